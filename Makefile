@@ -1,0 +1,76 @@
+# Everything from a bare clone: `make run` shows the package at work, `make test` checks it. `make help` lists the rest.
+
+PYTHON ?= python3
+# A GPU's number, or -1 for the CPU: `make run GPU=0`.
+GPU ?= -1
+# Where `make bench` finds CORPUS/{train,dev,test}.spacy, keeps its models and finished runs, and how often it trains.
+DATA ?= corpus
+WORK ?= training/bench
+SEEDS ?= 1,2,3
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+RUN_ENV := $(VENV)/.installed
+DEV_ENV := $(VENV)/.installed-dev
+PACKAGING := setup.py constraints.txt spacy_tener/about.py
+
+export PYTHONUNBUFFERED = 1
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-slow test-gpu test-corpora lint format bench sample clean
+
+help: ## list these commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+run: $(RUN_ENV) ## convert the bundled sample corpus, train, evaluate, draw the entities in an HTML page
+	$(PY) -m spacy project run all . --vars.gpu $(GPU)
+	@echo "Entities, gold beside predicted: file://$(CURDIR)/pages/sample-zh.html"
+
+test: lint ## ruff, mypy and the test suite
+	$(PY) -m pytest
+
+test-slow: $(DEV_ENV) ## the tests that train for minutes
+	$(PY) -m pytest -m slow
+
+test-gpu: $(DEV_ENV) ## the tests that need a CUDA device
+	$(PY) -m pytest -m gpu
+
+test-corpora: $(DEV_ENV) ## the tests on the public corpora, once `spacy project assets` has fetched them
+	$(PY) -m pytest -m corpora
+
+lint: $(DEV_ENV) ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy --strict
+
+format: $(DEV_ENV) ## let ruff put the code in order
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to benchmarks/results
+	$(PY) -m spacy project run convert-weibo
+	$(PY) -m spacy project run convert-resume
+	$(PY) benchmarks/accuracy.py --data $(DATA) --work $(WORK) --seeds $(SEEDS)
+
+sample: $(RUN_ENV) ## write assets/sample again from its lists and patterns
+	$(PY) scripts/make_sample.py
+
+clean: ## remove the environment and everything that was made
+	rm -rf $(VENV) corpus training pages packages project.lock build dist *.egg-info
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(PY):
+	$(PYTHON) -m venv $(VENV)
+
+# Torch first: asked for by its exact version, pip takes whatever build of it the machine offers.
+$(RUN_ENV): $(PACKAGING) | $(PY)
+	$(PY) -m pip install --constraint constraints.txt torch
+	$(PY) -m pip install --constraint constraints.txt --editable .
+	@touch $@
+
+$(DEV_ENV): $(RUN_ENV)
+	$(PY) -m pip install --constraint constraints.txt --editable ".[dev]"
+	@touch $@

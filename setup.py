@@ -1,0 +1,89 @@
+"""Packaging. Everything registered is declared here, so that no spaCy command needs `--code`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+ENTRY_POINTS = {
+    "spacy_factories": [
+        "tener_ner = spacy_tener.pipeline.tener_ner:make_tener_ner",
+    ],
+    "spacy_architectures": [
+        "spacy_tener.CRFTagger.v1 = spacy_tener.models.tagger:build_crf_tagger",
+        "spacy_tener.TENER.v1 = spacy_tener.models.tener:build_tener",
+        "spacy_tener.CharEmbed.v1 = spacy_tener.models.embed:build_char_embed",
+        "spacy_tener.AdaptedTransformerEncoder.v1 = spacy_tener.models.tener:build_adapted_transformer_encoder",
+        "spacy_tener.TransformerEncoder.v1 = spacy_tener.models.tener:build_transformer_encoder",
+    ],
+    "spacy_cli": [
+        "tener = spacy_tener.cli:tener_cli",
+    ],
+    "thinc_optimizers": [
+        "spacy_tener.SGD.v1 = spacy_tener.training.optimizers:SGD",
+    ],
+    "thinc_schedules": [
+        "spacy_tener.triangular.v1 = spacy_tener.training.schedules:triangular",
+        "spacy_tener.inverse_time.v1 = spacy_tener.training.schedules:inverse_time",
+    ],
+}
+
+REQUIRES = [
+    "spacy>=3.8,<3.9",
+    "thinc>=8.3.4,<8.4",
+    "torch>=2.1",
+    "numpy>=2.0",
+    "srsly>=2.4.3,<3.1",
+    "typer>=0.9",
+    "wasabi>=1.1,<1.2",
+]
+
+EXTRAS = {
+    "zh": ["jieba>=0.42.1"],
+    "transformers": ["spacy-transformers>=1.3.4,<1.5"],
+    "cuda12x": ["cupy-cuda12x>=13.0"],
+    "dev": ["hypothesis>=6.100", "jieba>=0.42.1", "mypy>=1.11", "pytest>=8.0", "pytorch-crf>=0.7.2", "ruff>=0.6"],
+}
+
+
+def about() -> dict[str, str]:
+    values: dict[str, str] = {}
+    exec((ROOT / "spacy_tener" / "about.py").read_text(encoding="utf8"), values)
+    return values
+
+
+def readme() -> str:
+    path = ROOT / "README.md"
+    return path.read_text(encoding="utf8") if path.exists() else ""
+
+
+setup(
+    name="spacy_tener",
+    version=about()["__version__"],
+    description="Named entity recognition for spaCy: TENER with a CRF, for Chinese and English",
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+    author="spacy_tener maintainers",
+    license="MIT",
+    packages=find_packages(include=["spacy_tener", "spacy_tener.*"]),
+    package_data={"spacy_tener": ["py.typed"]},
+    zip_safe=False,
+    python_requires=">=3.10",
+    install_requires=REQUIRES,
+    extras_require=EXTRAS,
+    entry_points=ENTRY_POINTS,
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Natural Language :: Chinese (Simplified)",
+        "Natural Language :: English",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
+)

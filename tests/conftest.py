@@ -1,0 +1,80 @@
+"""Small pipelines that many tests share."""
+
+import pytest
+import spacy
+import torch
+from spacy.training import Example
+
+TINY_TENER = {
+    "@architectures": "spacy_tener.TENER.v1",
+    "width": 16,
+    "heads": 2,
+    "dropout": 0.0,
+    "embed": {
+        "@architectures": "spacy_tener.CharEmbed.v1",
+        "width": 16,
+        "bigram_width": 8,
+        "dropout": 0.0,
+        "word_dropout": 0.0,
+        "bigram_dropout": 0.0,
+    },
+}
+TINY_MODEL = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": TINY_TENER}
+
+SENTENCES = [
+    ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),
+    ("今天天气很好", []),
+    ("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]),
+    ("京", [(0, 1, "GPE")]),
+]
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Every test starts from the same random state, and leaves torch's threads as they were."""
+    spacy.util.fix_random_seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def tiny_model():
+    return TINY_MODEL
+
+
+@pytest.fixture
+def sentences():
+    return SENTENCES
+
+
+@pytest.fixture
+def make_examples():
+    def make(nlp, data=SENTENCES):
+        return [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in data]
+
+    return make
+
+
+@pytest.fixture
+def train(make_examples):
+    """Make a pipeline with a tiny recogniser and let it learn its sentences by heart."""
+
+    def train_pipeline(data=SENTENCES, *, lang="zh", nlp=None, steps=60, name="tener_ner", **config):
+        nlp = nlp or spacy.blank(lang)
+        if name not in nlp.pipe_names:
+            nlp.add_pipe("tener_ner", name=name, config={"model": TINY_MODEL, **config})
+        examples = make_examples(nlp, data)
+        optimizer = nlp.initialize(lambda: examples)
+        optimizer.learn_rate = 0.01
+        for _ in range(steps):
+            nlp.update(examples, sgd=optimizer)
+        return nlp
+
+    return train_pipeline
+
+
+@pytest.fixture
+def entities_of():
+    def entities(doc):
+        return [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+
+    return entities

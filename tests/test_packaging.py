@@ -1,0 +1,117 @@
+"""What setup.py declares is what the package has, and spaCy finds it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from spacy.util import registry
+
+import spacy_tener
+
+ROOT = Path(__file__).parent.parent
+REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")
+# The group of entry points -> the registry where spaCy looks its names up.
+REGISTRIES = {
+    "spacy_factories": "_entry_point_factories",
+    "spacy_architectures": "architectures",
+    "spacy_cli": "cli",
+    "thinc_optimizers": "optimizers",
+    "thinc_schedules": "schedules",
+}
+
+
+def constant(name: str) -> Any:
+    """A constant of setup.py, read without running it."""
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf8"))
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name]
+    return ast.literal_eval(assigned[0].value)
+
+
+# Group -> name -> module:attribute.
+DECLARED = {group: dict(line.split(" = ") for line in lines) for group, lines in constant("ENTRY_POINTS").items()}
+ENTRIES = [(group, name, target) for group, names in DECLARED.items() for name, target in names.items()]
+NAMES = {name for _, name, _ in ENTRIES}
+
+
+def test_installed_version_is_that_of_about() -> None:
+    assert distribution("spacy_tener").version == spacy_tener.__version__
+
+
+def test_installed_entry_points_are_those_of_setup() -> None:
+    installed: dict[str, dict[str, str]] = {}
+    for entry in distribution("spacy_tener").entry_points:
+        installed.setdefault(entry.group, {})[entry.name] = entry.value
+    assert installed == DECLARED, "setup.py changed since the package was installed: run `make`"
+
+
+@pytest.mark.parametrize(("group", "name", "target"), ENTRIES)
+def test_declared_name_is_found_by_spacy(group: str, name: str, target: str) -> None:
+    module, _, attribute = target.partition(":")
+    found: Any = getattr(registry, REGISTRIES[group]).get(name)
+    assert found is getattr(importlib.import_module(module), attribute)
+    assert callable(found)
+
+
+@pytest.mark.parametrize(("name", "target"), [entry[1:] for entry in ENTRIES if entry[1].startswith("spacy_tener.")])
+def test_declared_name_has_a_version_and_its_function_is_documented(name: str, target: str) -> None:
+    module, _, attribute = target.partition(":")
+    assert REGISTERED.fullmatch(name)
+    assert getattr(importlib.import_module(module), attribute).__doc__
+    assert name in inspect.getsource(importlib.import_module(module))
+
+
+def test_every_name_in_configs_and_code_is_declared() -> None:
+    files = [*ROOT.glob("configs/**/*.cfg"), *(ROOT / "spacy_tener").rglob("*.py")]
+    used = {name: path for path in files for name in REGISTERED.findall(path.read_text(encoding="utf8"))}
+    assert used
+    assert {name: path.name for name, path in used.items() if name not in NAMES} == {}
+
+
+def test_pipe_can_be_added_without_importing_the_package() -> None:
+    code = "import spacy; print(spacy.blank('zh').add_pipe('tener_ner').__class__.__module__)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT.parent)
+    assert result.stdout.strip() == "spacy_tener.pipeline.tener_ner"
+
+
+def test_import_of_the_package_loads_neither_spacy_nor_torch() -> None:
+    code = "import sys, spacy_tener; print(sorted({'spacy', 'thinc', 'torch'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert result.stdout.strip() == "[]"
+
+
+def test_every_directory_of_the_package_is_packaged() -> None:
+    with_code = {path.parent for path in (ROOT / "spacy_tener").rglob("*.py")}
+    assert {directory for directory in with_code if not (directory / "__init__.py").exists()} == set()
+
+
+def test_package_says_that_it_is_typed() -> None:
+    assert (Path(spacy_tener.__file__).parent / "py.typed").exists()
+    assert '"py.typed"' in (ROOT / "setup.py").read_text(encoding="utf8")
+
+
+def pinned_versions() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf8").splitlines()
+    return {
+        canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version
+    }
+
+
+@pytest.mark.parametrize("text", [*constant("REQUIRES"), *constant("EXTRAS")["dev"], *constant("EXTRAS")["zh"]])
+def test_every_requirement_is_pinned_to_a_version_that_it_accepts(text: str) -> None:
+    requirement = Requirement(text)
+    assert requirement.specifier.contains(pinned_versions()[canonicalize_name(requirement.name)])
+
+
+def test_no_pin_asks_for_one_machine_s_build() -> None:
+    assert not [name for name, version in pinned_versions().items() if "+" in version]
