@@ -1,0 +1,224 @@
+"""Write the bundled sample corpora from the hand-made lists and patterns in assets/sample/grammar.
+
+A grammar file has sections of alternatives, one a line or several joined by `|`. The mark before a section's name says
+who may use them:
+
+    [given]      disjoint: each alternative belongs to train, dev or test alone, so that names in dev and test are new
+    [=surname]   shared: every part uses all of them
+    [#news]      sentences of one register: most patterns are shared, some belong to dev or test alone
+
+`{given}` stands for any alternative of that section. A section with an upper-case name is an entity type: `{PER}` is an
+entity labelled PER, and what it is made of has no labels of its own. `{city/ORG}` labels any section at the spot.
+
+Chinese is written as `character TAG` with BMES tags, English as `token TAG` with IOB2 tags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wasabi import msg
+
+PARTS = {"train": 600, "dev": 150, "test": 150}
+SEED = 7
+# How often dev and test take a name that train may use too: real test data repeats some names, but not most.
+KNOWN_NAME = 0.15
+TWO_SENTENCES = 0.15
+# The register whose sentences begin in lower case.
+CASUAL = "social"
+SLOT = re.compile(r"\{(\w+)(?:/([A-Z]+))?\}")
+HEADER = re.compile(r"\[([=#]?)(\w+)\]")
+
+Sentence = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """The alternatives of a section, and the mark before its name."""
+
+    mark: str
+    alternatives: list[str]
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a language is cut into tokens and written: the names of its tags, and the end of its file names."""
+
+    suffix: str
+    characters: bool
+    begin: str
+    inside: str
+    last: str
+    single: str
+
+    def tokens(self, text: str) -> list[str]:
+        return list(text) if self.characters else text.split()
+
+    def tags(self, size: int, label: str) -> list[str]:
+        if not label:
+            return ["O"] * size
+        if size == 1:
+            return [f"{self.single}-{label}"]
+        return [f"{self.begin}-{label}", *[f"{self.inside}-{label}"] * (size - 2), f"{self.last}-{label}"]
+
+
+SCHEMES = {
+    "zh": Scheme("bmes", characters=True, begin="B", inside="M", last="E", single="S"),
+    "en": Scheme("iob2", characters=False, begin="B", inside="I", last="I", single="B"),
+}
+
+
+def read_grammar(path: Path) -> dict[str, Section]:
+    sections: dict[str, Section] = {}
+    current: list[str] = []
+    for line in path.read_text(encoding="utf8").splitlines():
+        header = HEADER.fullmatch(line)
+        if header is not None:
+            current = []
+            sections[header[2]] = Section(header[1], current)
+        elif line and not line.startswith("# "):
+            current.extend(line.split("|"))
+    return sections
+
+
+def deal(alternatives: list[str], train_share: int, rng: random.Random) -> dict[str, list[str]]:
+    """Deal the alternatives out, none to two parts: train gets `train_share` for each that dev and test get."""
+    # Dev and test first: a short list must not leave them with nothing.
+    owners = ["train", "dev", "test", *["train"] * (train_share - 1)]
+    hands: dict[str, list[str]] = {part: [] for part in PARTS}
+    for index, alternative in enumerate(rng.sample(alternatives, len(alternatives))):
+        hands[owners[index % len(owners)]].append(alternative)
+    return hands
+
+
+class Writer:
+    """Makes the sentences of one part of one language."""
+
+    def __init__(self, sections: dict[str, Section], part: str, scheme: Scheme, seed: int) -> None:
+        self.scheme = scheme
+        self.rng = random.Random(f"{seed} {part}")
+        # The same source for all parts, so that they agree on who owns what.
+        dealing = random.Random(seed)
+        self.own: dict[str, list[str]] = {}
+        self.known: dict[str, list[str]] = {}
+        self.registers: dict[str, list[str]] = {}
+        for name, section in sections.items():
+            if section.mark == "#":
+                self.registers[name] = patterns_of(section.alternatives, part, dealing)
+                continue
+            hands = deal(section.alternatives, 3, dealing) if not section.mark else {}
+            self.own[name] = hands.get(part, section.alternatives)
+            self.known[name] = hands.get("train", section.alternatives)
+
+    def sentences(self, count: int, taken: set[str]) -> list[Sentence]:
+        """So many sentences that are not `taken`, which they then are: every pattern is used about equally often."""
+        made: list[Sentence] = []
+        while len(made) < count:
+            for register, pattern in self._round():
+                sentence = self._sentence(register, pattern)
+                text = " ".join(token for token, _ in sentence)
+                if text not in taken:
+                    taken.add(text)
+                    made.append(sentence)
+        return made[:count]
+
+    def _round(self) -> list[tuple[str, str]]:
+        pairs = [(name, pattern) for name, patterns in self.registers.items() for pattern in patterns]
+        return self.rng.sample(pairs, len(pairs))
+
+    def _sentence(self, register: str, pattern: str) -> Sentence:
+        """One pattern filled in, or now and then two of the same register, one after the other."""
+        patterns = [pattern]
+        if self.rng.random() < TWO_SENTENCES:
+            patterns.append(self.rng.choice(self.registers[register]))
+        sentence: Sentence = []
+        for chosen in patterns:
+            tokens, tags = zip(*self._tokens(chosen), strict=True)
+            first = tokens[0] if register == CASUAL else tokens[0][0].upper() + tokens[0][1:]
+            sentence.extend(zip([first, *tokens[1:]], tags, strict=True))
+        return sentence
+
+    def _tokens(self, pattern: str) -> Iterator[tuple[str, str]]:
+        for text, label in self._pieces(pattern):
+            tokens = self.scheme.tokens(text)
+            yield from zip(tokens, self.scheme.tags(len(tokens), label), strict=True)
+
+    def _pieces(self, pattern: str) -> Iterator[tuple[str, str]]:
+        """The pattern's texts, each with its label, or with "" where it is no entity."""
+        position = 0
+        for slot in SLOT.finditer(pattern):
+            yield pattern[position : slot.start()], ""
+            name, label = slot.groups()
+            yield self._filled(slot[0]), label or (name if name.isupper() else "")
+            position = slot.end()
+        yield pattern[position:], ""
+
+    def _filled(self, text: str) -> str:
+        return SLOT.sub(lambda slot: self._filled(self._choose(slot[1])), text)
+
+    def _choose(self, name: str) -> str:
+        known = self.rng.random() < KNOWN_NAME
+        return self.rng.choice(self.known[name] if known else self.own[name])
+
+
+def patterns_of(alternatives: list[str], part: str, rng: random.Random) -> list[str]:
+    """A part's patterns: one with nothing to fill in belongs to one part; of the others most are for all."""
+    fixed = deal([text for text in alternatives if not SLOT.search(text)], 3, rng)
+    filled = deal([text for text in alternatives if SLOT.search(text)], 8, rng)
+    held_out = [] if part == "train" else filled[part]
+    return [*filled["train"], *held_out, *fixed[part]]
+
+
+def entities(sentences: list[Sentence]) -> list[tuple[str, str]]:
+    """The text and label of every entity, in order."""
+    found: list[tuple[list[str], str]] = []
+    for sentence in sentences:
+        for token, tag in sentence:
+            prefix, _, label = tag.partition("-")
+            if prefix in ("B", "S"):
+                found.append(([token], label))
+            elif label:
+                found[-1][0].append(token)
+    return [(" ".join(tokens), label) for tokens, label in found]
+
+
+def make_corpus(grammar: Path, scheme: Scheme, seed: int) -> dict[str, list[Sentence]]:
+    sections = read_grammar(grammar)
+    taken: set[str] = set()
+    return {part: Writer(sections, part, scheme, seed).sentences(count, taken) for part, count in PARTS.items()}
+
+
+def write_sentences(path: Path, sentences: list[Sentence]) -> None:
+    blocks = ["".join(f"{token} {tag}\n" for token, tag in sentence) for sentence in sentences]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(blocks), encoding="utf8", newline="\n")
+
+
+def describe(sentences: list[Sentence], train: list[Sentence]) -> str:
+    mentions, known = entities(sentences), set(entities(train))
+    new = sum(mention not in known for mention in mentions) / len(mentions)
+    return f"{len(sentences)} sentences, {len(mentions)} entities, {new:.0%} of them not in train"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    sample = Path(__file__).parent.parent / "assets" / "sample"
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=sample, help="directory for zh/ and en/ (default: %(default)s)")
+    parser.add_argument("--grammar", type=Path, default=sample / "grammar", help="directory of zh.txt and en.txt")
+    parser.add_argument("--seed", type=int, default=SEED)
+    args = parser.parse_args(argv)
+    for language, scheme in SCHEMES.items():
+        corpus = make_corpus(args.grammar / f"{language}.txt", scheme, args.seed)
+        for part, sentences in corpus.items():
+            path = args.output / language / f"{part}.{scheme.suffix}"
+            write_sentences(path, sentences)
+            msg.good(f"{language}/{path.name}: {describe(sentences, corpus['train'])}")
+
+
+if __name__ == "__main__":
+    main()
