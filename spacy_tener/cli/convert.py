@@ -1,0 +1,96 @@
+"""`python -m spacy tener convert`"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from wasabi.printer import Printer
+
+from ..corpus import (
+    FORMATS,
+    OVERLAPS,
+    SCHEMES,
+    UNITS,
+    CorpusError,
+    DocOptions,
+    ReadOptions,
+    Report,
+    SpanRules,
+    convert_file,
+    plan,
+)
+from ._app import tener_cli
+
+_FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
+_SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join(SCHEMES)}"
+
+
+@tener_cli.command("convert")
+def convert_cli(
+    inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
+    output: Annotated[Path, typer.Argument(help="Output directory, or a .spacy file where there is one input")],
+    lang: Annotated[str, typer.Option("--lang", "-l", help="Language; its tokenizer splits JSON texts")] = "zh",
+    format: Annotated[str, typer.Option("--format", "-f", help=_FORMAT_HELP)] = "auto",
+    scheme: Annotated[str, typer.Option("--scheme", "-s", help=_SCHEME_HELP)] = "auto",
+    n_sents: Annotated[int, typer.Option("--n-sents", "-n", help="Sentences per Doc, 0 for whole documents")] = 1,
+    spaces: Annotated[
+        str, typer.Option(help="Spaces between the tokens of columns: auto (by language), yes, no")
+    ] = "auto",
+    offsets: Annotated[str, typer.Option(help=f"What JSON offsets count: {', '.join(UNITS)}")] = "codepoint",
+    overlap: Annotated[str, typer.Option(help=f"What to do where JSON spans overlap: {', '.join(OVERLAPS)}")] = "error",
+    glob: Annotated[str, typer.Option("--glob", "-g", help="Files to take from directories, as in '*.bmes'")] = "",
+) -> None:
+    """
+    Convert NER corpora to .spacy files, one for each input.
+
+    Reads `token ... TAG` columns (CoNLL-2003 with -DOCSTART-, one character a line, Weibo NER) with tags in BMES,
+    BIOES, BILOU, IOB1 or IOB2, and JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER);
+    plain, .gz, .bz2 or .xz. An output is named after its input without the endings that name a format
+    (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
+
+    Tags that cannot stand where they do are read as conlleval reads them (an I-X after O or after another type begins
+    an entity), counted and reported; so is everything else that is not taken as written.
+    """
+    msg = Printer()
+    try:
+        reading = ReadOptions(format=format, scheme=scheme, spans=SpanRules(units=offsets, overlap=overlap))
+        making = DocOptions(lang=lang, n_sents=n_sents, spaces=spaces)
+        jobs, left_out = plan(inputs, output, glob=glob or None)
+        if left_out:
+            msg.info(f"Files left out: {len(left_out)}", ", ".join(path.name for path in left_out[:10]))
+        for job in jobs:
+            print_report(msg, convert_file(job, reading=reading, making=making, progress=True))
+    except CorpusError as error:
+        place = error.source if error.line is None else f"{error.source}:{error.line}"
+        msg.fail(f"{place}: {error.reason}", error.remedy, exits=1)
+    except ValueError as error:
+        msg.fail(str(error), exits=1)
+
+
+def print_report(msg: Printer, report: Report) -> None:
+    """Print what was read, and everything that was not taken as written."""
+    msg.good(f"{report.source} -> {report.output}")
+    msg.table(_counts(report), aligns=("l", "r"))
+    for event, count in report.notes.counts.items():
+        examples = report.notes.examples[event]
+        more = f" ... {count - len(examples)} more" if count > len(examples) else ""
+        msg.warn(f"{event.value}: {count:,}", "; ".join(examples) + more)
+
+
+def _counts(report: Report) -> Sequence[tuple[str, str]]:
+    numbers = {
+        "Documents": report.documents,
+        "Sentences": report.sentences,
+        "Docs written": report.docs,
+        "Tokens": report.tokens,
+        "Tokens without annotation": report.missing,
+        "Entities": report.entities,
+        **{f"  {label}": count for label, count in sorted(report.labels.items())},
+    }
+    described = [("Format", report.format)]
+    if report.scheme:
+        described.append(("Tag scheme", report.scheme))
+    return [*described, *((name, f"{number:,}") for name, number in numbers.items())]

@@ -1,0 +1,143 @@
+"""Corpora to spaCy's binary format."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from tqdm import tqdm
+
+from .docs import UNSPACED, group_sentences, sentences_to_doc, text_to_doc
+from .inputs import Job, plan
+from .reader import CorpusReader, ReadOptions
+from .records import AnnotatedText, CorpusError, Notes, Sentence
+
+_ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
+SPACES = ("auto", "yes", "no")
+
+
+@dataclass(frozen=True)
+class DocOptions:
+    """How to make Docs of a corpus.
+
+    lang: The language. Its tokenizer makes the tokens of texts; tokens of a corpus in columns are kept as they are.
+    n_sents: How many sentences a Doc holds (never of two documents), or 0 for whole documents. Texts stay whole.
+    spaces: Whether there is a space after each token of a corpus in columns: `yes`, `no`, or `auto` for what the
+        language does.
+    """
+
+    lang: str = "zh"
+    n_sents: int = 1
+    spaces: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.n_sents < 0:
+            raise ValueError(f"n_sents is {self.n_sents}. Give a number of sentences, or 0 for whole documents.")
+        if self.spaces not in SPACES:
+            raise ValueError(f"spaces is '{self.spaces}'. Use one of: {', '.join(SPACES)}.")
+
+    @property
+    def has_spaces(self) -> bool:
+        return self.spaces == "yes" or (self.spaces == "auto" and self.lang not in UNSPACED)
+
+
+@dataclass
+class Report:
+    """What was read from one input and written to one output."""
+
+    source: str
+    output: Path
+    format: str = ""
+    scheme: str | None = None
+    documents: int = 0
+    sentences: int = 0
+    """Sentences, or texts of the JSON formats."""
+    docs: int = 0
+    tokens: int = 0
+    missing: int = 0
+    """Tokens without annotation."""
+    labels: Counter[str] = field(default_factory=Counter)
+    notes: Notes = field(default_factory=Notes)
+
+    @property
+    def entities(self) -> int:
+        return self.labels.total()
+
+
+def convert(
+    inputs: Sequence[str | Path],
+    output: str | Path,
+    *,
+    reading: ReadOptions | None = None,
+    making: DocOptions | None = None,
+    glob: str | None = None,
+    progress: bool = False,
+) -> list[Report]:
+    """Convert files, directories and standard input (`-`) to `.spacy` files below `output`, one for each input.
+
+    A file that cannot be converted raises a `CorpusError`; outputs written before it stay.
+    """
+    reading, making = reading or ReadOptions(), making or DocOptions()
+    jobs, _ = plan(inputs, output, glob=glob)
+    return [convert_file(job, reading=reading, making=making, progress=progress) for job in jobs]
+
+
+def convert_file(job: Job, *, reading: ReadOptions, making: DocOptions, progress: bool = False) -> Report:
+    """Convert one file. Its output appears when it is whole, or not at all."""
+    reader = CorpusReader(job.source, reading)
+    report = Report(job.source, job.output)
+    binary = DocBin(attrs=_ATTRS)
+    docs = _docs(reader, _blank(making.lang), making, report)
+    for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None if progress else True):
+        binary.add(doc)
+        report.docs += 1
+        report.tokens += len(doc)
+        report.missing += int((doc.to_array("ENT_IOB") == 0).sum())
+        report.labels.update(entity.label_ for entity in doc.ents)
+    report.format, report.scheme, report.notes = reader.format, reader.scheme, reader.notes
+    if not report.docs:
+        raise CorpusError(job.source, "there is no annotated sentence or text in it", "Is it the right file?")
+    _write(binary.to_bytes(), job.output)
+    return report
+
+
+def _docs(reader: CorpusReader, nlp: Language, making: DocOptions, report: Report) -> Iterator[Doc]:
+    for group in group_sentences(_counted(reader, report), making.n_sents):
+        if isinstance(group, AnnotatedText):
+            yield text_to_doc(nlp.tokenizer, group, note=reader.note)
+        else:
+            yield sentences_to_doc(nlp.vocab, group, spaces=making.has_spaces, note=reader.note)
+
+
+def _counted(reader: CorpusReader, report: Report) -> Iterator[Sentence | AnnotatedText]:
+    for item in reader:
+        report.sentences += 1
+        report.documents += isinstance(item, AnnotatedText) or item.starts_document
+        yield item
+
+
+def _blank(lang: str) -> Language:
+    try:
+        return spacy.blank(lang)
+    except ImportError as error:
+        raise ValueError(f"spaCy has no tokenizer for the language '{lang}' here: {error}") from error
+
+
+def _write(data: bytes, output: Path) -> None:
+    """Write the file under another name first, so that it is never there in part."""
+    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(data)
+            temporary.replace(output)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise CorpusError(str(output), f"cannot be written: {error.strerror}", "Choose another output.") from error

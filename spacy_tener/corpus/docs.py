@@ -1,0 +1,100 @@
+"""Annotated sentences and texts as spaCy Docs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+
+from spacy.tokens import Doc, Span
+from spacy.vocab import Vocab
+
+from .records import AnnotatedText, Entity, Event, Sentence
+
+Note = Callable[[Event, str, int], None]
+
+# Languages that are written without spaces between words.
+UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
+
+
+def group_sentences(
+    items: Iterable[Sentence | AnnotatedText], n_sents: int
+) -> Iterator[list[Sentence] | AnnotatedText]:
+    """Groups of at most `n_sents` sentences of one document, or whole documents for 0. Texts pass as they are."""
+    group: list[Sentence] = []
+    for item in items:
+        if isinstance(item, AnnotatedText):
+            yield item
+            continue
+        if group and (item.starts_document or len(group) == n_sents):
+            yield group
+            group = []
+        group.append(item)
+    if group:
+        yield group
+
+
+def sentences_to_doc(vocab: Vocab, sentences: Sequence[Sentence], *, spaces: bool, note: Note) -> Doc:
+    """One Doc of some sentences, with a token for each token of the corpus.
+
+    spaces: Whether tokens are followed by a space.
+    """
+    words = list(chain.from_iterable(sentence.tokens for sentence in sentences))
+    starts: list[bool | int | None] = [index == 0 for sentence in sentences for index in range(len(sentence.tokens))]
+    doc = Doc(vocab, words=words, spaces=[spaces] * len(words), sent_starts=starts)
+    entities: list[Span] = []
+    missing: set[int] = set()
+    offset = 0
+    for sentence in sentences:
+        trimmed = _trimmed(sentence, note)
+        entities += [Span(doc, offset + span.start, offset + span.end, span.label) for span in trimmed]
+        missing.update(offset + index for index in sentence.missing)
+        offset += len(sentence.tokens)
+    _set_entities(doc, entities, missing)
+    return doc
+
+
+def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: Note) -> Doc:
+    """The Doc that the tokenizer makes of a text. The tokens of an entity that does not sit on token edges are left
+    without annotation."""
+    doc = tokenizer(text.text)
+    starts = {token.idx: token.i for token in doc}
+    ends = {token.idx + len(token): token.i + 1 for token in doc}
+    entities: list[Span] = []
+    unknown = list(text.missing)
+    for span in text.spans:
+        if span.start in starts and span.end in ends:
+            entities.append(Span(doc, starts[span.start], ends[span.end], span.label))
+        else:
+            unknown.append((span.start, span.end))
+            note(Event.MISALIGNED, f"{span.label} {text.text[span.start : span.end][:40]!r}", text.line)
+    _set_entities(doc, entities, _touched(doc, unknown))
+    return doc
+
+
+def _trimmed(sentence: Sentence, note: Note) -> Iterator[Entity]:
+    """The entities without the tokens of white space at their edges: no pipeline may predict those."""
+    for span in sentence.spans:
+        solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
+        line = sentence.line + span.start
+        if not solid:
+            note(Event.BLANK, span.label, line)
+            continue
+        if (solid[0], solid[-1] + 1) != (span.start, span.end):
+            note(Event.TRIMMED, span.label, line)
+        yield Entity(solid[0], solid[-1] + 1, span.label)
+
+
+def _touched(doc: Doc, stretches: Sequence[tuple[int, int]]) -> set[int]:
+    """The tokens that share a character with any of the stretches."""
+    if not stretches:
+        return set()
+    starts = [token.idx for token in doc]
+    ends = [token.idx + len(token) for token in doc]
+    ranges = (range(bisect_right(ends, start), bisect_left(starts, end)) for start, end in stretches)
+    return set(chain.from_iterable(ranges))
+
+
+def _set_entities(doc: Doc, entities: list[Span], missing: set[int]) -> None:
+    missing = missing.difference(*(range(span.start, span.end) for span in entities))
+    doc.set_ents(entities, missing=[doc[index : index + 1] for index in sorted(missing)], default="outside")

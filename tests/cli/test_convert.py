@@ -1,0 +1,187 @@
+"""`python -m spacy tener convert`: arguments in, files and a report out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.cli._util import app
+from spacy.tokens import Doc, DocBin
+from typer.testing import CliRunner
+
+import spacy_tener.cli
+
+COLUMNS = "高 B-NAME\n勇 I-NAME\n\n李 I-NAME\n四 I-NAME\n\n王 I-NAME\n" + "\n张 B-NAME\n" * 3
+ENGLISH = "-DOCSTART- O\n\nEU B-ORG\nleft O\n\nPeter B-PER\n\n-DOCSTART- O\n\nUN B-ORG\n"
+PLAIN = {"WASABI_LOG_FRIENDLY": "1"}
+
+
+class Result:
+    """What a run printed, without the line breaks of a narrow terminal, and how it ended."""
+
+    def __init__(self, *arguments: str | Path, stdin: bytes | None = None) -> None:
+        result = CliRunner(env=PLAIN).invoke(app, ["tener", "convert", *map(str, arguments)], input=stdin)
+        self.code = result.exit_code
+        self.lines = [" ".join(line.split()) for line in result.output.splitlines()]
+        self.text = " ".join(result.output.split())
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "train.txt"
+    path.write_text(COLUMNS, encoding="utf-8")
+    return path
+
+
+def docs(path: Path) -> list[Doc]:
+    return list(DocBin().from_disk(path).get_docs(spacy.blank("zh").vocab))
+
+
+def test_the_group_is_part_of_spacys_command_line() -> None:
+    assert spacy_tener.cli.tener_cli in [group.typer_instance for group in app.registered_groups]
+    result = CliRunner().invoke(app, ["tener", "--help"])
+    assert result.exit_code == 0
+    assert "convert" in result.output
+
+
+def test_help_names_formats_schemes_and_the_lenient_rule() -> None:
+    text = Result("--help").text
+    for word in ("weibo", "labelstudio", "cluener", "BMES", "IOB1", "begins an entity", "--n-sents", "--overlap"):
+        assert word in text
+
+
+def test_a_file_is_converted_and_counted(corpus: Path, tmp_path: Path) -> None:
+    result = Result(corpus, tmp_path / "out", "--lang", "zh", "--format", "auto", "--scheme", "auto")
+    assert result.code == 0
+    for line in ("Format columns", "Tag scheme IOB2", "Documents 1", "Sentences 6", "Docs written 6", "Tokens 8"):
+        assert line in result.lines
+    for line in ("Tokens without annotation 0", "Entities 6", "NAME 6"):
+        assert line in result.lines
+    assert len(docs(tmp_path / "out" / "train.spacy")) == 6
+
+
+def test_repairs_are_printed_with_their_lines(corpus: Path, tmp_path: Path) -> None:
+    text = Result(corpus, tmp_path).text
+    assert "Tags repaired: 2" in text
+    assert "line 4: I-NAME at the start of a sentence begins an entity" in text
+    assert "line 7: I-NAME at the start of a sentence begins an entity" in text
+
+
+def test_only_the_first_places_are_printed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a B-X\n\n" * 9 + "b I-Y\n\n" * 8)
+    text = Result(tmp_path / "a.txt", tmp_path).text
+    assert "Tags repaired: 8" in text
+    assert "... 5 more" in text
+
+
+def test_a_clean_file_prints_no_warning(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a B-X\n\nb O\n")
+    assert "⚠" not in Result(tmp_path / "a.txt", tmp_path).text
+
+
+def test_standard_input_is_converted(tmp_path: Path) -> None:
+    result = Result("-", tmp_path / "dev.spacy", stdin=b"\xef\xbb\xbf" + COLUMNS.replace("\n", "\r\n").encode())
+    assert result.code == 0
+    assert [doc.text for doc in docs(tmp_path / "dev.spacy")] == ["高勇", "李四", "王", "张", "张", "张"]
+
+
+def test_files_and_directories_together(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    (tmp_path / "in" / "x.train").write_text("科0\tB-ORG\n技1\tI-ORG\n", encoding="utf-8")
+    (tmp_path / "in" / "sub" / "x.jsonl").write_text('{"text": "北京", "label": [[0, 2, "LOC"]]}', encoding="utf-8")
+    (tmp_path / "in" / "README.md").touch()
+    result = Result(corpus, tmp_path / "in", tmp_path / "out")
+    assert result.code == 0
+    assert "Files left out: 1 README.md" in result.text
+    written = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.spacy"))
+    assert written == ["sub/x.spacy", "train.spacy", "x.train.spacy"]
+    assert [line for line in result.lines if line.startswith("Format")] == [
+        "Format columns",
+        "Format jsonl",
+        "Format weibo",
+    ]
+
+
+def test_a_pattern_chooses_files(tmp_path: Path) -> None:
+    (tmp_path / "a.data").write_text("a O\n")
+    (tmp_path / "b.txt").write_text("not a corpus\n")
+    assert Result(tmp_path, tmp_path / "out", "--glob", "*.data").code == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.data.spacy"]
+
+
+def test_documents_become_docs(tmp_path: Path) -> None:
+    (tmp_path / "eng.testa").write_text(ENGLISH)
+    result = Result(tmp_path / "eng.testa", tmp_path, "--lang", "en", "--n-sents", "0")
+    assert {"Documents 2", "Sentences 3", "Docs written 2"} <= set(result.lines)
+    assert [doc.text for doc in docs(tmp_path / "eng.testa.spacy")] == ["EU left Peter ", "UN "]
+    Result(tmp_path / "eng.testa", tmp_path, "--lang", "en", "--spaces", "no")
+    assert [doc.text for doc in docs(tmp_path / "eng.testa.spacy")] == ["EUleft", "Peter", "UN"]
+
+
+def test_overlaps_and_offsets_follow_the_options(tmp_path: Path) -> None:
+    record = {"text": "😂北京大学", "label": [[2, 4, "LOC"], [2, 6, "ORG"]]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record))
+    result = Result(tmp_path / "a.jsonl", tmp_path, "--offsets", "utf16")
+    assert result.code == 1
+    assert "LOC 1-3 '北京' and ORG 1-5 '北京大学' overlap" in result.text
+    result = Result(tmp_path / "a.jsonl", tmp_path, "--offsets", "utf16", "--overlap", "longest")
+    assert result.code == 0
+    assert "Spans left out for a longer one that they overlap: 1" in result.text
+    assert [entity.text for entity in docs(tmp_path / "a.spacy")[0].ents] == ["北京大学"]
+
+
+def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
+    records = [{"text": "in Newcastle ", "label": [[3, 6, "X"]]}, {"text": "in York ", "label": [[3, 8, "LOC"]]}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    result = Result(tmp_path / "a.jsonl", tmp_path, "--lang", "en")
+    assert "Spans off the token edges, whose tokens are left without annotation: 1" in result.text
+    assert "line 1: X 'New'" in result.text
+    assert "Spans trimmed of white space at their edges: 1" in result.text
+    assert {"Tokens without annotation 1", "Entities 1", "LOC 1"} <= set(result.lines)
+    assert not any(line.startswith("Tag scheme") for line in result.lines)
+
+
+def test_a_bad_line_names_file_line_reason_and_remedy_and_exits_with_1(corpus: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "z.txt"
+    bad.write_text("a O\nb B-\n")
+    result = Result(corpus, bad, tmp_path / "out")
+    assert result.code == 1
+    assert f"✘ {bad}:2: 'B-' is not a tag A tag is O" in result.text
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.spacy"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--format", "csv", "Unknown corpus format 'csv'"),
+        ("--scheme", "BIO", "Unknown tag scheme 'BIO'"),
+        ("--overlap", "first", "'first' is not one of: error, longest"),
+        ("--offsets", "bytes", "'bytes' is not one of: codepoint, utf16"),
+        ("--spaces", "maybe", "spaces is 'maybe'"),
+        ("--n-sents", "-2", "n_sents is -2"),
+        ("--lang", "qqq", "no tokenizer for the language 'qqq'"),
+    ],
+)
+def test_a_wrong_option_is_named_and_nothing_is_written(
+    corpus: Path, tmp_path: Path, option: str, value: str, message: str
+) -> None:
+    result = Result(corpus, tmp_path / "out", option, value)
+    assert result.code == 1
+    assert message in result.text
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "empty.txt"])
+def test_a_missing_or_empty_input_exits_with_1(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.txt").touch()
+    result = Result(tmp_path / name, tmp_path / "out")
+    assert result.code == 1
+    assert name in result.text
+
+
+def test_two_inputs_for_one_output_exit_with_1(corpus: Path, tmp_path: Path) -> None:
+    result = Result(corpus, corpus, tmp_path / "out")
+    assert result.code == 1
+    assert "would be written to" in result.text

@@ -1,0 +1,63 @@
+"""The real corpora beside the repository, where they are: the counts that their README gives.
+
+Run by `make test-corpora`; without the corpora there is nothing to collect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.training import Corpus
+
+from spacy_tener.corpus import DocOptions, Event, convert
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+
+@dataclass(frozen=True)
+class Expected:
+    path: str
+    lang: str
+    format: str
+    scheme: str
+    sentences: int
+    tokens: int
+    entities: int
+    repaired: int = 0
+
+
+CORPORA = [
+    Expected("weibo/weiboNER_2nd_conll.train", "zh", "weibo", "IOB2", 1350, 73778, 1895, 10),
+    Expected("weibo/weiboNER_2nd_conll.dev", "zh", "weibo", "IOB2", 270, 14509, 389),
+    Expected("weibo/weiboNER_2nd_conll.test", "zh", "weibo", "IOB2", 270, 14842, 418, 4),
+    # One entity of the training data is cut in two by the end of a sentence.
+    Expected("resume/train.char.bmes", "zh", "columns", "BMES", 3821, 124099, 13440, 4),
+    Expected("resume/dev.char.bmes", "zh", "columns", "BMES", 463, 13890, 1497),
+    Expected("resume/test.char.bmes", "zh", "columns", "BMES", 477, 15100, 1630),
+    Expected("wnut17/wnut17train.conll", "en", "columns", "IOB2", 3394, 62730, 1975),
+    Expected("wnut17/emerging.dev.conll", "en", "columns", "IOB2", 1009, 15733, 836),
+    Expected("wnut17/emerging.test.annotated", "en", "columns", "IOB2", 1287, 23394, 1079),
+]
+HERE = [each for each in CORPORA if (DATA / each.path).exists()]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("expected", HERE, ids=lambda expected: expected.path)
+def test_counts_are_those_of_the_readme(expected: Expected, tmp_path: Path) -> None:
+    (report,) = convert([DATA / expected.path], tmp_path, making=DocOptions(lang=expected.lang))
+    assert (report.format, report.scheme) == (expected.format, expected.scheme)
+    assert (report.sentences, report.docs, report.tokens) == (expected.sentences, expected.sentences, expected.tokens)
+    assert report.entities == expected.entities
+    assert report.notes.counts[Event.REPAIRED] == report.notes.counts.total() == expected.repaired
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("expected", HERE, ids=lambda expected: expected.path)
+def test_spacy_reads_every_entity_back(expected: Expected, tmp_path: Path) -> None:
+    (report,) = convert([DATA / expected.path], tmp_path, making=DocOptions(lang=expected.lang))
+    examples = list(Corpus(report.output)(spacy.blank(expected.lang)))
+    assert len(examples) == expected.sentences
+    assert sum(len(example.reference.ents) for example in examples) == expected.entities
