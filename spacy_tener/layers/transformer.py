@@ -1,0 +1,170 @@
+"""The transformer encoder of TENER and, for comparison, the vanilla one: a stack of attention and feed-forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .adapted_attention import AdaptedAttention, RelativePositions
+from .attention import Attention, VanillaAttention
+from .dropout import Dropout
+from .linear import Linear
+from .positions import interleave, sinusoids
+from .ragged import Lengths, Ragged
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Sizes and choices of a transformer encoder. The defaults are TENER's for Weibo.
+
+    width: d, the model's width, shared by the heads.
+    n_layers: how many layers.
+    n_heads: h; each head is `width / n_heads` wide.
+    ff_width: width inside the feed-forward; None for twice the model's.
+    dropout: after the feed-forward's ReLU and after its second product.
+    attention_dropout: on the attention map; None for the same as `dropout`.
+    norm: "post" normalises after each sum, as the papers do; "pre" before each part, and once at the end.
+    adapted: TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
+    scaled: divide scores by `sqrt(d_k)`; None for the papers' choice: vanilla is scaled, adapted is not.
+    key_projection: give adapted attention a key projection, as the released code does and the paper does not.
+    key_position: give adapted attention the released code's third term, `k_j . r_{t-j}`.
+    """
+
+    width: int = 128
+    n_layers: int = 1
+    n_heads: int = 4
+    ff_width: int | None = None
+    dropout: float = 0.15
+    attention_dropout: float | None = None
+    norm: Literal["post", "pre"] = "post"
+    adapted: bool = True
+    scaled: bool | None = None
+    key_projection: bool = False
+    key_position: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("width", "n_layers", "n_heads", "ff_width"):
+            _check(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
+        for name in ("dropout", "attention_dropout"):
+            value = getattr(self, name)
+            _check(name, value, value is None or 0.0 <= value < 1.0, "at least 0 and below 1")
+        _check("norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
+        _check("width", self.width, self.width % self.n_heads == 0, f"a multiple of n_heads, which is {self.n_heads}")
+        paired = self.head_width if self.adapted else self.width
+        needed = "an even number times n_heads" if self.adapted else "even"
+        _check("width", self.width, paired % 2 == 0, f"{needed}, since positions are pairs of sine and cosine")
+        for name in ("key_projection", "key_position"):
+            value = getattr(self, name)
+            _check(name, value, self.adapted or not value, "False with vanilla attention, which has no use for it")
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.n_heads
+
+
+def _check(name: str, value: object, valid: bool, needed: str) -> None:
+    if not valid:
+        raise ValueError(f"A transformer's {name} must be {needed}; got {value!r}.")
+
+
+def make_attention(config: TransformerConfig) -> Attention:
+    """The attention of one layer."""
+    dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
+    scaled = not config.adapted if config.scaled is None else config.scaled
+    sizes: Mapping[str, Any] = {"width": config.width, "n_heads": config.n_heads, "dropout": dropout, "scaled": scaled}
+    if not config.adapted:
+        return VanillaAttention(**sizes)
+    return AdaptedAttention(**sizes, key_projection=config.key_projection, key_position=config.key_position)
+
+
+class FeedForward(nn.Module):
+    """`max(0, x W_1 + b_1) W_2 + b_2` (eq. 7) with dropout after each half."""
+
+    def __init__(self, *, width: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.widen = Linear(width, hidden)
+        self.narrow = Linear(hidden, width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        hidden = F.relu(self.widen(x), inplace=True)
+        mixed: Tensor = self.dropout(self.narrow(self.dropout(hidden)))
+        return mixed
+
+
+class TransformerLayer(nn.Module):
+    """Attention and feed-forward, each added to what it read. Attention's output itself has no dropout."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.pre_norm = config.norm == "pre"
+        self.attention = make_attention(config)
+        hidden = config.ff_width or 2 * config.width
+        self.feed_forward = FeedForward(width=config.width, hidden=hidden, dropout=config.dropout)
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.feed_forward_norm = nn.LayerNorm(config.width)
+
+    def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        if self.pre_norm:
+            x = x + self.attention(self.attention_norm(x), ragged, *places)
+            return cast(Tensor, x + self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + self.attention(x, ragged, *places))
+        return cast(Tensor, self.feed_forward_norm(x + self.feed_forward(x)))
+
+    def weights(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+        """The attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
+        return self.attention.weights(self.attention_norm(x) if self.pre_norm else x, ragged, *places)
+
+
+class TransformerEncoder(nn.Module):
+    """A stack of layers over the sequences of a flat batch.
+
+    config: sizes and choices.
+    input_width: width of the input; a linear layer brings it to the model's width. None where it has that width and
+        no such layer is wanted.
+    """
+
+    def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.input = nn.Identity() if input_width is None else Linear(input_width, config.width)
+        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.n_layers))
+        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
+        """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
+
+        x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
+        """
+        x, *context = self._read(x, lengths)
+        for layer in self.layers:
+            x = layer(x, *context)
+        return cast(Tensor, self.output_norm(x))
+
+    def attention_weights(self, x: Tensor, lengths: Lengths) -> list[list[Tensor]]:
+        """The attention map of each sequence in each layer. *Shape: [h, length, length]* each"""
+        x, *context = self._read(x, lengths)
+        maps = []
+        for layer in self.layers:
+            maps.append(cast(TransformerLayer, layer).weights(x, *context))
+            x = layer(x, *context)
+        return maps
+
+    def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
+        """The first layer's input, and what each layer needs to know beside it."""
+        ragged = Ragged.of(lengths, heads=self.config.n_heads, device=x.device)
+        if len(ragged.positions) != len(x):
+            raise ValueError(
+                f"lengths must sum to the number of tokens: got {len(ragged.positions)} for {len(x)} tokens"
+            )
+        x = self.input(x)
+        if self.config.adapted:
+            return x, ragged, RelativePositions.of(ragged, self.config.head_width, x)
+        table = interleave(*sinusoids(ragged.longest, self.config.width, x))
+        return x + table.index_select(0, ragged.positions), ragged

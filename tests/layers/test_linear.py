@@ -1,0 +1,76 @@
+"""The linear layer is nn.Linear, whichever library multiplies."""
+
+import pytest
+import torch
+from torch import nn
+
+from spacy_tener.layers import linear
+from spacy_tener.layers.linear import FEWEST_ROWS, Linear
+
+ROWS = [0, 1, FEWEST_ROWS - 1, FEWEST_ROWS, 100]
+
+
+def pair(bias=True, dtype=torch.float32):
+    torch.manual_seed(0)
+    ours = Linear(24, 40, bias=bias).to(dtype)
+    theirs = nn.Linear(24, 40, bias=bias).to(dtype)
+    theirs.load_state_dict(ours.state_dict())
+    return ours, theirs
+
+
+def outputs_and_gradients(layer, x):
+    x = x.clone().requires_grad_(True)
+    y = layer(x)
+    (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
+    return [y, x.grad, *(parameter.grad for parameter in layer.parameters())]
+
+
+def test_this_torch_has_the_fast_operator():
+    assert linear.HAS_ONEDNN, "the tested versions of torch have it: if a new one lost it, speed tables must be redone"
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_outputs_and_gradients_are_those_of_nn_linear(rows, bias):
+    ours, theirs = pair(bias)
+    x = torch.randn(rows, 24)
+    for mine, expected in zip(outputs_and_gradients(ours, x), outputs_and_gradients(theirs, x), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_prediction_is_that_of_nn_linear(rows):
+    ours, theirs = pair()
+    x = torch.randn(rows, 24)
+    with torch.inference_mode():
+        torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-5)
+
+
+def test_without_the_operator_it_is_nn_linear(monkeypatch):
+    monkeypatch.setattr(linear, "HAS_ONEDNN", False)
+    ours, theirs = pair()
+    x = torch.randn(64, 24)
+    for mine, expected in zip(outputs_and_gradients(ours, x), outputs_and_gradients(theirs, x), strict=True):
+        assert torch.equal(mine, expected)
+
+
+def test_other_precisions_and_non_contiguous_input_work():
+    ours, theirs = pair(dtype=torch.float64)
+    assert torch.equal(ours(torch.ones(64, 24).double()), theirs(torch.ones(64, 24).double()))
+    ours, theirs = pair()
+    x = torch.randn(24, 64).t()
+    for mine, expected in zip(outputs_and_gradients(ours, x), outputs_and_gradients(theirs, x), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_frozen_weight_gets_no_gradient():
+    ours, _ = pair()
+    ours.weight.requires_grad_(False)
+    x = torch.randn(64, 24, requires_grad=True)
+    ours(x).sum().backward()
+    assert ours.weight.grad is None
+    assert x.grad is not None
+
+
+def test_its_weights_are_stored_like_those_of_nn_linear():
+    assert Linear(3, 5).state_dict().keys() == nn.Linear(3, 5).state_dict().keys()
