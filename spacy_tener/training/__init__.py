@@ -1,0 +1,1 @@
+"""Optimizers and schedules that the papers use and Thinc lacks."""

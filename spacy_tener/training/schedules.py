@@ -1,0 +1,60 @@
+"""Learning rate schedules of the papers: endless generators, from which Thinc's optimizers read one value a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from thinc.api import registry
+
+
+@registry.schedules("spacy_tener.triangular.v1")
+def triangular(max_rate: float, total_steps: int, *, warmup: float = 0.01) -> Iterator[float]:
+    """TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
+
+    The first step already has a rate: `max_rate / (warmup * total_steps)`, or `max_rate` where warm-up is shorter than
+    one step. From `total_steps` on the rate is 0.
+
+    max_rate: the rate at the end of the warm-up.
+    total_steps: how many updates the training makes.
+    warmup: the part of the steps that goes up.
+    """
+    _check("triangular", "max_rate", max_rate, max_rate >= 0.0, "at least 0")
+    _check("triangular", "total_steps", total_steps, total_steps >= 1, "at least 1")
+    _check("triangular", "warmup", warmup, 0.0 <= warmup < 1.0, "at least 0 and below 1")
+    return _triangular(max_rate, total_steps, warmup * total_steps)
+
+
+def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float]:
+    step = 0
+    while True:
+        step += 1
+        left = max(total_steps - step, 0) / (total_steps - top)
+        # Where the top lies between two steps neither side may pass it.
+        yield max_rate * min(step / top if step < top else 1.0, left, 1.0)
+
+
+@registry.schedules("spacy_tener.inverse_time.v1")
+def inverse_time(rate: float, *, decay: float, steps_per_epoch: int) -> Iterator[float]:
+    """GRN's schedule: `rate / (1 + decay * epoch)`, the same for all steps of an epoch, the first being epoch 0.
+
+    rate: the rate of the first epoch.
+    decay: how fast it falls.
+    steps_per_epoch: how many updates one pass over the data makes.
+    """
+    _check("inverse_time", "rate", rate, rate >= 0.0, "at least 0")
+    _check("inverse_time", "decay", decay, decay >= 0.0, "at least 0")
+    _check("inverse_time", "steps_per_epoch", steps_per_epoch, steps_per_epoch >= 1, "at least 1")
+    return _inverse_time(rate, decay, steps_per_epoch)
+
+
+def _inverse_time(rate: float, decay: float, steps_per_epoch: int) -> Iterator[float]:
+    epoch = 0
+    while True:
+        for _ in range(steps_per_epoch):
+            yield rate / (1.0 + decay * epoch)
+        epoch += 1
+
+
+def _check(schedule: str, name: str, value: float, valid: bool, needed: str) -> None:
+    if not valid:
+        raise ValueError(f"spacy_tener.{schedule}.v1: {name} must be {needed}, got {value}.")
