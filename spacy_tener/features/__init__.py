@@ -1,0 +1,1 @@
+"""From a Doc's text to numbers: string tables, pairs of neighbours, pretrained vectors."""
