@@ -1,0 +1,73 @@
+"""The tagger that `tener_ner` trains: any token-to-vector model, and a CRF on top."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, cast
+
+from spacy.tokens import Doc
+from thinc.api import Model, chain
+from thinc.types import Floats2d
+
+from ..layers.crf import CRF
+from ..layers.head import CRFHead
+from ..tagging import TagLayout
+from .bridge import ragged_layer, torch_shim
+
+TaggerModel = Model[list[Doc], list[Floats2d]]
+
+
+def build_crf_tagger(tok2vec: TaggerModel, nO: int | None = None, dropout: float = 0.4) -> TaggerModel:
+    """Emissions of BIOES tags, and a CRF to decode them.
+
+    Registered as `spacy_tener.CRFTagger.v1`. The model's output are the emissions, one row per token; the CRF's
+    transition scores live in its output layer (`crf`), where the component finds them for its loss and for decoding.
+
+    tok2vec (Model[List[Doc], List[Floats2d]]): Any token-to-vector model: one of this package, spaCy's own, or a
+        listener to a shared `tok2vec` or `transformer` component.
+    nO (Optional[int]): Number of tags, four per label and one. Set by `initialize` from the labels.
+    dropout (float): Dropout on the vectors, before the emissions.
+    """
+    width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
+    output_layer = ragged_layer("crf_head", partial(_build_head, dropout=dropout), width_in=width, width_out=nO)
+    model = cast(TaggerModel, chain(tok2vec, output_layer))
+    model.set_ref("tok2vec", tok2vec)
+    model.set_ref("output_layer", output_layer)
+    model.attrs["resize_output"] = resize_output
+    return model
+
+
+def _build_head(*, nI: int, nO: int, dropout: float) -> CRFHead:
+    n_labels, rest = divmod(nO - 1, 4)
+    if rest:
+        raise ValueError(f"A CRF tagger has four tags for each label and one more (1, 5, 9, ...), but nO is {nO}.")
+    return CRFHead(width=nI, n_labels=n_labels, dropout=dropout)
+
+
+def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
+    """Give the model the tags of a larger set of labels. What it knows about the labels that it had stays."""
+    output = model.get_ref("output_layer")
+    shim = torch_shim(output)
+    if shim.is_built and output.get_dim("nO") != nO:
+        head = cast(CRFHead, shim.module)
+        shim.set_module(head.grown((nO - 1) // 4), {**shim.sizes, "nO": nO})
+    for node in (model, output):
+        if node.has_dim("nO") is not False:
+            node.set_dim("nO", nO, force=True)
+    return model
+
+
+def set_labels(model: TaggerModel, n_labels: int) -> None:
+    """Make room for so many entity types, in a model that has weights or is yet to get them."""
+    resize_output(model, TagLayout(n_labels).n_tags)
+
+
+def crf(model: Model[Any, Any]) -> CRF:
+    """The CRF of a tagger."""
+    if not model.has_ref("output_layer") or model.get_ref("output_layer").name != "crf_head":
+        raise ValueError(
+            "The component 'tener_ner' needs a model with a CRF on top. In the config, set "
+            '[components.<name>.model] to @architectures = "spacy_tener.CRFTagger.v1" and put this architecture into '
+            "[components.<name>.model.tok2vec]."
+        )
+    return cast(CRFHead, torch_shim(model.get_ref("output_layer")).module).crf

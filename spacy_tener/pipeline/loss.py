@@ -1,0 +1,116 @@
+"""Between the model's emissions and the CRF: the loss of a batch with its gradient, and the best paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from thinc.api import get_torch_default_device
+from thinc.backends import get_array_ops
+from thinc.types import Floats2d
+from torch import Tensor
+
+from ..layers.crf import CRF, cross_entropy
+from ..models.bridge import join, split
+from .tags import UNKNOWN, Mask, agreeing_tags, possible_tags
+from .targets import NotEntity, Target
+
+
+def gradient(scores: list[Floats2d], loss_of: Callable[[Tensor], Tensor], scale: float) -> tuple[float, list[Floats2d]]:
+    """A scaled loss of emissions, and its gradient. The CRF's own gradients are kept in its parameters.
+
+    *Shape* scores, and the gradient: [n, n_tags] for each text
+    """
+    emissions = _flat(scores).requires_grad_(True)
+    loss = loss_of(emissions) * scale
+    loss.backward()
+    assert emissions.grad is not None
+    ops = get_array_ops(scores[0])
+    return float(loss.detach()), split(ops, emissions.grad, [len(part) for part in scores])
+
+
+def decode(crf: CRF, scores: list[Floats2d], lengths: list[int], masks: list[Mask | None]) -> NDArray[np.int64]:
+    """The best allowed path of every text, joined. *Shape* [N]"""
+    allowed = _join_masks(masks, lengths, crf.layout.n_tags)
+    return crf.decode(_flat(scores), lengths, None if allowed is None else torch.from_numpy(allowed))
+
+
+def rehearsal_loss(crf: CRF, old_crf: CRF, wanted: list[Floats2d], emissions: Tensor) -> Tensor:
+    """Cross-entropy between all paths as an earlier model weighs them and as this one does."""
+    lengths = [len(part) for part in wanted]
+    return cross_entropy(old_crf, _flat(wanted), crf, emissions, lengths)
+
+
+def _flat(scores: list[Floats2d]) -> Tensor:
+    ops = get_array_ops(scores[0])
+    return join(ops, scores, torch.device("cpu") if ops.name != "cupy" else get_torch_default_device())
+
+
+def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
+    """Sum over the targets of minus the log-likelihood of what is known.
+
+    Where every tag is known it is that of one path, and otherwise that of all paths that agree (algorithms.md, 6).
+    A span known to be no entity adds `-log(1 - P(span | the rest that is known))`.
+
+    *Shape* emissions: [N, n_tags], of the targets' units joined; result: a scalar
+    """
+    lengths = [len(target.tags) for target in targets]
+    tags = np.concatenate([target.tags for target in targets])
+    possible = _join_masks([possible_tags(target.units, crf.layout) for target in targets], lengths, crf.layout.n_tags)
+    device = emissions.device
+    if (tags != UNKNOWN).all():
+        known = crf.loss(emissions, lengths, tags=torch.from_numpy(tags).to(device), possible=_to(possible, device))
+        return known.sum()
+    allowed = agreeing_tags(tags, possible, crf.layout)
+    loss = crf.loss(emissions, lengths, allowed=_to(allowed, device), possible=_to(possible, device)).sum()
+    if any(target.not_entities for target in targets):
+        loss = loss + _not_entity_loss(crf, emissions, allowed, targets)
+    return loss
+
+
+def _join_masks(masks: list[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
+    """One mask for all texts, or None if none of them has any."""
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.ones((length, n_tags), dtype=bool) if mask is None else mask
+            for mask, length in zip(masks, lengths, strict=True)
+        ]
+    )
+
+
+def _to(mask: Mask | None, device: torch.device) -> Tensor | None:
+    return None if mask is None else torch.from_numpy(mask).to(device)
+
+
+def _not_entity_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
+    """Each span apart: the units of its text once more, with the tags clamped to the span."""
+    ends = np.cumsum([len(target.tags) for target in targets])
+    rows, masks, lengths = [], [], []
+    for target, end in zip(targets, ends, strict=True):
+        for span in target.not_entities:
+            positions = np.arange(end - len(target.tags), end)
+            rows.append(positions)
+            masks.append(_clamped(allowed[positions], span, crf))
+            lengths.append(len(positions))
+    index = torch.from_numpy(np.concatenate(rows)).to(emissions.device)
+    repeated = emissions[index]
+    mask = _to(np.concatenate(masks), emissions.device)
+    free = _to(allowed[np.concatenate(rows)], emissions.device)
+    log_share = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
+    # A span of probability one has an infinite loss; a hair below one keeps loss and gradient finite, and large.
+    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)).sum()
+
+
+def _clamped(allowed: Mask, span: NotEntity, crf: CRF) -> Mask:
+    layout = crf.layout
+    tags = layout.encode(np.array([span.start]), np.array([span.end]), np.array([span.label]), len(allowed))
+    clamped = allowed.copy()
+    inside = slice(span.start, span.end)
+    only = np.zeros_like(clamped[inside])
+    only[np.arange(span.end - span.start), tags[inside]] = True
+    clamped[inside] &= only
+    return clamped

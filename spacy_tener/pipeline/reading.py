@@ -1,0 +1,88 @@
+"""How a model reads Docs of any length: in windows, and in batches of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats2d
+
+from .settings import Settings
+from .units import CharacterView, TokenView
+from .windows import Window, batch_by_size, cut_windows
+
+DocView = TokenView | CharacterView
+TaggerModel = Model[list[Doc], list[Floats2d]]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A window of one Doc among several."""
+
+    index: int
+    window: Window
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Cuts Docs into pieces that a model can read together.
+
+    A model that listens to another component's vectors has them for whole Docs only: it reads each batch as it comes,
+    and the length that it can bear is the other component's.
+    """
+
+    settings: Settings
+    listens: bool
+
+    @classmethod
+    def of(cls, model: Model[Any, Any], settings: Settings) -> Reader:
+        return cls(settings, listens=any(hasattr(node, "upstream_name") for node in model.walk()))
+
+    def batches(self, views: Sequence[DocView]) -> Iterator[list[Piece]]:
+        """The pieces of all views, in order, in batches of at most `max_units` units."""
+        if self.listens:
+            if any(isinstance(view, CharacterView) for view in views):
+                raise ValueError(
+                    "The setting view = 'characters' of tener_ner cannot be combined with a listener: the shared "
+                    "component embeds the pipeline's tokens, not their characters. Use view = 'tokens', or give "
+                    "tener_ner a tok2vec of its own."
+                )
+            yield [Piece(i, whole(view)) for i, view in enumerate(views)]
+        else:
+            pieces = (Piece(i, window) for i, view in enumerate(views) for window in self._windows(view))
+            yield from batch_by_size(pieces, self.settings.max_units)
+
+    def _windows(self, view: DocView) -> list[Window]:
+        if len(view) <= self.settings.window:
+            return [whole(view)] if len(view) else []
+        ends = view.sentence_ends()
+        return cut_windows(len(view), ends, size=self.settings.window, overlap=self.settings.overlap)
+
+    def groups(self, views: Sequence[DocView]) -> Iterator[list[DocView]]:
+        """The views in groups whose scores may be held at once."""
+        return iter([list(views)]) if self.listens else batch_by_size(views, self.settings.max_units)
+
+    def emissions(self, model: TaggerModel, views: Sequence[DocView]) -> list[Floats2d]:
+        """Scores of every unit of every view, each from the window in whose core it lies.
+
+        *Shape* [n, n_tags] for each view
+        """
+        cores: list[list[Floats2d]] = [[] for _ in views]
+        for batch in self.batches(views):
+            for piece, scores in zip(batch, model.predict(documents(batch, views)), strict=True):
+                cores[piece.index].append(scores[piece.window.core])
+        return [parts[0] if len(parts) == 1 else model.ops.xp.concatenate(parts) for parts in cores]
+
+
+def whole(view: DocView) -> Window:
+    return Window(0, len(view), 0, len(view))
+
+
+def documents(batch: Sequence[Piece], views: Sequence[DocView]) -> list[Doc]:
+    return [views[piece.index].piece(piece.window.start, piece.window.end) for piece in batch]

@@ -1,0 +1,129 @@
+"""spaCy's annotation as tags, and what it forbids as masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..tagging import TagLayout
+from .units import BEGIN, INSIDE, MISSING, OUTSIDE, Units
+
+Mask = NDArray[np.bool_]
+UNKNOWN = -1
+"""In place of a tag: nothing is known about this unit."""
+
+
+@dataclass(frozen=True)
+class LabelIndex:
+    """The index of each entity type's hash.
+
+    hashes: of the labels, in the order of the model's.
+    """
+
+    hashes: Sequence[int]
+
+    @property
+    def layout(self) -> TagLayout:
+        return TagLayout(len(self.hashes))
+
+    def indices(self, labels: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """*Shape* [N] -> [N], -1 for a hash that is no label."""
+        found = np.full(labels.shape, -1, dtype=np.int64)
+        for index, label in enumerate(self.hashes):
+            found[labels == label] = index
+        return found
+
+
+def encode_units(units: Units, labels: LabelIndex) -> NDArray[np.int64]:
+    """The tag of each unit, `UNKNOWN` where its entity is missing. Entities of no known label are outside.
+
+    *Shape* [n]
+    """
+    layout = labels.layout
+    index = labels.indices(units.label)
+    known = index >= 0
+    starts = (units.iob == BEGIN) & known
+    inside = (units.iob == INSIDE) & known
+    goes_on = np.append(inside[1:], False)
+    tags = np.full(len(units.iob), layout.outside, dtype=np.int64)
+    tags[units.iob == MISSING] = UNKNOWN
+    for which, block in (
+        (starts & ~goes_on, layout.single),
+        (starts & goes_on, layout.begin),
+        (inside & goes_on, layout.inside),
+        (inside & ~goes_on, layout.end),
+    ):
+        tags[which] = index[which] + block.start
+    return tags
+
+
+def trim_space(units: Units) -> Units:
+    """Entities without the white space at their edges: no model can predict them otherwise."""
+    held = units.space & (units.iob != MISSING) & (units.label != 0)
+    if not held.any():
+        return units
+    iob, label = units.iob.copy(), units.label.copy()
+    starts = np.flatnonzero((iob == BEGIN) & (label != 0))
+    for start in starts:
+        end = start + 1
+        while end < len(iob) and iob[end] == INSIDE:
+            end += 1
+        text = np.flatnonzero(~units.space[start:end]) + start
+        first, last = (int(text[0]), int(text[-1]) + 1) if text.size else (end, end)
+        for edge in (slice(start, first), slice(last, end)):
+            iob[edge], label[edge] = OUTSIDE, 0
+        if first < end:
+            iob[first] = BEGIN
+    return Units(units.space, iob, label, units.sentence_start)
+
+
+def possible_tags(units: Units, layout: TagLayout) -> Mask | None:
+    """What the text allows whatever the annotation is: no entity starts or ends in white space.
+
+    *Shape* [n, n_tags], or None if there is no white space.
+    """
+    if not units.space.any():
+        return None
+    allowed = np.ones((len(units.space), layout.n_tags), dtype=bool)
+    for block in (layout.begin, layout.single, layout.end):
+        allowed[units.space, block] = False
+    return allowed
+
+
+def agreeing_tags(tags: NDArray[np.int64], possible: Mask | None, layout: TagLayout) -> Mask:
+    """The tags that agree with what is known: one where a tag is known, every possible one elsewhere.
+
+    *Shape* [n, n_tags]
+    """
+    known = np.flatnonzero(tags != UNKNOWN)
+    allowed = np.ones((len(tags), layout.n_tags), dtype=bool) if possible is None else possible.copy()
+    allowed[known] = False
+    allowed[known, tags[known]] = True
+    return allowed
+
+
+def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
+    """What prediction may choose from: preset entities and blocked tokens stay, white space is no edge of an entity,
+    and no entity crosses a known start of a sentence.
+
+    As for spaCy's `ner`, a token that was set to be outside may still become an entity.
+
+    *Shape* [n, n_tags], or None if anything goes.
+    """
+    preset = (units.iob == BEGIN) | (units.iob == INSIDE)
+    boundary = units.sentence_start.copy()
+    boundary[:1] = False
+    if not (preset.any() or boundary.any() or units.space.any()):
+        return None
+    layout = labels.layout
+    allowed = possible_tags(units, layout)
+    if allowed is None:
+        allowed = np.ones((len(units.space), layout.n_tags), dtype=bool)
+    allowed[boundary, layout.continuers] = False
+    tags = encode_units(units, labels)
+    allowed[preset] = False
+    allowed[preset, tags[preset]] = True
+    return allowed

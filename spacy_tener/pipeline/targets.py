@@ -1,0 +1,147 @@
+"""What the examples teach: gold tags over the units of a view, and spans known to be no entity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.attrs import ORTH, SPACY
+from spacy.errors import Errors
+from spacy.tokens import Span
+from spacy.training import Example
+
+from .tags import UNKNOWN, LabelIndex, encode_units, trim_space
+from .units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, TokenView, Units, View, view_of
+from .windows import Window
+
+_IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
+
+
+@dataclass(frozen=True)
+class NotEntity:
+    """A stretch of units known not to be an entity of this label."""
+
+    start: int
+    end: int
+    label: int
+
+
+@dataclass(frozen=True)
+class Target:
+    """What one example teaches about the units of its predicted Doc.
+
+    tags: the gold tag, or `UNKNOWN`. *Shape* [n]
+    """
+
+    view: TokenView | CharacterView
+    units: Units
+    tags: NDArray[np.int64]
+    not_entities: list[NotEntity]
+
+    @property
+    def teaches(self) -> bool:
+        return bool(self.not_entities) or bool((self.tags != UNKNOWN).any())
+
+    def within(self, window: Window) -> Target:
+        """What a window is to learn: its core, so that the windows of a document teach everything once.
+
+        An entity is taught by the window in whose core it starts, to its end. One that runs out of the window there
+        is left open.
+        """
+        position = np.arange(window.start, window.end)
+        starts = np.where(self.units.iob == INSIDE, 0, np.arange(len(self.tags)))
+        owner = np.maximum.accumulate(starts)[window.start : window.end]
+        known = (owner >= window.core_start) & (owner < window.core_end)
+        if window.end < len(self.tags) and self.units.iob[window.end] == INSIDE:
+            known &= owner != owner[-1]
+        tags = np.where(known, self.tags[position], UNKNOWN)
+        shifted = [
+            NotEntity(span.start - window.start, span.end - window.start, span.label)
+            for span in self.not_entities
+            if window.core_start <= span.start < window.core_end and span.end <= window.end
+        ]
+        units = Units(*(column[position] for column in vars(self.units).values()))
+        return Target(self.view, units, tags, shifted)
+
+
+def make_target(example: Example, view: View, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
+    """Read an example. Raises if it holds a label that the component does not have."""
+    predicted = view_of(example.predicted, view)
+    units = trim_space(_gold_units(example, predicted))
+    _check_labels(example, units, labels)
+    wrong = _incorrect_spans(example, incorrect_spans_key)
+    return Target(
+        view=predicted,
+        units=units,
+        tags=encode_units(units, labels),
+        not_entities=_align_incorrect(example, predicted, wrong, labels),
+    )
+
+
+def _gold_units(example: Example, view: TokenView | CharacterView) -> Units:
+    """The reference's annotation over the units of the predicted Doc's view."""
+    if isinstance(view, CharacterView):
+        if example.reference.text == view.text:
+            # Through the characters, an entity that does not sit on the predicted tokens' edges is not lost.
+            return CharacterView(example.reference).units()
+        return view.spread(_aligned_units(example))
+    if _same_tokens(example):
+        return TokenView(example.reference).units()
+    return _aligned_units(example)
+
+
+def _same_tokens(example: Example) -> bool:
+    predicted, reference = example.predicted, example.reference
+    return len(predicted) == len(reference) and np.array_equal(
+        predicted.to_array([ORTH, SPACY]), reference.to_array([ORTH, SPACY])
+    )
+
+
+def _aligned_units(example: Example) -> Units:
+    """spaCy's own alignment: what does not sit on the predicted tokens' edges is missing."""
+    aligned = [tag or "-" for tag in example.get_aligned_ner()]
+    strings = example.predicted.vocab.strings
+    predicted = TokenView(example.predicted).units()
+    return Units(
+        space=predicted.space,
+        iob=np.array([_IOB[tag[0]] for tag in aligned], dtype=np.int64),
+        label=np.array([strings.add(tag[2:]) if tag[2:] else 0 for tag in aligned], dtype=np.uint64),
+        sentence_start=predicted.sentence_start,
+    )
+
+
+def _check_labels(example: Example, units: Units, labels: LabelIndex) -> None:
+    taught = np.unique(units.label[units.label != 0])
+    unknown = taught[labels.indices(taught) < 0]
+    if unknown.size:
+        names = ", ".join(repr(example.reference.vocab.strings[int(label)]) for label in unknown)
+        raise ValueError(
+            f"The training data holds the entity label {names}, which the component does not have. Call add_label() "
+            "for it before training, or nlp.initialize() with data (or a labels file) that holds every label. "
+            f"Text: {example.reference.text[:60]!r}"
+        )
+
+
+def _incorrect_spans(example: Example, key: str | None) -> list[Span]:
+    if key is None or key not in example.reference.spans:
+        return []
+    return list(example.reference.spans[key])
+
+
+def _align_incorrect(
+    example: Example, view: TokenView | CharacterView, wrong: list[Span], labels: LabelIndex
+) -> list[NotEntity]:
+    if not wrong:
+        return []
+    right = {(span.start_char, span.end_char, span.label) for span in example.reference.ents}
+    for span in wrong:
+        if (span.start_char, span.end_char, span.label) in right:
+            raise ValueError(Errors.E868.format(span=(span.start_char, span.end_char, span.label_)))
+    if isinstance(view, CharacterView):
+        edges = [(span.start_char, span.end_char, span.label) for span in wrong]
+    else:
+        aligned = example.get_aligned_spans_y2x(wrong, allow_overlap=True)
+        edges = [(span.start, span.end, span.label) for span in aligned]
+    index = {label: i for i, label in enumerate(labels.hashes)}
+    return [NotEntity(start, end, index[label]) for start, end, label in edges if label in index]

@@ -1,0 +1,384 @@
+"""The component: `nlp.add_pipe("tener_ner")`."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from spacy.errors import Errors
+from spacy.language import Language
+from spacy.pipeline import TrainablePipe
+from spacy.tokens import Doc
+from spacy.training import Example, validate_examples, validate_get_examples
+from spacy.util import minibatch
+from spacy.vocab import Vocab
+from thinc.api import Config, Model, Optimizer, set_dropout_rate
+from thinc.types import Floats2d
+
+from ..models.embed import observe
+from ..models.tagger import crf, set_labels
+from .annotate import Entity, annotate
+from .loss import batch_loss, decode, gradient, rehearsal_loss
+from .reading import DocView, Reader, TaggerModel, documents
+from .settings import Settings
+from .tags import LabelIndex, decodable_tags
+from .targets import Target, make_target
+from .units import view_of
+
+_DEFAULT_MODEL = """
+[model]
+@architectures = "spacy_tener.CRFTagger.v1"
+
+[model.tok2vec]
+@architectures = "spacy_tener.TENER.v1"
+"""
+DEFAULT_MODEL = Config().from_str(_DEFAULT_MODEL)["model"]
+
+_SAMPLE = 10
+_OBSERVED_AT_ONCE = 256
+
+
+@Language.factory(
+    "tener_ner",
+    assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
+    default_config={
+        "model": DEFAULT_MODEL,
+        **asdict(Settings()),
+        "scorer": {"@scorers": "spacy.ner_scorer.v1"},
+    },
+    default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
+)
+def make_tener_ner(
+    nlp: Language,
+    name: str,
+    model: Model[list[Doc], list[Floats2d]],
+    view: Literal["tokens", "characters"],
+    alignment_mode: Literal["expand", "contract", "strict"],
+    window: int,
+    overlap: int,
+    max_units: int,
+    incorrect_spans_key: str | None,
+    scorer: Callable[..., Any] | None,
+) -> "TenerNER":
+    """Create a named entity recogniser with a CRF on top.
+
+    model (Model[List[Doc], List[Floats2d]]): `spacy_tener.CRFTagger.v1` over any token-to-vector model.
+    view (str): What is read: `tokens`, or the `characters` of each Doc whatever its tokens are. With characters, the
+        exact entities are in `doc._.char_ents`, and `doc.ents` holds them on the tokens.
+    alignment_mode (str): Where an entity found among the characters does not sit on the edges of tokens: `expand` to
+        all tokens it touches, `contract` to those wholly inside, or `strict`: leave it out of `doc.ents`. Where two
+        entities come to share a token, the longer one keeps it.
+    window (int): The longest stretch of tokens or characters read at once. Longer Docs are read in overlapping
+        windows, cut at sentence ends where there are any, and decoded as one.
+    overlap (int): Context on each side of a window's own part.
+    max_units (int): How many tokens or characters one batch holds, at most: what bounds memory.
+    incorrect_spans_key (Optional[str]): Key of `doc.spans` of the reference under which spans are kept that are known
+        not to be entities of their label.
+    scorer (Optional[Callable]): The scoring method.
+    """
+    settings = Settings(view, alignment_mode, window, overlap, max_units, incorrect_spans_key)
+    return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)
+
+
+class TenerNER(TrainablePipe):
+    """Named entity recognition by a CRF over any token-to-vector model.
+
+    Behaves as spaCy's `ner` wherever that has a behaviour (https://spacy.io/api/entityrecognizer).
+    """
+
+    def __init__(
+        self,
+        vocab: Vocab,
+        model: TaggerModel,
+        name: str = "tener_ner",
+        *,
+        settings: Settings | None = None,
+        scorer: Callable[..., Any] | None = None,
+    ) -> None:
+        """Initialize the component.
+
+        vocab (Vocab): The shared vocabulary.
+        model (Model[List[Doc], List[Floats2d]]): The tagger.
+        name (str): The component's name in the pipeline.
+        settings (Optional[Settings]): How Docs are read and entities written.
+        scorer (Optional[Callable]): The scoring method.
+        """
+        self.vocab = vocab
+        self.model = model
+        self.name = name
+        self.settings = settings or Settings()
+        self.scorer = scorer
+        self.cfg: dict[str, Any] = {"labels": []}
+        self._rehearsal_model: TaggerModel | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.vocab, self.model, self.name, self.settings, self.scorer, self.cfg)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The entity types that the component can predict."""
+        return tuple(self.cfg["labels"])
+
+    @property
+    def label_data(self) -> list[str]:
+        """What `spacy init labels` writes, for `initialize(labels=...)` to read."""
+        return list(self.cfg["labels"])
+
+    @property
+    def incorrect_spans_key(self) -> str | None:
+        return self.settings.incorrect_spans_key
+
+    @property
+    def _label_index(self) -> LabelIndex:
+        return LabelIndex([self.vocab.strings[label] for label in self.cfg["labels"]])
+
+    def add_label(self, label: str) -> int:
+        """Add an entity type, before or after training: what the model knows of the others stays.
+
+        label (str): The entity type.
+        RETURNS (int): 0 if the component had it already, otherwise 1.
+        """
+        if not isinstance(label, str):
+            raise ValueError(Errors.E187)
+        if label in self.cfg["labels"]:
+            return 0
+        if not label.strip():
+            raise ValueError(f"Cannot add the label {label!r}: an entity type needs a name.")
+        self.cfg["labels"].append(label)
+        self.vocab.strings.add(label)
+        set_labels(self.model, len(self.labels))
+        return 1
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Example]],
+        *,
+        nlp: Language | None = None,
+        labels: Iterable[str] | None = None,
+    ) -> None:
+        """Set the labels, give every string of the training data its row, and make the weights.
+
+        get_examples (Callable[[], Iterable[Example]]): Returns the training data, or a sample of it.
+        nlp (Optional[Language]): The pipeline.
+        labels (Optional[Iterable[str]]): The entity types, as `spacy init labels` writes them. Without it they are
+            read from the data.
+        """
+        validate_get_examples(get_examples, "TenerNER.initialize")
+        if labels is None:
+            labels = sorted({span.label_ for example in get_examples() for span in example.reference.ents} - {""})
+        for label in labels:
+            self.add_label(label)
+        set_labels(self.model, len(self.labels))
+        docs = [doc for doc in self._whole_docs(itertools.islice(get_examples(), _SAMPLE)) if len(doc)]
+        self.model.initialize(X=docs or None)
+        crf(self.model)
+        observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
+
+    def _whole_docs(self, examples: Iterable[Example]) -> Iterator[Doc]:
+        for example in examples:
+            view = view_of(example.predicted, self.settings.view)
+            if len(view):
+                yield view.piece(0, len(view))
+
+    def predict(self, docs: Iterable[Doc]) -> list[list[Entity]]:
+        """Find the entities of a batch of Docs without changing them.
+
+        docs (Iterable[Doc]): The Docs.
+        RETURNS (List[List[Entity]]): For each Doc, entities over what the component reads of it.
+        """
+        views = [view_of(doc, self.settings.view) for doc in docs]
+        found: list[list[Entity]] = []
+        if any(len(view) for view in views) and self.labels:
+            reader = Reader.of(self.model, self.settings)
+            for group in reader.groups(views):
+                found.extend(self._decode(group, reader.emissions(self.model, group)))
+            return found
+        return [[] for _ in views]
+
+    def _decode(self, views: Sequence[DocView], scores: list[Floats2d]) -> Iterator[list[Entity]]:
+        index = self._label_index
+        lengths = [len(view) for view in views]
+        tags = decode(crf(self.model), scores, lengths, [decodable_tags(view.units(), index) for view in views])
+        ends = np.cumsum(lengths)
+        for end, length in zip(ends, lengths, strict=True):
+            starts, stops, labels = index.layout.decode(tags[end - length : end])
+            yield [
+                Entity(start, stop, index.hashes[label])
+                for start, stop, label in zip(starts.tolist(), stops.tolist(), labels.tolist(), strict=True)
+            ]
+
+    def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[Entity]]) -> None:
+        """Write entities to the Docs, around those that they already have.
+
+        docs (Iterable[Doc]): The Docs.
+        scores (Sequence[Sequence[Entity]]): What `predict` returned for them.
+        """
+        for doc, entities in zip(docs, scores, strict=True):
+            if len(doc):
+                annotate(view_of(doc, self.settings.view), entities, self.settings.alignment_mode)
+
+    def update(
+        self,
+        examples: Iterable[Example],
+        *,
+        drop: float = 0.0,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+    ) -> dict[str, float]:
+        """Learn from a batch of examples. Tokens whose entity is missing add nothing but consistency.
+
+        examples (Iterable[Example]): The examples.
+        drop (float): Dropout of layers that leave theirs to the training loop, such as spaCy's own; the layers of this
+            package have theirs in the config.
+        sgd (Optional[Optimizer]): The optimizer; without one, gradients are kept for a later step.
+        losses (Optional[Dict[str, float]]): Record of the loss: the mean over sentences.
+        RETURNS (Dict[str, float]): The record.
+        """
+        losses = {} if losses is None else losses
+        losses.setdefault(self.name, 0.0)
+        examples = list(examples)
+        validate_examples(examples, "TenerNER.update")
+        index = self._label_index
+        targets = [make_target(example, self.settings.view, index, self.incorrect_spans_key) for example in examples]
+        if any(target.teaches for target in targets):
+            set_dropout_rate(self.model, drop)
+            losses[self.name] += self._learn(targets)
+            if sgd is not None:
+                self.finish_update(sgd)
+        return losses
+
+    def _learn(self, targets: Sequence[Target]) -> float:
+        """Gradients of a batch, piece by piece, so that memory is bounded however long its Docs are."""
+        reader = Reader.of(self.model, self.settings)
+        if not reader.listens:
+            targets = [target for target in targets if target.teaches]
+        views = [target.view for target in targets]
+        batches = list(reader.batches(views))
+        scale = 1.0 / sum(len(batch) for batch in batches)
+        total = 0.0
+        for batch in batches:
+            scores, backprop = self.model.begin_update(documents(batch, views))
+            loss, d_scores = gradient(
+                scores,
+                partial(batch_loss, crf(self.model), targets=[targets[p.index].within(p.window) for p in batch]),
+                scale,
+            )
+            self._check(loss)
+            backprop(d_scores)
+            total += loss
+        return total
+
+    def _check(self, loss: float) -> None:
+        if not np.isfinite(loss):
+            raise ValueError(Errors.E910.format(name=self.name))
+
+    def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
+        """The mean loss of emissions over whole Docs, and its gradient.
+
+        examples (Iterable[Example]): The examples.
+        scores (List[Floats2d]): The model's output for their predicted Docs.
+        RETURNS (Tuple[float, List[Floats2d]]): The loss, and the gradient of each Doc's emissions.
+        """
+        examples = list(examples)
+        validate_examples(examples, "TenerNER.get_loss")
+        index = self._label_index
+        targets = [make_target(example, self.settings.view, index, self.incorrect_spans_key) for example in examples]
+        return gradient(scores, partial(batch_loss, crf(self.model), targets=targets), 1.0 / len(examples))
+
+    def rehearse(
+        self,
+        examples: Iterable[Example],
+        *,
+        sgd: Optimizer | None = None,
+        losses: dict[str, float] | None = None,
+        **config: Any,
+    ) -> dict[str, float]:
+        """Learn to find what the model found when `nlp.resume_training()` was called: every path as likely as it was
+        then. Annotation is not read.
+
+        examples (Iterable[Example]): The examples.
+        sgd (Optional[Optimizer]): The optimizer.
+        losses (Optional[Dict[str, float]]): Record of the loss.
+        RETURNS (Dict[str, float]): The record.
+        """
+        losses = {} if losses is None else losses
+        examples = list(examples)
+        validate_examples(examples, "TenerNER.rehearse")
+        views = [view_of(example.predicted, self.settings.view) for example in examples]
+        if self._rehearsal_model is None or not any(len(view) for view in views):
+            return losses
+        losses.setdefault(self.name, 0.0)
+        set_dropout_rate(self.model, 0.0)
+        batches = list(Reader.of(self.model, self.settings).batches(views))
+        scale = 1.0 / sum(len(batch) for batch in batches)
+        for batch in batches:
+            docs = documents(batch, views)
+            wanted = self._rehearsal_model.predict(docs)
+            scores, backprop = self.model.begin_update(docs)
+            like_before = partial(rehearsal_loss, crf(self.model), crf(self._rehearsal_model), wanted)
+            loss, d_scores = gradient(scores, like_before, scale)
+            backprop(d_scores)
+            losses[self.name] += loss
+        if sgd is not None:
+            self.finish_update(sgd)
+        return losses
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "TenerNER":
+        """Load the component from a directory.
+
+        path (Union[str, Path]): The directory.
+        exclude (Iterable[str]): Names of parts to leave out.
+        RETURNS (TenerNER): The component.
+        """
+        with self._explained(str(path)):
+            super().from_disk(path, exclude=exclude)
+        return self
+
+    def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "TenerNER":
+        """Load the component from bytes.
+
+        bytes_data (bytes): What `to_bytes` returned.
+        exclude (Iterable[str]): Names of parts to leave out.
+        RETURNS (TenerNER): The component.
+        """
+        with self._explained("the given bytes"):
+            super().from_bytes(bytes_data, exclude=exclude)
+        return self
+
+    @contextmanager
+    def _explained(self, source: str) -> Iterator[None]:
+        """Turn whatever a damaged file makes its readers say into one message that names it."""
+        try:
+            yield
+            output = self.model.get_ref("output_layer") if self.model.has_ref("output_layer") else None
+            if output is not None and output.has_dim("nO"):
+                self._check_size(output.get_dim("nO"))
+        except OSError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"Cannot read the component '{self.name}' from {source}: {error}. The files are damaged, or belong to "
+                "another config. Restore them from a copy, or train again."
+            ) from error
+
+    def _check_size(self, n_tags: int) -> None:
+        if n_tags != self._label_index.layout.n_tags:
+            raise ValueError(f"its model has {n_tags} tags, but {len(self.labels)} labels need others")
+
+
+def _rebuild(
+    vocab: Vocab,
+    model: TaggerModel,
+    name: str,
+    settings: Settings,
+    scorer: Callable[..., Any] | None,
+    cfg: dict[str, Any],
+) -> TenerNER:
+    """Unpickle a component."""
+    pipe = TenerNER(vocab, model, name, settings=settings, scorer=scorer)
+    pipe.cfg.update(cfg)
+    return pipe

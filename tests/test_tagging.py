@@ -1,0 +1,116 @@
+"""Spans to tags and back, and what the layout of tags promises."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spacy_tener.tagging import TagLayout
+
+SIZES = [0, 1, 2, 5]
+
+
+@st.composite
+def annotations(draw):
+    """A number of types, a length, and entities that do not overlap."""
+    n_labels = draw(st.integers(1, 4))
+    length = draw(st.integers(0, 12))
+    edges = draw(st.lists(st.integers(0, length), unique=True, max_size=length + 1).map(sorted))
+    between = list(pairwise(edges))
+    kept = [span for span in between if draw(st.booleans())]
+    labels = [draw(st.integers(0, n_labels - 1)) for _ in kept]
+    columns = [[start for start, _ in kept], [end for _, end in kept], labels]
+    return TagLayout(n_labels), length, [np.array(column, dtype=np.int64) for column in columns]
+
+
+@given(annotations())
+def test_decoding_returns_what_was_encoded(annotation):
+    layout, length, spans = annotation
+    tags = layout.encode(*spans, length)
+    assert tags.shape == (length,)
+    for found, expected in zip(layout.decode(tags), spans, strict=True):
+        assert found.tolist() == expected.tolist()
+
+
+@given(annotations())
+def test_encoded_tags_are_a_path(annotation):
+    layout, length, spans = annotation
+    tags = layout.encode(*spans, length)
+    assert layout.transitions()[tags[:-1], tags[1:]].all()
+    every = np.arange(layout.n_tags)
+    assert set(tags[:1]) <= set(every[layout.openers])
+    assert set(tags[-1:]) <= set(every[layout.closers])
+
+
+@given(annotations(), annotations())
+def test_joined_sequences_decode_to_their_joined_spans(left, right):
+    layout = TagLayout(4)
+    parts = [layout.encode(*spans, length) for _, length, spans in (left, right)]
+    expected = [np.concatenate([a, b]) for a, b in zip(left[2], right[2], strict=True)]
+    for column in expected[:2]:
+        column[len(left[2][0]) :] += left[1]
+    for found, wanted in zip(layout.decode(np.concatenate(parts)), expected, strict=True):
+        assert found.tolist() == wanted.tolist()
+
+
+def test_tags_are_bioes():
+    layout = TagLayout(2)
+    tags = layout.encode(np.array([1, 4, 5]), np.array([4, 5, 7]), np.array([0, 1, 1]), 8)
+    names = layout.names(("PER", "LOC"))
+    assert [names[tag] for tag in tags] == ["O", "B-PER", "I-PER", "E-PER", "S-LOC", "B-LOC", "E-LOC", "O"]
+
+
+def test_a_text_without_entities_is_outside_throughout():
+    layout, none = TagLayout(2), np.empty(0, dtype=np.int64)
+    assert layout.encode(none, none, none, 3).tolist() == [layout.outside] * 3
+    assert [column.tolist() for column in layout.decode(np.full(3, layout.outside))] == [[], [], []]
+
+
+@pytest.mark.parametrize("n_labels", SIZES)
+def test_blocks_hold_the_tags_that_their_names_say(n_labels):
+    layout = TagLayout(n_labels)
+    names = np.array(layout.names(tuple("abcde"[:n_labels])))
+    initials = {
+        "BOS": layout.openers,
+        "OSE": layout.closers,
+        "EI": layout.continuers,
+        "B": layout.begin,
+        "S": layout.single,
+        "E": layout.end,
+        "I": layout.inside,
+    }
+    assert len(set(names)) == layout.n_tags == 4 * n_labels + 1
+    assert names[layout.outside] == "O"
+    for letters, block in initials.items():
+        assert names[block].tolist() == [name for name in names if name[0] in letters]
+    assert len(names[layout.openers]) == len(names[layout.closers]) == layout.n_open
+
+
+@pytest.mark.parametrize("n_labels", SIZES)
+def test_transitions_follow_the_rules_of_bioes(n_labels):
+    layout = TagLayout(n_labels)
+    names = layout.names(tuple("abcde"[:n_labels]))
+    allowed = layout.transitions()
+    for source, first in enumerate(names):
+        for target, second in enumerate(names):
+            inner = first[0] in "BI"
+            expected = second[0] in "EI" and first[1:] == second[1:] if inner else second[0] in "BOS"
+            assert allowed[source, target] == expected, (first, second)
+
+
+@pytest.mark.parametrize("n_labels", [0, 1, 3])
+@pytest.mark.parametrize("more", [0, 1, 4])
+def test_tags_keep_their_names_in_a_larger_layout(n_labels, more):
+    labels = tuple("abcdefg"[: n_labels + more])
+    small, large = TagLayout(n_labels), TagLayout(n_labels + more)
+    names = np.array(large.names(labels))
+    assert names[small.within(large)].tolist() == small.names(labels[:n_labels])
+
+
+def test_a_layout_does_not_fit_into_a_smaller_one():
+    with pytest.raises(ValueError, match="3 entity types does not fit into one of 2"):
+        TagLayout(3).within(TagLayout(2))
