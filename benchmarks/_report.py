@@ -1,0 +1,122 @@
+"""What every benchmark page has in common: a header that says when, where and with what it was measured, and tables."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("spacy-tener", "spacy", "thinc", "torch", "numpy")
+
+
+def today() -> str:
+    return date.today().isoformat()
+
+
+def machine() -> str:
+    """Cores, memory and accelerator: enough to judge the numbers by, and nothing that names the machine."""
+    return ", ".join([f"{os.cpu_count()} cores ({cpu_model()})", f"{memory_gb():.0f} GB RAM", gpu_model()])
+
+
+def cpu_model() -> str:
+    for line in _lines_of(Path("/proc/cpuinfo")):
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def gpu_model() -> str:
+    try:
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        names = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split("\n")
+    except (OSError, subprocess.CalledProcessError):
+        return "no GPU"
+    return names[0].strip() or "no GPU"
+
+
+def versions() -> str:
+    found = [f"Python {platform.python_version()}"]
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def command() -> str:
+    """The command line as someone else would type it: no directory of this machine survives in it."""
+    return " ".join(["python", *(shlex.quote(_portable(argument)) for argument in sys.argv)])
+
+
+def _portable(argument: str) -> str:
+    name, equals, value = argument.rpartition("=")
+    if not value.startswith("/"):
+        return argument
+    path = Path(value)
+    inside = path.is_relative_to(Path.cwd())
+    return name + equals + (str(path.relative_to(Path.cwd())) if inside else "/".join(path.parts[-2:]))
+
+
+def _lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf8").splitlines() if path.exists() else []
+
+
+def one_thread() -> dict[str, str]:
+    """The environment of a child process that computes on one thread only."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
+    return {**os.environ, **dict.fromkeys(names, "1")}
+
+
+def pin(cpu: int) -> None:
+    """Keep this process and its children on one core (a negative number: wherever the scheduler puts them)."""
+    if cpu >= 0 and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {cpu})
+
+
+def single_thread(cpu: int) -> None:
+    """Start this script again on one thread and one core, unless that has been done: libraries read their limits at
+    import."""
+    environment = one_thread()
+    if dict(os.environ) != environment:
+        os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+    pin(cpu)
+
+
+def named_paths(arguments: Sequence[str]) -> dict[str, Path]:
+    """`NAME=PATH` arguments, in their order."""
+    pairs = [argument.partition("=") for argument in arguments]
+    wrong = [argument for argument, (_, _, path) in zip(arguments, pairs, strict=True) if not Path(path).is_dir()]
+    if wrong:
+        raise SystemExit(f"Expected NAME=DIRECTORY of a trained pipeline, but got: {', '.join(wrong)}")
+    return {name: Path(path) for name, _, path in pairs}
+
+
+def mean_sd(values: Sequence[float], digits: int = 1) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    return f"{statistics.mean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(path: Path, title: str, *parts: str) -> None:
+    """A page: the title, the header, then the parts, each a paragraph or a table."""
+    header = f"{today()}. {machine()}. {versions()}.\n\n    {command()}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n\n".join([f"# {title}", header, *parts]) + "\n", encoding="utf8")
+    print(f"Written to {path}", flush=True)
