@@ -75,16 +75,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("data", type=Path, help="a .spacy file with the entities of the corpus")
     parser.add_argument("output", type=Path, help="the HTML file to write")
     parser.add_argument("--limit", type=int, default=500, help="draw this many texts at most (default: %(default)s)")
-    parser.add_argument("--title", help="headline of the page (default: the names of the pipeline and the data)")
+    parser.add_argument("--title", help="headline of the page (default: made from the data's name)")
     args = parser.parse_args(argv)
     if not args.data.exists():
         msg.fail(f"There is no data at {args.data}", "Convert a corpus with `spacy tener convert` first.", exits=1)
     nlp = spacy.load(args.model)
     examples = predict(nlp, list(Corpus(args.data)(nlp)))
-    title = (
-        args.title
-        or f"{args.data.resolve().parent.name} {args.data.stem}: corpus and {nlp.meta['lang']}_{nlp.meta['name']}"
-    )
+    title = args.title or f"{args.data.resolve().parent.name}, {args.data.stem}: gold and predicted entities"
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(page(examples, lang=str(nlp.lang), title=title, limit=args.limit), encoding="utf8")
     msg.good(f"Entities of {len(examples)} texts drawn: {args.output.resolve()}")
@@ -93,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def predict(nlp: Language, examples: list[Example]) -> list[Example]:
     """The examples with the pipeline's entities on their predicted side."""
     docs = nlp.pipe([example.predicted for example in examples])
-    for example, doc in zip(examples, tqdm(docs, total=len(examples), desc="Recognising", leave=False), strict=True):
+    for example, doc in zip(examples, tqdm(docs, total=len(examples), desc="Recognising", disable=None), strict=True):
         example.predicted = doc
     return examples
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ Keys = NDArray[np.uint64]
 
 _DECIMAL = re.compile(r"\d")
 _CACHE_LIMIT = 1_000_000
+_NOTHING: tuple[Keys, Keys] = (np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
 
 
 @dataclass(frozen=True)
@@ -36,38 +38,34 @@ class KeyCache:
     """Maps the ORTH hashes of tokens to the keys of their normalised strings.
 
     A distinct string is normalised once, in Python; every later token with the same hash is found by a vectorised
-    search. The cache is bounded: past a million distinct strings it starts again.
+    search. The cache is bounded: past a million distinct strings it starts again. Threads may share it.
     """
 
     def __init__(self, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
-        self._clear()
+        # Hashes in order, and their keys: one attribute, replaced at once, so that no thread sees half of a change.
+        self._known: tuple[Keys, Keys] = _NOTHING
 
-    def _clear(self) -> None:
-        self._orths: Keys = np.zeros(0, dtype=np.uint64)
-        self._keys: Keys = np.zeros(0, dtype=np.uint64)
-
-    def __call__(self, orths: Keys, strings: StringStore) -> Keys:
-        """*Shape* [N] -> [N]"""
+    def __call__(self, orths: Keys, stores: Sequence[StringStore]) -> Keys:
+        """The keys of tokens whose strings are in one of the stores. *Shape* [N] -> [N]"""
         if not (self.normaliser.digits or self.normaliser.lower):
             return orths
-        places, known = search(self._orths, orths)
-        if not known.all():
-            missing = np.unique(orths[~known])
-            if self._orths.size + missing.size > _CACHE_LIMIT:
-                self._clear()
-                missing = np.unique(orths)
-            self._learn(missing, strings)
-            places, _ = search(self._orths, orths)
-        return self._keys[places]
+        known, keys = self._known
+        places, found = search(known, orths)
+        if not found.all():
+            missing = np.unique(orths[~found])
+            if known.size + missing.size > _CACHE_LIMIT:
+                (known, keys), missing = _NOTHING, np.unique(orths)
+            known, keys = self._known = self._joined(known, keys, missing, stores)
+            places, _ = search(known, orths)
+        return keys[places]
 
-    def _learn(self, orths: Keys, strings: StringStore) -> None:
-        keys = np.fromiter(
-            (self.normaliser.key(strings[int(orth)]) for orth in orths), dtype=np.uint64, count=orths.size
-        )
-        joined = np.concatenate((self._orths, orths))
+    def _joined(self, known: Keys, keys: Keys, orths: Keys, stores: Sequence[StringStore]) -> tuple[Keys, Keys]:
+        texts = (next(store[orth] for store in stores if orth in store) for orth in orths.tolist())
+        added = np.fromiter(map(self.normaliser.key, texts), dtype=np.uint64, count=orths.size)
+        joined = np.concatenate((known, orths))
         order = np.argsort(joined, kind="stable")
-        self._orths, self._keys = joined[order], np.concatenate((self._keys, keys))[order]
+        return joined[order], np.concatenate((keys, added))[order]
 
 
 def search(haystack: Keys, needles: Keys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -16,14 +16,12 @@ Reading = tuple[float, IntArray]
 
 
 def ranked(candidates: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-    """The k largest along the last axis, best first, and where they stood. *Shape* [..., m] to [..., k] twice"""
-    if k < candidates.shape[-1]:
-        chosen = np.sort(np.argpartition(-candidates, k - 1, axis=-1)[..., :k], axis=-1)
-        values = np.take_along_axis(candidates, chosen, -1)
-    else:
-        chosen, values = np.broadcast_to(np.arange(k), candidates.shape), candidates
-    order = np.argsort(-values, axis=-1, kind="stable")
-    return np.take_along_axis(values, order, -1), np.take_along_axis(chosen, order, -1)
+    """The k largest along the last axis, best first, and where they stood: among equals the first.
+
+    *Shape* [..., m] to [..., k] twice
+    """
+    order = np.argsort(-candidates, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(candidates, order, -1), order
 
 
 class ListStep:

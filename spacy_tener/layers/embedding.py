@@ -68,7 +68,9 @@ class EmbeddingTables(nn.Module):
         if gradient is not None:
             # Gradients may be accumulated over several batches, and a table may grow between two of them.
             gradient = gradient.coalesce()
-            self.tables[name].grad = torch.sparse_coo_tensor(gradient.indices(), gradient.values(), grown.shape)
+            self.tables[name].grad = torch.sparse_coo_tensor(
+                gradient.indices(), gradient.values(), grown.shape, check_invariants=False
+            )
 
     def fill(self, name: str, rows: Tensor, vectors: Tensor) -> None:
         """Put pretrained vectors into their rows."""

@@ -54,8 +54,22 @@ class TorchShim(Shim):
             )
         return self._model
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Finish a copy: deep, shallow or unpickled."""
+        self.__dict__.update(state)
+        self._renew_id()
+
+    def _renew_id(self) -> None:
+        # An optimizer knows parameters by this id. A copy with the original's, or a module of other shapes with its
+        # predecessor's, would be given momentum and averages that are not its own.
+        with Shim.global_id_lock:
+            Shim.global_id += 1
+            self.id = Shim.global_id
+
     def set_module(self, module: nn.Module, sizes: Mapping[str, int]) -> None:
         """Take a module made elsewhere, of the given sizes: what growing a table or adding labels ends in."""
+        if module is not self._model:
+            self._renew_id()
         self.cfg = dict(sizes)
         # Evaluation is the resting state, so that prediction need not switch every submodule back and forth.
         self._model = module.to(get_torch_default_device()).eval()
@@ -127,7 +141,9 @@ class TorchShim(Shim):
     def from_bytes(self, data: bytes) -> TorchShim:
         message = srsly.msgpack_loads(data)
         sizes, state = _checked(message)
-        if state:
+        if not state:
+            self.cfg, self._model = sizes, None
+        else:
             module = self._build(**sizes)
             module.load_state_dict(torch.load(BytesIO(state), map_location="cpu", weights_only=True))
             self.set_module(module, sizes)
@@ -182,9 +198,8 @@ def _init_ragged(model: RaggedModel, X: list[Floats2d] | None = None, Y: list[Fl
         model.set_dim("nI", X[0].shape[1])
     if Y and model.has_dim("nO") is None:
         model.set_dim("nO", Y[0].shape[1])
-    shim = torch_shim(model)
-    if not shim.is_built and model.has_dim("nI") and model.has_dim("nO"):
-        shim.build(nI=model.get_dim("nI"), nO=model.get_dim("nO"))
+    if model.has_dim("nI") and model.has_dim("nO"):
+        torch_shim(model).build(nI=model.get_dim("nI"), nO=model.get_dim("nO"))
 
 
 def _forward_ragged(
@@ -216,7 +231,8 @@ def _no_backprop(dY: list[Floats2d]) -> list[Floats2d]:
 
 def join(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:
     """The arrays of a batch as one tensor."""
-    joined = arrays[0] if len(arrays) == 1 else ops.xp.concatenate(arrays, axis=0)
+    # Contiguous, since torch ends the process on an array that runs backwards.
+    joined = ops.xp.ascontiguousarray(arrays[0]) if len(arrays) == 1 else ops.xp.concatenate(arrays, axis=0)
     return xp2torch(joined, device=device).to(torch.float32)
 
 

@@ -46,7 +46,9 @@ class Vocabulary:
     def keys(self, docs: list[Doc]) -> dict[str, Keys]:
         """The keys of all tokens of the docs joined, for each table. *Shape* [N]"""
         orths = np.concatenate([doc.to_array(ORTH) for doc in docs])
-        unigrams = self._cache(orths, docs[0].vocab.strings)
+        # Docs need not share a vocab.
+        stores = {id(doc.vocab): doc.vocab.strings for doc in docs}
+        unigrams = self._cache(orths, list(stores.values()))
         keys = {UNIGRAM: unigrams}
         if BIGRAM in self.tables:
             keys[BIGRAM] = pair_keys(unigrams, np.asarray(token_counts(docs), dtype=np.int64), self._end_key)
@@ -71,6 +73,7 @@ class Vocabulary:
         self.tables = {
             name: StringTable(np.frombuffer(keys, dtype="<u8").astype(np.uint64)) for name, keys in saved.items()
         }
+        self.pretrained = {}
         return self
 
 
@@ -118,6 +121,7 @@ def build_char_embed(
         raise ValueError(f"CharEmbed needs width >= 1 and bigram_width >= 0, but got {width} and {bigram_width}.")
     if bigram_vectors is not None and bigram_width == 0:
         raise ValueError("CharEmbed was given bigram_vectors but bigram_width = 0. Set a width, or remove the vectors.")
+    _check_rates(dropout=dropout, word_dropout=word_dropout, bigram_dropout=bigram_dropout)
     widths = {UNIGRAM: width, BIGRAM: bigram_width} if bigram_width else {UNIGRAM: width}
     normaliser = Normaliser(digits=digits, lower=lower)
     build = partial(
@@ -140,6 +144,12 @@ def build_char_embed(
         attrs={"vocabulary": Vocabulary(normaliser, widths), "widths": widths},
         shims=[TorchShim(build)],
     )
+
+
+def _check_rates(**rates: float) -> None:
+    for name, rate in rates.items():
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f"CharEmbed needs a {name} of at least 0 and below 1, but got {rate}.")
 
 
 def _build_tables(
@@ -194,6 +204,8 @@ def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
     """Give a row to every string of the docs, in every embedder inside the model, and say how many of the strings
     have a pretrained vector."""
     nodes = [node for node in model.walk() if "vocabulary" in node.attrs]
+    if not nodes:
+        return
     used = [
         {name: np.zeros(n_rows, dtype=bool) for name, n_rows in node.attrs["vocabulary"].pretrained.items()}
         for node in nodes

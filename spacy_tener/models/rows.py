@@ -8,6 +8,8 @@ literature calls lazy Adam.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, cast
 
 from thinc.api import Optimizer, get_array_module, torch2xp, xp2torch
@@ -25,39 +27,52 @@ def apply_row_gradient(optimizer: Optimizer, key: Key, table: Tensor, gradient: 
     if hasattr(optimizer, "update_rows"):
         optimizer.update_rows(key, torch2xp(table), torch2xp(rows), torch2xp(gradient.values()))
         return
+    with _rows_alone(optimizer, key, table, rows):
+        used, d_used = cast(Any, torch2xp(table[rows])), cast(Any, torch2xp(gradient.values()))
+        updated, _ = optimizer(key, used, d_used)
+    table[rows] = xp2torch(updated, device=table.device)
+
+
+@contextlib.contextmanager
+def _rows_alone(optimizer: Optimizer, key: Key, table: Tensor, rows: Tensor) -> Iterator[None]:
+    """Inside, the optimizer has for `key` the momentum of the rows alone, and keeps no averages."""
     state = _RowState(optimizer, key, table)
-    state.gather(torch2xp(rows))
     # Running averages have the shape of the whole table: rows cannot take part in them.
     averages, optimizer.averages = optimizer.averages, None
-    used, d_used = cast(Any, torch2xp(table[rows])), cast(Any, torch2xp(gradient.values()))
-    updated, _ = optimizer(state.key, used, d_used)
-    optimizer.averages = averages
-    table[rows] = xp2torch(updated, device=table.device)
-    state.scatter(torch2xp(rows))
+    try:
+        state.gather(torch2xp(rows))
+        yield
+        state.scatter(torch2xp(rows))
+    finally:
+        optimizer.averages = averages
 
 
 class _RowState:
     """The momentum of a table's rows, kept whole between steps and lent to the optimizer row by row."""
 
     def __init__(self, optimizer: Optimizer, key: Key, table: Tensor) -> None:
-        self.optimizer = optimizer
-        # The height is part of the key: momentum starts anew when a table has grown.
-        self.key = (key[0], f"{key[1]}[{len(table)}]")
-        self._whole = (key[0], f"{self.key[1]}.whole")
-        self._shape = (len(table), table.shape[1])
+        self._moments: tuple[dict[Key, Any], ...] = (optimizer.mom1, optimizer.mom2)
+        self._key = key
+        self._whole = (key[0], f"{key[1]}.whole")
+        self._height, self._width = table.shape
 
     def gather(self, rows: Any) -> None:
-        for moments in (self.optimizer.mom1, self.optimizer.mom2):
+        for moments in self._moments:
+            moments.pop(self._key, None)
             if self._whole in moments:
-                moments[self.key] = cast(Any, moments[self._whole])[rows].ravel()
-            else:
-                moments.pop(self.key, None)
+                moments[self._whole] = self._heightened(moments[self._whole])
+                moments[self._key] = moments[self._whole][rows].ravel()
 
     def scatter(self, rows: Any) -> None:
-        for moments in (self.optimizer.mom1, self.optimizer.mom2):
-            used = cast(Any, moments.pop(self.key, None))
+        for moments in self._moments:
+            used = moments.pop(self._key, None)
             if used is None:
                 continue
             if self._whole not in moments:
-                moments[self._whole] = get_array_module(used).zeros(self._shape, dtype=used.dtype)
-            cast(Any, moments[self._whole])[rows] = used.reshape(-1, self._shape[1])
+                moments[self._whole] = get_array_module(used).zeros((self._height, self._width), dtype=used.dtype)
+            moments[self._whole][rows] = used.reshape(-1, self._width)
+
+    def _heightened(self, whole: Any) -> Any:
+        """Rows that the table has gained start without momentum."""
+        missing = self._height - len(whole)
+        return get_array_module(whole).pad(whole, ((0, missing), (0, 0))) if missing else whole

@@ -13,21 +13,27 @@ from ..layers.crf import CRF
 from ..layers.head import CRFHead
 from ..tagging import TagLayout
 from .bridge import ragged_layer, torch_shim
+from .tener import build_tener
 
 TaggerModel = Model[list[Doc], list[Floats2d]]
 
 
-def build_crf_tagger(tok2vec: TaggerModel, nO: int | None = None, dropout: float = 0.4) -> TaggerModel:
+def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: float = 0.4) -> TaggerModel:
     """Emissions of BIOES tags, and a CRF to decode them.
 
     Registered as `spacy_tener.CRFTagger.v1`. The model's output are the emissions, one row per token; the CRF's
     transition scores live in its output layer (`crf`), where the component finds them for its loss and for decoding.
 
-    tok2vec (Model[List[Doc], List[Floats2d]]): Any token-to-vector model: one of this package, spaCy's own, or a
-        listener to a shared `tok2vec` or `transformer` component.
+    tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): Any token-to-vector model: one of this package, spaCy's own,
+        or a listener to a shared `tok2vec` or `transformer` component; `spacy_tener.TENER.v1` if there is none.
     nO (Optional[int]): Number of tags, four per label and one. Set by `initialize` from the labels.
     dropout (float): Dropout on the vectors, before the emissions.
     """
+    if nO is not None:
+        _count_labels(nO)
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"CRFTagger needs a dropout of at least 0 and below 1, but got {dropout}.")
+    tok2vec = tok2vec or build_tener()
     width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
     output_layer = ragged_layer("crf_head", partial(_build_head, dropout=dropout), width_in=width, width_out=nO)
     model = cast(TaggerModel, chain(tok2vec, output_layer))
@@ -38,19 +44,24 @@ def build_crf_tagger(tok2vec: TaggerModel, nO: int | None = None, dropout: float
 
 
 def _build_head(*, nI: int, nO: int, dropout: float) -> CRFHead:
+    return CRFHead(width=nI, n_labels=_count_labels(nO), dropout=dropout)
+
+
+def _count_labels(nO: int) -> int:
     n_labels, rest = divmod(nO - 1, 4)
-    if rest:
+    if rest or n_labels < 0:
         raise ValueError(f"A CRF tagger has four tags for each label and one more (1, 5, 9, ...), but nO is {nO}.")
-    return CRFHead(width=nI, n_labels=n_labels, dropout=dropout)
+    return n_labels
 
 
 def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
     """Give the model the tags of a larger set of labels. What it knows about the labels that it had stays."""
+    n_labels = _count_labels(nO)
     output = model.get_ref("output_layer")
     shim = torch_shim(output)
     if shim.is_built and output.get_dim("nO") != nO:
         head = cast(CRFHead, shim.module)
-        shim.set_module(head.grown((nO - 1) // 4), {**shim.sizes, "nO": nO})
+        shim.set_module(head.grown(n_labels), {**shim.sizes, "nO": nO})
     for node in (model, output):
         if node.has_dim("nO") is not False:
             node.set_dim("nO", nO, force=True)

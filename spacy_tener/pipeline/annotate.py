@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ENT_IOB, ENT_TYPE
+from spacy.attrs import ENT_IOB
 from spacy.tokens import Doc, Span
 
-from .units import BEGIN, Alignment, CharacterView, TokenView
+from .settings import Settings
+from .units import BEGIN, INSIDE, MISSING, CharacterView, TokenView
 
 CHAR_ENTS = "char_ents"
 """Name of the extension attribute: every entity that the character view found, as (start_char, end_char, label)."""
@@ -28,43 +29,35 @@ class Entity:
     label: int
 
 
-def annotate(view: TokenView | CharacterView, entities: Sequence[Entity], alignment: Alignment) -> None:
-    """Add the entities to those that the Doc already has; tokens without any become outside."""
+def annotate(view: TokenView | CharacterView, entities: Sequence[Entity], settings: Settings) -> None:
+    """Add the entities to those that the Doc already has; tokens of which nothing was known become outside."""
     doc = view.doc
-    preset = list(doc.ents)
-    taken = np.zeros(len(doc), dtype=bool)
-    for span in preset:
-        taken[span.start : span.end] = True
-    if isinstance(view, CharacterView):
-        entities = _keep_characters(view, preset, entities)
-        entities = list(_on_tokens(view, entities, alignment))
+    iob: NDArray[np.uint64] = doc.to_array(ENT_IOB)
+    taken = (iob == BEGIN) | (iob == INSIDE)
+    # What was preset comes back as it was: it is not news.
+    news = [entity for entity in entities if not taken[view.token_span(entity.start, entity.end, "expand")[0]]]
+    if settings.view == "characters":
+        _keep_exact(view, news)
     found = []
-    for entity in entities:
-        if not taken[entity.start : entity.end].any():
-            taken[entity.start : entity.end] = True
-            found.append(Span(doc, entity.start, entity.end, label=entity.label))
-    doc.set_ents(preset + found, blocked=_blocked(doc), default="outside")
+    # Longest first: where two entities come to share a token, the longer one has it.
+    for entity in sorted(news, key=lambda entity: entity.start - entity.end):
+        start, end = view.token_span(entity.start, entity.end, settings.alignment_mode)
+        if start < end and not taken[start:end].any():
+            taken[start:end] = True
+            found.append(Span(doc, start, end, label=entity.label))
+    outside = [doc[start:end] for start, end in _runs((iob == MISSING) & ~taken)]
+    doc.set_ents(found, outside=outside, default="unmodified")
 
 
-def _keep_characters(view: CharacterView, preset: Iterable[Span], entities: Sequence[Entity]) -> list[Entity]:
-    """Note the exact entities where the user can find them whatever the tokens are. Preset ones are not news."""
-    known = {(span.start_char, span.end_char) for span in preset}
-    news = [entity for entity in entities if (entity.start, entity.end) not in known]
+def _keep_exact(view: TokenView | CharacterView, entities: Iterable[Entity]) -> None:
+    """Note entities where the user can find them whatever the tokens are, beside those found there earlier."""
     strings = view.doc.vocab.strings
-    view.doc._.set(CHAR_ENTS, [(entity.start, entity.end, strings[entity.label]) for entity in news])
-    return news
+    exact = {(*view.char_span(entity.start, entity.end), strings[entity.label]) for entity in entities}
+    earlier = {tuple(entity) for entity in view.doc._.get(CHAR_ENTS)}
+    view.doc._.set(CHAR_ENTS, sorted(exact | earlier))
 
 
-def _on_tokens(view: CharacterView, entities: Iterable[Entity], alignment: Alignment) -> Iterable[Entity]:
-    """Longest first: where two entities come to share a token, the longer one has it."""
-    for entity in sorted(entities, key=lambda entity: entity.start - entity.end):
-        start, end = view.token_span(entity.start, entity.end, alignment)
-        if start < end:
-            yield Entity(start, end, entity.label)
-
-
-def _blocked(doc: Doc) -> list[Span]:
-    """The tokens that may not be part of an entity: B without a type."""
-    iob, label = doc.to_array([ENT_IOB, ENT_TYPE]).T
-    blocked: NDArray[np.int64] = np.flatnonzero((iob == BEGIN) & (label == 0))
-    return [doc[int(i) : int(i) + 1] for i in blocked]
+def _runs(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Start and end of every unbroken stretch of true."""
+    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]

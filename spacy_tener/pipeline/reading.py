@@ -77,7 +77,13 @@ class Reader:
         for batch in self.batches(views):
             for piece, scores in zip(batch, model.predict(documents(batch, views)), strict=True):
                 cores[piece.index].append(scores[piece.window.core])
-        return [parts[0] if len(parts) == 1 else model.ops.xp.concatenate(parts) for parts in cores]
+        return [_joined(model, parts) for parts in cores]
+
+
+def _joined(model: TaggerModel, parts: list[Floats2d]) -> Floats2d:
+    if not parts:
+        return model.ops.alloc2f(0, model.get_dim("nO"))
+    return parts[0] if len(parts) == 1 else model.ops.xp.concatenate(parts)
 
 
 def whole(view: DocView) -> Window:

@@ -138,10 +138,12 @@ def _align_incorrect(
     for span in wrong:
         if (span.start_char, span.end_char, span.label) in right:
             raise ValueError(Errors.E868.format(span=(span.start_char, span.end_char, span.label_)))
-    if isinstance(view, CharacterView):
-        edges = [(span.start_char, span.end_char, span.label) for span in wrong]
-    else:
-        aligned = example.get_aligned_spans_y2x(wrong, allow_overlap=True)
-        edges = [(span.start, span.end, span.label) for span in aligned]
+    by_characters = isinstance(view, CharacterView)
+    if not (by_characters and example.reference.text == view.doc.text):
+        wrong = example.get_aligned_spans_y2x(wrong, allow_overlap=True)
+    edges = [
+        (span.start_char, span.end_char, span.label) if by_characters else (span.start, span.end, span.label)
+        for span in wrong
+    ]
     index = {label: i for i, label in enumerate(labels.hashes)}
     return [NotEntity(start, end, index[label]) for start, end, label in edges if label in index]

@@ -173,10 +173,15 @@ class TenerNER(TrainablePipe):
         for label in labels:
             self.add_label(label)
         set_labels(self.model, len(self.labels))
-        docs = [doc for doc in self._whole_docs(itertools.islice(get_examples(), _SAMPLE)) if len(doc)]
-        self.model.initialize(X=docs or None)
+        self.model.initialize(X=self._sample(get_examples()) or None)
         crf(self.model)
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
+
+    def _sample(self, examples: Iterable[Example]) -> list[Doc]:
+        """Some Docs as the model will read them: a long one in windows."""
+        views = [view_of(example.predicted, self.settings.view) for example in itertools.islice(examples, _SAMPLE)]
+        batch = next(Reader.of(self.model, self.settings).batches(views), [])
+        return [doc for doc in documents(batch, views) if len(doc)]
 
     def _whole_docs(self, examples: Iterable[Example]) -> Iterator[Doc]:
         for example in examples:
@@ -192,7 +197,7 @@ class TenerNER(TrainablePipe):
         """
         views = [view_of(doc, self.settings.view) for doc in docs]
         found: list[list[Entity]] = []
-        if any(len(view) for view in views) and self.labels:
+        if any(len(view) for view in views):
             reader = Reader.of(self.model, self.settings)
             for group in reader.groups(views):
                 found.extend(self._decode(group, reader.emissions(self.model, group)))
@@ -219,7 +224,7 @@ class TenerNER(TrainablePipe):
         """
         for doc, entities in zip(docs, scores, strict=True):
             if len(doc):
-                annotate(view_of(doc, self.settings.view), entities, self.settings.alignment_mode)
+                annotate(view_of(doc, self.settings.view), entities, self.settings)
 
     def update(
         self,

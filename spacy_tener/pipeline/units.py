@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ENT_IOB, ENT_TYPE, IDX, IS_SPACE, LENGTH, ORTH, SENT_START
+from spacy.attrs import DEP, ENT_IOB, ENT_TYPE, IDX, IS_SPACE, LEMMA, LENGTH, MORPH, NORM, ORTH, POS, SENT_START, TAG
 from spacy.tokens import Doc
 
 View = Literal["tokens", "characters"]
@@ -21,6 +21,8 @@ MISSING, INSIDE, OUTSIDE, BEGIN = 0, 1, 2, 3
 """The values of spaCy's `ent_iob`."""
 
 _SENTENCE_ENDS = "。！？!?；;…\n"
+_EMBEDDABLE = [NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE]
+"""What earlier components say about a token and a model may embed."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,9 @@ class DocView(Protocol):
     def char_span(self, start: int, end: int) -> tuple[int, int]:
         """Character offsets of the units from `start` to `end`."""
 
+    def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
+        """The tokens of the units from `start` to `end`; an empty range where `alignment` finds none."""
+
 
 class TokenView:
     """A Doc's tokens as they are."""
@@ -73,7 +78,13 @@ class TokenView:
         return Units(space != 0, iob.astype(np.int64), label, sentence_start == 1)
 
     def piece(self, start: int, end: int) -> Doc:
-        return self.doc if end - start == len(self.doc) else self.doc[start:end].as_doc()
+        if end - start == len(self.doc):
+            return self.doc
+        # Not Span.as_doc(), which reads the whole Doc for every piece of it.
+        span = self.doc[start:end]
+        spaces = [bool(token.whitespace_) for token in span]
+        part = Doc(self.doc.vocab, words=[token.text for token in span], spaces=spaces)
+        return part.from_array(_EMBEDDABLE, span.to_array(_EMBEDDABLE))
 
     def sentence_ends(self) -> NDArray[np.bool_]:
         strings = self.doc.vocab.strings
@@ -85,6 +96,9 @@ class TokenView:
     def char_span(self, start: int, end: int) -> tuple[int, int]:
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
+    def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
+        return start, end
+
 
 class CharacterView:
     """A Doc's characters, white space included, whatever its tokens are."""
@@ -93,7 +107,7 @@ class CharacterView:
         self.doc = doc
         self.text = doc.text
         self._codes = np.frombuffer(self.text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        self._starts, lengths = doc.to_array([IDX, LENGTH]).astype(np.int64).T
+        self._starts, lengths, self._space = doc.to_array([IDX, LENGTH, IS_SPACE]).astype(np.int64).T
         self._ends = self._starts + lengths
 
     def __len__(self) -> int:
@@ -134,6 +148,8 @@ class CharacterView:
 
     def sentence_ends(self) -> NDArray[np.bool_]:
         ends: NDArray[np.bool_] = np.isin(self._codes, [ord(mark) for mark in _SENTENCE_ENDS])
+        starts = self._starts[self.doc.to_array(SENT_START) == 1]
+        ends[starts[starts > 0] - 1] = True
         return ends
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
@@ -142,13 +158,14 @@ class CharacterView:
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
         """The tokens of a stretch of characters; an empty range where `alignment` finds none.
 
-        expand: every token that the stretch touches. contract: every token that lies wholly inside.
-        strict: the tokens whose edges are the stretch's own.
+        expand: every token that the stretch touches. contract: every token that lies wholly inside, but for white
+        space at the edges. strict: the tokens whose edges are the stretch's own.
         """
         if alignment == "contract":
             first = int(np.searchsorted(self._starts, start, side="left"))
             last = int(np.searchsorted(self._ends, end, side="right"))
-            return first, max(first, last)
+            text = np.flatnonzero(self._space[first:last] == 0) + first
+            return (int(text[0]), int(text[-1]) + 1) if text.size else (first, first)
         first = int(np.searchsorted(self._ends, start, side="right"))
         last = int(np.searchsorted(self._starts, end, side="left"))
         exact = self._starts[first] == start and self._ends[last - 1] == end

@@ -208,6 +208,20 @@ def test_loss_in_float32_stays_close_to_float64_over_a_long_text():
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_transitions_beyond_the_range_of_float32_exponentials_are_summed_exactly(seed):
+    crf = brute.random_crf(2, seed=seed, scale=300.0).float()
+    doubled = brute.random_crf(2, seed=seed, scale=300.0).float().double()
+    emissions = brute.random_emissions(crf, LENGTHS).float().requires_grad_()
+    wide = emissions.detach().double().requires_grad_()
+    ours, theirs = crf.log_partition(emissions, LENGTHS), brute.log_partition(doubled, wide, LENGTHS)
+    assert_close(ours.double(), theirs, rtol=1e-6, atol=1e-3)
+    for gradient, expected in zip(
+        brute.gradients(ours.sum(), crf, emissions), brute.gradients(theirs.sum(), doubled, wide), strict=True
+    ):
+        assert_close(gradient.double(), expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_extreme_emissions_give_exact_values_and_gradients_without_nan(seed):
     crf = brute.random_crf(2).float()
     emissions = (brute.random_emissions(crf, LENGTHS, seed=seed).sign() * 1e4).float().requires_grad_()

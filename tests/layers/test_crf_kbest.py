@@ -43,6 +43,14 @@ def test_the_first_of_k_best_is_the_decoded_path():
     assert np.concatenate(first).tolist() == crf.decode(emissions, lengths).tolist()
 
 
+@pytest.mark.parametrize("k", [1, 5, 40])
+def test_ties_are_broken_towards_the_lower_tag_at_the_last_difference(k):
+    crf = CRF(2)
+    (readings,) = crf.kbest(torch.zeros(3, crf.layout.n_tags), [3], k)
+    paths = sorted(brute.all_paths(crf.layout, 3).tolist(), key=lambda path: path[::-1])
+    assert [tags.tolist() for _, tags in readings] == paths[:k]
+
+
 def test_scores_are_those_of_the_paths_and_fall():
     crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, [25])

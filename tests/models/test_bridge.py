@@ -1,0 +1,507 @@
+"""A torch module inside a Thinc model: built late, saved as data, trained, averaged, copied and moved."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import srsly
+import torch
+from thinc.api import SGD, Adam, Linear, NumpyOps, chain, list2array, with_array
+from torch import nn
+
+from spacy_tener.models.bridge import TorchShim, join, ragged_layer, split, torch_shim
+
+WIDTH_IN, WIDTH_OUT = 3, 4
+LENGTHS = [2, 0, 3, 1, 0]
+
+
+class Mixer(nn.Module):
+    """Each token with the sum of its own sequence: a sequence that took in another's tokens would show."""
+
+    def __init__(self, nI, nO):
+        super().__init__()
+        self.own = nn.Linear(nI, nO)
+        self.common = nn.Linear(nI, nO, bias=False)
+        self.dropout = nn.Dropout(0.5)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x, lengths):
+        if sum(lengths) != len(x):
+            raise ValueError("lengths do not fit")
+        sums = torch.stack([part.sum(0) for part in x.split(list(lengths))])
+        common = self.common(sums).repeat_interleave(torch.tensor(lengths), 0)
+        return self.dropout(torch.tanh(self.own(x) + common))
+
+
+class Steady(Mixer):
+    """The same without dropout."""
+
+    def __init__(self, nI, nO):
+        super().__init__(nI, nO)
+        self.dropout = nn.Identity()
+
+
+def build_mixer(*, nI, nO):
+    return Mixer(nI, nO)
+
+
+def build_steady(*, nI, nO):
+    return Steady(nI, nO)
+
+
+def built(build=build_steady):
+    shim = TorchShim(build)
+    shim.build(nI=WIDTH_IN, nO=WIDTH_OUT)
+    return shim
+
+
+def layer(build=build_steady, width_in=WIDTH_IN, width_out=WIDTH_OUT):
+    return ragged_layer("mixer", build, width_in=width_in, width_out=width_out)
+
+
+def inputs(lengths=LENGTHS, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(length, WIDTH_IN)).astype("f") for length in lengths]
+
+
+def weights(shim):
+    return {name: value.clone() for name, value in shim.module.state_dict().items()}
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def learn(model, optimizer, X, steps=1):
+    for _ in range(steps):
+        Y, backprop = model.begin_update(X)
+        backprop([y - 0.5 for y in Y])
+        model.finish_update(optimizer)
+
+
+def test_a_shim_without_module_says_what_to_do():
+    shim = TorchShim(build_mixer)
+    assert not shim.is_built
+    for use in (lambda: shim.module, lambda: shim.device, shim.training().__enter__):
+        with pytest.raises(ValueError, match=r"no weights yet. Call nlp.initialize"):
+            use()
+
+
+def test_a_layer_without_module_says_what_to_do():
+    model = layer(width_in=None)
+    model.initialize()
+    with pytest.raises(ValueError, match=r"no weights yet. Call nlp.initialize"):
+        model.predict(inputs())
+
+
+def test_a_shim_without_module_can_be_stepped_averaged_moved_and_copied():
+    shim = TorchShim(build_mixer)
+    shim.finish_update(Adam(0.1))
+    with shim.use_params({(shim.id, "own.weight"): np.zeros((2, 2), dtype="f")}):
+        shim.to_device("cpu", -1)
+    assert not shim.copy().is_built
+
+
+def test_bytes_hold_sizes_and_weights():
+    shim, other = built(), built()
+    assert not same(weights(shim), weights(other))
+    other.from_bytes(shim.to_bytes())
+    assert other.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
+    assert same(weights(shim), weights(other))
+    assert other.to_bytes() == shim.to_bytes()
+
+
+def test_loading_builds_a_module_of_the_saved_sizes():
+    shim = TorchShim(build_steady).from_bytes(built().to_bytes())
+    assert shim.is_built
+    assert shim.module.own.weight.shape == (WIDTH_OUT, WIDTH_IN)
+    larger = TorchShim(build_steady)
+    larger.build(nI=9, nO=9)
+    larger.from_bytes(built().to_bytes())
+    assert larger.module.own.weight.shape == (WIDTH_OUT, WIDTH_IN)
+
+
+def test_a_shim_without_module_is_loaded_as_such():
+    empty = TorchShim(build_mixer).to_bytes()
+    assert not TorchShim(build_mixer).from_bytes(empty).is_built
+    shim = built().from_bytes(empty)
+    assert not shim.is_built
+    assert shim.sizes == {}
+
+
+def test_it_is_saved_to_disk_and_read_back(tmp_path: Path):
+    shim = built()
+    shim.to_disk(tmp_path / "shim")
+    assert same(weights(TorchShim(build_steady).from_disk(tmp_path / "shim")), weights(shim))
+
+
+class Payload:
+    """What a hostile model file would hold: unpickling it writes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def test_a_file_cannot_run_code(tmp_path: Path):
+    victim = tmp_path / "executed"
+    file = BytesIO()
+    torch.save({"own.weight": Payload(victim)}, file)
+    torch.load(BytesIO(file.getvalue()), weights_only=False)
+    assert victim.exists(), "the payload works"
+    victim.unlink()
+    states = [file.getvalue(), pickle.dumps(Payload(victim), protocol=2)]
+    for state in states:
+        message = srsly.msgpack_dumps({"sizes": {"nI": WIDTH_IN, "nO": WIDTH_OUT}, "state": state})
+        with pytest.raises(pickle.UnpicklingError):
+            TorchShim(build_steady).from_bytes(message)
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("message", [{"state": b""}, {"sizes": {}}, [1], b"weights", None])
+def test_what_is_no_model_file_is_refused(message):
+    with pytest.raises(ValueError, match="does not hold the weights of a spacy_tener model"):
+        TorchShim(build_steady).from_bytes(srsly.msgpack_dumps(message))
+
+
+def test_weights_of_other_names_or_sizes_are_refused_and_leave_the_module_alone():
+    shim = built()
+    before = weights(shim)
+    message = srsly.msgpack_loads(shim.to_bytes())
+    message["sizes"]["nO"] = WIDTH_OUT + 1
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        shim.from_bytes(srsly.msgpack_dumps(message))
+    assert same(weights(shim), before)
+    assert shim.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
+
+
+def test_evaluation_is_the_resting_state():
+    shim = built(build_mixer)
+    assert not shim.module.dropout.training
+    with shim.training() as module:
+        assert module.dropout.training
+    assert not shim.module.dropout.training
+    assert not TorchShim(build_mixer).from_bytes(shim.to_bytes()).module.training
+
+
+def test_an_error_in_training_restores_evaluation():
+    shim = built(build_mixer)
+    with pytest.raises(RuntimeError, match="out of luck"), shim.training():
+        raise RuntimeError("out of luck")
+    assert not shim.module.dropout.training
+
+
+def test_an_error_inside_the_module_restores_evaluation():
+    model = layer(build_mixer)
+    model.initialize()
+    with pytest.raises(RuntimeError):
+        model.begin_update([np.zeros((2, WIDTH_IN + 1), dtype="f")])
+    assert not torch_shim(model).module.dropout.training
+
+
+def test_dropout_is_on_in_training_and_off_in_prediction():
+    model, X = layer(build_mixer), inputs([50])
+    model.initialize()
+    zeros = [float((model.begin_update(X)[0][0] == 0).mean()), float((model.predict(X)[0] == 0).mean())]
+    assert 0.3 < zeros[0] < 0.7
+    assert zeros[1] == 0.0
+    np.testing.assert_array_equal(model.predict(X)[0], model.predict(X)[0])
+
+
+def test_a_step_uses_the_gradients_up():
+    model = layer()
+    model.initialize()
+    before = weights(torch_shim(model))
+    learn(model, SGD(0.1), inputs())
+    shim = torch_shim(model)
+    assert all(parameter.grad is None for parameter in shim.module.parameters())
+    after = weights(shim)
+    assert not torch.equal(before["own.weight"], after["own.weight"])
+    model.finish_update(SGD(0.1))
+    assert same(weights(shim), after), "there was no gradient left"
+
+
+def test_a_step_is_that_of_torch():
+    model, X = layer(), inputs()
+    model.initialize()
+    reference = copy.deepcopy(torch_shim(model).module)
+    learn(model, SGD(0.1, grad_clip=0.0), X)
+    output = reference(torch.from_numpy(np.concatenate(X)), LENGTHS)
+    output.backward(output.detach() - 0.5)
+    for name, parameter in reference.named_parameters():
+        expected = parameter - 0.1 * parameter.grad
+        torch.testing.assert_close(torch_shim(model).module.get_parameter(name), expected)
+
+
+def test_gradients_of_several_batches_add_up():
+    model, X = layer(), inputs()
+    model.initialize()
+    twice = copy.deepcopy(torch_shim(model).module)
+    for x in X[:1] * 2:
+        Y, backprop = model.begin_update([x])
+        backprop([y * 0 + 1 for y in Y])
+    (2 * twice(torch.from_numpy(X[0]), [2]).sum()).backward()
+    torch.testing.assert_close(torch_shim(model).module.own.weight.grad, twice.own.weight.grad)
+
+
+def test_averages_replace_weights_inside_the_context_only():
+    model, X = layer(), inputs()
+    model.initialize()
+    shim, optimizer = torch_shim(model), Adam(0.05, use_averages=True)
+    learn(model, optimizer, X, steps=4)
+    trained, predicted = weights(shim), model.predict(X)[0]
+    with model.use_params(optimizer.averages):
+        for name, _ in shim.module.named_parameters():
+            np.testing.assert_array_equal(shim.module.get_parameter(name).detach(), optimizer.averages[shim.id, name])
+        assert not np.allclose(model.predict(X)[0], predicted)
+    assert same(weights(shim), trained)
+    np.testing.assert_array_equal(model.predict(X)[0], predicted)
+
+
+def test_an_error_inside_the_context_of_averages_restores_the_weights():
+    shim = built()
+    before = weights(shim)
+    zeros = {(shim.id, "own.bias"): np.zeros(WIDTH_OUT, dtype="f")}
+    with pytest.raises(RuntimeError, match="out of luck"), shim.use_params(zeros):
+        raise RuntimeError("out of luck")
+    assert same(weights(shim), before)
+
+
+def test_weights_without_an_average_stay_as_they_are():
+    shim = built()
+    before = weights(shim)
+    with shim.use_params({(shim.id, "own.bias"): np.zeros(WIDTH_OUT, dtype="f")}):
+        assert torch.equal(shim.module.own.bias, torch.zeros(WIDTH_OUT))
+        assert torch.equal(shim.module.own.weight, before["own.weight"])
+
+
+def test_params_of_other_models_are_left_aside():
+    shim = built()
+    before = weights(shim)
+    with shim.use_params({(shim.id + 1, "own.bias"): np.zeros(WIDTH_OUT, dtype="f")}):
+        assert same(weights(shim), before)
+
+
+@pytest.mark.parametrize("make_copy", [TorchShim.copy, copy.deepcopy, lambda shim: pickle.loads(pickle.dumps(shim))])
+def test_a_copy_is_independent(make_copy):
+    shim = built()
+    copied = make_copy(shim)
+    assert same(weights(copied), weights(shim))
+    assert copied.sizes == shim.sizes
+    before = weights(shim)
+    with torch.no_grad():
+        copied.module.own.weight.zero_()
+    copied.cfg["nI"] = 0
+    assert same(weights(shim), before)
+    assert shim.sizes["nI"] == WIDTH_IN
+
+
+@pytest.mark.parametrize("make_copy", [TorchShim.copy, copy.deepcopy, lambda shim: pickle.loads(pickle.dumps(shim))])
+def test_an_optimizer_keeps_a_copy_and_the_original_apart(make_copy):
+    shim = built()
+    copied = make_copy(shim)
+    assert copied.id != shim.id
+    zeros = {(shim.id, "own.bias"): np.zeros(WIDTH_OUT, dtype="f")}
+    with copied.use_params(zeros):
+        assert not torch.equal(copied.module.own.bias, torch.zeros(WIDTH_OUT))
+
+
+def test_momentum_is_not_carried_over_to_a_module_of_other_sizes():
+    shim, optimizer = built(), Adam(0.1, use_averages=True)
+    for sizes in ({"nI": WIDTH_IN, "nO": WIDTH_OUT}, {"nI": WIDTH_IN, "nO": 2 * WIDTH_OUT}):
+        shim.set_module(build_steady(**sizes), sizes)
+        with shim.use_params(optimizer.averages):
+            shim.module(torch.ones(2, WIDTH_IN), [2]).sum().backward()
+        shim.finish_update(optimizer)
+    assert optimizer.averages[shim.id, "own.bias"].shape == (2 * WIDTH_OUT,)
+
+
+def test_the_same_module_given_back_keeps_its_momentum():
+    shim = built()
+    known_as = shim.id
+    shim.set_module(shim.module, shim.sizes)
+    assert shim.id == known_as
+
+
+def test_a_model_s_copy_learns_apart_from_the_original():
+    model, X = layer(), inputs()
+    model.initialize()
+    copied, optimizer = model.copy(), Adam(0.1)
+    expected = model.predict(X)[0]
+    learn(copied, optimizer, X, steps=3)
+    np.testing.assert_array_equal(model.predict(X)[0], expected)
+    assert not np.allclose(copied.predict(X)[0], expected)
+    assert {key[0] for key in optimizer.mom1} == {torch_shim(copied).id}
+
+
+def test_a_model_is_pickled_and_saved_with_its_weights(tmp_path: Path):
+    model, X = layer(width_in=None), inputs()
+    model.initialize(X)
+    expected = model.predict(X)[0]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X)[0], expected)
+    model.to_disk(tmp_path / "model")
+    loaded = layer(width_in=None).from_disk(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X)[0], expected)
+    assert loaded.get_dim("nI") == WIDTH_IN
+    assert loaded.to_bytes() == model.to_bytes()
+
+
+def test_a_model_moves_to_the_cpu():
+    model = layer()
+    model.initialize()
+    model.to_cpu()
+    assert torch_shim(model).device == torch.device("cpu")
+    assert model.predict(inputs())[0].shape == (2, WIDTH_OUT)
+
+
+def test_widths_are_given_or_taken_from_the_sample():
+    X, Y = inputs(), [np.zeros((length, 7), dtype="f") for length in LENGTHS]
+    for given in ({}, {"width_in": WIDTH_IN}):
+        model = ragged_layer("mixer", build_steady, **given)
+        model.initialize(X, Y)
+        assert (model.get_dim("nI"), model.get_dim("nO")) == (WIDTH_IN, 7)
+        assert model.predict(X)[0].shape == (2, 7)
+    known = layer()
+    known.initialize()
+    assert known.predict(X)[0].shape == (2, WIDTH_OUT)
+
+
+def test_a_given_width_is_not_overruled_by_the_sample():
+    model = layer(width_in=WIDTH_IN)
+    model.initialize([np.zeros((2, WIDTH_IN + 2), dtype="f")])
+    assert model.get_dim("nI") == WIDTH_IN
+
+
+def test_initializing_again_makes_new_weights():
+    model = layer()
+    model.initialize(inputs())
+    before = weights(torch_shim(model))
+    model.initialize(inputs())
+    assert not same(weights(torch_shim(model)), before)
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS, [4], [0], [0, 0], [1] * 5, []])
+def test_a_layer_is_its_module_over_the_joined_tokens(lengths):
+    model, X = layer(), inputs(lengths)
+    model.initialize()
+    module = torch_shim(model).module
+    expected = module(torch.from_numpy(np.concatenate(X)), lengths).detach().numpy() if X else []
+    ends = np.cumsum(lengths, dtype=int)
+    for Y in (model.predict(X), model.begin_update(X)[0]):
+        assert [y.shape for y in Y] == [(length, WIDTH_OUT) for length in lengths]
+        for y, end, length in zip(Y, ends, lengths, strict=True):
+            np.testing.assert_array_equal(y, expected[end - length : end])
+
+
+def test_no_texts_give_nothing_and_ask_for_nothing():
+    model = layer()
+    Y, backprop = model.begin_update([])
+    assert (Y, backprop([])) == ([], [])
+    assert model.predict([]) == []
+
+
+def test_gradients_are_those_of_finite_differences():
+    model, X = layer(), inputs()
+    model.initialize()
+    directions = inputs(LENGTHS, seed=1)
+    d_outputs = [np.random.default_rng(2).normal(size=(n, WIDTH_OUT)).astype("f") for n in LENGTHS]
+
+    def loss(step):
+        Y = model.predict([x + step * v for x, v in zip(X, directions, strict=True)])
+        return sum(float((y.astype("d") * d).sum()) for y, d in zip(Y, d_outputs, strict=True))
+
+    dX = model.begin_update(X)[1](d_outputs)
+    assert [d.shape for d in dX] == [x.shape for x in X]
+    along = sum(float((d.astype("d") * v).sum()) for d, v in zip(dX, directions, strict=True))
+    step = 1e-2
+    fourth_order = (8 * (loss(step) - loss(-step)) - (loss(2 * step) - loss(-2 * step))) / (12 * step)
+    assert along == pytest.approx(fourth_order, rel=1e-4)
+
+
+def test_weights_gradients_are_those_of_finite_differences():
+    model, X = layer(), inputs()
+    model.initialize()
+    module = torch_shim(model).module
+    Y, backprop = model.begin_update(X)
+    backprop([np.ones_like(y) for y in Y])
+    step = 1e-2
+    for parameter in module.parameters():
+        place = (0,) * parameter.dim()
+        sums = []
+        for shift in (step, -2 * step):
+            parameter.data[place] += shift
+            sums.append(sum(float(y.astype("d").sum()) for y in model.predict(X)))
+        parameter.data[place] += step
+        assert parameter.grad[place].item() == pytest.approx((sums[0] - sums[1]) / (2 * step), rel=2e-3, abs=1e-4)
+
+
+def test_gradients_flow_through_a_chain_with_thinc_s_own_layers():
+    model = chain(with_array(Linear(nO=5, nI=WIDTH_IN)), layer(width_in=5), list2array())
+    X = inputs()
+    model.initialize(X)
+    target = np.linspace(-0.5, 0.5, sum(LENGTHS) * WIDTH_OUT, dtype="f").reshape(-1, WIDTH_OUT)
+    optimizer, losses = Adam(0.02), []
+    for _ in range(60):
+        Y, backprop = model.begin_update(X)
+        losses.append(float(((Y - target) ** 2).sum()))
+        dX = backprop(Y - target)
+        model.finish_update(optimizer)
+    assert losses[-1] < 0.1 * losses[0]
+    assert [d.shape for d in dX] == [x.shape for x in X]
+
+
+def test_a_prediction_has_no_gradient():
+    model = layer()
+    model.initialize()
+    _, backprop = model(inputs(), is_train=False)
+    with pytest.raises(ValueError, match="Call begin_update"):
+        backprop(inputs())
+
+
+def test_inputs_are_left_as_they_are():
+    model, X = layer(), inputs()
+    model.initialize()
+    before = [x.copy() for x in X]
+    Y, backprop = model.begin_update(X)
+    backprop(Y)
+    for x, expected in zip(X, before, strict=True):
+        np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda x: x[::-1], id="backwards"),
+        pytest.param(lambda x: np.asfortranarray(x), id="by columns"),
+        pytest.param(lambda x: x.astype("d"), id="float64"),
+        pytest.param(lambda x: np.repeat(x, 2, axis=1)[:, ::2], id="with gaps"),
+        pytest.param(lambda x: np.broadcast_to(x[:1], x.shape), id="one row repeated, not to be written"),
+    ],
+)
+@pytest.mark.parametrize("n_texts", [1, 2])
+def test_arrays_in_any_order_of_memory_are_read_right(change, n_texts):
+    model = layer()
+    model.initialize()
+    X = [change(x) for x in inputs([5] * n_texts)]
+    plain = [np.array(x, dtype="f", order="C", copy=True) for x in X]
+    for y, expected in zip(model.predict(X), model.predict(plain), strict=True):
+        np.testing.assert_array_equal(y, expected)
+    Y, backprop = model.begin_update(X)
+    assert [d.dtype for d in backprop([change(y) for y in Y])] == [np.dtype("f")] * n_texts
+
+
+def test_splitting_undoes_joining_without_copies():
+    X = inputs()
+    tensor = join(NumpyOps(), X, torch.device("cpu"))
+    assert tensor.shape == (sum(LENGTHS), WIDTH_IN)
+    parts = split(NumpyOps(), tensor, LENGTHS)
+    for part, x in zip(parts, X, strict=True):
+        np.testing.assert_array_equal(part, x)
+    assert np.shares_memory(parts[0], tensor.numpy())
