@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from typing import Any, cast
 
@@ -24,6 +26,11 @@ from torch import Tensor, nn
 from .rows import apply_row_gradient
 
 Build = Callable[..., nn.Module]
+
+if hasattr(os, "register_at_fork"):
+    # A forked worker, as of `nlp.pipe(n_process=2)`, does not have the threads that torch computed with in its parent,
+    # and would wait for them forever.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 class TorchShim(Shim):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from thinc.api import SGD, Adam, RAdam, registry
+from thinc.api import SGD, Adam, RAdam
 
 from spacy_tener.models.rows import apply_row_gradient
+from spacy_tener.training.optimizers import MomentumSGD
 
 HEIGHT, WIDTH = 6, 3
 KEY = (7, "tables.unigram")
@@ -175,23 +176,44 @@ def test_tables_of_one_optimizer_are_kept_apart():
     assert torch.equal(ours, expected)
 
 
-def test_the_package_s_own_optimizer_updates_rows_itself():
-    optimizer = registry.optimizers.get("spacy_tener.SGD.v1")(0.1, momentum=0.9, clip_value=0.0)
-    calls = []
-    original = optimizer.update_rows
+def test_a_function_in_the_optimizer_s_place_is_given_the_whole_table():
+    """`nlp.rehearse` passes one, notes what it is given, and hands that to the optimizer later."""
+    noted = {}
 
-    class Watching(type(optimizer)):
-        def update_rows(self, key, weights, rows, gradient):
-            calls.append((key, rows.tolist()))
-            original(key, weights, rows, gradient)
+    def note(key, weights, gradient):
+        noted[key] = (weights, gradient)
+        return weights, gradient
 
-        def __call__(self, *_):
-            pytest.fail("the table was given as a whole")
-
-    optimizer.__class__ = Watching
     ours, gradient = table(), gradients(1)[0][:2]
     before = ours.clone()
-    step(optimizer, ours, [4, 1], gradient)
-    assert calls == [(KEY, [1, 4])]
-    np.testing.assert_allclose((before - ours)[[4, 1]].numpy(), gradient, rtol=1e-5)
+    step(note, ours, [1, 4], gradient)
+    ((_, name), (weights, dense)) = noted.popitem()
+    assert name == f"tables.unigram[{HEIGHT}]"
+    np.testing.assert_array_equal(dense[[1, 4]], gradient)
+    assert not dense[[0, 2, 3, 5]].any()
+    assert torch.equal(ours, before)
+    SGD(0.1, grad_clip=0.0)(KEY, weights, dense)
+    np.testing.assert_allclose((before - ours)[[1, 4]].numpy(), 0.1 * gradient, rtol=1e-5)
+
+
+class Watching(MomentumSGD):
+    """Writes down which rows it was given, and refuses whole tables."""
+
+    __slots__ = ["calls"]
+
+    def update_rows(self, key, table, rows, gradient):
+        self.calls = [(key, rows.tolist())]
+        super().update_rows(key, table, rows, gradient)
+
+    def __call__(self, *_):
+        pytest.fail("the table was given as a whole")
+
+
+def test_the_package_s_own_optimizer_updates_rows_itself():
+    optimizer = Watching(0.1, momentum=0.9, clip_value=0.0)
+    ours, gradient = table(), gradients(1)[0][:2]
+    before = ours.clone()
+    step(optimizer, ours, [1, 4], gradient)
+    assert optimizer.calls == [(KEY, [1, 4])]
+    np.testing.assert_allclose((before - ours)[[1, 4]].numpy(), gradient, rtol=1e-5)
     assert torch.equal(ours[[0, 2, 3, 5]], before[[0, 2, 3, 5]])

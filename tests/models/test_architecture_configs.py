@@ -1,0 +1,109 @@
+"""The registered architectures in spaCy's config: defaults that work, and clear words for what does not fit."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import spacy
+from confection import ConfigValidationError
+from spacy.util import registry
+from thinc.api import Model
+
+NAMES = [
+    "spacy_tener.CRFTagger.v1",
+    "spacy_tener.TENER.v1",
+    "spacy_tener.CharEmbed.v1",
+    "spacy_tener.AdaptedTransformerEncoder.v1",
+    "spacy_tener.TransformerEncoder.v1",
+]
+WRONG = {
+    "spacy_tener.CRFTagger.v1": [("nO", "many"), ("dropout", "half"), ("tok2vec", "spacy_tener.TENER.v1")],
+    "spacy_tener.TENER.v1": [
+        ("width", "wide"),
+        ("width", 12.5),
+        ("norm", "middle"),
+        ("adapted", "perhaps"),
+        ("ff_width", "x"),
+        ("attention_dropout", "x"),
+        ("embed", 3),
+    ],
+    "spacy_tener.CharEmbed.v1": [("width", "wide"), ("digits", "some"), ("vectors", 3), ("word_dropout", None)],
+    "spacy_tener.AdaptedTransformerEncoder.v1": [("heads", "two"), ("scaled", None), ("norm", "none")],
+    "spacy_tener.TransformerEncoder.v1": [("layers", []), ("dropout", "x")],
+}
+
+
+def resolve(name, **settings):
+    return registry.resolve({"model": {"@architectures": name, **settings}})["model"]
+
+
+def test_these_are_all_architectures_of_the_package():
+    assert {name for name in registry.architectures.get_all() if name.startswith("spacy_tener.")} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_alone_makes_a_model(name):
+    assert isinstance(resolve(name), Model)
+    assert isinstance(registry.architectures.get(name)(), Model)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_is_documented_where_it_is_made_or_where_the_text_points(name):
+    function = registry.architectures.get(name)
+    assert name in function.__doc__
+    pointed_at = [other for other in NAMES if other != name and other in function.__doc__]
+    text = function.__doc__ + "".join(registry.architectures.get(other).__doc__ for other in pointed_at)
+    undocumented = [setting for setting in inspect.signature(function).parameters if f"{setting} (" not in text]
+    assert undocumented in ([], ["adapted"])
+    assert all(f"`{setting} = " in text for setting in undocumented)
+
+
+@pytest.mark.parametrize(("name", "setting", "value"), [(name, *wrong) for name in NAMES for wrong in WRONG[name]])
+def test_a_value_of_the_wrong_type_is_refused_by_its_name(name, setting, value):
+    with pytest.raises(ConfigValidationError) as error:
+        resolve(name, **{setting: value})
+    assert setting in str(error.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_setting_that_does_not_exist_is_refused_by_its_name(name):
+    with pytest.raises(ConfigValidationError, match="wdith"):
+        resolve(name, wdith=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("spacy_tener.CharEmbed.v1", {"dropout": 0, "word_dropout": 0, "bigram_width": 0, "vectors": None}),
+        ("spacy_tener.TENER.v1", {"dropout": 0, "attention_dropout": 0, "scaled": True, "ff_width": 10}),
+        ("spacy_tener.TENER.v1", {"attention_dropout": None, "scaled": None, "ff_width": None, "embed": None}),
+        ("spacy_tener.CRFTagger.v1", {"nO": None, "dropout": 0, "tok2vec": None}),
+        ("spacy_tener.CRFTagger.v1", {"nO": 9}),
+    ],
+)
+def test_whole_numbers_serve_as_rates_and_null_where_a_setting_is_optional(name, settings):
+    assert isinstance(resolve(name, **settings), Model)
+
+
+def test_a_wrong_type_deep_in_a_pipeline_s_config_is_refused():
+    embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": "wide"}
+    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "embed": embed}
+    config = {"model": {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}}
+    with pytest.raises(ConfigValidationError, match="width"):
+        spacy.blank("zh").add_pipe("tener_ner", config=config)
+
+
+def test_filling_a_config_shows_every_default():
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner", config={"model": {"@architectures": "spacy_tener.CRFTagger.v1"}})
+    model = nlp.config["components"]["tener_ner"]["model"]
+    assert model == {
+        "@architectures": "spacy_tener.CRFTagger.v1",
+        "tok2vec": model["tok2vec"],
+        "nO": None,
+        "dropout": 0.4,
+    }
+    # Without one given, the component's default stands, with all of its own settings.
+    assert model["tok2vec"]["@architectures"] == "spacy_tener.TENER.v1"
+    assert {"width", "layers", "heads", "norm", "adapted", "embed"} <= set(model["tok2vec"])

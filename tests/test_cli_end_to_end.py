@@ -1,0 +1,176 @@
+"""Everything by spaCy's own commands, each in a process of its own that finds the package by its entry points."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import DocBin
+from spacy.util import load_config
+
+CONFIG = Path(__file__).parent.parent / "configs" / "weibo.cfg"
+SENTENCES = "王 B-PER\n小 M-PER\n明 E-PER\n去 O\n上 B-GPE\n海 E-GPE\n\n京 S-GPE\n\n今 O\n天 O\n\n"
+TEXT = "王小明去上海"
+CORPUS = ["--paths.train", "corpus/train.spacy", "--paths.dev", "corpus/dev.spacy"]
+MODEL = "--components.tener_ner.model"
+TINY = [f"{MODEL}.tok2vec.width", "16", f"{MODEL}.tok2vec.heads", "2", f"{MODEL}.tok2vec.embed.width", "8"]
+SHORT = ["--training.max_steps", "2", "--training.eval_frequency", "1"]
+
+
+@dataclass
+class Workspace:
+    """A directory where commands ran, and what each of them printed."""
+
+    path: Path
+    printed: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *commands: list[str]) -> None:
+        """Run commands that do not wait for each other, two at a time: the start of Python is most of their work."""
+        with ThreadPoolExecutor(2) as pool:
+            for command, output in zip(commands, pool.map(self._output_of, commands), strict=True):
+                self.printed[" ".join(command[:2])] = output
+
+    def _output_of(self, command: list[str]) -> str:
+        plain = {"WASABI_LOG_FRIENDLY": "1", "NO_COLOR": "1", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+        # Not PYTHONPATH: what is installed is what is tested.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        result = subprocess.run(
+            [sys.executable, "-m", "spacy", *command],
+            cwd=self.path,
+            env={**environment, **plain, "PYTHONIOENCODING": "utf8"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf8",
+            check=False,
+        )
+        assert result.returncode == 0, f"spacy {' '.join(command)}:\n{result.stdout}"
+        return result.stdout
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """From text files to a package."""
+    work = Workspace(tmp_path_factory.mktemp("work"))
+    for name in ("train", "dev"):
+        (work.path / f"{name}.char.bmes").write_text(SENTENCES, encoding="utf8")
+    (work.path / "packages").mkdir()
+    work.run(
+        ["tener", "convert", "train.char.bmes", "dev.char.bmes", "corpus"],
+        ["init", "fill-config", str(CONFIG), "full.cfg"],
+    )
+    work.run(
+        ["init", "labels", "full.cfg", "labels", *CORPUS],
+        ["debug", "config", "full.cfg", *CORPUS],
+        ["debug", "model", "full.cfg", "tener_ner", "--print-step1", "--print-step3", *CORPUS, *TINY],
+    )
+    read_labels(work.path)
+    work.run(["train", "labelled.cfg", "--output", "training", *CORPUS, *TINY, *SHORT])
+    work.run(
+        ["evaluate", "training/model-last", "corpus/dev.spacy", "--output", "scores.json"],
+        ["benchmark", "speed", "training/model-last", "corpus/dev.spacy"],
+        ["package", "training/model-last", "packages", "--build", "none", "--name", "tiny", "--version", "1.2.3"],
+    )
+    return work
+
+
+def read_labels(path: Path) -> None:
+    """Let the config read its labels from the file of `init labels`, to which a label is added that the data lacks."""
+    labels = path / "labels" / "tener_ner.json"
+    srsly.write_json(labels, [*srsly.read_json(labels), "ORG"])
+    config = load_config(path / "full.cfg")
+    reader = {"@readers": "spacy.read_labels.v1", "path": "labels/tener_ner.json"}
+    config["initialize"]["components"]["tener_ner"] = {"labels": reader}
+    config.to_disk(path / "labelled.cfg")
+
+
+def test_convert_writes_corpora_that_spacy_reads(work: Workspace) -> None:
+    docs = list(DocBin().from_disk(work.path / "corpus" / "train.spacy").get_docs(spacy.blank("zh").vocab))
+    assert [doc.text for doc in docs] == [TEXT, "京", "今天"]
+    assert [[(ent.text, ent.label_) for ent in doc.ents] for doc in docs] == [
+        [("王小明", "PER"), ("上海", "GPE")],
+        [("京", "GPE")],
+        [],
+    ]
+    assert "train.char.bmes -> corpus" in work.printed["tener convert"].replace("\\", "/")
+
+
+def test_fill_config_fills_in_every_setting(work: Workspace) -> None:
+    component = load_config(work.path / "full.cfg")["components"]["tener_ner"]
+    assert {"view", "alignment_mode", "window", "overlap", "max_units", "scorer"} <= set(component)
+    assert {"nO", "dropout"} <= set(component["model"])
+    assert {"norm", "adapted", "scaled", "key_position"} <= set(component["model"]["tok2vec"])
+    assert {"lower", "normalize_vectors"} <= set(component["model"]["tok2vec"]["embed"])
+
+
+def test_debug_config_finds_nothing_wrong(work: Workspace) -> None:
+    assert "Config is valid" in work.printed["debug config"]
+
+
+def test_debug_model_shows_the_layers_and_goes_through_training_and_prediction(work: Workspace) -> None:
+    printed = work.printed["debug model"]
+    assert "char_embed>>transformer_encoder>>crf_head" in printed
+    assert "Initialized the model with the training corpus" in printed
+    assert "Successfully ended analysis" in printed
+
+
+def test_training_takes_the_labels_that_init_labels_wrote(work: Workspace) -> None:
+    meta = srsly.read_json(work.path / "training" / "model-last" / "meta.json")
+    assert meta["labels"] == {"tener_ner": ["GPE", "PER", "ORG"]}
+
+
+def test_training_prints_losses_and_scores_and_saves_the_pipeline(work: Workspace) -> None:
+    printed = work.printed["train labelled.cfg"]
+    assert "LOSS TENER" in printed
+    assert "ENTS_F" in printed
+    rows = [line.split() for line in printed.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
+    assert [row[1] for row in rows] == ["0", "1", "2"]
+    assert all(float(row[2]) > 0 for row in rows)
+    assert (work.path / "training" / "model-best").is_dir()
+
+
+def test_evaluate_scores_entities(work: Workspace) -> None:
+    scores = srsly.read_json(work.path / "scores.json")
+    assert {"ents_p", "ents_r", "ents_f", "ents_per_type", "speed"} <= set(scores)
+    assert "NER F" in work.printed["evaluate training/model-last"]
+
+
+def test_benchmark_measures_speed(work: Workspace) -> None:
+    assert "words/s" in work.printed["benchmark speed"]
+
+
+def test_the_trained_pipeline_can_be_trained_further(work: Workspace) -> None:
+    nlp = spacy.load(work.path / "training" / "model-last")
+    optimizer = nlp.resume_training()
+    assert type(optimizer).__name__ == "MomentumSGD"
+    assert spacy.blank("zh").from_config(nlp.config).initialize() is not None
+
+
+def test_a_package_names_what_it_needs_and_loads(work: Workspace) -> None:
+    package = work.path / "packages" / "zh_tiny-1.2.3"
+    assert "spacy_tener>=0.1.0,<0.2.0" in srsly.read_json(package / "meta.json")["requirements"]
+    trained = spacy.load(work.path / "training" / "model-last")
+    nlp = spacy.load(package / "zh_tiny" / "zh_tiny-1.2.3")
+    assert nlp.get_pipe("tener_ner").labels == ("GPE", "PER", "ORG")
+    emissions = [pipeline.get_pipe("tener_ner").model.predict([nlp.make_doc(TEXT)])[0] for pipeline in (trained, nlp)]
+    assert emissions[0].tolist() == emissions[1].tolist()
+    assert {ent.label_ for ent in nlp(TEXT).ents} <= {"GPE", "PER", "ORG"}
+
+
+def test_the_command_line_loads_no_model_code() -> None:
+    """spaCy imports its plugins' commands whatever command it runs: ours may not make all of them slower."""
+    code = """
+import sys
+sys.modules["torch"] = None
+import spacy_tener.cli
+print(*(name for name in sys.modules if name.startswith("spacy_tener.")))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[1] for name in result.stdout.split()}
+    assert loaded == {"about", "cli", "corpus"}
