@@ -1,20 +1,28 @@
 """A linear layer by the faster of torch's two libraries for matrix products.
 
 On a CPU, torch multiplies float32 matrices with MKL, which does not use the AVX-512 units of AMD's processors; oneDNN,
-which comes with torch too, does: the same layer, the same precision, twice the speed forwards and backwards
-(benchmarks/results/linear.md). Where torch has no such operator, or on another device, it is `F.linear`.
+which comes with torch too, does: the same layer, the same precision, nearly twice the speed forwards and backwards
+(benchmarks/results/linear.md). But oneDNN compiles a kernel for every new number of rows, which takes longer than the
+product itself, and keeps a thousand of them at almost a megabyte each; batches of text hardly ever have the same number
+of rows twice. So rows are multiplied in blocks of a few fixed sizes. Where torch lacks the operator, or on another
+device, it is `F.linear`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Below so many rows, oneDNN's fixed cost outweighs its speed.
+BLOCKS = (512, 128)
+"""Sizes of blocks of rows, from the largest."""
+STEP = 16
+"""What is left below the smallest block is filled up with zeros to a multiple of this."""
 FEWEST_ROWS = 32
+"""Below so many rows oneDNN's fixed cost outweighs its speed."""
 
 
 class Linear(nn.Linear):
@@ -42,8 +50,46 @@ def _has_onednn() -> bool:
 HAS_ONEDNN = _has_onednn()
 
 
+def _blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
+    """Where each block lies, and how many rows of zeros fill it up."""
+    start = 0
+    for size in BLOCKS:
+        while n_rows - start >= size:
+            yield slice(start, start + size), 0
+            start += size
+    if start < n_rows:
+        yield slice(start, n_rows), -(n_rows - start) % STEP
+
+
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x W^T + b`. *Shape* x: [N, in]; weight: [out, in]; result: [N, out]"""
+    result = x.new_empty(len(x), len(weight))
+    for block, filling in _blocks(len(x)):
+        rows = x[block]
+        if len(rows) < FEWEST_ROWS:
+            result[block] = F.linear(rows, weight, bias)
+        elif filling:
+            result[block] = _onednn(F.pad(rows, (0, 0, 0, filling)), weight, bias)[: len(rows)]
+        else:
+            result[block] = _onednn(rows, weight, bias)
+    return result
+
+
+def _outer(dy: Tensor, x: Tensor) -> Tensor:
+    """`dy^T x`, the weight's gradient. *Shape* dy: [N, out]; x: [N, in]; result: [out, in]"""
+    result = x.new_zeros(dy.shape[1], x.shape[1])
+    for block, filling in _blocks(len(x)):
+        rows, d_rows = x[block], dy[block]
+        if len(rows) < FEWEST_ROWS:
+            result.addmm_(d_rows.t(), rows)
+        else:
+            if filling:
+                rows, d_rows = (F.pad(part, (0, 0, 0, filling)) for part in (rows, d_rows))
+            result += _onednn(d_rows.t(), rows.t(), None)
+    return result
+
+
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
 
 
@@ -60,6 +106,6 @@ class _OneDnnLinear(torch.autograd.Function):
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         return (
             _product(dy, weight.t()) if wants_x else None,
-            _product(dy.t(), x.t()) if wants_weight else None,
+            _outer(dy, x) if wants_weight else None,
             dy.sum(0) if wants_bias else None,
         )

@@ -2,12 +2,14 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from spacy_tener.layers import linear
 from spacy_tener.layers.linear import FEWEST_ROWS, Linear
 
-ROWS = [0, 1, FEWEST_ROWS - 1, FEWEST_ROWS, 100]
+ROWS = [0, 1, FEWEST_ROWS - 1, FEWEST_ROWS, 100, 128, 129, 300, 512, 700]
 
 
 def pair(bias=True, dtype=torch.float32):
@@ -44,6 +46,16 @@ def test_prediction_is_that_of_nn_linear(rows):
     x = torch.randn(rows, 24)
     with torch.inference_mode():
         torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-5)
+
+
+@given(st.integers(0, 5000))
+def test_blocks_cover_all_rows_in_few_sizes(n_rows):
+    blocks = list(linear._blocks(n_rows))
+    assert [row for block, _ in blocks for row in range(block.start, block.stop)] == list(range(n_rows))
+    sizes = [block.stop - block.start + filling for block, filling in blocks]
+    assert all(
+        size in linear.BLOCKS or size in range(linear.STEP, min(linear.BLOCKS) + 1, linear.STEP) for size in sizes
+    )
 
 
 def test_without_the_operator_it_is_nn_linear(monkeypatch):
