@@ -57,7 +57,7 @@ def _count_labels(nO: int) -> int:
 def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
     """Give the model the tags of a larger set of labels. What it knows about the labels that it had stays."""
     n_labels = _count_labels(nO)
-    output = model.get_ref("output_layer")
+    output = _output_layer(model)
     shim = torch_shim(output)
     if shim.is_built and output.get_dim("nO") != nO:
         head = cast(CRFHead, shim.module)
@@ -75,10 +75,14 @@ def set_labels(model: TaggerModel, n_labels: int) -> None:
 
 def crf(model: Model[Any, Any]) -> CRF:
     """The CRF of a tagger."""
+    return cast(CRFHead, torch_shim(_output_layer(model)).module).crf
+
+
+def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:
     if not model.has_ref("output_layer") or model.get_ref("output_layer").name != "crf_head":
         raise ValueError(
             "The component 'tener_ner' needs a model with a CRF on top. In the config, set "
             '[components.<name>.model] to @architectures = "spacy_tener.CRFTagger.v1" and put this architecture into '
             "[components.<name>.model.tok2vec]."
         )
-    return cast(CRFHead, torch_shim(model.get_ref("output_layer")).module).crf
+    return model.get_ref("output_layer")

@@ -22,17 +22,17 @@ if not Doc.has_extension(CHAR_ENTS):
 
 @dataclass(frozen=True)
 class Entity:
-    """An entity over the units of a view, `label` being its type's hash."""
+    """An entity over the units of a view."""
 
     start: int
     end: int
-    label: int
+    label: str
 
 
 def annotate(view: TokenView | CharacterView, entities: Sequence[Entity], settings: Settings) -> None:
     """Add the entities to those that the Doc already has; tokens of which nothing was known become outside."""
     doc = view.doc
-    iob: NDArray[np.uint64] = doc.to_array(ENT_IOB)
+    iob = doc.to_array(ENT_IOB)
     taken = (iob == BEGIN) | (iob == INSIDE)
     # What was preset comes back as it was: it is not news.
     news = [entity for entity in entities if not taken[view.token_span(entity.start, entity.end, "expand")[0]]]
@@ -51,8 +51,7 @@ def annotate(view: TokenView | CharacterView, entities: Sequence[Entity], settin
 
 def _keep_exact(view: TokenView | CharacterView, entities: Iterable[Entity]) -> None:
     """Note entities where the user can find them whatever the tokens are, beside those found there earlier."""
-    strings = view.doc.vocab.strings
-    exact = {(*view.char_span(entity.start, entity.end), strings[entity.label]) for entity in entities}
+    exact = {(*view.char_span(entity.start, entity.end), entity.label) for entity in entities}
     earlier = {tuple(entity) for entity in view.doc._.get(CHAR_ENTS)}
     view.doc._.set(CHAR_ENTS, sorted(exact | earlier))
 

@@ -13,8 +13,8 @@ class Settings:
 
     view: View = "tokens"
     alignment_mode: Alignment = "expand"
-    window: int = 512
-    overlap: int = 64
+    window: int = 200
+    overlap: int = 40
     max_units: int = 4096
     incorrect_spans_key: str | None = None
 

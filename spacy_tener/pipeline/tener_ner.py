@@ -205,14 +205,14 @@ class TenerNER(TrainablePipe):
         return [[] for _ in views]
 
     def _decode(self, views: Sequence[DocView], scores: list[Floats2d]) -> Iterator[list[Entity]]:
-        index = self._label_index
+        index, names = self._label_index, self.labels
         lengths = [len(view) for view in views]
         tags = decode(crf(self.model), scores, lengths, [decodable_tags(view.units(), index) for view in views])
         ends = np.cumsum(lengths)
         for end, length in zip(ends, lengths, strict=True):
             starts, stops, labels = index.layout.decode(tags[end - length : end])
             yield [
-                Entity(start, stop, index.hashes[label])
+                Entity(start, stop, names[label])
                 for start, stop, label in zip(starts.tolist(), stops.tolist(), labels.tolist(), strict=True)
             ]
 
@@ -258,6 +258,7 @@ class TenerNER(TrainablePipe):
 
     def _learn(self, targets: Sequence[Target]) -> float:
         """Gradients of a batch, piece by piece, so that memory is bounded however long its Docs are."""
+        layer = crf(self.model)
         reader = Reader.of(self.model, self.settings)
         if not reader.listens:
             targets = [target for target in targets if target.teaches]
@@ -269,7 +270,7 @@ class TenerNER(TrainablePipe):
             scores, backprop = self.model.begin_update(documents(batch, views))
             loss, d_scores = gradient(
                 scores,
-                partial(batch_loss, crf(self.model), targets=[targets[p.index].within(p.window) for p in batch]),
+                partial(batch_loss, layer, targets=[targets[p.index].within(p.window) for p in batch]),
                 scale,
             )
             self._check(loss)

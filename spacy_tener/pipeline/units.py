@@ -7,7 +7,7 @@ turn entities over units back into spans.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +81,7 @@ class TokenView:
         if end - start == len(self.doc):
             return self.doc
         # Not Span.as_doc(), which reads the whole Doc for every piece of it.
-        span = self.doc[start:end]
+        span: Any = self.doc[start:end]
         spaces = [bool(token.whitespace_) for token in span]
         part = Doc(self.doc.vocab, words=[token.text for token in span], spaces=spaces)
         return part.from_array(_EMBEDDABLE, span.to_array(_EMBEDDABLE))

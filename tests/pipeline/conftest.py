@@ -1,0 +1,150 @@
+"""Pipelines with a small recogniser: spaCy's `ner` and `tener_ner`, untrained or knowing the sentences by heart."""
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from spacy.lang.zh import Chinese
+from spacy.tokens import Doc, Span
+
+from spacy_tener.layers.crf import Spans
+from spacy_tener.models.bridge import TorchShim, join
+from spacy_tener.models.tagger import crf
+
+TINY_HASH_EMBED = {
+    "@architectures": "spacy.HashEmbedCNN.v2",
+    "pretrained_vectors": None,
+    "width": 16,
+    "depth": 1,
+    "embed_size": 200,
+    "window_size": 1,
+    "maxout_pieces": 2,
+    "subword_features": False,
+}
+TINY_NER = {
+    "@architectures": "spacy.TransitionBasedParser.v2",
+    "state_type": "ner",
+    "extra_state_tokens": False,
+    "hidden_width": 16,
+    "maxout_pieces": 2,
+    "use_upper": True,
+    "tok2vec": TINY_HASH_EMBED,
+}
+LEARNED: dict[str, bytes] = {}
+"""Trained pipelines by factory: training is done once, and every test gets a copy of its own."""
+
+
+@pytest.fixture
+def tiny_hash_embed():
+    return TINY_HASH_EMBED
+
+
+@pytest.fixture
+def tiny_ner():
+    return TINY_NER
+
+
+@pytest.fixture(params=["ner", "tener_ner"])
+def factory(request):
+    """A test that asks for this runs twice on the same input: with spaCy's component, and with ours."""
+    return request.param
+
+
+@pytest.fixture
+def blank(tiny_model):
+    """Makes an untrained pipeline of one component."""
+
+    def make(factory="tener_ner", *, lang="zh", **config):
+        nlp = spacy.blank(lang)
+        nlp.add_pipe(factory, config={"model": TINY_NER if factory == "ner" else tiny_model, **config})
+        return nlp
+
+    return make
+
+
+@pytest.fixture
+def learn():
+    """Lets a pipeline learn examples, with new weights (`initialize`) or those that it has. Returns the optimizer."""
+
+    def learn_examples(nlp, examples, *, steps=60, optimizer=None):
+        if optimizer is None:
+            optimizer = nlp.initialize(lambda: examples)
+            optimizer.learn_rate = 0.01
+        for _ in range(steps):
+            nlp.update(examples, sgd=optimizer)
+        return optimizer
+
+    return learn_examples
+
+
+@pytest.fixture
+def learned(blank, learn, make_examples):
+    """Makes a pipeline of one component that knows the sentences by heart."""
+
+    def make(factory="tener_ner", **config):
+        if factory not in LEARNED:
+            nlp = blank(factory)
+            learn(nlp, make_examples(nlp))
+            LEARNED[factory] = nlp.to_bytes()
+        return blank(factory, **config).from_bytes(LEARNED[factory])
+
+    return make
+
+
+@pytest.fixture
+def annotated():
+    """Makes a Doc of single characters with annotation."""
+
+    def make(nlp, text, entities=(), *, sentence_starts=(0,), **set_ents):
+        starts = [i in sentence_starts for i in range(len(text))] if tuple(sentence_starts) != (0,) else None
+        doc = Doc(nlp.vocab, words=list(text), spaces=[False] * len(text), sent_starts=starts)
+        spans = [Span(doc, start, end, label=label) for start, end, label in entities]
+        stretches = {key: [doc[start:end] for start, end in value] for key, value in set_ents.items()}
+        doc.set_ents(spans, default="missing", **stretches)
+        return doc
+
+    return make
+
+
+@pytest.fixture
+def jieba_nlp():
+    """Makes a pipeline whose tokens are words."""
+
+    def make():
+        return Chinese.from_config({"nlp": {"tokenizer": {"segmenter": "jieba"}}})
+
+    return make
+
+
+@pytest.fixture
+def torch_parameters():
+    """The torch parameters inside a component, by a name of their own."""
+
+    def parameters(pipe):
+        shims = [shim for node in pipe.model.walk() for shim in node.shims if isinstance(shim, TorchShim)]
+        return {f"{i}.{name}": value for i, shim in enumerate(shims) for name, value in shim.module.named_parameters()}
+
+    return parameters
+
+
+@pytest.fixture
+def gradients(torch_parameters):
+    """The gradients that a component holds, dense, by the names of their parameters."""
+
+    def held(pipe):
+        grads = {name: value.grad for name, value in torch_parameters(pipe).items() if value.grad is not None}
+        return {name: (grad.to_dense() if grad.is_sparse else grad).clone() for name, grad in grads.items()}
+
+    return held
+
+
+@pytest.fixture
+def probability():
+    """The probability that a component gives to an entity over the tokens of a Doc, whatever is annotated."""
+
+    def of(pipe, doc, start, end, label):
+        scores = join(pipe.model.ops, pipe.model.predict([doc]), torch.device("cpu"))
+        spans = Spans(*(np.array([value]) for value in (0, start, end, pipe.labels.index(label))))
+        return float(crf(pipe.model).span_marginals(scores, [len(doc)], spans))
+
+    return of

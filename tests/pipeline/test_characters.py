@@ -1,0 +1,214 @@
+"""The character view: characters are read whatever the tokens are, and entities come back to the tokens."""
+
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+
+TEXT = "吴重阳在中国银行工作。"
+FOUND = [(0, 3, "PER"), (4, 8, "ORG")]
+
+
+def segmented(vocab, words):
+    return Doc(vocab, words=words, spaces=[False] * len(words))
+
+
+@pytest.fixture
+def reader(learned):
+    """Makes a pipeline that knows the sentences by heart and reads characters, however its Docs are segmented."""
+
+    def make(**config):
+        nlp = learned(view="characters", **config)
+        return nlp, nlp.get_pipe("tener_ner")
+
+    return make
+
+
+@pytest.fixture
+def gold(learned):
+    """References as `spacy tener convert` writes them: one token per character."""
+
+    def make(nlp, data):
+        characters = spacy.blank("zh")
+        return [
+            Example(nlp.make_doc(text), Example.from_dict(characters.make_doc(text), {"entities": entities}).reference)
+            for text, entities in data
+        ]
+
+    return make
+
+
+SEGMENTATIONS = [
+    pytest.param(list(TEXT), FOUND, FOUND, FOUND, id="characters"),
+    pytest.param(["吴重阳", "在", "中国", "银行", "工作", "。"], FOUND, FOUND, FOUND, id="edges agree"),
+    pytest.param(
+        ["吴", "重阳在", "中国", "银行工作", "。"],
+        [(0, 4, "PER"), (4, 10, "ORG")],
+        [(0, 1, "PER"), (4, 6, "ORG")],
+        [],
+        id="edges inside tokens",
+    ),
+    pytest.param([TEXT], [(0, 11, "ORG")], [], [], id="one token"),
+    pytest.param(["吴重阳在中国银行", "工作。"], [(0, 8, "ORG")], [], [], id="two entities in a token"),
+]
+
+
+@pytest.mark.parametrize(("words", "expand", "contract", "strict"), SEGMENTATIONS)
+def test_entities_come_back_to_tokens_as_the_mode_says(reader, entities_of, words, expand, contract, strict):
+    for mode, expected in (("expand", expand), ("contract", contract), ("strict", strict)):
+        nlp, pipe = reader(alignment_mode=mode)
+        doc = pipe(segmented(nlp.vocab, words))
+        assert entities_of(doc) == expected
+        assert doc._.char_ents == FOUND
+
+
+def test_characters_are_read_alike_whatever_the_tokens_are(reader, learned):
+    nlp, pipe = reader()
+    plain = learned()
+    for words in (list(TEXT), ["吴重阳在", "中国银", "行工作。"], [TEXT]):
+        doc = pipe(segmented(nlp.vocab, words))
+        assert doc._.char_ents == FOUND
+    assert [(ent.start_char, ent.end_char) for ent in plain(TEXT).ents] == [(0, 3), (4, 8)]
+
+
+def test_words_of_jieba_are_trained_on_characters_and_found_as_words(
+    jieba_nlp, blank, learn, gold, sentences, entities_of
+):
+    nlp = jieba_nlp()
+    nlp.add_pipe("tener_ner", config={"model": blank().get_pipe_config("tener_ner")["model"], "view": "characters"})
+    learn(nlp, gold(nlp, sentences))
+    for text, entities in sentences:
+        doc = nlp(text)
+        assert doc._.char_ents == entities
+        assert [len(ent.text) for ent in doc.ents] == [end - start for start, end, _ in entities]
+    assert entities_of(nlp(TEXT)) == FOUND
+    assert nlp.evaluate(gold(nlp, sentences))["ents_f"] == 1.0
+
+
+def test_an_entity_off_the_edges_of_tokens_is_learned_here_and_dropped_by_ner(
+    jieba_nlp, blank, tiny_ner, tiny_model, learn, gold, entities_of
+):
+    # jieba takes 中国银行 for one word: 中国 in it cannot be written on its tokens.
+    data = [("中国银行", [(0, 2, "GPE")])]
+    ner = jieba_nlp()
+    ner.add_pipe("ner", config={"model": tiny_ner})
+    assert [token.text for token in ner.make_doc("中国银行")] == ["中国银行"]
+    examples = gold(ner, data)
+    assert not any(examples[0].get_aligned_ner())
+    learn(ner, examples)
+    assert (0, 2, "GPE") not in entities_of(ner("中国银行"))
+    ours = jieba_nlp()
+    ours.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
+    learn(ours, gold(ours, data))
+    doc = ours("中国银行")
+    assert doc._.char_ents == [(0, 2, "GPE")]
+    assert entities_of(doc) == [(0, 4, "GPE")]
+
+
+def test_two_entities_in_one_token_are_both_learned(tiny_model, learn):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
+    reference = segmented(nlp.vocab, list("中日关系"))
+    reference.ents = [Span(reference, 0, 1, "GPE"), Span(reference, 1, 2, "GPE")]
+    predicted = segmented(nlp.vocab, ["中日", "关系"])
+    learn(nlp, [Example(predicted, reference)])
+    doc = nlp.get_pipe("tener_ner")(segmented(nlp.vocab, ["中日", "关系"]))
+    assert doc._.char_ents == [(0, 1, "GPE"), (1, 2, "GPE")]
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("中日", "GPE")]
+
+
+def test_preset_entities_are_kept_and_decoded_around(reader):
+    nlp, pipe = reader()
+    doc = segmented(nlp.vocab, ["吴重阳", "在", "中国银", "行", "工作。"])
+    doc.set_ents([Span(doc, 2, 3, label="GPE", kb_id="Q148", span_id="7")], default="missing")
+    pipe(doc)
+    assert ("中国银", "GPE", "Q148", "7") in [(e.text, e.label_, e.kb_id_, e.id_) for e in doc.ents]
+    assert (0, 3, "PER") in doc._.char_ents
+    assert all(not (start < 7 and end > 4) for start, end, _ in doc._.char_ents)
+
+
+def test_blocked_words_are_in_no_entity(reader):
+    nlp, pipe = reader()
+    doc = segmented(nlp.vocab, ["吴", "重阳", "在", "中国银行", "工作。"])
+    doc.set_ents([], blocked=[doc[1:2]], default="missing")
+    pipe(doc)
+    assert (doc[1].ent_iob_, doc[1].ent_type_) == ("B", "")
+    assert all(not (start < 3 and end > 1) for start, end, _ in doc._.char_ents)
+    assert (4, 8, "ORG") in doc._.char_ents
+
+
+def test_no_entity_crosses_a_known_start_of_a_sentence(reader):
+    nlp, pipe = reader()
+    doc = Doc(nlp.vocab, words=["吴重阳在中国", "银行工作。"], spaces=[False] * 2, sent_starts=[True, True])
+    pipe(doc)
+    assert all(not start < 6 < end for start, end, _ in doc._.char_ents)
+
+
+def test_a_second_run_loses_nothing(reader, entities_of):
+    for mode in ("expand", "contract", "strict"):
+        nlp, pipe = reader(alignment_mode=mode)
+        doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
+        before = entities_of(doc)
+        pipe(doc)
+        assert set(entities_of(doc)) >= set(before)
+        assert set(doc._.char_ents) >= set(FOUND)
+
+
+STRANGE = [
+    pytest.param("吴重阳😀在𠮷中国银行", id="beyond the basic plane"),
+    pytest.param("吴重阳\r\n在\t中国银行\r\n", id="CRLF"),
+    pytest.param("吴\u200b重\ufeff阳\u200d在中国\u2060银行", id="zero width"),
+    pytest.param("\u3000吴重阳\u3000\u00a0中国银行\u2028", id="wide spaces"),
+    pytest.param("e\u0301吴重阳 👨\u200d👩\u200d👧 中国银行", id="joined signs"),
+    pytest.param("\x00\x1f吴重阳", id="control characters"),
+    pytest.param("   \n \n  ", id="white space"),
+]
+
+
+@pytest.mark.parametrize("text", STRANGE)
+@pytest.mark.parametrize("mode", ["expand", "contract", "strict"])
+def test_no_text_fails_and_every_entity_lies_on_its_characters(reader, jieba_nlp, text, mode):
+    _, pipe = reader(alignment_mode=mode)
+    for nlp in (jieba_nlp(), spacy.blank("en"), spacy.blank("zh")):
+        doc = pipe(nlp.make_doc(text))
+        assert doc.text == text
+        for start, end, label in doc._.char_ents:
+            assert text[start:end] == text[start:end].strip() != ""
+            assert label in pipe.labels
+        for ent in doc.ents:
+            assert not ent[0].is_space
+            assert not ent[-1].is_space
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_no_text_fails_in_training(tiny_model, text):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
+    reference = segmented(nlp.vocab, list(text))
+    reference.ents = [Span(reference, 0, len(text), "ALL")]
+    examples = [Example(nlp.make_doc(text), reference)]
+    optimizer = nlp.initialize(lambda: examples)
+    for _ in range(60):
+        losses = nlp.update(examples, sgd=optimizer, losses={})
+    assert losses["tener_ner"] >= 0.0
+    stripped = text.strip()
+    first = text.find(stripped)
+    expected = [(first, first + len(stripped), "ALL")] if stripped else []
+    assert nlp.get_pipe("tener_ner")(nlp.make_doc(text))._.char_ents == expected
+
+
+def test_exact_entities_travel_with_the_doc(reader):
+    nlp, pipe = reader()
+    doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
+    [copy] = DocBin(docs=[doc], store_user_data=True).get_docs(nlp.vocab)
+    assert [tuple(entity) for entity in copy._.char_ents] == FOUND
+    copy = Doc(nlp.vocab).from_bytes(doc.to_bytes())
+    assert [tuple(entity) for entity in copy._.char_ents] == FOUND
+    pipe(copy)
+    assert copy._.char_ents == doc._.char_ents
+
+
+def test_exact_entities_come_back_from_other_processes(reader):
+    nlp, _ = reader()
+    docs = list(nlp.pipe([TEXT, "", "京"], n_process=2, batch_size=1))
+    assert [[tuple(entity) for entity in doc._.char_ents] for doc in docs] == [FOUND, [], [(0, 1, "GPE")]]

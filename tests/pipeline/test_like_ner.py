@@ -1,0 +1,329 @@
+"""Whoever knows spaCy's `ner` is not surprised: the same input for both, and the same behaviour expected of both."""
+
+import pickle
+
+import pytest
+import spacy
+import srsly
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+
+TEXT = "王小明去了上海"
+FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
+
+
+@pytest.fixture
+def nlp(factory, learned):
+    return learned(factory)
+
+
+@pytest.fixture
+def pipe(nlp, factory):
+    return nlp.get_pipe(factory)
+
+
+def iob_of(doc):
+    return "".join(token.ent_iob_ or "-" for token in doc)
+
+
+def test_the_factories_declare_the_same(blank):
+    ner, ours = blank("ner").get_pipe_meta("ner"), blank().get_pipe_meta("tener_ner")
+    assert ours.assigns == ner.assigns
+    assert ours.default_score_weights == ner.default_score_weights
+    assert ours.default_config["scorer"] == ner.default_config["scorer"]
+    assert "incorrect_spans_key" in ours.default_config
+
+
+def test_what_was_learned_is_found_and_written_to_ents_and_tokens(nlp, sentences, entities_of):
+    for text, entities in sentences:
+        assert entities_of(nlp(text)) == entities
+    doc = nlp(TEXT)
+    assert iob_of(doc) == "BIIOOBI"
+    assert [token.ent_type_ for token in doc] == ["PER"] * 3 + [""] * 2 + ["GPE"] * 2
+
+
+def test_scores_have_the_same_names(nlp, make_examples):
+    scores = nlp.evaluate(make_examples(nlp))
+    assert (scores["ents_p"], scores["ents_r"], scores["ents_f"]) == (1.0, 1.0, 1.0)
+    assert set(scores["ents_per_type"]) == {"GPE", "ORG", "PER"}
+    assert set(scores) >= {"token_acc", "speed"}
+
+
+def test_labels_come_from_the_data_in_the_order_of_the_alphabet(pipe):
+    assert pipe.labels == ("GPE", "ORG", "PER")
+
+
+def test_a_label_is_new_once(pipe):
+    assert pipe.add_label("NEW") == 1
+    assert pipe.add_label("NEW") == 0
+    assert "NEW" in pipe.labels
+
+
+def test_a_label_that_is_no_text_is_refused(pipe):
+    with pytest.raises((ValueError, TypeError), match=r"(?i)only .*unicode"):
+        pipe.add_label(3)
+
+
+def test_adding_a_label_changes_no_prediction(nlp, pipe, entities_of, sentences):
+    before = [entities_of(nlp(text)) for text, _ in sentences]
+    pipe.add_label("NEW")
+    assert [entities_of(nlp(text)) for text, _ in sentences] == before
+
+
+def test_a_label_added_after_training_is_learned_with_the_same_optimizer(
+    blank, factory, learn, make_examples, entities_of
+):
+    nlp = blank(factory)
+    optimizer = learn(nlp, make_examples(nlp))
+    nlp.get_pipe(factory).add_label("PLANET")
+    learn(nlp, make_examples(nlp, [("火星很远", [(0, 2, "PLANET")]), (TEXT, FOUND)]), optimizer=optimizer)
+    assert entities_of(nlp("火星很远")) == [(0, 2, "PLANET")]
+    assert entities_of(nlp(TEXT)) == FOUND
+
+
+def test_empty_docs_and_docs_of_one_token_pass_among_others(nlp, entities_of):
+    texts = ["", TEXT, "", " ", "京", "\n\n", ""]
+    expected = [[], FOUND, [], [], [(0, 1, "GPE")], [], []]
+    assert [entities_of(doc) for doc in nlp.pipe(texts)] == expected
+    assert [entities_of(nlp(text)) for text in texts] == expected
+    assert [entities_of(doc) for doc in nlp.pipe(["", ""])] == [[], []]
+
+
+def test_empty_docs_pass_in_training(nlp, pipe, make_examples):
+    losses = pipe.update(make_examples(nlp, [("", []), (TEXT, FOUND), (" ", [])]), losses={})
+    assert losses[pipe.name] >= 0.0
+    assert pipe.update(make_examples(nlp, [("", [])]), losses={}) == {pipe.name: 0.0}
+
+
+def test_an_update_without_examples_does_nothing(nlp, pipe):
+    before = pipe.model.to_bytes()
+    assert nlp.update([], sgd=nlp.create_optimizer()) == {}
+    assert pipe.update([], sgd=nlp.create_optimizer()) == {pipe.name: 0.0}
+    assert pipe.model.to_bytes() == before
+
+
+def test_loss_falls_in_training(blank, factory, make_examples):
+    nlp = blank(factory)
+    examples = make_examples(nlp)
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.01
+    first = nlp.update(examples, sgd=optimizer, losses={})[factory]
+    for _ in range(20):
+        last = nlp.update(examples, sgd=optimizer, losses={})[factory]
+    assert last < first
+
+
+def test_examples_without_annotation_change_no_weight(nlp, pipe):
+    examples = [Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))]
+    before = pipe.model.to_bytes()
+    assert nlp.update(examples, sgd=nlp.create_optimizer(), losses={}) == {pipe.name: 0.0}
+    assert pipe.model.to_bytes() == before
+
+
+def test_unknown_tokens_are_not_taught(blank, factory, learn, entities_of):
+    """What is missing is neither an entity nor outside: the neighbours decide."""
+    nlp = blank(factory)
+    known = Example.from_dict(nlp.make_doc(TEXT), {"entities": FOUND})
+    partial = Example.from_dict(nlp.make_doc(TEXT), {"entities": ["-", "-", "-", "O", "O", "B-GPE", "L-GPE"]})
+    learn(nlp, [known, partial])
+    assert entities_of(nlp(TEXT)) == FOUND
+
+
+def test_preset_entities_stay_with_their_ids_and_others_are_found_around(nlp, pipe):
+    doc = nlp.make_doc(TEXT)
+    doc.set_ents([Span(doc, 0, 2, label="ORG", kb_id="Q42", span_id="S7")], default="missing")
+    doc = pipe(doc)
+    first, *others = doc.ents
+    assert (first.text, first.label_, first.kb_id_, first.id_) == ("王小", "ORG", "Q42", "S7")
+    assert (others[-1].text, others[-1].label_) == ("上海", "GPE")
+    assert all(ent.start >= 2 for ent in others)
+
+
+def test_neighbouring_preset_entities_of_one_label_stay_apart(nlp, pipe, annotated, entities_of):
+    doc = pipe(annotated(nlp, TEXT, [(0, 1, "PER"), (1, 3, "PER")]))
+    assert entities_of(doc) == [(0, 1, "PER"), (1, 3, "PER"), (5, 7, "GPE")]
+
+
+def test_a_preset_entity_of_a_label_that_the_component_does_not_have_stays(nlp, pipe, annotated, entities_of):
+    doc = pipe(annotated(nlp, TEXT, [(0, 3, "STRANGE")]))
+    assert entities_of(doc) == [(0, 3, "STRANGE"), (5, 7, "GPE")]
+
+
+def test_a_preset_entity_may_end_in_white_space_and_cross_a_sentence(nlp, pipe, annotated, entities_of):
+    doc = annotated(nlp, "王小明去 上海", [(3, 6, "ORG")], sentence_starts=[0, 5])
+    assert (3, 6, "ORG") in entities_of(pipe(doc))
+    doc = annotated(nlp, "王小明 去上海", [(0, 4, "ORG")])
+    assert (0, 4, "ORG") in entities_of(pipe(doc))
+
+
+def test_blocked_tokens_are_in_no_entity_and_stay_blocked(nlp, pipe, annotated, entities_of):
+    doc = pipe(annotated(nlp, TEXT, blocked=[(5, 6)]))
+    assert entities_of(doc)[0] == FOUND[0]
+    assert all(not ent.start <= 5 < ent.end for ent in doc.ents)
+    assert (doc[5].ent_iob_, doc[5].ent_type_) == ("B", "")
+    doc = pipe(annotated(nlp, TEXT, blocked=[(0, len(TEXT))]))
+    assert iob_of(doc) == "B" * len(TEXT)
+    assert not doc.ents
+
+
+def test_tokens_set_to_be_outside_may_still_become_entities(nlp, pipe, annotated, entities_of):
+    assert entities_of(pipe(annotated(nlp, TEXT, outside=[(0, len(TEXT))]))) == FOUND
+
+
+def test_after_prediction_no_token_is_unknown(nlp, pipe, annotated):
+    doc = pipe(annotated(nlp, TEXT, [(0, 1, "STRANGE")], outside=[(3, 4)]))
+    assert doc.has_annotation("ENT_IOB", require_complete=True)
+
+
+def test_a_second_run_finds_nothing_else(nlp, pipe, entities_of):
+    doc = nlp(TEXT)
+    assert entities_of(pipe(pipe(doc))) == FOUND
+
+
+@pytest.mark.parametrize("start", range(1, len(TEXT)))
+def test_no_entity_crosses_a_known_start_of_a_sentence(nlp, pipe, annotated, start):
+    doc = pipe(annotated(nlp, TEXT, sentence_starts=[0, start]))
+    assert all(not ent.start < start < ent.end for ent in doc.ents)
+    assert doc.ents
+
+
+def test_entities_across_a_place_known_to_start_no_sentence_are_found(nlp, pipe, entities_of):
+    doc = Doc(nlp.vocab, words=list(TEXT), spaces=[False] * 7, sent_starts=[True] + [False] * 6)
+    assert entities_of(pipe(doc)) == FOUND
+
+
+def test_a_gold_entity_with_white_space_at_its_edge_does_not_stop_training(blank, factory, learn, annotated):
+    nlp = blank(factory)
+    gold = annotated(nlp, "去 上海 了", [(1, 5, "GPE")], outside=[(0, 1), (5, 6)])
+    learn(nlp, [Example(nlp.make_doc(gold.text), gold)], steps=20)
+    for ent in nlp(gold.text).ents:
+        assert not ent[0].is_space
+        assert not ent[-1].is_space
+
+
+def test_two_processes_find_what_one_finds(nlp, entities_of):
+    texts = [TEXT, "", "京", "吴重阳在中国银行工作。", " "] * 2
+    one = [entities_of(doc) for doc in nlp.pipe(texts)]
+    assert [entities_of(doc) for doc in nlp.pipe(texts, n_process=2, batch_size=3)] == one
+
+
+def test_texts_may_carry_context(nlp, entities_of):
+    pairs = nlp.pipe([(TEXT, {"id": 1}), ("", {"id": 2}), ("京", {"id": 3})], as_tuples=True)
+    assert [(entities_of(doc), context["id"]) for doc, context in pairs] == [(FOUND, 1), ([], 2), ([(0, 1, "GPE")], 3)]
+
+
+def test_disabled_and_selected_components_do_nothing(nlp, factory, entities_of):
+    with nlp.select_pipes(disable=[factory]):
+        assert entities_of(nlp(TEXT)) == []
+    assert entities_of(nlp(TEXT)) == FOUND
+
+
+@pytest.mark.parametrize("route", ["bytes", "disk", "pickle", "srsly"])
+def test_a_copy_by_any_route_predicts_the_same(nlp, route, tmp_path, sentences, entities_of):
+    if route == "disk":
+        nlp.to_disk(tmp_path)
+        copy = spacy.load(tmp_path)
+    elif route == "bytes":
+        copy = spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
+    elif route == "pickle":
+        copy = pickle.loads(pickle.dumps(nlp))
+    else:
+        copy = srsly.pickle_loads(srsly.pickle_dumps(nlp))
+    for text, entities in sentences:
+        assert entities_of(copy(text)) == entities
+
+
+def test_a_component_alone_is_pickled(nlp, pipe, entities_of):
+    copy = pickle.loads(pickle.dumps(pipe))
+    assert entities_of(copy(nlp.make_doc(TEXT))) == FOUND
+    assert copy.labels == pipe.labels
+
+
+def test_annotated_docs_travel_in_a_doc_bin(nlp, entities_of):
+    docs = DocBin(docs=[nlp(TEXT)]).to_bytes()
+    [doc] = DocBin().from_bytes(docs).get_docs(nlp.vocab)
+    assert entities_of(doc) == FOUND
+
+
+def test_an_untrained_component_is_saved_and_loaded(blank, factory, tmp_path):
+    blank(factory).to_disk(tmp_path)
+    assert spacy.load(tmp_path).pipe_names == [factory]
+
+
+def test_an_untrained_component_does_not_pretend_to_predict(blank, factory):
+    with pytest.raises(ValueError, match=r"initialize\(\)"):
+        blank(factory)(TEXT)
+
+
+def test_an_untrained_component_lets_empty_docs_pass(blank, factory):
+    assert not blank(factory)("").ents
+
+
+def test_an_untrained_component_is_not_trained(blank, factory, make_examples):
+    nlp = blank(factory)
+    with pytest.raises((ValueError, KeyError)):
+        nlp.update(make_examples(nlp))
+
+
+def test_initialization_needs_a_function(blank, factory):
+    with pytest.raises(TypeError, match="E930"):
+        blank(factory).get_pipe(factory).initialize([])
+
+
+def test_a_pipeline_may_be_initialized_without_entities(blank, factory, make_examples, entities_of):
+    nlp = blank(factory)
+    examples = make_examples(nlp, [(TEXT, []), ("京", [])])
+    optimizer = nlp.initialize(lambda: examples)
+    nlp.update(examples, sgd=optimizer)
+    assert nlp.get_pipe(factory).labels == ()
+    assert entities_of(nlp(TEXT)) == []
+
+
+def test_a_second_initialization_starts_from_new_weights(blank, factory, learn, make_examples, entities_of):
+    nlp = blank(factory)
+    examples = make_examples(nlp)
+    learn(nlp, examples)
+    assert entities_of(nlp(TEXT)) == FOUND
+    nlp.initialize(lambda: examples)
+    assert entities_of(nlp(TEXT)) != FOUND
+
+
+def test_parameter_averages_are_used_inside_the_context_only(nlp, pipe, make_examples):
+    before = pipe.model.to_bytes()
+    averages = {}
+    for node in pipe.model.walk():
+        averages.update(
+            {(node.id, name): node.get_param(name) * 0 for name in node.param_names if node.has_param(name)}
+        )
+        for shim in node.shims:
+            averages.update({(shim.id, name): p.detach().numpy() * 0 for name, p in shim.module.named_parameters()})
+    with nlp.use_params(averages):
+        assert pipe.model.to_bytes() != before
+    assert pipe.model.to_bytes() == before
+
+
+def test_rehearsal_needs_a_model_to_remember(nlp, pipe, make_examples):
+    assert not pipe.rehearse(make_examples(nlp))
+    nlp.resume_training()
+    assert set(nlp.rehearse(make_examples(nlp), losses={})) == {pipe.name}
+
+
+def test_a_span_that_is_gold_and_known_to_be_wrong_is_a_contradiction(blank, factory, make_examples):
+    nlp = blank(factory, incorrect_spans_key="wrong")
+    examples = make_examples(nlp)
+    nlp.initialize(lambda: examples)
+    reference = examples[0].reference
+    reference.spans["wrong"] = [Span(reference, 0, 3, label="PER")]
+    with pytest.raises(ValueError, match="E868"):
+        nlp.update(examples)
+
+
+def test_spans_known_to_be_wrong_are_unlearned(blank, factory, learn, make_examples, entities_of):
+    nlp = blank(factory, incorrect_spans_key="wrong")
+    assert nlp.get_pipe(factory).incorrect_spans_key == "wrong"
+    optimizer = learn(nlp, make_examples(nlp))
+    assert entities_of(nlp("京")) == [(0, 1, "GPE")]
+    wrong = Example(nlp.make_doc("京"), nlp.make_doc("京"))
+    wrong.reference.spans["wrong"] = [Span(wrong.reference, 0, 1, label="GPE")]
+    learn(nlp, [wrong], optimizer=optimizer, steps=30)
+    assert (0, 1, "GPE") not in entities_of(nlp("京"))

@@ -1,0 +1,255 @@
+"""Long documents: overlapping windows, bounded batches, entities neither split nor doubled."""
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_tener.pipeline.reading import Reader
+from spacy_tener.pipeline.settings import Settings
+from spacy_tener.pipeline.tags import UNKNOWN
+from spacy_tener.pipeline.targets import make_target
+from spacy_tener.pipeline.units import view_of
+
+SENTENCE = "王小明去了上海。"
+FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
+SMALL = {"window": 20, "overlap": 6, "max_units": 50}
+
+
+def repeated(times):
+    """Where the entities of a sentence lie in a text that repeats it."""
+    return [(start + 8 * i, end + 8 * i, label) for i in range(times) for start, end, label in FOUND]
+
+
+@pytest.fixture(scope="module")
+def by_heart():
+    return {}
+
+
+@pytest.fixture
+def knows(by_heart, learn, make_examples, blank):
+    """Makes a pipeline that knows the sentence wherever it stands, with settings of its own."""
+
+    def make(**config):
+        if "bytes" not in by_heart:
+            nlp = blank()
+            data = [(SENTENCE * n, repeated(n)) for n in (1, 2, 3)] + [(SENTENCE[3:], [(2, 4, "GPE")])]
+            learn(nlp, make_examples(nlp, data), steps=80)
+            by_heart["bytes"] = nlp.to_bytes()
+        return blank(**config).from_bytes(by_heart["bytes"])
+
+    return make
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Record the lengths in every batch that a model reads, in training and in prediction."""
+
+    def record(model):
+        batches = []
+        forward = model._func
+
+        def reading(model, batch, is_train):
+            batches.append([len(item) for item in batch])
+            return forward(model, batch, is_train)
+
+        monkeypatch.setattr(model, "_func", reading)
+        return batches
+
+    return record
+
+
+def test_every_entity_of_a_long_document_is_found_once(knows, entities_of):
+    nlp = knows(**SMALL)
+    assert entities_of(nlp(SENTENCE * 40)) == repeated(40)
+
+
+@pytest.mark.parametrize("length", [19, 20, 21, 33, 50, 51])
+def test_lengths_around_the_window_and_the_batch_are_no_special_case(knows, entities_of, length):
+    text = (SENTENCE * 10)[:length]
+    whole = [span for span in repeated(10) if span[1] <= length - length % 8]
+    assert entities_of(knows(**SMALL)(text))[: len(whole)] == whole
+
+
+def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of):
+    """Without sentence ends to cut at, cuts fall everywhere, into entities too."""
+    small, large = knows(window=21, overlap=8, max_units=21), knows()
+    cuts = set()
+    for shift in range(8):
+        text = "去" * shift + SENTENCE[:-1] * 12
+        assert entities_of(small(text)) == entities_of(large(text))
+        view = view_of(small.make_doc(text), "tokens")
+        pipe = small.get_pipe("tener_ner")
+        pieces = [piece.window for batch in Reader.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
+        cuts |= {(window.core_end - shift) % 7 for window in pieces[:-1]}
+    # In front of, inside and behind both entities.
+    assert cuts == set(range(7))
+
+
+def test_windows_read_what_the_whole_document_reads(learned, entities_of):
+    """One window over everything and many small ones score alike where the context hardly matters."""
+    small, large = learned(window=64, overlap=24, max_units=64), learned(window=4096)
+    text = "王小明去了上海。今天天气很好。" * 20
+    views = [view_of(small.make_doc(text), "tokens")]
+    scores = []
+    for nlp in (small, large):
+        pipe = nlp.get_pipe("tener_ner")
+        [found] = Reader.of(pipe.model, pipe.settings).emissions(pipe.model, views)
+        scores.append(found)
+    assert scores[0].shape == scores[1].shape == (len(text), 13)
+    assert (scores[0].argmax(1) == scores[1].argmax(1)).mean() > 0.9
+
+
+def test_each_score_comes_from_the_window_in_whose_core_it_lies(learned):
+    nlp = learned(**SMALL)
+    pipe = nlp.get_pipe("tener_ner")
+    doc = nlp.make_doc("今天天气很好" * 15)
+    views = [view_of(doc, "tokens")]
+    reader = Reader.of(pipe.model, pipe.settings)
+    [scores] = reader.emissions(pipe.model, views)
+    for batch in reader.batches(views):
+        for piece in batch:
+            window = piece.window
+            [alone] = pipe.model.predict([nlp.make_doc(doc[window.start : window.end].text)])
+            expected = alone[window.core]
+            np.testing.assert_allclose(scores[window.core_start : window.core_end], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_no_window_is_longer_than_the_setting_and_no_batch_holds_more(learned, recorded):
+    nlp = learned(**SMALL)
+    batches = recorded(nlp.get_pipe("tener_ner").model)
+    texts = [SENTENCE * 30, "", "京", SENTENCE * 3, *["王小明"] * 40]
+    assert len(list(nlp.pipe(texts))) == len(texts)
+    assert max(length for batch in batches for length in batch) <= 20
+    assert max(map(sum, batches)) <= 50
+    # Batches are filled, too: one long text among short ones does not make every batch small.
+    assert np.mean([sum(batch) for batch in batches]) > 25
+
+
+def test_short_docs_are_read_together_whole(learned, recorded):
+    nlp = learned()
+    batches = recorded(nlp.get_pipe("tener_ner").model)
+    list(nlp.pipe([SENTENCE] * 30))
+    assert batches == [[8] * 30]
+
+
+def test_a_batch_of_one_long_and_many_short_texts_is_read_like_each_alone(knows, entities_of):
+    nlp = knows(**SMALL)
+    texts = ["京", SENTENCE * 12, "", SENTENCE, "王小明", SENTENCE * 5]
+    assert [entities_of(doc) for doc in nlp.pipe(texts)] == [entities_of(nlp(text)) for text in texts]
+
+
+def test_training_reads_in_windows_too(learned, recorded, make_examples):
+    nlp = learned(**SMALL)
+    batches = recorded(nlp.get_pipe("tener_ner").model)
+    examples = make_examples(nlp, [(SENTENCE * 30, repeated(30)), (SENTENCE, FOUND)])
+    losses = nlp.update(examples, sgd=nlp.create_optimizer(), losses={})
+    assert np.isfinite(losses["tener_ner"])
+    assert max(length for batch in batches for length in batch) <= 20
+    assert max(map(sum, batches)) <= 50
+    nlp.resume_training()
+    del batches[:]
+    nlp.rehearse(examples)
+    assert max(map(sum, batches)) <= 50
+
+
+def test_initialization_reads_in_windows_too(blank, recorded, make_examples):
+    nlp = blank(**SMALL)
+    batches = recorded(nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[-1])
+    nlp.initialize(lambda: make_examples(nlp, [(SENTENCE * 30, repeated(30))] * 3))
+    assert batches
+    assert max(map(sum, batches)) <= 50
+
+
+def test_a_long_document_is_learned(blank, learn, make_examples, entities_of):
+    nlp = blank(**SMALL)
+    learn(nlp, make_examples(nlp, [(SENTENCE * 12, repeated(12))]))
+    assert entities_of(nlp(SENTENCE * 12)) == repeated(12)
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+def test_every_token_is_taught_once(learned, view):
+    nlp = learned(view=view, **SMALL)
+    pipe = nlp.get_pipe("tener_ner")
+    text = SENTENCE * 20
+    words = ["王小明", "去了", "上海", "。"] * 20 if view == "characters" else list(text)
+    predicted = Doc(nlp.vocab, words=words, spaces=[False] * len(words))
+    reference = Example.from_dict(nlp.make_doc(text), {"entities": repeated(20)}).reference
+    target = make_target(Example(predicted, reference), view, pipe._label_index, None)
+    taught = np.zeros(len(text), dtype=int)
+    for batch in Reader.of(pipe.model, pipe.settings).batches([target.view]):
+        for piece in batch:
+            known = np.flatnonzero(target.within(piece.window).tags != UNKNOWN) + piece.window.start
+            taught[known] += 1
+    assert taught.tolist() == [1] * len(text)
+
+
+def test_presets_and_sentence_starts_hold_across_windows(knows):
+    nlp = knows(**SMALL)
+    text = SENTENCE * 10
+    starts = [i % 8 == 0 or i == 46 for i in range(len(text))]
+    doc = Doc(nlp.vocab, words=list(text), spaces=[False] * len(text), sent_starts=starts)
+    doc.set_ents([Span(doc, 10, 40, label="ORG", kb_id="Q1")], blocked=[doc[64:67]], default="missing")
+    doc = nlp.get_pipe("tener_ner")(doc)
+    assert [(ent.start, ent.end, ent.kb_id_) for ent in doc.ents if ent.kb_id_] == [(10, 40, "Q1")]
+    assert all(not ent.start < 46 < ent.end for ent in doc.ents)
+    assert all(ent.end <= 64 or ent.start >= 67 for ent in doc.ents)
+    assert (72, 75, "PER") in [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+
+
+def test_a_long_word_is_read_in_windows_of_characters(learned, recorded):
+    nlp = learned(view="characters", **SMALL)
+    pipe = nlp.get_pipe("tener_ner")
+    batches = recorded(pipe.model)
+    doc = Doc(nlp.vocab, words=[SENTENCE * 20, "好"], spaces=[False, False])
+    pipe(doc)
+    assert max(map(sum, batches)) <= 50
+    assert doc._.char_ents
+
+
+def test_what_earlier_components_said_reaches_every_window(tiny_hash_embed):
+    """A model may embed attributes that an earlier component set: a window of a Doc has them."""
+    embed = {
+        "@architectures": "spacy.MultiHashEmbed.v2",
+        "width": 16,
+        "attrs": ["TAG", "ENT_TYPE", "NORM"],
+        "rows": [50, 50, 50],
+        "include_static_vectors": False,
+    }
+    encode = {
+        "@architectures": "spacy.MaxoutWindowEncoder.v2",
+        "width": 16,
+        "window_size": 1,
+        "maxout_pieces": 2,
+        "depth": 1,
+    }
+    tok2vec = {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    pipe = nlp.add_pipe("tener_ner", config={"model": model, **SMALL})
+    pipe.add_label("X")
+    text = "甲" * 60
+    examples = [Example.from_dict(nlp.make_doc(text), {"entities": []})]
+    nlp.initialize(lambda: examples)
+    plain, tagged = nlp.make_doc(text), nlp.make_doc(text)
+    for token in tagged:
+        token.tag_ = "NN" if token.i % 2 else "VV"
+    reader = Reader.of(pipe.model, pipe.settings)
+    scores = reader.emissions(pipe.model, [view_of(plain, "tokens"), view_of(tagged, "tokens")])
+    assert not np.allclose(scores[0], scores[1])
+    whole = Reader.of(pipe.model, Settings(window=4096)).emissions(pipe.model, [view_of(tagged, "tokens")])
+    # A convolution of one layer sees one token on each side: windows with context score exactly as the whole.
+    np.testing.assert_allclose(scores[1], whole[0], rtol=1e-4, atol=1e-5)
+
+
+def test_time_and_memory_grow_with_the_document_not_with_its_square(learned, recorded):
+    nlp = learned(window=128, overlap=16, max_units=1024)
+    pipe = nlp.get_pipe("tener_ner")
+    batches = recorded(pipe.model)
+    doc = nlp(SENTENCE * 2500)
+    assert len(doc) == 20_000
+    assert max(map(sum, batches)) <= 1024
+    # Every unit is read once, and its context twice at most.
+    assert sum(map(sum, batches)) < 1.6 * len(doc)
+    assert doc.has_annotation("ENT_IOB", require_complete=True)

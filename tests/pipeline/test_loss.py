@@ -1,0 +1,220 @@
+"""From emissions to the loss of a batch, and to the best paths: against brute force over all paths."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spacy_tener.layers.crf import CRF
+from spacy_tener.pipeline.loss import batch_loss, decode, gradient, rehearsal_loss
+from spacy_tener.pipeline.tags import UNKNOWN
+from spacy_tener.pipeline.targets import NotEntity, Target
+from spacy_tener.pipeline.units import OUTSIDE, Units
+from spacy_tener.tagging import TagLayout
+
+N_LABELS = 2
+LAYOUT = TagLayout(N_LABELS)
+LENGTH = 4
+
+
+def all_paths(length):
+    follows = LAYOUT.transitions()
+    paths = [(tag,) for tag in range(LAYOUT.openers.stop)]
+    for _ in range(length - 1):
+        paths = [(*path, tag) for path in paths for tag in np.flatnonzero(follows[path[-1]])]
+    return np.array([path for path in paths if LAYOUT.closers.start <= path[-1] < LAYOUT.closers.stop])
+
+
+PATHS = all_paths(LENGTH)
+SPANS = [(start, end, label) for start in range(LENGTH) for end in range(start + 1, LENGTH + 1) for label in (0, 1)]
+
+
+def holds(path, span):
+    """Whether a path has the entity."""
+    entities = zip(*(column.tolist() for column in LAYOUT.decode(path)), strict=True)
+    return tuple(span) in set(entities)
+
+
+@pytest.fixture
+def crf():
+    model = CRF(N_LABELS)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_()
+    return model
+
+
+def random_scores(*lengths):
+    rng = np.random.default_rng(1)
+    return [rng.normal(size=(length, LAYOUT.n_tags)).astype(np.float32) for length in lengths]
+
+
+def target(tags, not_entities=(), space=None):
+    n = len(tags)
+    nothing = np.zeros(n, dtype=bool)
+    held = nothing if space is None else np.array(space)
+    units = Units(held, np.full(n, OUTSIDE), np.zeros(n, dtype=np.uint64), nothing)
+    return Target(None, units, np.array(tags, dtype=np.int64), [NotEntity(*span) for span in not_entities])
+
+
+def weights_of(crf, scores, paths):
+    """The score of every path, differentiable in the scores."""
+    repeated = scores.repeat(len(paths), 1)
+    return crf.path_score(repeated, [paths.shape[1]] * len(paths), torch.from_numpy(paths.ravel())).double()
+
+
+def agreeing(tags):
+    known = np.array(tags) != UNKNOWN
+    return (PATHS[:, known] == np.array(tags)[known]).all(axis=1)
+
+
+def test_a_known_path_costs_minus_its_log_probability(crf):
+    [scores] = random_scores(LENGTH)
+    emissions = torch.from_numpy(scores)
+    weights = weights_of(crf, emissions, PATHS).detach()
+    for index in range(0, len(PATHS), 97):
+        expected = weights.logsumexp(0) - weights[index]
+        loss = batch_loss(crf, emissions, [target(PATHS[index])]).detach()
+        assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-4, abs=1e-4)
+
+
+def test_white_space_is_no_edge_of_any_path_that_is_counted(crf):
+    [scores] = random_scores(LENGTH)
+    emissions = torch.from_numpy(scores)
+    edge = [tag for block in (LAYOUT.begin, LAYOUT.single, LAYOUT.end) for tag in range(block.start, block.stop)]
+    possible = ~np.isin(PATHS[:, 1], edge)
+    weights = weights_of(crf, emissions, PATHS)
+    gold = [LAYOUT.outside] * LENGTH
+    index = int(np.flatnonzero((np.array(gold) == PATHS).all(axis=1))[0])
+    expected = weights[torch.from_numpy(possible)].logsumexp(0) - weights[index]
+    space = [False, True, False, False]
+    for tags in (gold, [*gold[:3], UNKNOWN]):
+        loss = float(batch_loss(crf, emissions, [target(tags, space=space)]).detach())
+        if UNKNOWN in tags:
+            shared = torch.from_numpy(possible & agreeing(tags))
+            expected = weights[torch.from_numpy(possible)].logsumexp(0) - weights[shared].logsumexp(0)
+        assert loss == pytest.approx(expected.item(), rel=1e-4, abs=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    path=st.sampled_from(range(len(PATHS))),
+    known=st.lists(st.booleans(), min_size=LENGTH, max_size=LENGTH),
+    spans=st.lists(st.sampled_from(SPANS), min_size=1, max_size=3, unique=True),
+)
+def test_loss_and_gradient_of_spans_that_are_no_entity_equal_brute_force(path, known, spans):
+    torch.manual_seed(0)
+    crf = CRF(N_LABELS)
+    tags = np.where(known, PATHS[path], UNKNOWN)
+    [scores] = random_scores(LENGTH)
+    ours, brute = (torch.from_numpy(scores.copy()).requires_grad_(True) for _ in range(2))
+    loss = batch_loss(crf, ours, [target(tags, spans)])
+    weights = weights_of(crf, brute, PATHS)
+    agree = torch.from_numpy(agreeing(tags))
+    rest = weights[agree].logsumexp(0)
+    expected = weights.logsumexp(0) - rest
+    if not all(known):
+        # Where everything is known there is nothing to add.
+        for span in spans:
+            held = torch.tensor([holds(p, span) for p in PATHS]) & agree
+            share = (weights[held].logsumexp(0) - rest).exp() if held.any() else torch.tensor(0.0)
+            expected = expected - torch.log1p(-share * (1 - 1e-6))
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-3, abs=1e-3)
+    loss.backward()
+    expected.backward()
+    assert torch.isfinite(ours.grad).all()
+    torch.testing.assert_close(ours.grad, brute.grad, rtol=1e-2, atol=1e-3)
+
+
+def test_a_span_that_contradicts_what_is_known_adds_nothing(crf):
+    [scores] = random_scores(LENGTH)
+    tags = [LAYOUT.outside, UNKNOWN, UNKNOWN, UNKNOWN]
+    emissions = torch.from_numpy(scores).requires_grad_(True)
+    plain = batch_loss(crf, emissions, [target(tags)])
+    barred = batch_loss(crf, emissions, [target(tags, [(0, 2, 0)])])
+    assert float(barred.detach()) == pytest.approx(float(plain.detach()), abs=1e-6)
+    barred.backward()
+    assert torch.isfinite(emissions.grad).all()
+
+
+def test_a_span_that_is_certain_has_a_large_and_finite_loss():
+    crf = CRF(N_LABELS)
+    scores = torch.zeros(2, LAYOUT.n_tags)
+    scores[0, LAYOUT.begin.start] = scores[1, LAYOUT.end.start] = 200.0
+    emissions = scores.requires_grad_(True)
+    loss = batch_loss(crf, emissions, [target([UNKNOWN] * 2, [(0, 2, 0)])])
+    assert 5 < float(loss.detach()) < 30
+    loss.backward()
+    assert torch.isfinite(emissions.grad).all()
+    assert float(emissions.grad[0, LAYOUT.begin.start]) >= 0
+
+
+def test_descending_the_loss_makes_the_span_improbable():
+    crf = CRF(N_LABELS)
+    scores = torch.zeros(3, LAYOUT.n_tags)
+    scores[0, LAYOUT.single.start] = 4.0
+    wrong = target([UNKNOWN] * 3, [(0, 1, 0)])
+    first = None
+    for _ in range(60):
+        emissions = scores.requires_grad_(True)
+        loss = batch_loss(crf, emissions, [wrong])
+        first = float(loss.detach()) if first is None else first
+        loss.backward()
+        scores = (emissions - 0.5 * emissions.grad).detach()
+    assert float(loss.detach()) < 0.1 < first
+
+
+def test_targets_of_a_batch_do_not_see_each_other(crf):
+    scores = random_scores(3, 1, 4)
+    targets = [target([LAYOUT.outside] * 3), target([UNKNOWN]), target([UNKNOWN] * 4, [(1, 3, 1), (0, 1, 0)])]
+    alone = [float(batch_loss(crf, torch.from_numpy(s), [t]).detach()) for s, t in zip(scores, targets, strict=True)]
+    together = float(batch_loss(crf, torch.from_numpy(np.concatenate(scores)), targets).detach())
+    assert together == pytest.approx(sum(alone), rel=1e-5)
+
+
+def test_gradients_come_back_by_text_and_scaled(crf):
+    scores = random_scores(3, 0, 2)
+    targets = [target([LAYOUT.outside] * n) for n in (3, 0, 2)]
+    loss, gradients = gradient(scores, lambda emissions: batch_loss(crf, emissions, targets), 0.5)
+    assert [g.shape for g in gradients] == [s.shape for s in scores]
+    transitions = crf.outside.grad.clone()
+    crf.zero_grad()
+    twice, doubled = gradient(scores, lambda emissions: batch_loss(crf, emissions, targets), 1.0)
+    assert twice == pytest.approx(2 * loss)
+    torch.testing.assert_close(crf.outside.grad, 2 * transitions)
+    for one, two in zip(gradients, doubled, strict=True):
+        np.testing.assert_allclose(two, 2 * one, rtol=1e-5)
+
+
+def test_scores_are_not_written_to(crf):
+    scores = random_scores(3)
+    before = scores[0].copy()
+    gradient(scores, lambda emissions: batch_loss(crf, emissions, [target([LAYOUT.outside] * 3)]), 1.0)
+    decode(crf, scores, [3], [np.eye(3, LAYOUT.n_tags, LAYOUT.outside, dtype=bool) | True])
+    np.testing.assert_array_equal(scores[0], before)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_best_path_is_the_best_of_all_that_are_allowed(crf, masked):
+    [scores, more] = random_scores(LENGTH, 2)
+    weights = weights_of(crf, torch.from_numpy(scores), PATHS)
+    mask = None
+    if masked:
+        mask = np.random.default_rng(3).random((LENGTH, LAYOUT.n_tags)) < 0.5
+        mask[:, LAYOUT.outside] = True
+        allowed = mask[np.arange(LENGTH), PATHS].all(axis=1)
+        weights = weights.masked_fill(torch.from_numpy(~allowed), -torch.inf)
+    tags = decode(crf, [scores, more], [LENGTH, 2], [mask, None])
+    np.testing.assert_array_equal(tags[:LENGTH], PATHS[int(weights.argmax())])
+
+
+def test_rehearsal_costs_the_entropy_where_nothing_was_forgotten(crf):
+    scores = random_scores(LENGTH)
+    emissions = torch.from_numpy(scores[0].copy()).requires_grad_(True)
+    loss = rehearsal_loss(crf, crf, scores, emissions)
+    weights = weights_of(crf, torch.from_numpy(scores[0]), PATHS)
+    entropy = torch.distributions.Categorical(logits=weights.detach()).entropy()
+    assert float(loss.detach()) == pytest.approx(float(entropy), rel=1e-4)
+    loss.backward()
+    assert float(emissions.grad.abs().max()) < 1e-5

@@ -1,0 +1,131 @@
+"""Tokens of which nothing is known teach nothing but consistency, exactly."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_tener.models.tagger import crf
+from spacy_tener.tagging import TagLayout
+
+TEXT = "王小明去"
+LABELS = ("GPE", "ORG", "PER")
+NAMES = np.array(TagLayout(len(LABELS)).names(LABELS))
+
+
+def all_paths(length):
+    """Every list of entities over the tokens, as tags."""
+    layout = TagLayout(len(LABELS))
+    follows = layout.transitions()
+    paths = [(tag,) for tag in range(layout.n_tags) if tag < layout.openers.stop]
+    for _ in range(length - 1):
+        paths = [(*path, tag) for path in paths for tag in np.flatnonzero(follows[path[-1]])]
+    return np.array([path for path in paths if layout.closers.start <= path[-1] < layout.closers.stop])
+
+
+PATHS = all_paths(len(TEXT))
+
+
+def log_weights(pipe, doc):
+    """The score of every path."""
+    scores = torch.from_numpy(pipe.model.predict([doc])[0]).double()
+    repeated = scores.repeat(len(PATHS), 1)
+    tags = torch.from_numpy(PATHS.ravel())
+    with torch.no_grad():
+        return crf(pipe.model).path_score(repeated, [len(doc)] * len(PATHS), tags).double()
+
+
+@pytest.fixture(scope="module")
+def reading():
+    return {}
+
+
+@pytest.fixture
+def nlp(learned, reading):
+    if not reading:
+        reading["nlp"] = learned()
+    return reading["nlp"]
+
+
+def spacy_tags(path):
+    """A path as `Example.from_dict` reads it."""
+    return [str(name).replace("S-", "U-").replace("E-", "L-") for name in NAMES[path]]
+
+
+def partial(nlp, path, hidden):
+    """An example that keeps of a path what is not hidden; an entity is hidden as a whole."""
+    tags = spacy_tags(path)
+    pieces, start = [], 0
+    for i, tag in enumerate(tags):
+        if tag[0] in "OUL":
+            pieces.append(range(start, i + 1))
+            start = i + 1
+    for piece, hide in zip(pieces, itertools.cycle(hidden), strict=False):
+        for i in piece:
+            tags[i] = "-" if hide else tags[i]
+    return tags
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.integers(0, len(PATHS) - 1), hidden=st.lists(st.booleans(), min_size=1, max_size=4))
+def test_loss_equals_brute_force_over_all_paths(nlp, path, hidden):
+    tags = partial(nlp, PATHS[path], hidden)
+    pipe = nlp.get_pipe("tener_ner")
+    example = Example.from_dict(nlp.make_doc(TEXT), {"entities": tags})
+    loss = pipe.update([example], losses={})["tener_ner"]
+    weights = log_weights(pipe, nlp.make_doc(TEXT))
+    agreeing = np.array([all(tag in ("-", gold) for gold, tag in zip(spacy_tags(p), tags, strict=True)) for p in PATHS])
+    expected = weights.logsumexp(0) - weights[torch.from_numpy(agreeing)].logsumexp(0)
+    assert loss == pytest.approx(float(expected), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("known", [("O", "-", "-", "-"), ("-", "B-PER", "L-PER", "-"), ("-", "-", "-", "U-GPE")])
+def test_a_known_part_is_learned_and_the_rest_left_to_the_model(nlp, known, learned, learn):
+    """Learning from a part makes it certain; among the paths that agree with it nothing is preferred by the loss."""
+    example = Example.from_dict(nlp.make_doc(TEXT), {"entities": list(known)})
+    fresh = learned()
+    learn(fresh, [example], optimizer=fresh.create_optimizer(), steps=60)
+    assert fresh.get_pipe("tener_ner").update([example], losses={})["tener_ner"] < 0.1
+
+
+def test_nothing_known_gives_no_gradient_at_all(learned, gradients):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    assert pipe.update([Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))], losses={}) == {"tener_ner": 0.0}
+    assert gradients(pipe) == {}
+
+
+def test_docs_without_annotation_do_not_dilute_the_others(learned, make_examples, gradients):
+    plain, mixed = learned(), learned()
+    examples = make_examples(plain)
+    loss = plain.get_pipe("tener_ner").update(examples, losses={})
+    unknown = [Example(mixed.make_doc(TEXT), mixed.make_doc(TEXT)), Example(mixed.make_doc(""), mixed.make_doc(""))]
+    assert mixed.get_pipe("tener_ner").update(unknown + make_examples(mixed) + unknown, losses={}) == loss
+    expected = gradients(plain.get_pipe("tener_ner"))
+    found = gradients(mixed.get_pipe("tener_ner"))
+    assert expected.keys() == found.keys()
+    for name, gradient in expected.items():
+        assert torch.equal(found[name], gradient), name
+
+
+def test_loss_of_scores_has_zero_gradient_where_nothing_is_known(learned):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    examples = [Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))]
+    loss, [gradient] = pipe.get_loss(examples, pipe.model.predict([examples[0].predicted]))
+    assert loss == 0.0
+    assert not gradient.any()
+
+
+def test_an_entity_whose_tokens_do_not_align_is_unknown_and_the_rest_is_taught(blank, learn, entities_of):
+    nlp = blank()
+    reference = Doc(nlp.vocab, words=["王小明", "去了上", "海"], spaces=[False] * 3)
+    reference.ents = [Span(reference, 0, 1, "PER"), Span(reference, 2, 3, "GPE")]
+    predicted = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3)
+    learn(nlp, [Example(predicted, reference)])
+    assert entities_of(nlp.get_pipe("tener_ner")(predicted.copy()))[0] == (0, 3, "PER")

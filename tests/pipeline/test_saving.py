@@ -1,0 +1,210 @@
+"""Saved and loaded by every route, a pipeline predicts the same; what is damaged is refused, and runs nothing."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from io import BytesIO
+
+import pytest
+import spacy
+import srsly
+import torch
+from spacy.vocab import Vocab
+
+TEXT = "王小明去了上海"
+FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
+
+
+@pytest.fixture
+def saved(learned, tmp_path):
+    path = tmp_path / "pipeline"
+    learned().to_disk(path)
+    return path
+
+
+def damage(path, change):
+    path.write_bytes(change(path.read_bytes()))
+
+
+def test_the_component_alone_is_saved_and_loaded(learned, blank, tmp_path, entities_of):
+    nlp, other = learned(), blank()
+    nlp.get_pipe("tener_ner").to_disk(tmp_path)
+    other.get_pipe("tener_ner").from_disk(tmp_path)
+    assert entities_of(other(TEXT)) == FOUND
+    other = blank()
+    other.get_pipe("tener_ner").from_bytes(nlp.get_pipe("tener_ner").to_bytes())
+    assert entities_of(other(TEXT)) == FOUND
+
+
+def test_settings_and_labels_come_back(learned, tmp_path):
+    nlp = learned(view="characters", alignment_mode="strict", window=100, overlap=7, max_units=300)
+    nlp.to_disk(tmp_path)
+    for copy in (spacy.load(tmp_path), pickle.loads(pickle.dumps(nlp))):
+        assert copy.get_pipe("tener_ner").settings == nlp.get_pipe("tener_ner").settings
+        assert copy.get_pipe("tener_ner").labels == ("GPE", "ORG", "PER")
+
+
+def test_every_score_comes_back(learned, saved):
+    doc = spacy.blank("zh")(TEXT)
+    [before] = learned().get_pipe("tener_ner").model.predict([doc])
+    [after] = spacy.load(saved).get_pipe("tener_ner").model.predict([doc])
+    assert (before == after).all()
+
+
+def test_parts_of_a_pipeline_are_loaded(saved, entities_of):
+    assert spacy.load(saved, exclude=["tener_ner"]).pipe_names == []
+    nlp = spacy.load(saved, disable=["tener_ner"])
+    assert entities_of(nlp(TEXT)) == []
+    nlp.enable_pipe("tener_ner")
+    assert entities_of(nlp(TEXT)) == FOUND
+
+
+def test_a_vocab_that_knows_no_label_is_enough(saved, entities_of):
+    """The labels are the component's, not the vocabulary's."""
+    nlp = spacy.load(saved, vocab=Vocab(), exclude=["vocab"])
+    assert entities_of(nlp(TEXT)) == FOUND
+
+
+def test_loading_over_what_was_there_replaces_it(learned, blank, learn, make_examples, entities_of):
+    other = blank()
+    learn(other, make_examples(other, [("一二三四五六七", [(1, 2, "GPE"), (3, 4, "ORG"), (5, 6, "PER")])]), steps=5)
+    other.from_bytes(learned().to_bytes())
+    assert entities_of(other(TEXT)) == FOUND
+
+
+def test_training_goes_on_after_loading(saved, learn, make_examples, entities_of):
+    nlp = spacy.load(saved)
+    nlp.get_pipe("tener_ner").add_label("PLANET")
+    data = [("火星很远", [(0, 2, "PLANET")]), (TEXT, FOUND)]
+    optimizer = nlp.resume_training()
+    optimizer.learn_rate = 0.01
+    learn(nlp, make_examples(nlp, data), optimizer=optimizer)
+    assert [entities_of(nlp(text)) for text, _ in data] == [entities for _, entities in data]
+
+
+FRESH = """
+import sys, spacy, torch
+nlp = spacy.load(sys.argv[1])
+# With more than one thread, and having used them, so that forked workers inherit a pool that is not theirs.
+torch.set_num_threads(2)
+nlp("王小明去了上海。" * 300)
+docs = nlp.pipe(["王小明去了上海", "京"], n_process=2, batch_size=1)
+print([[(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in docs])
+"""
+
+
+def test_a_fresh_process_needs_no_file_beside_the_pipeline_and_may_have_workers(
+    tiny_model, learn, make_examples, tmp_path
+):
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("".join(f"{c} {' '.join([str(i / 10)] * 16)}\n" for i, c in enumerate(TEXT)), encoding="utf8")
+    embed = {**tiny_model["tok2vec"]["embed"], "vectors": str(vectors)}
+    nlp = spacy.blank("zh")
+    model = {**tiny_model, "tok2vec": {**tiny_model["tok2vec"], "embed": embed}}
+    nlp.add_pipe("tener_ner", config={"model": model})
+    learn(nlp, make_examples(nlp))
+    nlp.to_disk(tmp_path / "pipeline")
+    vectors.unlink()
+    command = [sys.executable, "-c", FRESH, str(tmp_path / "pipeline")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONUTF8": "1"})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip().endswith(str([FOUND, [(0, 1, "GPE")]]))
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            pytest.param(lambda data: b"", id="empty"),
+            pytest.param(lambda data: data[: len(data) // 2], id="cut in half"),
+            pytest.param(lambda data: data[:-1], id="last byte missing"),
+            pytest.param(lambda data: data[:1000] + bytes(1000) + data[2000:], id="a block of zeros"),
+            pytest.param(lambda data: b"not a model" * 100, id="something else"),
+            pytest.param(lambda data: srsly.msgpack_dumps({"nodes": []}), id="no nodes"),
+            pytest.param(lambda data: srsly.msgpack_dumps([1, 2]), id="a list"),
+        ],
+    )
+    def test_a_damaged_model_is_named_with_its_place(self, saved, change):
+        damage(saved / "tener_ner" / "model", change)
+        with pytest.raises(ValueError, match=r"'tener_ner'.*Restore") as error:
+            spacy.load(saved)
+        assert str(saved / "tener_ner") in str(error.value)
+
+    @pytest.mark.parametrize(
+        "content",
+        ["{", "[]", "{}", '{"labels": 3}', '{"labels": ["PER"]}', '{"labels": ["A", "B", "C", "D"]}', "\x00"],
+    )
+    def test_a_damaged_list_of_labels_is_named_with_its_place(self, saved, content):
+        (saved / "tener_ner" / "cfg").write_text(content)
+        with pytest.raises(ValueError, match=r"'tener_ner'.*Restore") as error:
+            spacy.load(saved)
+        assert str(saved / "tener_ner") in str(error.value)
+
+    def test_bytes_are_checked_like_files(self, learned, blank):
+        data = learned().get_pipe("tener_ner").to_bytes()
+        with pytest.raises(ValueError, match=r"'tener_ner'.*the given bytes"):
+            blank().get_pipe("tener_ner").from_bytes(data[: len(data) // 2])
+
+    @pytest.mark.parametrize("name", ["model", "cfg"])
+    def test_a_missing_file_is_named(self, saved, name):
+        (saved / "tener_ner" / name).unlink()
+        with pytest.raises((FileNotFoundError, ValueError), match="tener_ner"):
+            spacy.load(saved)
+
+    def test_a_model_of_another_config_is_refused(self, learned, tiny_model):
+        nlp = spacy.blank("zh")
+        wider = {**tiny_model, "tok2vec": {**tiny_model["tok2vec"], "width": 32}}
+        nlp.add_pipe("tener_ner", config={"model": wider})
+        with pytest.raises(ValueError, match=r"'tener_ner'.*another config"):
+            nlp.from_bytes(learned().to_bytes())
+
+
+class Bomb:
+    """Unpickling this makes a file."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def with_state(model_bytes, state):
+    """A model file whose last torch block holds other bytes."""
+    message = srsly.msgpack_loads(model_bytes)
+    shims = next(shims for shims in reversed(message["shims"]) if shims)
+    block = srsly.msgpack_loads(shims[0])
+    assert {"sizes", "state"} == set(block)
+    shims[0] = srsly.msgpack_dumps({**block, "state": state})
+    return srsly.msgpack_dumps(message)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("kind", ["pickle", "torch", "legacy torch"])
+def test_a_model_file_runs_no_code(saved, tmp_path, kind):
+    mark = tmp_path / "exploded"
+    file = BytesIO()
+    if kind == "pickle":
+        pickle.dump({"weight": Bomb(mark)}, file)
+    else:
+        torch.save({"weight": Bomb(mark)}, file, _use_new_zipfile_serialization=kind == "torch")
+    damage(saved / "tener_ner" / "model", lambda data: with_state(data, file.getvalue()))
+    with pytest.raises(ValueError, match=r"'tener_ner'"):
+        spacy.load(saved)
+    assert not mark.exists()
+    # The bomb is a live one.
+    pickle.loads(pickle.dumps(Bomb(mark)))
+    assert mark.exists()
+
+
+def test_what_is_saved_is_plain(saved):
+    """Labels are JSON, weights are tensors in msgpack."""
+    assert json.loads((saved / "tener_ner" / "cfg").read_text()) == {"labels": ["GPE", "ORG", "PER"]}
+    message = srsly.msgpack_loads((saved / "tener_ner" / "model").read_bytes())
+    blocks = [srsly.msgpack_loads(shim) for shims in message["shims"] for shim in shims]
+    for block in blocks:
+        state = torch.load(BytesIO(block["state"]), weights_only=True)
+        assert all(isinstance(value, torch.Tensor) for value in state.values())
+    assert len(blocks) == 3

@@ -1,0 +1,256 @@
+"""Sharing between components and pipelines: listeners, frozen and annotating components, sources, other tok2vecs."""
+
+import numpy as np
+import pytest
+import spacy
+from spacy.pipeline.tok2vec import Tok2VecListener
+from spacy.training import Example
+from thinc.api import Adam
+
+TEXT = "王小明去了上海"
+FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
+LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
+
+
+def tagger_over(tok2vec):
+    return {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+
+
+@pytest.fixture
+def shared(tiny_hash_embed):
+    """Makes a pipeline whose recogniser listens to a shared tok2vec of spaCy's."""
+
+    def make(**config):
+        nlp = spacy.blank("zh")
+        nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
+        nlp.add_pipe("tener_ner", config={"model": tagger_over(LISTENER), **config})
+        return nlp
+
+    return make
+
+
+def parameters(pipe):
+    """Thinc's own parameters, copied."""
+    return {
+        (i, name): node.get_param(name).copy()
+        for i, node in enumerate(pipe.model.walk())
+        for name in node.param_names
+        if node.has_param(name)
+    }
+
+
+def moved(before, after):
+    return any(not np.array_equal(before[key], after[key]) for key in before)
+
+
+class TestListener:
+    def test_it_learns_through_the_shared_tok2vec_and_teaches_it(
+        self, shared, learn, make_examples, sentences, entities_of
+    ):
+        nlp = shared()
+        examples = make_examples(nlp)
+        optimizer = nlp.initialize(lambda: examples)
+        optimizer.learn_rate = 0.01
+        before = parameters(nlp.get_pipe("tok2vec"))
+        learn(nlp, examples, optimizer=optimizer)
+        assert moved(before, parameters(nlp.get_pipe("tok2vec")))
+        for text, entities in sentences:
+            assert entities_of(nlp(text)) == entities
+        assert [entities_of(doc) for doc in nlp.pipe(["", TEXT, "", "京"])] == [[], FOUND, [], [(0, 1, "GPE")]]
+
+    def test_it_shares_with_spacys_ner(self, shared, tiny_ner, learn, make_examples, entities_of):
+        nlp = shared()
+        nlp.add_pipe("ner", config={"model": {**tiny_ner, "tok2vec": LISTENER}}, before="tener_ner")
+        assert len(nlp.get_pipe("tok2vec").listeners) == 2
+        learn(nlp, make_examples(nlp))
+        for name in ("ner", "tener_ner"):
+            with nlp.select_pipes(enable=["tok2vec", name]):
+                assert entities_of(nlp(TEXT)) == FOUND
+
+    def test_docs_without_annotation_pass_in_a_batch_with_others(self, shared, make_examples):
+        nlp = shared()
+        examples = make_examples(nlp)
+        optimizer = nlp.initialize(lambda: examples)
+        unknown = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text in (TEXT, "")]
+        for batch in (examples + unknown, unknown, examples):
+            losses = nlp.update(batch, sgd=optimizer, losses={})
+            assert np.isfinite(losses["tener_ner"])
+
+    def test_whole_docs_are_read_whatever_the_window(self, shared, learn, make_examples, entities_of):
+        """The vectors that it hears are those of whole Docs."""
+        nlp = shared(window=5, overlap=1, max_units=5)
+        everywhere = [(start + 7 * i, end + 7 * i, label) for i in range(3) for start, end, label in FOUND]
+        learn(nlp, make_examples(nlp, [(TEXT * 3, everywhere)]))
+        assert entities_of(nlp(TEXT * 3)) == everywhere
+
+    def test_it_cannot_listen_for_characters(self, shared, jieba_nlp, tiny_hash_embed, make_examples):
+        for nlp in (jieba_nlp(), spacy.blank("en")):
+            nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
+            nlp.add_pipe("tener_ner", config={"model": tagger_over(LISTENER), "view": "characters"})
+            examples = make_examples(nlp, [("吴重阳在中国银行 工作", [])])
+            with pytest.raises(ValueError, match=r"'characters'.*listener.*tok2vec of its own"):
+                nlp.initialize(lambda examples=examples: examples)
+
+    def test_replacing_it_keeps_every_prediction_and_frees_the_windows(
+        self, shared, learn, make_examples, sentences, entities_of, tmp_path
+    ):
+        nlp = shared(window=5, overlap=1, max_units=5)
+        learn(nlp, make_examples(nlp))
+        nlp.replace_listeners("tok2vec", "tener_ner", ["model.tok2vec"])
+        pipe = nlp.get_pipe("tener_ner")
+        assert not any(isinstance(node, Tok2VecListener) for node in pipe.model.walk())
+        nlp.remove_pipe("tok2vec")
+        nlp.to_disk(tmp_path)
+        for copy in (nlp, spacy.load(tmp_path)):
+            for text, entities in sentences:
+                # The embedder sees one token on each side, as much as the windows have of context.
+                assert entities_of(copy(text)) == entities
+
+    def test_what_replaced_it_is_trained(self, shared, learn, make_examples, entities_of):
+        nlp = shared()
+        learn(nlp, make_examples(nlp))
+        nlp.replace_listeners("tok2vec", "tener_ner", ["model.tok2vec"])
+        before = parameters(nlp.get_pipe("tener_ner"))
+        learn(nlp, make_examples(nlp, [("火星很远", [(0, 2, "GPE")])]), optimizer=Adam(0.01))
+        assert moved(before, parameters(nlp.get_pipe("tener_ner")))
+        assert entities_of(nlp("火星很远")) == [(0, 2, "GPE")]
+
+    def test_it_travels_between_processes(self, shared, learn, make_examples, entities_of):
+        nlp = shared()
+        learn(nlp, make_examples(nlp))
+        assert [entities_of(doc) for doc in nlp.pipe([TEXT, "", "京"], n_process=2, batch_size=1)] == [
+            FOUND,
+            [],
+            [(0, 1, "GPE")],
+        ]
+
+    def test_rehearsal_reads_the_same_docs(self, shared, learn, make_examples):
+        nlp = shared()
+        learn(nlp, make_examples(nlp))
+        pipe, tok2vec = nlp.get_pipe("tener_ner"), nlp.get_pipe("tok2vec")
+        nlp.resume_training()
+        examples = make_examples(nlp)
+        for example in examples:
+            tok2vec(example.predicted)
+        tok2vec.update(examples)
+        assert np.isfinite(pipe.rehearse(examples, losses={})["tener_ner"])
+
+
+class TestFrozen:
+    def test_a_frozen_recogniser_is_not_trained(self, learned, tiny_hash_embed, make_examples, entities_of):
+        nlp = learned()
+        nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tiny_hash_embed}})
+        nlp.get_pipe("tagger").add_label("N")
+        examples = [Example.from_dict(nlp.make_doc(TEXT), {"tags": ["N"] * 7, "entities": ["O"] * 7})]
+        nlp.get_pipe("tagger").initialize(lambda: examples, nlp=nlp)
+        before = nlp.get_pipe("tener_ner").model.to_bytes()
+        for _ in range(3):
+            losses = nlp.update(examples, sgd=Adam(0.1), exclude=["tener_ner"], losses={})
+        assert set(losses) == {"tagger"}
+        assert nlp.get_pipe("tener_ner").model.to_bytes() == before
+        assert entities_of(nlp(TEXT)) == FOUND
+
+    def test_an_annotating_recogniser_shows_later_components_what_it_found(self, learned, make_examples):
+        nlp = learned()
+        seen = []
+
+        class Witness:
+            def __call__(self, doc):
+                return doc
+
+            def update(self, examples, **kwargs):
+                seen.extend([ent.label_ for ent in example.predicted.ents] for example in examples)
+
+        nlp._components.append(("witness", Witness()))
+        nlp._pipe_meta["witness"] = nlp.get_pipe_meta("tener_ner")
+        nlp.update(make_examples(nlp, [(TEXT, FOUND)]), sgd=Adam(0.0), annotates=["tener_ner"])
+        nlp.update(make_examples(nlp, [(TEXT, FOUND)]), sgd=Adam(0.0), exclude=["tener_ner"], annotates=["tener_ner"])
+        nlp.update(make_examples(nlp, [(TEXT, FOUND)]), sgd=Adam(0.0))
+        assert seen == [["PER", "GPE"], ["PER", "GPE"], []]
+
+
+class TestSourced:
+    def test_it_predicts_as_in_its_own_pipeline(self, learned, sentences, entities_of, tmp_path):
+        other = spacy.blank("zh")
+        other.add_pipe("tener_ner", source=learned(), name="recogniser")
+        other.to_disk(tmp_path)
+        for nlp in (other, spacy.load(tmp_path)):
+            assert nlp.pipe_names == ["recogniser"]
+            for text, entities in sentences:
+                assert entities_of(nlp(text)) == entities
+
+    def test_it_learns_new_labels_there(self, learned, learn, make_examples, entities_of, tmp_path):
+        nlp = spacy.blank("zh")
+        nlp.add_pipe("tener_ner", source=learned())
+        nlp.get_pipe("tener_ner").add_label("PLANET")
+        data = [("火星很远", [(0, 2, "PLANET")]), (TEXT, FOUND)]
+        learn(nlp, make_examples(nlp, data), optimizer=Adam(0.01))
+        nlp.to_disk(tmp_path)
+        for copy in (nlp, spacy.load(tmp_path)):
+            assert [entities_of(copy(text)) for text, _ in data] == [entities for _, entities in data]
+
+    def test_a_copy_learns_without_the_original(self, learned, learn, make_examples, entities_of):
+        nlp = learned()
+        copy = spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
+        before = nlp.get_pipe("tener_ner").model.to_bytes()
+        learn(copy, make_examples(copy, [(TEXT, [])]), optimizer=Adam(0.01), steps=10)
+        assert nlp.get_pipe("tener_ner").model.to_bytes() == before
+        assert entities_of(copy(TEXT)) == []
+
+    def test_two_recognisers_in_one_pipeline_add_to_each_other(self, learned, train, entities_of):
+        nlp = learned()
+        weekdays = train([("周一去上海", [(0, 2, "DATE")]), ("去了上海", [])])
+        nlp.add_pipe("tener_ner", source=weekdays, name="dates")
+        alone = entities_of(weekdays("今天天气很好周一"))
+        with nlp.select_pipes(disable="dates"):
+            first = entities_of(nlp("今天天气很好周一"))
+        found = entities_of(nlp("今天天气很好周一"))
+        assert set(first) <= set(found)
+        assert (6, 8, "DATE") in alone
+        assert (6, 8, "DATE") in found or any(end > 6 for _, end, _ in first)
+        assert nlp.get_pipe("tener_ner").labels == ("GPE", "ORG", "PER")
+        assert nlp.get_pipe("dates").labels == ("DATE",)
+
+
+class TestOtherTok2Vecs:
+    def test_spacys_own_tok2vec_learns_inside(
+        self, tiny_hash_embed, learn, make_examples, sentences, entities_of, tmp_path
+    ):
+        nlp = spacy.blank("zh")
+        nlp.add_pipe("tener_ner", config={"model": tagger_over(tiny_hash_embed)})
+        learn(nlp, make_examples(nlp))
+        nlp.to_disk(tmp_path)
+        for copy in (nlp, spacy.load(tmp_path)):
+            for text, entities in sentences:
+                assert entities_of(copy(text)) == entities
+
+    def test_ours_learns_inside_spacys_ner(
+        self, tiny_ner, tiny_model, learn, make_examples, sentences, entities_of, tmp_path
+    ):
+        nlp = spacy.blank("zh")
+        nlp.add_pipe("ner", config={"model": {**tiny_ner, "tok2vec": tiny_model["tok2vec"]}})
+        learn(nlp, make_examples(nlp))
+        nlp.to_disk(tmp_path)
+        for copy in (nlp, spacy.load(tmp_path)):
+            for text, entities in sentences:
+                assert entities_of(copy(text)) == entities
+        assert [len(doc.ents) for doc in nlp.pipe(["", TEXT, " "])] == [0, 2, 0]
+
+    def test_ours_learns_inside_spacys_tagger(self, tiny_model, learn):
+        nlp = spacy.blank("zh")
+        nlp.add_pipe(
+            "tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tiny_model["tok2vec"]}}
+        )
+        tags = ["NR", "NR", "NR", "VV", "AS", "NS", "NS"]
+        learn(nlp, [Example.from_dict(nlp.make_doc(TEXT), {"tags": tags})])
+        assert [token.tag_ for token in nlp(TEXT)] == tags
+
+    def test_ours_is_shared_by_listeners(self, tiny_model, tiny_ner, learn, make_examples, entities_of):
+        nlp = spacy.blank("zh")
+        nlp.add_pipe("tok2vec", config={"model": tiny_model["tok2vec"]})
+        nlp.add_pipe("tener_ner", config={"model": tagger_over(LISTENER)})
+        nlp.add_pipe("ner", config={"model": {**tiny_ner, "tok2vec": LISTENER}})
+        learn(nlp, make_examples(nlp))
+        for name in ("ner", "tener_ner"):
+            with nlp.select_pipes(enable=["tok2vec", name]):
+                assert entities_of(nlp(TEXT)) == FOUND

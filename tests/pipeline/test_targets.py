@@ -1,0 +1,239 @@
+"""What an example teaches."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+
+from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, encode_units
+from spacy_tener.pipeline.targets import NotEntity, Target, make_target
+from spacy_tener.pipeline.units import BEGIN, INSIDE, OUTSIDE, CharacterView, TokenView, Units
+from spacy_tener.pipeline.windows import Window, cut_windows
+
+HASH = 7
+LABELS = LabelIndex([HASH])
+NAMES = LABELS.layout.names(("X",))
+
+
+def target_of(entities, length, missing=(), not_entities=()):
+    iob = np.full(length, OUTSIDE)
+    for start, end in entities:
+        iob[start:end] = INSIDE
+        iob[start] = BEGIN
+    label = np.where(iob == OUTSIDE, 0, HASH).astype(np.uint64)
+    iob[list(missing)] = 0
+    nothing = np.zeros(length, dtype=bool)
+    units = Units(nothing, iob, label, nothing)
+    return Target(None, units, encode_units(units, LABELS), list(not_entities))
+
+
+def names_of(tags):
+    return " ".join("-" if tag == UNKNOWN else NAMES[tag].replace("-X", "") for tag in tags)
+
+
+class TestWithin:
+    def test_a_window_over_everything_teaches_everything(self):
+        target = target_of([(1, 3)], 5)
+        assert names_of(target.within(Window(0, 5, 0, 5)).tags) == "O B E O O"
+
+    def test_a_window_teaches_its_core(self):
+        target = target_of([(1, 2), (5, 6)], 8)
+        assert names_of(target.within(Window(0, 6, 0, 4)).tags) == "O S O O - -"
+        assert names_of(target.within(Window(2, 8, 4, 8)).tags) == "- - O S O O"
+
+    def test_an_entity_that_runs_out_of_the_core_is_taught_whole_where_it_starts(self):
+        target = target_of([(3, 6)], 8)
+        assert names_of(target.within(Window(0, 7, 0, 4)).tags) == "O O O B I E -"
+        assert names_of(target.within(Window(2, 8, 4, 8)).tags) == "- - - - O O"
+
+    def test_an_entity_that_runs_out_of_the_window_is_left_open(self):
+        target = target_of([(3, 8)], 9)
+        assert names_of(target.within(Window(0, 6, 0, 4)).tags) == "O O O - - -"
+        assert names_of(target.within(Window(2, 9, 4, 9)).tags) == "- - - - - - O"
+
+    def test_an_entity_that_ends_with_the_window_is_taught(self):
+        target = target_of([(3, 6), (6, 8)], 9)
+        assert names_of(target.within(Window(0, 6, 0, 4)).tags) == "O O O B I E"
+
+    def test_neighbours_without_a_gap_are_told_apart(self):
+        target = target_of([(0, 3), (3, 5)], 6)
+        assert names_of(target.within(Window(0, 5, 0, 3)).tags) == "B I E - -"
+        assert names_of(target.within(Window(1, 6, 3, 6)).tags) == "- - B E O"
+
+    def test_what_is_unknown_stays_unknown(self):
+        target = target_of([(1, 3)], 6, missing=[0, 4])
+        assert names_of(target.within(Window(0, 6, 0, 6)).tags) == "- B E O - O"
+
+    def test_spans_that_are_no_entity_are_taught_where_they_start_if_they_fit(self):
+        wrong = [NotEntity(1, 2, 0), NotEntity(3, 6, 0), NotEntity(3, 7, 0), NotEntity(5, 7, 0)]
+        target = target_of([], 8, not_entities=wrong)
+        assert target.within(Window(0, 6, 0, 4)).not_entities == [NotEntity(1, 2, 0), NotEntity(3, 6, 0)]
+        assert target.within(Window(2, 8, 4, 8)).not_entities == [NotEntity(3, 5, 0)]
+
+    @given(
+        cuts=st.lists(st.integers(0, 60), max_size=30, unique=True).map(sorted),
+        held=st.lists(st.booleans(), min_size=30, max_size=30),
+        overlap=st.integers(1, 6),
+        extra=st.integers(1, 12),
+        ends=st.lists(st.integers(0, 59), max_size=10),
+    )
+    def test_the_windows_of_a_document_teach_every_short_entity_once_and_each_outside_once(
+        self, cuts, held, overlap, extra, ends
+    ):
+        """No entity is longer than the context, so none is left open."""
+        pieces = [(start, min(end, start + overlap)) for start, end in itertools.pairwise(cuts)]
+        entities = [piece for piece, keep in zip(pieces, held, strict=False) if keep]
+        target = target_of(entities, 60)
+        marks = np.zeros(60, dtype=bool)
+        marks[ends] = True
+        taught = np.zeros(60, dtype=np.int64)
+        for window in cut_windows(60, marks, size=2 * overlap + extra, overlap=overlap):
+            tags = target.within(window).tags
+            known = np.flatnonzero(tags != UNKNOWN)
+            np.testing.assert_array_equal(tags[known], target.tags[window.start + known])
+            taught[window.start + known] += 1
+        assert taught.tolist() == [1] * 60
+
+
+@pytest.fixture
+def nlp(blank):
+    return blank()
+
+
+def make(nlp, predicted, reference, view="tokens", labels=("PER", "ORG"), key=None):
+    hashes = LabelIndex([nlp.vocab.strings.add(label) for label in labels])
+    return make_target(Example(predicted, reference), view, hashes, key), hashes.layout.names(tuple(labels))
+
+
+def doc_of(nlp, words, entities=(), spaces=None, **set_ents):
+    doc = Doc(nlp.vocab, words=words, spaces=spaces or [False] * len(words))
+    stretches = {key: [doc[start:end] for start, end in value] for key, value in set_ents.items()}
+    if entities or set_ents:
+        doc.set_ents([Span(doc, start, end, label) for start, end, label in entities], **stretches)
+    return doc
+
+
+def tags_of(target, names):
+    return " ".join("-" if tag == UNKNOWN else names[tag] for tag in target.tags)
+
+
+class TestGold:
+    def test_the_same_tokens_are_read_directly(self, nlp):
+        reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
+        target, names = make(nlp, doc_of(nlp, list("王小明去")), reference)
+        assert tags_of(target, names) == "B-PER I-PER E-PER O"
+        assert target.teaches
+
+    def test_other_tokens_are_aligned_as_spacy_aligns_them(self, nlp):
+        reference = doc_of(nlp, ["王小明", "去", "北京"], [(0, 1, "PER")])
+        target, names = make(nlp, doc_of(nlp, list("王小明去北京")), reference)
+        assert tags_of(target, names) == "B-PER I-PER E-PER O O O"
+
+    def test_an_entity_off_the_edges_of_tokens_is_unknown_to_the_token_view(self, nlp):
+        reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
+        target, names = make(nlp, doc_of(nlp, ["王小", "明去"]), reference)
+        assert tags_of(target, names) == "- -"
+        assert not target.teaches
+
+    def test_and_known_to_the_character_view(self, nlp):
+        reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
+        target, names = make(nlp, doc_of(nlp, ["王小", "明去"]), reference, "characters")
+        assert isinstance(target.view, CharacterView)
+        assert tags_of(target, names) == "B-PER I-PER E-PER O"
+
+    def test_texts_that_differ_in_white_space_are_aligned_by_tokens_in_both_views(self, nlp):
+        reference = doc_of(nlp, ["王小明", "去", "北京"], [(0, 1, "PER")])
+        predicted = doc_of(nlp, ["王小明", "去", "北京"], spaces=[True, True, False])
+        target, names = make(nlp, predicted, reference, "characters")
+        assert tags_of(target, names) == "B-PER I-PER E-PER O O O O O"
+        target, names = make(nlp, predicted, reference)
+        assert tags_of(target, names) == "S-PER O O"
+
+    @pytest.mark.parametrize("view", ["tokens", "characters"])
+    def test_missing_tokens_stay_missing(self, nlp, view):
+        reference = doc_of(nlp, list("王小明去"), [(0, 1, "PER")], missing=[(2, 4)])
+        target, names = make(nlp, doc_of(nlp, list("王小明去")), reference, view)
+        assert tags_of(target, names) == "S-PER O - -"
+
+    def test_missing_words_are_missing_characters(self, nlp):
+        reference = doc_of(nlp, ["王小明", "去", "北京"], [(0, 1, "PER")], missing=[(2, 3)])
+        target, names = make(nlp, doc_of(nlp, ["王", "小明去", "北京"]), reference, "characters")
+        assert tags_of(target, names) == "B-PER I-PER E-PER O - -"
+
+    def test_no_annotation_teaches_nothing(self, nlp):
+        target, _ = make(nlp, doc_of(nlp, list("王")), doc_of(nlp, list("王")))
+        assert not target.teaches
+
+    @pytest.mark.parametrize("view", ["tokens", "characters"])
+    def test_white_space_at_the_edges_of_a_gold_entity_is_cut_off(self, nlp, view):
+        words = [" ", "王", " ", "明", " "]
+        reference = doc_of(nlp, words, [(0, 5, "PER")])
+        target, names = make(nlp, doc_of(nlp, words), reference, view)
+        assert tags_of(target, names) == "O B-PER I-PER E-PER O"
+
+    def test_an_unknown_label_is_named_with_its_text(self, nlp):
+        reference = doc_of(nlp, list("王小明去"), [(0, 3, "STRANGE")])
+        with pytest.raises(ValueError, match=r"'STRANGE'.*add_label.*initialize.*王小明去"):
+            make(nlp, doc_of(nlp, list("王小明去")), reference)
+
+    def test_empty_docs_teach_nothing(self, nlp):
+        for view in ("tokens", "characters"):
+            target, _ = make(nlp, doc_of(nlp, []), doc_of(nlp, []), view)
+            assert not target.teaches
+            assert isinstance(target.view, TokenView)
+
+
+class TestIncorrectSpans:
+    def reference(self, nlp, spans, entities=(), words="王小明去北京"):
+        doc = doc_of(nlp, list(words), entities)
+        doc.spans["wrong"] = [Span(doc, start, end, label) for start, end, label in spans]
+        return doc
+
+    def spans(self, nlp, predicted, reference, view="tokens", key="wrong"):
+        return make(nlp, predicted, reference, view, key=key)[0].not_entities
+
+    def test_they_are_read_under_their_key_only(self, nlp):
+        reference = self.reference(nlp, [(0, 3, "PER")])
+        predicted = doc_of(nlp, list(reference.text))
+        assert self.spans(nlp, predicted, reference) == [NotEntity(0, 3, 0)]
+        assert self.spans(nlp, predicted, reference, key=None) == []
+        assert self.spans(nlp, predicted, reference, key="other") == []
+
+    def test_they_alone_are_enough_to_teach(self, nlp):
+        reference = self.reference(nlp, [(0, 3, "PER")])
+        target, _ = make(nlp, doc_of(nlp, list(reference.text)), reference, key="wrong")
+        assert target.teaches
+
+    def test_they_may_overlap(self, nlp):
+        reference = self.reference(nlp, [(0, 3, "PER"), (1, 3, "PER"), (0, 3, "ORG")])
+        found = self.spans(nlp, doc_of(nlp, list(reference.text)), reference)
+        assert found == [NotEntity(0, 3, 0), NotEntity(1, 3, 0), NotEntity(0, 3, 1)]
+
+    def test_a_label_that_the_component_does_not_have_cannot_be_wrong(self, nlp):
+        reference = self.reference(nlp, [(0, 3, "STRANGE"), (4, 6, "ORG")])
+        assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [NotEntity(4, 6, 1)]
+
+    def test_they_are_aligned_to_tokens_and_kept_on_characters(self, nlp):
+        reference = self.reference(nlp, [(0, 3, "PER"), (5, 6, "PER")])
+        predicted = doc_of(nlp, ["王小明", "去", "北京"])
+        assert self.spans(nlp, predicted, reference) == [NotEntity(0, 1, 0)]
+        assert self.spans(nlp, predicted, reference, "characters") == [NotEntity(0, 3, 0), NotEntity(5, 6, 0)]
+
+    def test_characters_are_counted_in_the_predicted_text(self, nlp):
+        reference = self.reference(nlp, [(4, 6, "PER")])
+        predicted = doc_of(nlp, ["王小明", "去", "北京"], spaces=[True, True, False])
+        assert self.spans(nlp, predicted, reference, "characters") == [NotEntity(6, 8, 0)]
+
+    @pytest.mark.parametrize("view", ["tokens", "characters"])
+    def test_a_span_that_is_gold_too_is_a_contradiction(self, nlp, view):
+        reference = self.reference(nlp, [(0, 3, "PER")], [(0, 3, "PER")])
+        with pytest.raises(ValueError, match="E868"):
+            self.spans(nlp, doc_of(nlp, list(reference.text)), reference, view)
+
+    def test_a_gold_span_of_another_label_is_none(self, nlp):
+        reference = self.reference(nlp, [(0, 3, "ORG")], [(0, 3, "PER")])
+        assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [NotEntity(0, 3, 1)]

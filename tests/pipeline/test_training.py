@@ -1,0 +1,247 @@
+"""Training: labels, optimizers, gradients, rehearsal."""
+
+import numpy as np
+import pytest
+import spacy
+import srsly
+import torch
+from spacy.training import Example
+from thinc.api import Adam, fix_random_seed
+
+from spacy_tener.training.optimizers import SGD
+
+TEXT = "王小明去了上海"
+FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
+UNEXPECTED = [(TEXT, [(0, 2, "ORG")]), ("京", []), ("今天天气很好", [(0, 2, "PER")])]
+"""What a pipeline that knows the sentences by heart does not expect."""
+ENGLISH = [
+    ("Ada Lovelace lives in London .", [(0, 12, "PER"), (22, 28, "GPE")]),
+    ("Nobody was there .", []),
+    ("Paris", [(0, 5, "GPE")]),
+]
+
+
+@pytest.mark.parametrize(("lang", "data"), [("zh", None), ("en", ENGLISH)])
+def test_the_defaults_learn_without_any_config(lang, data, make_examples, sentences, entities_of):
+    nlp = spacy.blank(lang)
+    pipe = nlp.add_pipe("tener_ner")
+    examples = make_examples(nlp, data or sentences)
+    optimizer = nlp.initialize(lambda: examples)
+    losses = [nlp.update(examples, sgd=optimizer, losses={})["tener_ner"] for _ in range(60)]
+    assert np.mean(losses[-5:]) < 0.3 * losses[0]
+    assert pipe.labels == tuple(sorted(pipe.labels))
+    found = [entities_of(nlp(text)) for text, _ in (data or sentences)]
+    assert found == [entities for _, entities in (data or sentences)]
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        pytest.param(lambda: Adam(0.01), id="Adam"),
+        pytest.param(lambda: SGD(0.05), id="SGD"),
+        pytest.param(lambda: SGD(0.05, momentum=0.0), id="SGD without momentum"),
+    ],
+)
+def test_every_optimizer_trains(optimizer, blank, make_examples, entities_of):
+    nlp = blank()
+    examples = make_examples(nlp)
+    nlp.initialize(lambda: examples)
+    sgd = optimizer()
+    for _ in range(100):
+        nlp.update(examples, sgd=sgd)
+    assert [entities_of(nlp(example.text)) for example in examples] == [
+        entities_of(example.reference) for example in examples
+    ]
+
+
+def test_labels_travel_through_the_json_of_init_labels(blank, make_examples, tmp_path):
+    nlp = blank()
+    nlp.initialize(lambda: make_examples(nlp))
+    path = tmp_path / "tener_ner.json"
+    srsly.write_json(path, nlp.get_pipe("tener_ner").label_data)
+    other = blank()
+    labels = {"@readers": "spacy.read_labels.v1", "path": str(path)}
+    other.config["initialize"]["components"]["tener_ner"] = {"labels": labels}
+    other.initialize(lambda: make_examples(other, [(TEXT, [])]))
+    assert other.get_pipe("tener_ner").labels == ("GPE", "ORG", "PER")
+
+
+def test_given_labels_keep_their_order_and_the_data_is_not_searched(blank, make_examples):
+    nlp = blank()
+    pipe = nlp.get_pipe("tener_ner")
+    pipe.initialize(lambda: make_examples(nlp), nlp=nlp, labels=["PER", "GPE"])
+    assert pipe.labels == ("PER", "GPE")
+    assert pipe.label_data == ["PER", "GPE"]
+
+
+def test_labels_added_before_initialization_come_first(blank, make_examples, learn, entities_of):
+    nlp = blank()
+    nlp.get_pipe("tener_ner").add_label("PER")
+    nlp.get_pipe("tener_ner").add_label("TITLE")
+    learn(nlp, make_examples(nlp))
+    assert nlp.get_pipe("tener_ner").labels == ("PER", "TITLE", "GPE", "ORG")
+    assert entities_of(nlp(TEXT)) == FOUND
+
+
+def test_an_added_label_leaves_the_scores_of_the_others_as_they_were(learned, probability):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    doc = nlp.make_doc(TEXT)
+    before = pipe.model.predict([doc])[0]
+    old = pipe._label_index.layout
+    pipe.add_label("NEW")
+    after = pipe.model.predict([doc])[0][:, old.within(pipe._label_index.layout)]
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+    assert probability(pipe, doc, 0, 3, "NEW") < 0.01
+
+
+def test_the_gradients_of_two_updates_add_up(learned, make_examples, gradients):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    for half in (UNEXPECTED[:1] * 2, UNEXPECTED[1:]):
+        pipe.update(make_examples(nlp, half))
+    one_by_one = gradients(pipe)
+    fresh = learned()
+    together = fresh.get_pipe("tener_ner")
+    together.update(make_examples(fresh, UNEXPECTED[:1] * 2 + UNEXPECTED[1:]))
+    at_once = gradients(together)
+    assert at_once.keys() == one_by_one.keys()
+    for name, gradient in at_once.items():
+        # The loss is a mean over examples, so two halves weigh twice as much as the whole.
+        torch.testing.assert_close(one_by_one[name], 2 * gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_finishing_an_update_uses_the_gradients_up(learned, make_examples, gradients):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    pipe.update(make_examples(nlp))
+    assert gradients(pipe)
+    pipe.finish_update(Adam(0.001))
+    assert not gradients(pipe)
+
+
+def test_the_loss_is_the_mean_over_the_examples_whatever_the_batch(learned, make_examples):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    examples = make_examples(nlp, UNEXPECTED)
+    alone = [pipe.update([example], losses={})["tener_ner"] for example in examples]
+    assert pipe.update(examples, losses={})["tener_ner"] == pytest.approx(np.mean(alone), rel=1e-4)
+
+
+def test_losses_are_added_to_the_record(learned, make_examples):
+    nlp = learned()
+    losses = {"tener_ner": 10.0, "other": 1.0}
+    nlp.get_pipe("tener_ner").update(make_examples(nlp), losses=losses)
+    assert losses["tener_ner"] > 10.0
+    assert losses["other"] == 1.0
+
+
+def test_the_loss_of_scores_equals_that_of_an_update(learned, make_examples, gradients):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    examples = make_examples(nlp, UNEXPECTED)
+    scores, backprop = pipe.model.begin_update([example.predicted for example in examples])
+    loss, d_scores = pipe.get_loss(examples, scores)
+    backprop(d_scores)
+    by_hand = gradients(pipe)
+    assert [d.shape for d in d_scores] == [score.shape for score in scores]
+    fresh = learned()
+    expected = fresh.get_pipe("tener_ner").update(make_examples(fresh, UNEXPECTED), losses={})["tener_ner"]
+    assert loss == pytest.approx(expected, rel=1e-5)
+    for name, gradient in gradients(fresh.get_pipe("tener_ner")).items():
+        torch.testing.assert_close(by_hand[name], gradient, rtol=1e-4, atol=1e-7)
+
+
+def test_the_same_seed_gives_the_same_pipeline(blank, learn, make_examples):
+    def once():
+        fix_random_seed(7)
+        nlp = blank()
+        learn(nlp, make_examples(nlp), steps=3)
+        return nlp.get_pipe("tener_ner").model.to_bytes()
+
+    assert once() == once()
+
+
+def test_scores_that_are_no_number_stop_training(learned, make_examples, torch_parameters):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    with torch.no_grad():
+        next(iter(torch_parameters(pipe).values())).fill_(float("nan"))
+    with pytest.raises(ValueError, match=r"E910.*tener_ner"):
+        nlp.update(make_examples(nlp))
+
+
+def test_characters_first_seen_in_an_update_are_learned(learned, learn, make_examples, entities_of):
+    nlp = learned()
+    data = [("鲸鱼喜欢渤海", [(4, 6, "GPE")])]
+    learn(nlp, make_examples(nlp, data), optimizer=Adam(0.01), steps=40)
+    assert entities_of(nlp("鲸鱼喜欢渤海")) == [(4, 6, "GPE")]
+
+
+def test_examples_with_reference_tokens_of_their_own_are_aligned(blank, learn, entities_of):
+    """Words in the reference, characters in the prediction: entities are matched by their characters."""
+    nlp = blank()
+    words = {"words": ["王小明", "去", "了", "上海"], "spaces": [False] * 4, "entities": ["U-PER", "O", "O", "U-GPE"]}
+    learn(nlp, [Example.from_dict(nlp.make_doc(TEXT), words)])
+    assert entities_of(nlp(TEXT)) == FOUND
+
+
+class TestRehearsal:
+    FORGETTING = (TEXT, [(0, 2, "ORG")])
+
+    @pytest.fixture
+    def nlp(self, learned):
+        return learned()
+
+    def test_without_a_model_to_remember_nothing_happens(self, nlp, make_examples):
+        pipe = nlp.get_pipe("tener_ner")
+        before = pipe.model.to_bytes()
+        assert pipe.rehearse(make_examples(nlp), sgd=Adam(0.01), losses={}) == {}
+        assert pipe.model.to_bytes() == before
+
+    def test_it_leads_back_to_the_remembered_predictions(self, nlp, learn, make_examples, probability):
+        pipe = nlp.get_pipe("tener_ner")
+        doc = nlp.make_doc(TEXT)
+        before = probability(pipe, doc, 0, 3, "PER")
+        nlp.resume_training()
+        learn(nlp, make_examples(nlp, [self.FORGETTING]), optimizer=Adam(0.01), steps=20)
+        forgotten = probability(pipe, doc, 0, 3, "PER")
+        assert forgotten < 0.1 < 0.9 < before
+        raw = [Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))]
+        sgd = Adam(0.01)
+        losses = [pipe.rehearse(raw, sgd=sgd, losses={})["tener_ner"] for _ in range(40)]
+        assert losses[-1] < losses[0]
+        assert probability(pipe, doc, 0, 3, "PER") > 0.9
+
+    def test_it_leaves_a_model_that_has_forgotten_nothing(self, nlp, make_examples, gradients):
+        pipe = nlp.get_pipe("tener_ner")
+        nlp.resume_training()
+        pipe.rehearse(make_examples(nlp))
+        assert max(float(gradient.abs().max()) for gradient in gradients(pipe).values()) < 1e-5
+
+    def test_it_goes_through_the_pipeline_with_every_optimizer(self, nlp, make_examples):
+        examples = make_examples(nlp, [("火星很远", [])])
+        for make_optimizer in (Adam, SGD):
+            nlp.resume_training(sgd=make_optimizer(0.01))
+            for _ in range(3):
+                losses = nlp.rehearse(examples, losses={})
+            assert losses["tener_ner"] >= 0.0
+
+    def test_tables_may_grow_between_rehearsals(self, nlp, make_examples):
+        nlp.resume_training(sgd=Adam(0.01))
+        for start in range(0x4E00, 0x4F00, 64):
+            text = "".join(map(chr, range(start, start + 64)))
+            assert nlp.rehearse(make_examples(nlp, [(text, [])]), losses={})["tener_ner"] >= 0.0
+
+    def test_a_label_may_be_added_meanwhile(self, nlp, make_examples):
+        nlp.resume_training()
+        nlp.get_pipe("tener_ner").add_label("NEW")
+        assert nlp.rehearse(make_examples(nlp), losses={})["tener_ner"] >= 0.0
+
+    def test_empty_docs_are_left_out(self, nlp, make_examples):
+        nlp.resume_training()
+        pipe = nlp.get_pipe("tener_ner")
+        assert pipe.rehearse(make_examples(nlp, [("", [])]), losses={}) == {}
+        alone = pipe.rehearse(make_examples(nlp, [(TEXT, [])]), losses={})["tener_ner"]
+        among = pipe.rehearse(make_examples(nlp, [("", []), (TEXT, []), ("", [])]), losses={})["tener_ner"]
+        assert among == pytest.approx(alone, rel=1e-5)
