@@ -11,7 +11,7 @@ from spacy.attrs import ENT_IOB
 from spacy.tokens import Doc, Span
 
 from .settings import Settings
-from .units import BEGIN, INSIDE, MISSING, CharacterView, TokenView
+from .units import BEGIN, INSIDE, MISSING, DocView
 
 CHAR_ENTS = "char_ents"
 """Name of the extension attribute: every entity that the character view found, as (start_char, end_char, label)."""
@@ -29,7 +29,7 @@ class Entity:
     label: str
 
 
-def annotate(view: TokenView | CharacterView, entities: Sequence[Entity], settings: Settings) -> None:
+def annotate(view: DocView, entities: Sequence[Entity], settings: Settings) -> None:
     """Add the entities to those that the Doc already has; tokens of which nothing was known become outside."""
     doc = view.doc
     iob = doc.to_array(ENT_IOB)
@@ -49,7 +49,7 @@ def annotate(view: TokenView | CharacterView, entities: Sequence[Entity], settin
     doc.set_ents(found, outside=outside, default="unmodified")
 
 
-def _keep_exact(view: TokenView | CharacterView, entities: Iterable[Entity]) -> None:
+def _keep_exact(view: DocView, entities: Iterable[Entity]) -> None:
     """Note entities where the user can find them whatever the tokens are, beside those found there earlier."""
     exact = {(*view.char_span(entity.start, entity.end), entity.label) for entity in entities}
     earlier = {tuple(entity) for entity in view.doc._.get(CHAR_ENTS)}

@@ -10,12 +10,10 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
+from ..models.tagger import TaggerModel
 from .settings import Settings
-from .units import CharacterView, TokenView
+from .units import CharacterView, DocView
 from .windows import Window, batch_by_size, cut_windows
-
-DocView = TokenView | CharacterView
-TaggerModel = Model[list[Doc], list[Floats2d]]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from spacy.tokens import Span
 from spacy.training import Example
 
 from .tags import UNKNOWN, LabelIndex, encode_units, trim_space
-from .units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, TokenView, Units, View, view_of
+from .units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, View, view_of
 from .windows import Window
 
 _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
@@ -34,7 +34,7 @@ class Target:
     tags: the gold tag, or `UNKNOWN`. *Shape* [n]
     """
 
-    view: TokenView | CharacterView
+    view: DocView
     units: Units
     tags: NDArray[np.int64]
     not_entities: list[NotEntity]
@@ -79,7 +79,7 @@ def make_target(example: Example, view: View, labels: LabelIndex, incorrect_span
     )
 
 
-def _gold_units(example: Example, view: TokenView | CharacterView) -> Units:
+def _gold_units(example: Example, view: DocView) -> Units:
     """The reference's annotation over the units of the predicted Doc's view."""
     if isinstance(view, CharacterView):
         if example.reference.text == view.text:
@@ -129,9 +129,7 @@ def _incorrect_spans(example: Example, key: str | None) -> list[Span]:
     return list(example.reference.spans[key])
 
 
-def _align_incorrect(
-    example: Example, view: TokenView | CharacterView, wrong: list[Span], labels: LabelIndex
-) -> list[NotEntity]:
+def _align_incorrect(example: Example, view: DocView, wrong: list[Span], labels: LabelIndex) -> list[NotEntity]:
     if not wrong:
         return []
     right = {(span.start_char, span.end_char, span.label) for span in example.reference.ents}

@@ -20,14 +20,15 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
 from ..models.embed import observe
-from ..models.tagger import crf, set_labels
+from ..models.tagger import TaggerModel, crf, set_labels
 from .annotate import Entity, annotate
-from .loss import batch_loss, decode, gradient, rehearsal_loss
-from .reading import DocView, Reader, TaggerModel, documents
+from .learning import learn, rehearse
+from .loss import batch_loss, decode, gradient
+from .reading import Reader, documents
 from .settings import Settings
 from .tags import LabelIndex, decodable_tags
-from .targets import Target, make_target
-from .units import view_of
+from .targets import make_target
+from .units import DocView, view_of
 
 _DEFAULT_MODEL = """
 [model]
@@ -251,36 +252,10 @@ class TenerNER(TrainablePipe):
         targets = [make_target(example, self.settings.view, index, self.incorrect_spans_key) for example in examples]
         if any(target.teaches for target in targets):
             set_dropout_rate(self.model, drop)
-            losses[self.name] += self._learn(targets)
+            losses[self.name] += learn(self.model, targets, self.settings, name=self.name)
             if sgd is not None:
                 self.finish_update(sgd)
         return losses
-
-    def _learn(self, targets: Sequence[Target]) -> float:
-        """Gradients of a batch, piece by piece, so that memory is bounded however long its Docs are."""
-        layer = crf(self.model)
-        reader = Reader.of(self.model, self.settings)
-        if not reader.listens:
-            targets = [target for target in targets if target.teaches]
-        views = [target.view for target in targets]
-        batches = list(reader.batches(views))
-        scale = 1.0 / sum(len(batch) for batch in batches)
-        total = 0.0
-        for batch in batches:
-            scores, backprop = self.model.begin_update(documents(batch, views))
-            loss, d_scores = gradient(
-                scores,
-                partial(batch_loss, layer, targets=[targets[p.index].within(p.window) for p in batch]),
-                scale,
-            )
-            self._check(loss)
-            backprop(d_scores)
-            total += loss
-        return total
-
-    def _check(self, loss: float) -> None:
-        if not np.isfinite(loss):
-            raise ValueError(Errors.E910.format(name=self.name))
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
         """The mean loss of emissions over whole Docs, and its gradient.
@@ -319,16 +294,7 @@ class TenerNER(TrainablePipe):
             return losses
         losses.setdefault(self.name, 0.0)
         set_dropout_rate(self.model, 0.0)
-        batches = list(Reader.of(self.model, self.settings).batches(views))
-        scale = 1.0 / sum(len(batch) for batch in batches)
-        for batch in batches:
-            docs = documents(batch, views)
-            wanted = self._rehearsal_model.predict(docs)
-            scores, backprop = self.model.begin_update(docs)
-            like_before = partial(rehearsal_loss, crf(self.model), crf(self._rehearsal_model), wanted)
-            loss, d_scores = gradient(scores, like_before, scale)
-            backprop(d_scores)
-            losses[self.name] += loss
+        losses[self.name] += rehearse(self.model, self._rehearsal_model, views, self.settings, name=self.name)
         if sgd is not None:
             self.finish_update(sgd)
         return losses
