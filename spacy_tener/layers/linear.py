@@ -21,8 +21,8 @@ BLOCKS = (512, 128)
 """Sizes of blocks of rows, from the largest."""
 STEP = 16
 """What is left below the smallest block is filled up with zeros to a multiple of this."""
-FEWEST_ROWS = 32
-"""Below so many rows oneDNN's fixed cost outweighs its speed."""
+FEWEST_PRODUCTS = 1 << 21
+"""Below so many multiplications oneDNN's fixed cost outweighs its speed."""
 
 
 class Linear(nn.Linear):
@@ -30,7 +30,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """*Shape* [N, in] -> [N, out]"""
-        if not _serves(x) or torch.is_autocast_enabled("cpu"):
+        if not _serves(x, self.weight) or torch.is_autocast_enabled("cpu"):
             return F.linear(x, self.weight, self.bias)
         if not torch.is_grad_enabled():
             return _product(x, self.weight, self.bias)
@@ -38,8 +38,12 @@ class Linear(nn.Linear):
         return product
 
 
-def _serves(x: Tensor) -> bool:
-    return HAS_ONEDNN and x.is_cpu and x.dtype == torch.float32 and x.dim() == 2 and len(x) >= FEWEST_ROWS
+def _serves(x: Tensor, weight: Tensor) -> bool:
+    return HAS_ONEDNN and x.is_cpu and x.dtype == torch.float32 and x.dim() == 2 and _pays(x, weight.numel())
+
+
+def _pays(rows: Tensor, n_weights: int) -> bool:
+    return len(rows) * n_weights >= FEWEST_PRODUCTS
 
 
 def _has_onednn() -> bool:
@@ -66,7 +70,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     result = x.new_empty(len(x), len(weight))
     for block, filling in _blocks(len(x)):
         rows = x[block]
-        if len(rows) < FEWEST_ROWS:
+        if not _pays(rows, weight.numel()):
             result[block] = F.linear(rows, weight, bias)
         elif filling:
             result[block] = _onednn(F.pad(rows, (0, 0, 0, filling)), weight, bias)[: len(rows)]
@@ -80,7 +84,7 @@ def _outer(dy: Tensor, x: Tensor) -> Tensor:
     result = x.new_zeros(dy.shape[1], x.shape[1])
     for block, filling in _blocks(len(x)):
         rows, d_rows = x[block], dy[block]
-        if len(rows) < FEWEST_ROWS:
+        if not _pays(rows, result.numel()):
             result.addmm_(d_rows.t(), rows)
         else:
             if filling:

@@ -7,15 +7,17 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spacy_tener.layers import linear
-from spacy_tener.layers.linear import FEWEST_ROWS, Linear
+from spacy_tener.layers.linear import FEWEST_PRODUCTS, Linear
 
-ROWS = [0, 1, FEWEST_ROWS - 1, FEWEST_ROWS, 100, 128, 129, 300, 512, 700]
+WIDTH, OUT = 96, 160
+FEWEST_ROWS = -(-FEWEST_PRODUCTS // (WIDTH * OUT))
+ROWS = [0, 1, FEWEST_ROWS - 1, FEWEST_ROWS, 200, 300, 512, 700]
 
 
 def pair(bias=True, dtype=torch.float32):
     torch.manual_seed(0)
-    ours = Linear(24, 40, bias=bias).to(dtype)
-    theirs = nn.Linear(24, 40, bias=bias).to(dtype)
+    ours = Linear(WIDTH, OUT, bias=bias).to(dtype)
+    theirs = nn.Linear(WIDTH, OUT, bias=bias).to(dtype)
     theirs.load_state_dict(ours.state_dict())
     return ours, theirs
 
@@ -35,7 +37,7 @@ def test_this_torch_has_the_fast_operator():
 @pytest.mark.parametrize("bias", [True, False])
 def test_outputs_and_gradients_are_those_of_nn_linear(rows, bias):
     ours, theirs = pair(bias)
-    x = torch.randn(rows, 24)
+    x = torch.randn(rows, WIDTH)
     for mine, expected in zip(outputs_and_gradients(ours, x), outputs_and_gradients(theirs, x), strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4)
 
@@ -43,7 +45,7 @@ def test_outputs_and_gradients_are_those_of_nn_linear(rows, bias):
 @pytest.mark.parametrize("rows", ROWS)
 def test_prediction_is_that_of_nn_linear(rows):
     ours, theirs = pair()
-    x = torch.randn(rows, 24)
+    x = torch.randn(rows, WIDTH)
     with torch.inference_mode():
         torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-5)
 
@@ -61,16 +63,16 @@ def test_blocks_cover_all_rows_in_few_sizes(n_rows):
 def test_without_the_operator_it_is_nn_linear(monkeypatch):
     monkeypatch.setattr(linear, "HAS_ONEDNN", False)
     ours, theirs = pair()
-    x = torch.randn(64, 24)
+    x = torch.randn(256, WIDTH)
     for mine, expected in zip(outputs_and_gradients(ours, x), outputs_and_gradients(theirs, x), strict=True):
         assert torch.equal(mine, expected)
 
 
 def test_other_precisions_and_non_contiguous_input_work():
     ours, theirs = pair(dtype=torch.float64)
-    assert torch.equal(ours(torch.ones(64, 24).double()), theirs(torch.ones(64, 24).double()))
+    assert torch.equal(ours(torch.ones(256, WIDTH).double()), theirs(torch.ones(256, WIDTH).double()))
     ours, theirs = pair()
-    x = torch.randn(24, 64).t()
+    x = torch.randn(WIDTH, 256).t()
     for mine, expected in zip(outputs_and_gradients(ours, x), outputs_and_gradients(theirs, x), strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-4)
 
@@ -78,7 +80,7 @@ def test_other_precisions_and_non_contiguous_input_work():
 def test_a_frozen_weight_gets_no_gradient():
     ours, _ = pair()
     ours.weight.requires_grad_(False)
-    x = torch.randn(64, 24, requires_grad=True)
+    x = torch.randn(256, WIDTH, requires_grad=True)
     ours(x).sum().backward()
     assert ours.weight.grad is None
     assert x.grad is not None
