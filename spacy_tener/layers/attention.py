@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +38,7 @@ class Heads:
     table: Tensor | None = None
 
 
-class Attention(nn.Module):
+class Attention(nn.Module, ABC):
     """What every kind of attention does once it has said what its queries, keys and values are."""
 
     def __init__(self, *, n_heads: int, dropout: float) -> None:
@@ -45,9 +46,9 @@ class Attention(nn.Module):
         self.n_heads = n_heads
         self.dropout = dropout
 
+    @abstractmethod
     def heads(self, x: Tensor, *places: Any) -> Heads:
         """Queries, keys and values of `x`. *Shape: [N, d]*"""
-        raise NotImplementedError
 
     def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*
