@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..tagging import IntArray, TagLayout
-from .crf_decode import HostTables, viterbi
+from .crf_decode import FloatArray, HostTables, viterbi
 from .crf_forward import Lattice
 from .crf_kbest import Reading, list_viterbi
 from .crf_marginals import Spans, span_marginals
@@ -22,6 +22,9 @@ from .crf_scores import LogLikelihood, masked, path_score, widened
 from .crf_tables import Tables, Weights
 
 __all__ = ["CRF", "Reading", "Spans", "cross_entropy"]
+
+LONG = 1024
+"""From so many tokens on a sequence is decoded in float64."""
 
 
 class CRF(nn.Module):
@@ -110,8 +113,7 @@ class CRF(nn.Module):
     def decode(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
         """The best path of each sequence, joined. *Shape* [N, K] to [N], a numpy array"""
         packing = self._packing(emissions, lengths)
-        scores = masked(widened(emissions).cpu(), allowed)
-        return viterbi(scores.numpy(), HostTables.of(Tables.of(self.weights.to(scores))), packing)
+        return viterbi(*self._on_host(emissions, packing, allowed), packing)
 
     @torch.no_grad()
     def kbest(self, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None) -> list[list[Reading]]:
@@ -119,8 +121,15 @@ class CRF(nn.Module):
         if k < 1:
             raise ValueError(f"k best paths need a k of 1 or more, got {k}")
         packing = self._packing(emissions, lengths)
+        return list_viterbi(*self._on_host(emissions, packing, allowed), packing, k)
+
+    def _on_host(self, emissions: Tensor, packing: Packing, allowed: Tensor | None) -> tuple[FloatArray, HostTables]:
+        """What decoding reads, as numpy arrays."""
         scores = masked(widened(emissions).cpu(), allowed)
-        return list_viterbi(scores.numpy(), HostTables.of(Tables.of(self.weights.to(scores))), packing, k)
+        if packing.lengths.max(initial=0) > LONG:
+            # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
+            scores = scores.double()
+        return scores.numpy(), HostTables.of(Tables.of(self.weights.to(scores)))
 
     def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""

@@ -154,3 +154,16 @@ def test_memory_is_linear_in_the_number_of_tokens():
 
     peak(10)
     assert peak(8000) < 6 * peak(2000)
+
+
+def test_a_long_sequence_is_decoded_as_exactly_at_its_end_as_at_its_start():
+    torch.manual_seed(0)
+    crf = CRF(2)
+    torch.nn.init.normal_(crf.outside)
+    # Large scores with small differences: in float32 their sum over the text would swallow the differences.
+    emissions = 100.0 + torch.rand(300, crf.layout.n_tags).repeat(100, 1)
+    tags = crf.decode(emissions, [len(emissions)])
+    assert tags.tolist() == crf.double().decode(emissions.double(), [len(emissions)]).tolist()
+    # The same stretch again and again, so that all but the first and the last are read alike.
+    stretches = tags.reshape(100, 300)
+    assert (stretches[1:-1] == stretches[1]).all()
