@@ -27,7 +27,7 @@ from .loss import batch_loss, decode, gradient
 from .reading import Reader, documents
 from .settings import Settings
 from .tags import LabelIndex, decodable_tags
-from .targets import make_target
+from .targets import Target, make_target
 from .units import DocView, view_of
 
 _DEFAULT_MODEL = """
@@ -248,14 +248,17 @@ class TenerNER(TrainablePipe):
         losses.setdefault(self.name, 0.0)
         examples = list(examples)
         validate_examples(examples, "TenerNER.update")
-        index = self._label_index
-        targets = [make_target(example, self.settings.view, index, self.incorrect_spans_key) for example in examples]
+        targets = self._targets(examples)
         if any(target.teaches for target in targets):
             set_dropout_rate(self.model, drop)
             losses[self.name] += learn(self.model, targets, self.settings, name=self.name)
             if sgd is not None:
                 self.finish_update(sgd)
         return losses
+
+    def _targets(self, examples: Iterable[Example]) -> list[Target]:
+        index = self._label_index
+        return [make_target(example, self.settings.view, index, self.incorrect_spans_key) for example in examples]
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
         """The mean loss of emissions over whole Docs, and its gradient.
@@ -266,8 +269,7 @@ class TenerNER(TrainablePipe):
         """
         examples = list(examples)
         validate_examples(examples, "TenerNER.get_loss")
-        index = self._label_index
-        targets = [make_target(example, self.settings.view, index, self.incorrect_spans_key) for example in examples]
+        targets = self._targets(examples)
         return gradient(scores, partial(batch_loss, crf(self.model), targets=targets), 1.0 / len(examples))
 
     def rehearse(
