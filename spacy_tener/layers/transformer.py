@@ -98,16 +98,31 @@ class FeedForward(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """Attention and feed-forward, each added to what it read. Attention's output itself has no dropout."""
+    """Attention and feed-forward, each added to what it read. Attention's output itself has no dropout.
 
-    def __init__(self, config: TransformerConfig) -> None:
+    attention: any kind; it is called with the tokens and whatever the layer is called with beside them.
+    width: d, of input and output.
+    hidden: width inside the feed-forward.
+    dropout: inside the feed-forward.
+    norm: "post" normalises after each sum, "pre" before each part.
+    """
+
+    def __init__(
+        self, attention: Attention, *, width: int, hidden: int, dropout: float, norm: Literal["post", "pre"] = "post"
+    ) -> None:
         super().__init__()
-        self.pre_norm = config.norm == "pre"
-        self.attention = make_attention(config)
+        self.pre_norm = norm == "pre"
+        self.attention = attention
+        self.feed_forward = FeedForward(width=width, hidden=hidden, dropout=dropout)
+        self.attention_norm = nn.LayerNorm(width)
+        self.feed_forward_norm = nn.LayerNorm(width)
+
+    @classmethod
+    def of(cls, config: TransformerConfig) -> TransformerLayer:
+        """A layer of TENER's encoder."""
         hidden = config.ff_width or 2 * config.width
-        self.feed_forward = FeedForward(width=config.width, hidden=hidden, dropout=config.dropout)
-        self.attention_norm = nn.LayerNorm(config.width)
-        self.feed_forward_norm = nn.LayerNorm(config.width)
+        attention = make_attention(config)
+        return cls(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
 
     def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
@@ -134,7 +149,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         self.config = config
         self.input = nn.Identity() if input_width is None else Linear(input_width, config.width)
-        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.n_layers))
+        self.layers = nn.ModuleList(TransformerLayer.of(config) for _ in range(config.n_layers))
         self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:

@@ -13,7 +13,8 @@ from thinc.api import SGD, Adam
 
 from spacy_tener.features.normalise import Normaliser
 from spacy_tener.models.bridge import torch_shim
-from spacy_tener.models.embed import BIGRAM, UNIGRAM, build_char_embed, observe
+from spacy_tener.models.embed import BIGRAM, UNIGRAM, build_char_embed
+from spacy_tener.models.vocabulary import observe
 
 QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
 
