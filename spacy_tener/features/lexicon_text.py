@@ -1,0 +1,89 @@
+"""A batch of Docs as one text, with the places where tokens begin and end: what an automaton searches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.attrs import ORTH, SPACY
+from spacy.tokens import Doc
+
+IntArray = NDArray[np.int64]
+CodePoints = NDArray[np.uint32]
+
+SEPARATOR = "\0"
+"""Stands behind each Doc, so that nothing is found across Docs: no word of a lexicon contains it."""
+
+_CODEC = "utf-32-le"
+_CODE_POINT = np.dtype("<u4")
+_NO_TOKEN = -1
+
+
+@dataclass(frozen=True)
+class JoinedText:
+    """The texts of Docs, one after the other.
+
+    Tokens are counted through the whole batch. A place inside a token, in white space or on a separator is -1.
+
+    codes: the code points. *Shape: [n]*
+    starting: the token that starts at a place. *Shape: [n]*
+    ending: the token whose last character is at a place. *Shape: [n]*
+    lengths: tokens of each Doc. *Shape: [Docs]*
+    """
+
+    codes: CodePoints
+    starting: IntArray
+    ending: IntArray
+    lengths: IntArray
+
+    def __len__(self) -> int:
+        return int(self.codes.size)
+
+    def slice(self, start: int, stop: int) -> str:
+        return self.codes[start:stop].tobytes().decode(_CODEC)
+
+
+def join_texts(docs: Sequence[Doc]) -> JoinedText:
+    """Join the texts of Docs. No Python code runs per token, only per distinct string."""
+    lengths = np.fromiter(map(len, docs), dtype=np.int64, count=len(docs))
+    table = np.concatenate([np.zeros((0, 2), np.uint64), *(doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))])
+    orths, strings = np.unique(table[:, 0], return_inverse=True)
+    codes, begins, sizes = _flatten(_texts(orths, docs))
+    # Of each token: its characters, these with the space behind it, and the separators before it.
+    sizes = sizes[strings]
+    widths = sizes + table[:, 1].astype(np.int64)
+    separators = np.repeat(np.arange(lengths.size), lengths)
+    starts = np.cumsum(widths) - widths
+    place = np.arange(int(widths.sum()))
+    joined = np.zeros(place.size + lengths.size, dtype=_CODE_POINT)
+    joined[place + np.repeat(separators, widths)] = codes[place + np.repeat(begins[strings] - starts, widths)]
+    starts += separators
+    return JoinedText(
+        codes=joined,
+        starting=_places(starts, joined.size),
+        ending=_places(starts + sizes - 1, joined.size),
+        lengths=lengths,
+    )
+
+
+def _texts(orths: NDArray[np.uint64], docs: Sequence[Doc]) -> list[str]:
+    # Docs of one pipeline share a store, as a rule; a hash means the same string in every one.
+    stores = list({id(doc.vocab.strings): doc.vocab.strings for doc in docs}.values())
+    if len(stores) == 1:
+        return list(map(stores[0].__getitem__, orths.tolist()))
+    return [next(store[orth] for store in stores if orth in store) for orth in orths.tolist()]
+
+
+def _flatten(texts: list[str]) -> tuple[CodePoints, IntArray, IntArray]:
+    """The code points of all strings, each with a space behind it; where each string begins, and its length."""
+    codes = np.frombuffer("".join(f"{text} " for text in texts).encode(_CODEC), dtype=_CODE_POINT)
+    sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+    return codes, np.cumsum(sizes + 1) - (sizes + 1), sizes
+
+
+def _places(tokens_at: IntArray, size: int) -> IntArray:
+    places = np.full(size, _NO_TOKEN, dtype=np.int64)
+    places[tokens_at] = np.arange(tokens_at.size)
+    return places
