@@ -1,0 +1,105 @@
+"""A batch of sentences with the words of a lexicon that were found in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Which words lie over which characters. The words of a batch are joined, sentence after sentence.
+
+    lengths: characters of each sentence. *Shape: [n]*
+    counts: words of each sentence; 0 is legal. *Shape: [n]*
+    heads: first character of each word, as a position in its sentence. *Shape: [W]*
+    tails: last character of each word, inclusive. *Shape: [W]*
+    """
+
+    lengths: IntArray
+    counts: IntArray
+    heads: IntArray
+    tails: IntArray
+
+    def __post_init__(self) -> None:
+        if len(self.lengths) != len(self.counts):
+            raise ValueError(
+                "A lattice needs a number of words for each sentence: "
+                f"got {len(self.counts)} counts for {len(self.lengths)} lengths."
+            )
+        if not self.n_words == len(self.heads) == len(self.tails):
+            raise ValueError(
+                "A lattice needs a head and a tail for each word: "
+                f"got {len(self.heads)} heads and {len(self.tails)} tails for {self.n_words} words."
+            )
+        outside = (self.heads < 0) | (self.tails < self.heads) | (self.tails >= np.repeat(self.lengths, self.counts))
+        if outside.any():
+            word = int(outside.argmax())
+            raise ValueError(
+                "A word of a lattice must lie in its sentence, its head not after its tail: "
+                f"word {word} goes from {self.heads[word]} to {self.tails[word]} in a sentence of "
+                f"{np.repeat(self.lengths, self.counts)[word]} characters."
+            )
+
+    def check_rows(self, *, characters: int, words: int) -> None:
+        """Refuse other numbers of rows than there are characters and words."""
+        for name, got, expected in [("characters", characters, self.n_characters), ("words", words, self.n_words)]:
+            if got != expected:
+                raise ValueError(f"There must be a row for each of the lattice's {expected} {name}; got {got} rows.")
+
+    @property
+    def n_characters(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
+    def n_words(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longest sentence."""
+        return int(self.lengths.max(initial=0))
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The spans of a batch, sentence after sentence: each one's characters, then its words.
+
+    characters, counts, begins: of each sentence, its characters, its spans, and where they begin. *Shape: [n]*
+    places: where each character, then each word of the batch lies among the spans. *Shape: [N + W]*
+    heads, sizes: where each span begins in its sentence, and how many characters it has. *Shape: [N + W]*
+    """
+
+    characters: IntArray
+    counts: IntArray
+    begins: IntArray
+    places: IntArray
+    heads: IntArray
+    sizes: IntArray
+
+    @classmethod
+    def of(cls, lattice: Lattice) -> Spans:
+        counts = lattice.lengths + lattice.counts
+        begins = starts(counts)
+        characters = ranges(begins, lattice.lengths)
+        places = np.concatenate([characters, ranges(begins + lattice.lengths, lattice.counts)])
+        heads, sizes = np.empty_like(places), np.empty_like(places)
+        heads[places] = np.concatenate([ranges(np.zeros_like(begins), lattice.lengths), lattice.heads])
+        sizes[places] = np.concatenate([np.ones_like(characters), lattice.tails - lattice.heads + 1])
+        return cls(lattice.lengths, counts, begins, places, heads, sizes)
+
+
+def starts(counts: IntArray) -> IntArray:
+    """Where each of several stretches begins that lie one after the other."""
+    begins: IntArray = np.cumsum(counts) - counts
+    return begins
+
+
+def ranges(begins: IntArray, counts: IntArray) -> IntArray:
+    """`begin, begin + 1, .., begin + count - 1` for each stretch, joined."""
+    numbers: IntArray = np.arange(counts.sum()) + np.repeat(begins - starts(counts), counts)
+    return numbers

@@ -1,0 +1,153 @@
+"""What the attention of FLAT and MECT needs to know of a batch of lattices, planned once on the host for all layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .lattice import IntArray, Lattice, Spans, starts
+from .span_windows import QueryGroups, Windows, products
+
+GROUP = 48
+"""At most so many queries in a group: the fewer, the fewer columns per query, but the more operations."""
+
+
+@dataclass(frozen=True)
+class SpanGroup:
+    """G neighbouring spans of a sentence that ask together. They see all L spans of the sentence.
+
+    sentence: which one it is.
+    queries: where the group lies among the rows that ask.
+    keys: where the sentence's spans lie among all rows.
+    place: the first query's place in its sentence: characters come first, then words.
+    columns: rows of the batch's table of positions. *Shape: [C]*
+    windows: for each kind of query, where each key's window begins among the columns. *Shape: [K, L]*
+    kinds: the kind of each query. *Shape: [G]*
+    shifts: from there to the product of a query and a key, among the *[G, C]* of the group. *Shape: [G, 1]*
+    """
+
+    sentence: int
+    queries: slice
+    keys: slice
+    place: int
+    columns: Tensor
+    windows: Tensor
+    kinds: Tensor
+    shifts: Tensor
+
+    def pairs(self) -> Tensor:
+        """Which of the group's *[G, C]* products belongs to each query and key. *Shape: [G * L]*"""
+        alike = len(self.windows) == 1
+        return ((self.windows if alike else self.windows.index_select(0, self.kinds)) + self.shifts).view(-1)
+
+
+@dataclass(frozen=True)
+class SpanPlan:
+    """A batch of lattices. Its rows are spans, sentence after sentence: the characters, then the words.
+
+    lengths: spans of each sentence.
+    characters: the rows of all characters, in the order of the batch. *Shape: [N]*
+    order: which of all characters, then all words, lies at each row. *Shape: [N + W]*
+    distances: what each row of the table of positions stands for: the distances from query to key of head and head,
+        head and tail, tail and head, tail and tail. *Shape: [R, 4]*
+    longest: characters of the longest sentence. All distances are nearer to 0 than that.
+    by_characters: the groups where characters ask, and nothing but characters is among the rows that ask.
+    by_all: the groups where every row asks; None where words are not to ask.
+    """
+
+    lengths: tuple[int, ...]
+    characters: Tensor
+    order: Tensor
+    distances: Tensor
+    longest: int
+    by_characters: tuple[SpanGroup, ...]
+    by_all: tuple[SpanGroup, ...] | None
+
+    @classmethod
+    def of(cls, lattice: Lattice, *, words_ask: bool = False, device: torch.device | str = "cpu") -> SpanPlan:
+        """words_ask: plan for words as queries too. The last layer needs none, as its words are cut off."""
+        device = torch.device(device)
+        spans = Spans.of(lattice)
+        asked = QueryGroups.of(spans, most=GROUP, words=words_ask)
+        windows = Windows.of(spans, asked.kinds)
+        distances, columns = _distinct(windows.columns(spans, asked.kinds), lattice.longest)
+        groups = _groups(spans, asked, windows, columns, device)
+        return cls(
+            lengths=tuple(spans.counts.tolist()),
+            characters=_tensor(spans.places[: lattice.n_characters], device),
+            order=_tensor(np.argsort(spans.places), device),
+            distances=_tensor(distances, device),
+            longest=lattice.longest,
+            by_characters=_among_characters(groups, spans),
+            by_all=groups if words_ask else None,
+        )
+
+    def arrange(self, characters: Tensor, words: Tensor) -> Tensor:
+        """The batch's rows. characters: *Shape: [N, d]*; words: *Shape: [W, d]*. Returns *Shape: [N + W, d]*"""
+        return torch.cat((characters, words)).index_select(0, self.order)
+
+    def groups(self, n_asking: int) -> tuple[SpanGroup, ...]:
+        """The groups where so many rows ask: as many as there are characters, or as there are rows."""
+        if n_asking == len(self.characters):
+            return self.by_characters
+        if n_asking != len(self.order):
+            raise ValueError(
+                f"Either the {len(self.characters)} characters of a batch ask or all of its {len(self.order)} spans: "
+                f"got {n_asking} queries."
+            )
+        if self.by_all is None:
+            raise ValueError("Words are to ask, but were not planned for: make the plan with words_ask=True.")
+        return self.by_all
+
+
+def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
+    """The different columns as four distances each, and which of them each column is. columns: *Shape: [3, C]*"""
+    above, width = columns.max(initial=0) + 1, 2 * longest + 1
+    codes, inverse = np.unique((columns[0] * above + columns[1]) * width + columns[2] + longest, return_inverse=True)
+    query, key, offset = codes // width // above, codes // width % above, codes % width - longest
+    return np.stack([offset, offset - key + 1, offset + query - 1, offset + query - key], axis=1), inverse
+
+
+def _groups(
+    spans: Spans, asked: QueryGroups, windows: Windows, columns: IntArray, device: torch.device
+) -> tuple[SpanGroup, ...]:
+    n_kinds = np.bincount(asked.kinds.groups, minlength=len(asked.counts))
+    n_keys = spans.counts[asked.sentences]
+    parts = zip(
+        *asked.cut,
+        _split(columns, windows.widths(asked), device),
+        _split(windows.begins(spans, asked.kinds), n_kinds * n_keys, device),
+        _split(asked.of_kind - starts(n_kinds)[asked.groups], asked.counts, device),
+        _split(products(spans, asked, windows)[:, None], asked.counts, device),
+        strict=True,
+    )
+    made = []
+    for sentence, begin, count, own, begins, kinds, shifts in parts:
+        first, length = int(spans.begins[sentence]), int(spans.counts[sentence])
+        places = slice(begin, begin + count), slice(first, first + length), begin - first
+        made.append(SpanGroup(sentence, *places, own, begins.view(-1, length), kinds, shifts))
+    return tuple(made)
+
+
+def _among_characters(groups: Sequence[SpanGroup], spans: Spans) -> tuple[SpanGroup, ...]:
+    """The groups of characters, their queries counted without the words between them."""
+    n_characters, words_before = spans.characters.tolist(), starts(spans.counts - spans.characters).tolist()
+    made = []
+    for group in groups:
+        if group.place < n_characters[group.sentence]:
+            words = words_before[group.sentence]
+            made.append(replace(group, queries=slice(group.queries.start - words, group.queries.stop - words)))
+    return tuple(made)
+
+
+def _split(array: IntArray, counts: IntArray, device: torch.device) -> Sequence[Tensor]:
+    """Consecutive parts of an array, sent to the device in one piece."""
+    return torch.split(_tensor(array, device), counts.tolist())
+
+
+def _tensor(array: IntArray, device: torch.device) -> Tensor:
+    return torch.from_numpy(array).to(device, non_blocking=True)
