@@ -123,15 +123,21 @@ def reference_attention(attention: AdaptedAttention, x: Tensor) -> Tensor:
 
     x: *Shape: [L, d]*. Returns *Shape: [L, d]*
     """
-    q, k, v = (rows.transpose(0, 1) for rows in attention.project(x))
+    weights = torch.softmax(reference_scores(attention, x), dim=-1)  # eq. 19
+    values = attention.project(x)[2]
+    return torch.einsum("htj,jhd->thd", weights, values).flatten(1)
+
+
+def reference_scores(attention: AdaptedAttention, x: Tensor) -> Tensor:
+    """The scores of eq. 18 as the paper writes them. x: *Shape: [L, d]*. Returns *Shape: [h, L, L]*"""
+    q, k, _ = (rows.transpose(0, 1) for rows in attention.project(x))
     r = _relative(len(x), q.shape[-1], x)
     scores = torch.einsum("htd,hjd->htj", q, k) + torch.einsum("htd,tjd->htj", q, r)  # eq. 18, first two terms
     scores = scores + torch.einsum("hd,hjd->hj", attention.u, k)[:, None]
     scores = scores + torch.einsum("hd,tjd->htj", attention.v, r)
     if attention.key_position:
         scores = scores + torch.einsum("hjd,tjd->htj", k, r)
-    weights = torch.softmax(scores * attention.scale, dim=-1)  # eq. 19
-    return torch.einsum("htj,hjd->thd", weights, v).flatten(1)
+    return scores * attention.scale
 
 
 def _relative(length: int, head_width: int, like: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,13 @@ WHOLE_MAP = 512
 # Longer sequences are read some queries at a time, so many scores at once: about what a core's own cache holds.
 SCORES_AT_ONCE = 1 << 20
 
+Weigh = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+"""Another way than softmax from scores, -inf at padded keys, to a map of attention.
+
+It gets the scores, *Shape: [n, h, T, L]*, what lies `beside` the queries, *[n, h, T, w'']*, and which of the queries
+are real, *[n, T]* or None for all of them.
+"""
+
 
 @dataclass(frozen=True)
 class Heads:
@@ -29,6 +37,7 @@ class Heads:
     q, k: *Shape: [N, h, w]*; v: *Shape: [N, h, d_k]*
     placed: queries to positions rather than to keys, if there are such. *Shape: [N, h, w']*
     table: the row that stands for each position. *Shape: [longest, w']*
+    beside: what another map than softmax wants to know of each query. *Shape: [N, h, w'']*
     """
 
     q: Tensor
@@ -36,6 +45,7 @@ class Heads:
     v: Tensor
     placed: Tensor | None = None
     table: Tensor | None = None
+    beside: Tensor | None = None
 
 
 class Attention(nn.Module, ABC):
@@ -92,20 +102,26 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
     return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
 
 
-def attend(heads: Heads, ragged: Ragged, p: float) -> Tensor:
-    """Attention within each sequence, with dropout of probability `p` on its map. *Returns Shape: [N, h d_k]*"""
+def attend(heads: Heads, ragged: Ragged, p: float, weigh: Weigh | None = None) -> Tensor:
+    """Attention within each sequence, with dropout of probability `p` on its map. *Returns Shape: [N, h d_k]*
+
+    weigh: what makes the map of the scores; None for softmax.
+    """
     if not ragged.buckets:
         return heads.v.flatten(1)
-    mix = _on_cpu if heads.v.is_cpu else _on_device
-    mixed = [mix(padded, bucket.mask, p) for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True)]
+    padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
+    if weigh is None and not heads.v.is_cpu:
+        mixed = [_on_device(own, bucket.mask, p) for own, bucket in padded]
+    else:
+        mixed = [_plain(own, bucket.mask, p, weigh) for own, bucket in padded]
     return ragged.join(mixed).view(heads.v.shape[0], -1)
 
 
-def attention_maps(heads: Heads, ragged: Ragged) -> list[Tensor]:
+def attention_maps(heads: Heads, ragged: Ragged, weigh: Weigh | None = None) -> list[Tensor]:
     """The attention map of each sequence, in plain view. *Shape: [h, length, length]* each"""
     maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
     for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
-        weights = _softmax(padded, bucket.mask)
+        weights = _map(padded, bucket.mask, weigh)
         for row, sequence in enumerate(bucket.sequences):
             length = ragged.lengths[sequence]
             maps[sequence] = weights[row, :, :length, :length]
@@ -113,12 +129,13 @@ def attention_maps(heads: Heads, ragged: Ragged) -> list[Tensor]:
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
-    """The same by bucket. q, k, v, placed: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
-    q, k, v = (ragged.pad(rows.flatten(0, 1)) for rows in (heads.q, heads.k, heads.v))
-    if heads.placed is None or heads.table is None:
-        return map(Heads, q, k, v)
-    placed = ragged.pad(heads.placed.flatten(0, 1))
-    return map(Heads, q, k, v, placed, [heads.table[: bucket.length] for bucket in ragged.buckets])
+    """The same by bucket. q, k, v, placed, beside: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
+    none = [None] * len(ragged.buckets)
+    parts = (heads.q, heads.k, heads.v, heads.placed, heads.beside)
+    q, k, v, placed, beside = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in parts)
+    table = heads.table
+    tables = none if table is None else [table[: bucket.length] for bucket in ragged.buckets]
+    return map(Heads, q, k, v, placed, tables, beside)
 
 
 def _on_device(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
@@ -128,15 +145,17 @@ def _on_device(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
     return F.scaled_dot_product_attention(joined.q, joined.k, joined.v, attn_mask=seen, dropout_p=p, scale=1.0)
 
 
-def _on_cpu(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
+def _plain(padded: Heads, mask: Tensor | None, p: float, weigh: Weigh | None) -> Tensor:
     """One bucket by plain products. *Returns Shape: [n, h, L, d_k]*
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
     """
     if padded.q.shape[2] <= WHOLE_MAP:
-        return _mix(padded, mask, p)
+        return _mix(padded, mask, p, weigh)
     joined = _joined(padded)
-    mixed: Tensor = _InParts.apply(joined.q, joined.k, joined.v, mask, p)  # type: ignore[no-untyped-call]
+    mixed: Tensor = _InParts.apply(  # type: ignore[no-untyped-call]
+        joined.q, joined.k, joined.v, joined.beside, mask, p, weigh
+    )
     return mixed
 
 
@@ -145,15 +164,24 @@ def _joined(padded: Heads) -> Heads:
     if padded.placed is None or padded.table is None:
         return padded
     table = padded.table.expand(*padded.k.shape[:3], -1)
-    return Heads(torch.cat((padded.q, padded.placed), dim=-1), torch.cat((padded.k, table), dim=-1), padded.v)
+    queries, keys = torch.cat((padded.q, padded.placed), dim=-1), torch.cat((padded.k, table), dim=-1)
+    return Heads(queries, keys, padded.v, beside=padded.beside)
 
 
-def _mix(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
-    return torch.matmul(dropout(_softmax(padded, mask), p, training=True), padded.v)
+def _mix(padded: Heads, mask: Tensor | None, p: float, weigh: Weigh | None, queries: slice = slice(None)) -> Tensor:
+    return torch.matmul(dropout(_map(padded, mask, weigh, queries), p, training=True), padded.v)
 
 
-def _softmax(padded: Heads, mask: Tensor | None) -> Tensor:
-    """The map of a bucket, or of some of its queries. q, placed: *Shape: [n, h, T, ..]*. Returns *[n, h, T, L]*"""
+def _map(padded: Heads, mask: Tensor | None, weigh: Weigh | None, queries: slice = slice(None)) -> Tensor:
+    """The map of a bucket, or of the `queries` that it was cut to. *Returns Shape: [n, h, T, L]*"""
+    scores = _scores(padded, mask)
+    if weigh is None:
+        return torch.softmax(scores, dim=-1)
+    return weigh(scores, padded.beside, None if mask is None else mask[:, queries])
+
+
+def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
+    """q, placed: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
     if padded.placed is None or padded.table is None:
@@ -164,7 +192,7 @@ def _softmax(padded: Heads, mask: Tensor | None) -> Tensor:
     scores = scores.view(shape)
     if mask is not None:
         scores += torch.where(mask, 0.0, -torch.inf)[:, None, None, :]
-    return torch.softmax(scores, dim=-1)
+    return scores
 
 
 class _InParts(torch.autograd.Function):
@@ -174,28 +202,53 @@ class _InParts(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Tensor:
-        ctx.save_for_backward(q, k, v, mask)
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        beside: Tensor | None,
+        mask: Tensor | None,
+        p: float,
+        weigh: Weigh | None,
+    ) -> Tensor:
+        ctx.save_for_backward(q, k, v, beside, mask)
         ctx.p = p
-        ctx.random_state = torch.get_rng_state()
+        ctx.weigh = weigh
+        ctx.random_state = torch.get_rng_state() if q.is_cpu else torch.cuda.get_rng_state(q.device)
         mixed = torch.empty_like(v)
         for part in _parts(q):
-            mixed[:, :, part] = _mix(Heads(q[:, :, part], k, v), mask, p)
+            own = Heads(q[:, :, part], k, v, beside=None if beside is None else beside[:, :, part])
+            mixed[:, :, part] = _mix(own, mask, p, weigh, part)
         return mixed
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mask = ctx.saved_tensors
-        sums = [torch.zeros_like(x) for x in (q, k, v)]
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.set_rng_state(ctx.random_state)
+        q, k, v, beside, mask = ctx.saved_tensors
+        read = {"q": q, "k": k, "v": v} | ({} if beside is None else {"beside": beside})
+        sums = {name: torch.zeros_like(x) for name, x in read.items()}
+        with _replayed(ctx.random_state, q.device), torch.enable_grad():
             for part in _parts(q):
-                leaves = [x.detach().requires_grad_() for x in (q[:, :, part], k, v)]
-                mixed = _mix(Heads(*leaves), mask, ctx.p)
-                added = torch.autograd.grad(mixed, leaves, gradients[0][:, :, part])
-                for total, term in zip((sums[0][:, :, part], *sums[1:]), added, strict=True):
-                    total += term
-        return (*sums, None, None)
+                cut = {name: (slice(None), slice(None), part) for name in ("q", "beside")}
+                leaves = {name: x[cut.get(name, ...)].detach().requires_grad_() for name, x in read.items()}
+                mixed = _mix(Heads(**leaves), mask, ctx.p, ctx.weigh, part)
+                added = torch.autograd.grad(
+                    mixed, list(leaves.values()), gradients[0][:, :, part], materialize_grads=True
+                )
+                for name, term in zip(leaves, added, strict=True):
+                    sums[name][cut.get(name, ...)] += term
+        return (*sums.values(), *(None,) * (7 - len(sums)))
+
+
+@contextmanager
+def _replayed(random_state: Tensor, device: torch.device) -> Iterator[None]:
+    """Draw the same random numbers again; afterwards go on as if nothing had been drawn."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(random_state, device)
+        else:
+            torch.set_rng_state(random_state)
+        yield
 
 
 def _parts(q: Tensor) -> Iterator[slice]:
