@@ -1,0 +1,59 @@
+"""`python -m spacy tener evaluate`"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import spacy
+import typer
+from spacy.cli._util import import_code, setup_gpu
+from spacy.training import Corpus
+from wasabi.printer import Printer
+
+from ..report import CountingScorer
+from ._app import tener_cli
+
+
+@tener_cli.command("evaluate")
+def evaluate_cli(
+    model: Annotated[str, typer.Argument(help="Name or path of a pipeline")],
+    data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of them", exists=True)],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file to write")] = None,
+    gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Keep the tokens of the data")] = False,
+    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")] = -1,
+    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+) -> None:
+    """
+    Score a pipeline as `spacy evaluate` does, and store counts beside the scores.
+
+    The output has all scores of spaCy's scorer and `ents_counts`: for each label how many entities were found and
+    right (tp), found and wrong (fp), and missed (fn). With them `spacy tener table --named-nominal` takes labels
+    together exactly, which precision, recall and F1 by label do not allow.
+    """
+    import_code(code)
+    setup_gpu(gpu_id, silent=False)
+    msg = Printer()
+    nlp = spacy.load(model)
+    scores = nlp.evaluate(list(Corpus(data, gold_preproc=gold_preproc)(nlp)), scorer=CountingScorer(nlp))
+    if scores.get("ents_f") is None:
+        msg.fail(f"{data}: no entities to score", "Are entities annotated, and does the pipeline find any?", exits=1)
+    msg.table(_table(scores), header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
+    msg.info(f"{scores['speed']:.0f} words per second")
+    if output:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(scores, ensure_ascii=False, indent=2) + "\n", encoding="utf8")
+        msg.good(str(output))
+
+
+def _table(scores: Mapping[str, Any]) -> list[list[str]]:
+    counts = {label: each["tp"] + each["fn"] for label, each in scores["ents_counts"].items()}
+    overall = {part: scores[f"ents_{part}"] for part in "prf"}
+    rows = [_row("All", overall, sum(counts.values()))]
+    return rows + [_row(label, each, counts[label]) for label, each in sorted(scores["ents_per_type"].items())]
+
+
+def _row(name: str, score: Mapping[str, float], gold: int) -> list[str]:
+    return [name, *(f"{100 * score[part]:.2f}" for part in "prf"), str(gold)]

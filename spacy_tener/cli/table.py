@@ -1,0 +1,121 @@
+"""`python -m spacy tener table`"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from wasabi.printer import Printer
+
+from ..report import FORMATS, Found, Options, Report, ReportError, find_runs, make_report, render
+from ._app import tener_cli
+
+_SHOWN = 10
+
+
+@tener_cli.command("table")
+def table_cli(
+    runs: Annotated[list[Path], typer.Argument(help="Directories with runs CORPUS/SYSTEM/SEED in them")],
+    metric: Annotated[str, typer.Option("--metric", "-m", help="Score to compare systems by: p, r, f")] = "f",
+    by: Annotated[
+        str, typer.Option(help="What runs share that are taken together: corpus, system, settings of the config")
+    ] = "corpus,system",
+    baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="System to compare the others with")] = None,
+    corpus: Annotated[str, typer.Option(help="Corpora to report, as in weibo,resume (default: all)")] = "",
+    system: Annotated[str, typer.Option(help="Systems to report, as in ner,tener (default: all)")] = "",
+    per_label: Annotated[bool, typer.Option("--per-label", "-l", help="Report each label as well")] = False,
+    named_nominal: Annotated[
+        bool, typer.Option("--named-nominal", help="Report names (X.NAM) and nominal mentions (X.NOM) as well")
+    ] = False,
+    published: Annotated[bool, typer.Option(help="Set rows that the papers printed beside ours")] = True,
+    format: Annotated[
+        str, typer.Option("--format", "-f", help=f"auto (by the output's ending), {', '.join(FORMATS)}")
+    ] = "auto",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print)")] = None,
+) -> None:
+    """
+    Gather runs into one table: mean and standard deviation over seeds.
+
+    A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number. `metrics.json` in it holds the scores on test, as
+    `spacy tener evaluate --output` or `spacy evaluate --output` writes them; `model-best` is what `spacy train
+    --output` leaves there: its size, config.cfg and scores on dev are read (`metrics-dev.json` goes before the latter).
+    A run without metrics.json is listed as unfinished.
+
+    --baseline adds each system's difference to that system and the probability of a two-sided paired t-test over the
+    seeds that both have. --named-nominal needs the counts that `spacy tener evaluate` writes. --by takes the end of a
+    setting's path (k for components.tener_ner.model.tok2vec.k); printed rows are given by corpus and system only.
+    """
+    with redirect_stdout(sys.stderr):  # standard output is the table's
+        msg = Printer()
+        try:
+            options = Options(
+                by=tuple(names(by)),
+                metric=metric,
+                baseline=baseline,
+                per_label=per_label,
+                named_nominal=named_nominal,
+                published=published,
+            )
+            found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
+            report = make_report(found, options)
+            text = render(report, _format(format, output))
+            if output:
+                write(output, text)
+        except ReportError as error:
+            msg.fail(error.reason, error.remedy, exits=1)
+        warn(msg, found, report)
+        if output:
+            msg.good(f"{output}: {len(found.runs)} runs")
+    if not output:
+        typer.echo(text, nl=False)
+    if not found.runs:
+        raise typer.Exit(1)
+
+
+def names(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def warn_left_out(msg: Printer, found: Found) -> None:
+    """Name what looks like a run and is not taken for one, and the runs that are not finished."""
+    _warn_list(msg, "Not runs, since they are not at CORPUS/SYSTEM/SEED", list(map(str, found.left_out)))
+    _warn_list(msg, "Unfinished runs", [f"{each.name}: {each.reason}" for each in found.unfinished], all_of_them=True)
+
+
+def warn(msg: Printer, found: Found, report: Report) -> None:
+    warn_left_out(msg, found)
+    for warning in report.warnings:
+        msg.warn(warning)
+    if not found.runs:
+        msg.warn("No run is finished")
+
+
+def write(output: Path, text: str) -> None:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf8")
+    except OSError as error:
+        raise ReportError(f"{output}: cannot be written: {error.strerror}", "Choose another output.") from error
+
+
+def _warn_list(msg: Printer, what: str, lines: Sequence[str], *, all_of_them: bool = False) -> None:
+    if lines:
+        shown = lines if all_of_them else lines[:_SHOWN]
+        more = [f"... {len(lines) - len(shown)} more"] if len(lines) > len(shown) else []
+        msg.warn(f"{what}: {len(lines)}", "\n".join([*shown, *more]))
+
+
+def _format(format: str, output: Path | None) -> str:
+    if format != "auto":
+        return format
+    if output is None:
+        return "terminal"
+    ending = output.suffix.removeprefix(".")
+    if ending not in FORMATS:
+        raise ReportError(f"{output}: no format has this ending", f"Name one by --format: {', '.join(FORMATS)}.")
+    return ending

@@ -1,0 +1,99 @@
+"""`python -m spacy tener evaluate`: spaCy's scores, and the counts behind them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.cli._util import app
+from spacy.tokens import Doc, DocBin
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener.report.runs import find_runs
+from spacy_tener.report.scores import Counts, total
+
+TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 1, "PER.NOM"), (1, 2, "PER.NAM")])]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Finds 王 as a name, and 张 and 李 as nominal mentions."""
+    nlp = spacy.blank("zh")
+    patterns = [{"label": "PER.NAM", "pattern": "王"}]
+    patterns += [{"label": "PER.NOM", "pattern": char} for char in "李张"]
+    nlp.add_pipe("entity_ruler").add_patterns(patterns)
+    path = tmp_path / "weibo/rules/1/model-best"
+    path.parent.mkdir(parents=True)
+    nlp.to_disk(path)
+    return path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    nlp = spacy.blank("zh")
+    docs = DocBin()
+    for text, entities in TEXTS:
+        doc = nlp.make_doc(text)
+        doc.ents = [doc.char_span(*entity[:2], label=entity[2]) for entity in entities]
+        docs.add(doc)
+    docs.to_disk(tmp_path / "test.spacy")
+    return tmp_path / "test.spacy"
+
+
+def evaluate(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "evaluate", *map(str, arguments)])
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_scores_and_counts_are_written_and_read_as_a_run(model: Path, data: Path) -> None:
+    code, text = evaluate(model, data, "--output", model.parent / "metrics.json")
+    assert code == 0, text
+    # Right: 王 and 李; wrong: 张 and the second 王; missed: the second 王 as nominal, 钱.
+    assert "All 50.00 50.00 50.00 4" in text
+    assert "PER.NAM 50.00 50.00 50.00 2" in text
+    assert "words per second" in text
+    (run,) = find_runs([model.parent]).runs
+    assert run.test.counts == {"PER.NAM": Counts(1, 1, 1), "PER.NOM": Counts(1, 1, 1)}
+    assert total(run.test.counts.values()).score == run.test.overall
+    assert run.test.speed
+
+
+def test_the_scores_are_those_of_spacy(model: Path, data: Path, tmp_path: Path) -> None:
+    evaluate(model, data, "--output", tmp_path / "ours.json")
+    CliRunner().invoke(app, ["evaluate", str(model), str(data), "--output", str(tmp_path / "spacys.json")])
+    ours, spacys = (json.loads((tmp_path / f"{name}.json").read_text(encoding="utf8")) for name in ("ours", "spacys"))
+    for name in ("ents_p", "ents_r", "ents_f", "ents_per_type", "token_acc"):
+        assert ours[name] == spacys[name]
+
+
+def test_nothing_is_written_without_an_output(model: Path, data: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    assert evaluate(model, data)[0] == 0
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_datas_own_tokens_can_be_kept(tmp_path: Path) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": [{"ORTH": "Anglo-Dutch"}]}])
+    nlp.to_disk(tmp_path / "model")
+    # Without its spaces a document would keep its tokens in any case.
+    doc = Doc(nlp.vocab, words=["The", "Anglo-Dutch", "talks"], spaces=[True, True, False])
+    doc.ents = [doc.char_span(4, 15, label="ORG")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "test.spacy")
+    scores = {}
+    for option in ((), ("--gold-preproc",)):
+        evaluate(tmp_path / "model", tmp_path / "test.spacy", "--output", tmp_path / "m.json", *option)
+        scores[option] = json.loads((tmp_path / "m.json").read_text(encoding="utf8"))["ents_f"]
+    assert scores == {(): 0.0, ("--gold-preproc",): 1.0}
+
+
+def test_data_without_entities_is_an_error(model: Path, tmp_path: Path) -> None:
+    nlp = spacy.blank("zh")
+    DocBin(docs=[nlp.make_doc("好")]).to_disk(tmp_path / "test.spacy")
+    code, text = evaluate(model, tmp_path / "test.spacy", "--output", tmp_path / "m.json")
+    assert code == 1
+    assert "no entities to score" in text
+    assert not (tmp_path / "m.json").exists()

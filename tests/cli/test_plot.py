@@ -1,0 +1,117 @@
+"""`python -m spacy tener plot`: directories in, a figure out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from made_runs import make_run
+from spacy.cli._util import app
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+
+PLAIN = {"WASABI_LOG_FRIENDLY": "1", "COLUMNS": "200"}
+
+
+class Result:
+    """What a run printed, and how it ended."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        result = CliRunner(env=PLAIN).invoke(app, ["tener", "plot", *map(str, arguments)])
+        self.code = result.exit_code
+        self.text = " ".join(result.output.split())
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for place, system in enumerate(("ner", "tener")):
+        for seed in (1, 2):
+            log = [(step // 100, step, 10.0 * place + seed + step / 20) for step in (0, 100, 200)]
+            config = f"[model]\nk = {place + 1}\nalpha = {place}\n"
+            make_run(tmp_path / "runs", f"weibo/{system}/{seed}", f=0.5 + 0.1 * place, log=log, config=config)
+    return tmp_path / "runs"
+
+
+def test_help_names_the_kinds_and_the_extra() -> None:
+    text = Result("--help").text
+    for word in ("convergence", "speed", "scores", "sweep", "spacy_tener[plot]", "training.jsonl"):
+        assert word in text
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["convergence"],
+        ["convergence", "--x", "epoch", "--metric", "f", "--y-min", "5"],
+        ["speed"],
+        ["speed", "--baseline", "ner"],
+        ["scores", "--no-published"],
+        ["sweep", "--x", "k", "--log-x", "--metric", "p"],
+        ["sweep", "--x", "model.alpha", "--by", "system"],
+    ],
+)
+def test_figures_are_written(runs: Path, tmp_path: Path, arguments: list[str], ending: str) -> None:
+    output = tmp_path / "new" / f"figure.{ending}"
+    result = Result(runs, "--kind", *arguments, "--output", output)
+    assert result.code == 0, result.text
+    assert "4 runs" in result.text
+    assert output.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+def test_runs_without_what_is_drawn_are_named_and_left_out(runs: Path, tmp_path: Path) -> None:
+    make_run(runs, "weibo/mect/1", f=0.5, speed=None)
+    make_run(runs, "weibo/mect/2")
+    output = tmp_path / "a.png"
+    for arguments, what in (
+        (["convergence"], "training.jsonl"),
+        (["speed"], "speed in metrics.json"),
+        (["sweep", "--x", "k"], "k"),
+    ):
+        text = Result(runs, "--kind", *arguments, "--output", output).text
+        assert f"Left out, without {what}: 1 weibo/mect/1" in text
+        assert "Unfinished runs: 1 weibo/mect/2" in text
+        assert "4 runs" in text
+
+
+def test_corpora_and_systems_can_be_chosen(runs: Path, tmp_path: Path) -> None:
+    result = Result(runs, "--kind", "scores", "--system", "ner", "--corpus", "weibo", "--output", tmp_path / "a.png")
+    assert "2 runs" in result.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pie"], "Unknown kind of figure 'pie' Use one of: convergence, speed, scores, sweep."),
+        (["sweep"], "Name it by --x"),
+        (["sweep", "--x", "beta"], "There is nothing to draw"),
+        (["convergence", "--x", "time"], "Unknown axis 'time'"),
+        (["speed", "--metric", "f"], "--metric: means nothing for a figure of speed"),
+        (["scores", "--x", "k", "--log-x"], "--log-x, --x: means nothing for a figure of scores"),
+        (["convergence", "--no-published"], "--published: means nothing"),
+        (["speed", "--y-min", "3"], "--y-min: means nothing"),
+        (["speed", "--baseline", "grn"], "no speed of the baseline grn"),
+        (["sweep", "--x", "model.alpha", "--log-x"], "without a logarithm"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = Result(runs, "--kind", *arguments, "--output", tmp_path / "a.png")
+    assert result.code == 1
+    assert message in result.text
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_other_endings_are_an_error(runs: Path, tmp_path: Path) -> None:
+    result = Result(runs, "--kind", "scores", "--output", tmp_path / "a.pdf")
+    assert result.code == 1
+    assert "figures are .png or .svg" in result.text
+
+
+def test_without_matplotlib_the_extra_is_named(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = Result(runs, "--kind", "scores", "--output", tmp_path / "a.png")
+    assert result.code == 1
+    assert "Figures need matplotlib" in result.text
+    assert "pip install 'spacy_tener[plot]'" in result.text
