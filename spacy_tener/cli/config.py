@@ -1,0 +1,72 @@
+"""`python -m spacy tener config`"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from wasabi.printer import Printer
+
+from ..training.compose import compose
+from ..training.config_files import ConfigError
+from ._app import tener_cli
+
+STDOUT = "-"
+
+
+@tener_cli.command("config")
+def config_cli(
+    base: Annotated[Path, typer.Argument(help="A config, as of a corpus: configs/conll2003.cfg")],
+    overlays: Annotated[
+        list[Path] | None, typer.Argument(help="Overlays, as of models: configs/models/encoder-bilstm.cfg")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="section.key=value, over all files; may be repeated")
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="File to write, or - for standard output")] = STDOUT,
+) -> None:
+    """
+    Put a config together: a corpus' config, overlays on it, single settings on top.
+
+    Writes a complete and validated config for `spacy train`, with variables such as ${paths.train} as they are.
+
+    Later files win. A section that names another function (@architectures, ...) or factory than what stands there
+    replaces it whole; any other section adds its keys to what is there. Nothing else removes a key: `null` switches
+    off what takes it, and a component goes by an nlp.pipeline without it. Overlays may leave out empty parent sections.
+
+    --set only takes keys that the filled config has. Where max_steps changes and was equal to the total_steps of the
+    learning rate's schedule, total_steps changes with it, unless it is set too.
+    """
+    overlays, settings = overlays or [], settings or []
+    with redirect_stdout(sys.stderr):  # standard output is the config's
+        msg = Printer()
+        try:
+            composed = compose(base, overlays, settings)
+            text = f"{_heading(base, overlays, settings)}\n\n{composed.config.to_str(interpolate=False)}\n"
+            if output != STDOUT:
+                _write(text, Path(output))
+                msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
+        except ConfigError as error:
+            msg.fail(error.reason, error.remedy, exits=1)
+        for note in composed.notes:
+            msg.info(note)
+    if output == STDOUT:
+        typer.echo(text, nl=False)
+
+
+def _heading(base: Path, overlays: list[Path], settings: list[str]) -> str:
+    """How the config can be made again."""
+    arguments = [*map(str, [base, *overlays]), *(word for setting in settings for word in ("--set", setting))]
+    return " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
+
+
+def _write(text: str, output: Path) -> None:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf8")
+    except OSError as error:
+        raise ConfigError(f"{output}: cannot be written: {error.strerror}", "Choose another output.") from error

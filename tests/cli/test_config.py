@@ -1,0 +1,365 @@
+"""`python -m spacy tener config`: a base, overlays and settings in, one complete config out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spacy.cli._util import app
+from spacy.cli.init_config import fill_config
+from spacy.util import load_config, load_model_from_config
+from thinc.api import Config
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
+from spacy_tener.training.compose import Composed, compose
+from spacy_tener.training.config_files import ConfigError, read_config
+
+BASE = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
+TOK2VEC = "components.tener_ner.model.tok2vec"
+TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
+CNN = f"""
+[{TOK2VEC}]
+@architectures = "spacy.HashEmbedCNN.v2"
+width = 96
+depth = 4
+embed_size = 500
+window_size = 1
+maxout_pieces = 3
+subword_features = false
+pretrained_vectors = null
+"""
+PLAIN = {"WASABI_LOG_FRIENDLY": "1"}
+
+
+@pytest.fixture
+def overlay(tmp_path: Path):
+    count = iter(range(9))
+
+    def write(text: str) -> Path:
+        path = tmp_path / f"overlay{next(count)}.cfg"
+        path.write_text(text, encoding="utf8")
+        return path
+
+    return write
+
+
+def value(composed: Composed | Config, key: str) -> object:
+    node = composed.config if isinstance(composed, Composed) else composed
+    for part in key.split("."):
+        node = node[part]
+    return node
+
+
+def run(*arguments: str | Path) -> tuple[int, str, str]:
+    result = CliRunner(env=PLAIN).invoke(app, ["tener", "config", *map(str, arguments)])
+    return result.exit_code, result.stdout, " ".join(result.stderr.split())
+
+
+def refusal(*overlays: Path | str, settings: tuple[str, ...] = (), base: Path = BASE) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        compose(base, overlays, settings)
+    assert caught.value.remedy.endswith((".", "?"))
+    return caught.value
+
+
+# What comes out
+
+
+def test_a_base_alone_is_filled_as_spacy_fills_it(tmp_path: Path, overlay) -> None:
+    nlp, component = '[nlp]\nlang = "zh"\npipeline = ["ner"]\n', '[components.ner]\nfactory = "ner"\n'
+    _, filled = fill_config(tmp_path / "filled.cfg", overlay(f"{nlp}[components]\n{component}"), silent=True)
+    assert compose(overlay(component + nlp)).config == filled
+
+
+def test_a_complete_base_comes_out_as_it_is() -> None:
+    composed = compose(BASE)
+    assert composed.config == load_config(BASE)
+    assert composed.config.to_str(interpolate=False) == load_config(BASE).to_str(interpolate=False)
+    assert composed.notes == ()
+
+
+def test_the_result_loads_validates_and_keeps_its_variables(tmp_path: Path, overlay) -> None:
+    path = overlay(f"[paths]\nmore = null\n[{TOK2VEC}.embed]\nbigram_vectors = ${{paths.more}}\nwidth = 20\n")
+    code, _, _ = run(BASE, path, "--output", tmp_path / "new" / "out.cfg")
+    assert code == 0
+    config = load_config(tmp_path / "new" / "out.cfg")
+    assert value(config, f"{TOK2VEC}.embed.bigram_vectors") == "${paths.more}"
+    assert value(config, "training.seed") == "${system.seed}"
+    assert value(config, f"{TOK2VEC}.embed.width") == 20
+    assert load_model_from_config(config).config == config
+
+
+def test_standard_output_is_a_config_and_nothing_else() -> None:
+    code, output, messages = run(BASE, "--set", "training.max_steps=100")
+    assert code == 0
+    assert value(Config().from_str(output, interpolate=False), "training.max_steps") == 100
+    assert TOTAL_STEPS in messages
+    assert output.splitlines()[0] == f"# python -m spacy tener config {BASE} --set training.max_steps=100"
+
+
+def test_a_file_says_how_it_was_made(tmp_path: Path, overlay) -> None:
+    path = overlay("[training]\npatience = 5\n")
+    code, output, messages = run(BASE, path, "-s", "nlp.batch_size=2", "-o", tmp_path / "a b.cfg")
+    assert (code, output) == (0, "")
+    assert messages == f"✔ {tmp_path / 'a b.cfg'}: tener_ner"
+    heading = (tmp_path / "a b.cfg").read_text(encoding="utf8").splitlines()[0]
+    assert heading == f"# python -m spacy tener config {BASE} {path} --set nlp.batch_size=2"
+
+
+def test_help_says_what_overlays_and_settings_do() -> None:
+    result = CliRunner(env={**PLAIN, "COLUMNS": "200"}).invoke(app, ["tener", "config", "--help"])
+    text = " ".join(result.output.split())
+    for words in ("replaces it whole", "`null` switches off", "nlp.pipeline without it", "total_steps", "--set"):
+        assert words in text
+
+
+# Overlays
+
+
+def test_keys_are_added_and_the_later_overlay_wins(overlay) -> None:
+    first = overlay(f"[{TOK2VEC}]\nwidth = 64\nheads = 2\n")
+    second = overlay(f"[{TOK2VEC}]\nwidth = 96\n")
+    composed = compose(BASE, [first, second])
+    assert (value(composed, f"{TOK2VEC}.width"), value(composed, f"{TOK2VEC}.heads")) == (96, 2)
+    assert value(composed, f"{TOK2VEC}.dropout") == 0.15
+    assert value(compose(BASE, [second, first]), f"{TOK2VEC}.width") == 64
+
+
+def test_another_function_replaces_its_section_with_all_below(overlay) -> None:
+    section = value(compose(BASE, [overlay(CNN)]), TOK2VEC)
+    assert "embed" not in section
+    assert "layers" not in section
+    assert section["@architectures"] == "spacy.HashEmbedCNN.v2"
+
+
+def test_the_same_function_keeps_what_stands_there(overlay) -> None:
+    same = overlay(f'[{TOK2VEC}]\n@architectures = "spacy_tener.TENER.v1"\nwidth = 64\n')
+    section = value(compose(BASE, [same]), TOK2VEC)
+    assert section["embed"] == value(load_config(BASE), f"{TOK2VEC}.embed")
+    assert section["width"] == 64
+
+
+def test_null_switches_a_section_off_and_a_later_overlay_brings_one_back(overlay) -> None:
+    off = overlay(f"[{TOK2VEC}]\nembed = null\n")
+    back = overlay(f'[{TOK2VEC}.embed]\n@architectures = "spacy_tener.CharEmbed.v1"\nwidth = 7\n')
+    assert value(compose(BASE, [off]), f"{TOK2VEC}.embed") is None
+    assert value(compose(BASE, [off, back]), f"{TOK2VEC}.embed.width") == 7
+
+
+def test_another_factory_replaces_a_component_whole(overlay) -> None:
+    other = overlay('[components.tener_ner]\nfactory = "ner"\n')
+    component = value(compose(BASE, [other]), "components.tener_ner")
+    assert component["factory"] == "ner"
+    assert component["model"]["@architectures"] == "spacy.TransitionBasedParser.v2"
+    assert "window" not in component
+
+
+def test_a_component_is_added_and_another_goes_by_the_pipeline(overlay) -> None:
+    tagger = '[components.tagger]\nfactory = "tagger"\n'
+    both = overlay(f'[nlp]\npipeline = ["tagger", "tener_ner"]\n{tagger}')
+    assert list(value(compose(BASE, [both]), "components")) == ["tagger", "tener_ner"]
+    alone = overlay(f'[nlp]\npipeline = ["tagger"]\n{tagger}')
+    assert list(value(compose(BASE, [alone]), "components")) == ["tagger"]
+
+
+def test_sections_may_come_before_their_parents_and_hold_lists_of_functions(overlay) -> None:
+    path = overlay(f"""
+[{TOK2VEC}.embed.*.first]
+@architectures = "spacy_tener.CharEmbed.v1"
+
+[{TOK2VEC}.embed]
+@layers = "chain.v1"
+""")
+    section = read_config(path)["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
+    assert section == {"@layers": "chain.v1", "*": {"first": {"@architectures": "spacy_tener.CharEmbed.v1"}}}
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("setting", "key", "expected"),
+    [
+        ("training.dropout=0.1", "training.dropout", 0.1),
+        ("paths.train=a b.spacy", "paths.train", "a b.spacy"),
+        ('paths.train="a=b"', "paths.train", "a=b"),
+        ("paths.train=${paths.dev}", "paths.train", "${paths.dev}"),
+        ("nlp.disabled=[]", "nlp.disabled", []),
+        (f"{TOK2VEC}.ff_width=null", f"{TOK2VEC}.ff_width", None),
+        (f"{TOK2VEC}.embed=null", f"{TOK2VEC}.embed", None),
+        ("training.optimizer.learn_rate=0.002", "training.optimizer.learn_rate", 0.002),
+    ],
+)
+def test_a_setting_has_the_value_that_a_config_would_read(setting: str, key: str, expected: object) -> None:
+    assert value(compose(BASE, settings=[setting]), key) == expected
+
+
+def test_settings_come_after_all_overlays_and_the_last_one_wins(overlay) -> None:
+    path = overlay(f"[{TOK2VEC}]\nwidth = 64\n")
+    assert value(compose(BASE, [path], [f"{TOK2VEC}.width=32", f"{TOK2VEC}.width=16"]), f"{TOK2VEC}.width") == 16
+
+
+def test_settings_are_judged_together() -> None:
+    composed = compose(BASE, settings=[f"{TOK2VEC}.heads=5", f"{TOK2VEC}.width=100"])
+    assert value(composed, f"{TOK2VEC}.width") == 100
+
+
+def test_a_setting_may_name_a_default_that_the_files_leave_out(overlay) -> None:
+    short = overlay('[nlp]\nlang = "zh"\npipeline = ["tener_ner"]\n[components.tener_ner]\nfactory = "tener_ner"\n')
+    composed = compose(short, settings=[f"{TOK2VEC}.width=64"])
+    assert value(composed, f"{TOK2VEC}.width") == 64
+
+
+def test_a_setting_may_change_a_function_and_the_next_its_arguments() -> None:
+    functions = (f"{TOK2VEC}.embed.@architectures=spacy.CharacterEmbed.v2", f"{TOK2VEC}.embed.width=32")
+    error = refusal(settings=functions[:1])
+    assert "spacy.CharacterEmbed.v2" in error.reason
+    encoder = (f"{TOK2VEC}.@architectures=spacy_tener.CharEmbed.v1", f"{TOK2VEC}.bigram_width=9")
+    assert value(compose(BASE, settings=encoder), f"{TOK2VEC}.bigram_width") == 9
+
+
+# Steps
+
+
+def test_total_steps_follow_max_steps(overlay) -> None:
+    path = overlay("[training]\nmax_steps = 500\n")
+    composed = compose(BASE, [path])
+    assert (value(composed, "training.max_steps"), value(composed, TOTAL_STEPS)) == (500, 500)
+    assert composed.notes == (f"{TOTAL_STEPS} = 500, with training.max_steps",)
+    again = compose(BASE, [path], ["training.max_steps=60"])
+    assert value(again, TOTAL_STEPS) == 60
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_total_steps_that_are_set_stay(order: int) -> None:
+    settings = ["training.max_steps=500", f"{TOTAL_STEPS}=400"][::order]
+    composed = compose(BASE, settings=settings)
+    assert (value(composed, "training.max_steps"), value(composed, TOTAL_STEPS)) == (500, 400)
+
+
+def test_an_overlay_may_set_total_steps_to_what_they_were(overlay) -> None:
+    path = overlay("[training]\nmax_steps = 500\n[training.optimizer.learn_rate]\ntotal_steps = 2550\n")
+    composed = compose(BASE, [path])
+    assert (value(composed, TOTAL_STEPS), composed.notes) == (2550, ())
+
+
+def test_total_steps_of_their_own_do_not_follow(overlay) -> None:
+    own = overlay("[training.optimizer.learn_rate]\ntotal_steps = 9999\n")
+    assert value(compose(BASE, [own], ["training.max_steps=500"]), TOTAL_STEPS) == 9999
+
+
+def test_a_rate_without_total_steps_gets_none(overlay) -> None:
+    path = overlay("[training]\nmax_steps = 500\n[training.optimizer]\nlearn_rate = 0.001\n")
+    composed = compose(BASE, [path])
+    assert value(composed, "training.optimizer.learn_rate") == 0.001
+    assert composed.notes == ()
+
+
+def test_training_without_a_last_step_leaves_the_schedule_alone() -> None:
+    assert value(compose(BASE, settings=["training.max_steps=0"]), TOTAL_STEPS) == 2550
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("[a]\nb = 1\nfoo bar\n", 3, "'foo bar' is neither a [section] nor a `key = value` in one"),
+        ("b = 1\n[a]\n", 1, "'b = 1' is neither a [section]"),
+        ("[a\nb = 1\n", 1, "'[a' is neither a [section]"),
+        ("[a]\nb = 1\n[a]\nc = 1\n", 3, "the section [a] stands there twice"),
+        ("[a]\nb = 1\nb = 2\n", 3, "'b' stands twice in [a]"),
+    ],
+)
+def test_bad_syntax_is_named_with_file_and_line(overlay, text: str, line: int, reason: str) -> None:
+    path = overlay(text)
+    assert refusal(path).reason.startswith(f"{path}:{line}: {reason}")
+    assert refusal(base=path).reason.startswith(f"{path}:{line}: {reason}")
+
+
+def test_a_value_and_a_section_of_one_name_are_refused(overlay) -> None:
+    path = overlay("[training]\nbatcher = 1\n[training.batcher]\nsize = 1\n")
+    assert refusal(path).reason == f"{path}: training.batcher: found conflicting values"
+
+
+def test_a_missing_file_and_one_that_is_no_text_are_named(overlay, tmp_path: Path) -> None:
+    assert "nope.cfg: cannot be read: No such file" in refusal(tmp_path / "nope.cfg").reason
+    (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
+    assert refusal(tmp_path / "x.bin").reason == f"{tmp_path / 'x.bin'}: is not UTF-8 text"
+
+
+def test_a_component_that_the_base_lacks_is_named_with_those_it_has(overlay) -> None:
+    path = overlay("[components.ner.model]\nnO = 3\n")
+    error = refusal(path)
+    assert error.reason == f"{path}: there is no component 'ner' to lay it on"
+    assert error.remedy.startswith("There are: tener_ner.")
+
+
+def test_a_new_component_must_be_in_the_pipeline(overlay) -> None:
+    error = refusal(overlay('[components.tagger]\nfactory = "tagger"\n'))
+    assert "the component 'tagger' is not named in nlp.pipeline" in error.reason
+    assert '["tener_ner"]' in error.remedy
+
+
+def test_a_section_that_no_config_has_is_named(overlay) -> None:
+    error = refusal(overlay("[trainning]\nmax_steps = 3\n"))
+    assert "there is no section [trainning]" in error.reason
+    assert "training" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "remedy"),
+    [
+        ("[training]\nmax_step = 3\n", "spaCy knows no 'training.max_step'", "training.max_steps"),
+        (f"[{TOK2VEC}]\nwdith = 3\n", f"{TOK2VEC.removeprefix('components.')}.wdith: unexpected argument", ""),
+        (f"[{TOK2VEC}]\nwidth = 65\n", "width must be a multiple of n_heads", ""),
+        ('[training]\neval_frequency = "x"\n', "eval_frequency: Input should be a valid integer", ""),
+        (CNN.replace("HashEmbedCNN", "HashEmbdCNN"), "no 'spacy.HashEmbdCNN.v2' among the registered arch", "CNN.v2"),
+        ('[training.batcher]\n@batchers = "x.y.v1"\n', "no 'x.y.v1' among the registered batchers", "install"),
+        ('[components.tener_ner]\nfactory = "nerr"\n', "no factory 'nerr' is registered", "install"),
+        (f"[{TOK2VEC}.embed]\nvectors = ${{paths.nowhere}}\n", "paths.nowhere", ""),
+        ('[nlp]\nlang = "qqq"\n', "qqq", ""),
+    ],
+)
+def test_what_cannot_be_made_is_said_in_a_line(overlay, text: str, reason: str, remedy: str) -> None:
+    path = overlay(text)
+    error = refusal(path)
+    assert error.reason.startswith(f"{BASE} + {path}: ")
+    assert reason in error.reason
+    assert remedy in error.remedy
+    assert len(error.reason) < 600
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason", "remedy"),
+    [
+        ("training.max_step=3", "the config has no 'training.max_step'", "training.max_steps"),
+        (f"{TOK2VEC}.embed.width.x=3", f"the config has no '{TOK2VEC}.embed.width.x'", f"{TOK2VEC}.embed.width"),
+        ("components.ner.window=3", "the config has no 'components.ner.window'", "components.tener_ner.window"),
+        ("qqq.zzz=3", "the config has no 'qqq.zzz'", "filled config"),
+        ("training.max_steps", "not a setting", "section.key=value"),
+        ("training=3", "not a setting", "section.key=value"),
+        ("components.tener_ner.window=x", "tener_ner.window: at root: 'x' is not", ""),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_refused(setting: str, reason: str, remedy: str) -> None:
+    error = refusal(settings=(setting,))
+    assert error.reason.startswith(f"--set {setting}: ")
+    assert reason in error.reason
+    assert remedy in error.remedy
+
+
+def test_errors_go_to_standard_error_and_nothing_is_written(tmp_path: Path) -> None:
+    code, output, messages = run(BASE, tmp_path / "nope.cfg", "-o", tmp_path / "out.cfg")
+    assert (code, output) == (1, "")
+    assert "nope.cfg: cannot be read" in messages
+    assert not (tmp_path / "out.cfg").exists()
+
+
+def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, _, messages = run(BASE, "-o", tmp_path / "file" / "out.cfg")
+    assert code == 1
+    assert "cannot be written" in messages

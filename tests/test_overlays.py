@@ -1,0 +1,189 @@
+"""English corpora' configs with every overlay that goes on them: TENER's Table 5, GRN's ablations, baselines."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from spacy.language import Language
+from spacy.training import Example
+from spacy.util import load_config, load_model_from_config
+from thinc.api import Config
+
+from spacy_tener.training.compose import compose
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+BASES = ("conll2003", "ontonotes5")
+CHARS = ("none", "cnn", "bilstm", "transformer", "adapted")
+ENCODERS = ("bilstm", "idcnn", "adapted", "transformer")
+ABLATIONS = ("no-context", "branch3", "no-relation", "dfn", "gattn")
+CELLS = [(f"chars-{chars}", f"encoder-{encoder}") for chars, encoder in product(CHARS, ENCODERS)]
+SYSTEMS = [("cnn-bilstm-crf",), ("cnn-bilstm-att-crf",), ("grn",), *(("grn", f"grn-{name}") for name in ABLATIONS)]
+STACKS = [(), *CELLS, *SYSTEMS]
+SENTENCES = [
+    ("John Smith joined Acme in New York .", [(0, 10, "PER"), (18, 22, "ORG"), (26, 34, "LOC")]),
+    ("It rained .", []),
+]
+TOK2VEC = "components.tener_ner.model.tok2vec"
+
+
+def path_of(overlay: str) -> Path:
+    return CONFIGS / "models" / f"{overlay}.cfg"
+
+
+@cache
+def composed(base: str, overlays: tuple[str, ...] = ()) -> Config:
+    return compose(CONFIGS / f"{base}.cfg", [path_of(name) for name in overlays]).config
+
+
+def tok2vec(base: str, *overlays: str) -> dict:
+    return composed(base, overlays)["components"]["tener_ner"]["model"]["tok2vec"]
+
+
+def pipeline(config: Config) -> tuple[Language, list[Example]]:
+    nlp = load_model_from_config(config.interpolate(), auto_fill=False)
+    return nlp, [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in SENTENCES]
+
+
+def parameters(nlp: Language) -> list[torch.Tensor]:
+    """The weights of all torch modules of the recogniser, copied."""
+    modules = [shim._model for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
+    return [each.detach().clone() for module in modules for each in module.parameters()]
+
+
+def names(stack: tuple[str, ...]) -> str:
+    return "+".join(stack) or "base"
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_base_is_complete(base: str) -> None:
+    assert composed(base) == load_config(CONFIGS / f"{base}.cfg")
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("stack", STACKS, ids=names)
+def test_the_schedule_ends_with_the_training(base: str, stack: tuple[str, ...]) -> None:
+    training = composed(base, stack)["training"]
+    assert training["optimizer"]["learn_rate"]["total_steps"] == training["max_steps"]
+    assert training["max_steps"] % training["eval_frequency"] == 0
+    assert composed(base, stack)["corpora"]["train"]["gold_preproc"] is True
+
+
+@pytest.mark.parametrize(("base", "sentences"), [("conll2003", 14_041), ("ontonotes5", 59_924)])
+def test_a_dev_score_is_taken_after_each_epoch(base: str, sentences: int) -> None:
+    training = composed(base)["training"]
+    assert training["eval_frequency"] == math.ceil(sentences / training["batcher"]["size"])
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=names)
+def test_every_system_takes_a_training_step(stack: tuple[str, ...]) -> None:
+    nlp, examples = pipeline(composed("ontonotes5", stack))
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.001
+    before, losses = parameters(nlp), {}
+    nlp.update(examples, sgd=optimizer, losses=losses)
+    assert 0 < losses["tener_ner"] < math.inf
+    after = parameters(nlp)
+    # Every matrix moves. Biases need not: those of a gate that the tags do not yet read, or of a filter below ReLU.
+    still = [tuple(old.shape) for old, new in zip(before, after, strict=True) if old.ndim > 1 and torch.equal(old, new)]
+    assert still == []
+    with nlp.use_params(optimizer.averages or {}):
+        assert all(doc.has_annotation("ENT_IOB") for doc in nlp.pipe([text for text, _ in SENTENCES]))
+
+
+def test_the_largest_base_takes_a_training_step() -> None:
+    nlp, examples = pipeline(composed("conll2003"))
+    optimizer, losses = nlp.initialize(lambda: examples), {}
+    nlp.update(examples, sgd=optimizer, losses=losses)
+    assert 0 < losses["tener_ner"] < math.inf
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("stack", CELLS, ids=names)
+def test_a_cell_has_the_encoders_of_its_names(base: str, stack: tuple[str, ...]) -> None:
+    chars, encoder = (name.partition("-")[2] for name in stack)
+    found = tok2vec(base, *stack)
+    if chars == "none":
+        assert found["embed"]["chars"] is None
+    else:
+        kind = {"cnn": "CharCNN", "bilstm": "CharBiLSTM"}.get(chars, "CharTransformer")
+        assert found["embed"]["chars"]["@architectures"] == f"spacy_tener.{kind}.v1"
+        assert found["embed"]["chars"].get("adapted") == {"transformer": False, "adapted": True}.get(chars)
+    architecture = {
+        "bilstm": "spacy.TorchBiLSTMEncoder.v1",
+        "idcnn": "spacy_tener.IDCNNEncoder.v1",
+        "adapted": "spacy_tener.AdaptedTransformerEncoder.v1",
+        "transformer": "spacy_tener.TransformerEncoder.v1",
+    }
+    assert found["encode"]["@architectures"] == architecture[encoder]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_overlays_leave_the_rest_of_the_embedder_alone(base: str) -> None:
+    embed = dict(tok2vec(base)["embed"])
+    for stack in CELLS:
+        other = dict(tok2vec(base, *stack)["embed"])
+        assert {**other, "chars": None, "project_to": None} == {**embed, "chars": None, "project_to": None}
+        assert other["vectors"] == "${paths.word_vectors}"
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_base_is_the_cell_of_two_adapted_transformers(base: str) -> None:
+    assert composed(base, ("chars-adapted", "encoder-adapted")) == composed(base)
+
+
+@pytest.mark.parametrize(
+    ("ablation", "changed"),
+    [
+        ("no-context", {"branches": []}),
+        ("branch3", {"branches": [3]}),
+        ("no-relation", {"relation": None}),
+        ("dfn", {"relation": "mean"}),
+        ("gattn", {"relation": "attention"}),
+    ],
+)
+def test_an_ablation_of_grn_changes_one_thing(ablation: str, changed: dict) -> None:
+    full = tok2vec("conll2003", "grn")
+    assert (full["branches"], full["relation"], full["width"]) == ([1, 3, 5], "gated", 400)
+    assert tok2vec("conll2003", "grn", f"grn-{ablation}") == {**full, **changed}
+
+
+def test_grn_and_its_baselines_share_embedder_width_and_dropout() -> None:
+    grn = composed("conll2003", ("grn",))["components"]["tener_ner"]["model"]
+    for name in ("cnn-bilstm-crf", "cnn-bilstm-att-crf"):
+        other = composed("conll2003", (name,))["components"]["tener_ner"]["model"]
+        assert {**other["tok2vec"]["embed"], "project_to": None} == grn["tok2vec"]["embed"]
+        assert other["tok2vec"]["embed"]["project_to"] == grn["tok2vec"]["width"]
+        assert other["dropout"] == grn["dropout"] == 0.5
+
+
+def test_whole_systems_come_out_the_same_over_any_encoder() -> None:
+    for name in ("cnn-bilstm-crf", "cnn-bilstm-att-crf", "grn"):
+        assert tok2vec("conll2003", name) == tok2vec("ontonotes5", name)
+        assert tok2vec("conll2003", "chars-none", "encoder-idcnn", name) == tok2vec("conll2003", name)
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=names)
+def test_weights_are_averaged_where_all_modules_read_averages(stack: tuple[str, ...]) -> None:
+    config = composed("ontonotes5", stack)
+    has_thinc_lstm = "TorchBiLSTM" in config.to_str()
+    assert config["training"]["optimizer"]["use_averages"] is not has_thinc_lstm
+
+
+def test_every_overlay_of_the_english_corpora_is_tried_here() -> None:
+    tried = {name for stack in STACKS for name in stack}
+    files = {
+        path.stem for prefix in ("chars", "encoder", "cnn", "grn") for path in CONFIGS.glob(f"models/{prefix}*.cfg")
+    }
+    assert files == tried
+
+
+@pytest.mark.parametrize("overlay", sorted({name for stack in STACKS for name in stack}))
+def test_an_overlay_says_what_it_is(overlay: str) -> None:
+    lines = path_of(overlay).read_text(encoding="utf8").splitlines()
+    assert lines[0].startswith("# ")
+    assert lines[lines.index("") - 1].endswith((".", '".'))
