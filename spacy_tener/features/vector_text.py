@@ -31,13 +31,14 @@ _UNPACKERS: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }
-_FASTTEXT, _ZIP = b"\xba\x16\x4f\x2f", b"PK\x03\x04"
+_ZIP = b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
 _MAGIC = 6
 _BUFFER = 1 << 20
 _CHUNK = 1 << 22
 _BIG_FILE = 1 << 25
 _HEADER = re.compile(rb"([0-9]+) ([0-9]+)")
+_FLORET_HEADER = re.compile(rb"([0-9]+ ){6}\S+ \S+")
 _NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
@@ -65,10 +66,6 @@ def _unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
     for start, unpacker in _UNPACKERS.items():
         if magic.startswith(start):
             return io.BufferedReader(cast(io.RawIOBase, unpacker(packed)), _BUFFER)
-    if magic.startswith(_FASTTEXT):
-        raise ValueError(
-            f"{path} is a fastText model, not a table of vectors. Use the .vec file that fastText writes beside it."
-        )
     if magic.startswith(_ZIP):
         raise ValueError(f"{path} is a zip archive. Unpack it and give the path of the text file inside.")
     return packed
@@ -90,6 +87,7 @@ def _read_lines(path: Path, chunks: Iterator[list[bytes]], width: int | None, na
         raise ValueError(f"{path} is empty: expected a line per string, with its values.")
     _refuse_binary(path, lines)
     lines[0] = lines[0].removeprefix(_BOM)
+    _refuse_floret(path, lines[0])
     header = _HEADER.fullmatch(lines[0].strip())
     actual = int(header[2]) if header else _infer_width(path, lines[0])
     check_width(path, actual, width)
@@ -107,6 +105,14 @@ def _refuse_binary(path: Path, lines: list[bytes]) -> None:
         raise ValueError(
             f"{path} is a binary file, or text that is not UTF-8. Save word2vec's binary format as text with gensim: "
             f"`KeyedVectors.load_word2vec_format(path, binary=True).save_word2vec_format(new_path)`."
+        )
+
+
+def _refuse_floret(path: Path, line: bytes) -> None:
+    if _FLORET_HEADER.fullmatch(line.strip()):
+        raise ValueError(
+            f"{path} is a table of floret, whose rows belong to no strings. Make a directory of it with "
+            f"`python -m spacy init vectors LANG {path.name} DIRECTORY --mode floret`, and give that."
         )
 
 

@@ -1,0 +1,51 @@
+"""How many of the strings that a model will look up have a vector."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from .strings import WORDS, TextSplitter
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The strings of one kind in one source: how many there are, and which have no vector.
+
+    missing: The strings without a vector, the most frequent first.
+    occurrences: How often strings occur in a text, and how many of those have a vector; None for a list of words.
+    """
+
+    source: str
+    kind: str
+    strings: int
+    missing: tuple[str, ...]
+    occurrences: tuple[int, int] | None = None
+
+    @property
+    def covered(self) -> int:
+        return self.strings - len(self.missing)
+
+
+def cover_words(source: str, words: Iterable[str], vectors: Collection[str]) -> Coverage:
+    """How vectors cover a lexicon: its words of two characters and more."""
+    wanted = [word for word in words if len(word) > 1]
+    return Coverage(source, WORDS, len(wanted), tuple(word for word in wanted if word not in vectors))
+
+
+def cover_texts(
+    source: str, texts: Iterable[str], split: TextSplitter, vectors: Mapping[str, Collection[str]]
+) -> list[Coverage]:
+    """How vectors, given by their kind, cover all that is in some texts."""
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in split.kinds}
+    for text in texts:
+        for kind, strings in split(text).items():
+            counts[kind].update(strings)
+    return [_cover_counts(source, kind, counts[kind], vectors[kind]) for kind in split.kinds]
+
+
+def _cover_counts(source: str, kind: str, counts: Counter[str], vectors: Collection[str]) -> Coverage:
+    missing = {string: count for string, count in counts.most_common() if string not in vectors}
+    found = counts.total() - sum(missing.values())
+    return Coverage(source, kind, len(counts), tuple(missing), (counts.total(), found))

@@ -1,0 +1,179 @@
+"""Vectors for strings by word2vec, from a file of strings that has been counted while it was written.
+
+gensim does the training. Given a file and the counts, it never sees a line in Python, which doubles its speed, and
+nobody holds the corpus: memory goes with the number of distinct strings.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+Table = NDArray[np.float32]
+
+MAX_STRINGS = 5_000_000
+"""More distinct strings than this are not counted at once: the rarest are forgotten, as often as it takes."""
+
+_BLOCK = 1 << 14
+_GENSIM = "gensim.models.word2vec"
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How word2vec (CBOW with negative sampling) trains.
+
+    width: Length of a vector.
+    epochs: Passes over the text.
+    window: How many strings before and after one are its context, at most.
+    negative: Strings drawn at random that each string is told from.
+    min_count: How often a string must occur to get a vector.
+    seed: Start of the random numbers. The same seed gives the same vectors, with one worker.
+    workers: Threads. With more than one, no two runs are the same.
+    """
+
+    width: int = 50
+    epochs: int = 3
+    window: int = 5
+    negative: int = 5
+    min_count: int = 1
+    seed: int = 1
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("width", "epochs", "window", "negative", "min_count", "workers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, but is {getattr(self, name)}.")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be from 0 to {2**32 - 1}, but is {self.seed}.")
+
+
+class StringFile:
+    """Strings of text on disk, separated by spaces, a line for each paragraph, and how often each occurs."""
+
+    def __init__(self, path: Path, *, max_strings: int = MAX_STRINGS) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()
+        self.lines = 0
+        self.tokens = 0
+        self._max_strings = max_strings
+        self._stream = path.open("w", encoding="utf8", newline="\n")
+
+    def __enter__(self) -> StringFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.close()
+
+    def add(self, strings: list[str]) -> None:
+        """Write one paragraph."""
+        if strings:
+            self._stream.write(" ".join(strings) + "\n")
+            self.counts.update(strings)
+            self.lines += 1
+            self.tokens += len(strings)
+            if len(self.counts) > self._max_strings:
+                self._forget_rarest()
+
+    def _forget_rarest(self) -> None:
+        least = 1
+        while len(self.counts) > self._max_strings // 2:  # half, so that it is not at once too many again
+            least += 1
+            self.counts = Counter({string: count for string, count in self.counts.items() if count >= least})
+
+
+def train_vectors(
+    file: StringFile, settings: TrainingSettings, *, name: str, progress: bool = False
+) -> tuple[list[str], Table]:
+    """The strings of a file that occur often enough, the most frequent first, and their vectors.
+
+    name: what the strings are, for messages.
+
+    *Shape* of the table: [strings, width]
+    """
+    if not any(count >= settings.min_count for count in file.counts.values()):
+        raise ValueError(
+            f"None of the {len(file.counts):,} distinct {name} occurs {settings.min_count} times. "
+            f"Give more text, or a smaller --min-count."
+        )
+    model = word2vec()(
+        vector_size=settings.width,
+        window=settings.window,
+        negative=settings.negative,
+        min_count=settings.min_count,
+        seed=settings.seed,
+        workers=settings.workers,
+    )
+    model.build_vocab_from_freq(file.counts, corpus_count=file.lines)
+    with _progress(name, settings.epochs, shown=progress):
+        model.train(
+            corpus_file=str(file.path), total_examples=file.lines, total_words=file.tokens, epochs=settings.epochs
+        )
+    return list(model.wv.index_to_key), model.wv.vectors
+
+
+def write_vectors(path: Path, strings: list[str], table: Table) -> None:
+    """Write word2vec's text format: a first line `rows width`, then a line for each string."""
+    line = " ".join(["%s", *["%.5g"] * table.shape[1]]) + "\n"
+    with path.open("w", encoding="utf8", newline="\n") as stream:
+        stream.write(f"{len(strings)} {table.shape[1]}\n")
+        for start in range(0, len(strings), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            rows = zip(strings[block], table[block].tolist(), strict=True)
+            stream.writelines(line % (string, *values) for string, values in rows)
+
+
+def word2vec() -> Any:
+    """gensim's class, or a message that says how to get it."""
+    try:
+        from gensim.models import Word2Vec
+    except ImportError as error:
+        raise ValueError(
+            "Training vectors needs gensim. Install it with `pip install 'spacy_tener[vectors]'`."
+        ) from error
+    return Word2Vec
+
+
+@contextmanager
+def _progress(name: str, epochs: int, *, shown: bool) -> Iterator[None]:
+    """Shows how far the training is, which gensim tells its log alone."""
+    log = logging.getLogger(_GENSIM)
+    level, propagate = log.level, log.propagate
+    form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
+    hidden = None if shown else True  # None: on a terminal only
+    with tqdm(total=epochs, desc=f"Training {name}", leave=False, disable=hidden, bar_format=form) as bar:
+        handler = _EpochHandler(bar)
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        log.propagate = False
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)
+            log.setLevel(level)
+            log.propagate = propagate
+
+
+class _EpochHandler(logging.Handler):
+    """Moves a bar by the messages `EPOCH %i - PROGRESS: at %.2f%% ...`."""
+
+    def __init__(self, bar: Any) -> None:
+        super().__init__()
+        self._bar = bar
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if isinstance(record.msg, str) and "PROGRESS" in record.msg and isinstance(record.args, tuple):
+            epoch, percent, *_ = record.args
+            if isinstance(epoch, int) and isinstance(percent, float):
+                self._bar.update(epoch + percent / 100 - self._bar.n)

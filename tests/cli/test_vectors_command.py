@@ -1,0 +1,156 @@
+"""`python -m spacy tener vectors`: arguments in, files and a report out."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from spacy.cli._util import app
+from typer.testing import CliRunner
+
+import spacy_tener.cli
+from spacy_tener.features.vectors import read_vectors
+
+TEXT = "上海市2020年口岸。\n上海口岸公司\n"
+QUICK = ("--width", "4", "--epochs", "1", "--min-count", "1")
+
+
+class Result:
+    """What a run printed, without the line breaks of a narrow terminal, and how it ended."""
+
+    def __init__(self, *arguments: str | Path, stdin: bytes | None = None) -> None:
+        runner = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"})
+        result = runner.invoke(app, ["tener", "vectors", *map(str, arguments)], input=stdin)
+        self.code = result.exit_code
+        self.lines = [" ".join(line.split()) for line in result.output.splitlines()]
+        self.text = " ".join(result.output.split())
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in" / "laws.txt"
+    path.parent.mkdir()
+    path.write_text(TEXT, encoding="utf8")
+    return path
+
+
+def test_the_command_is_part_of_the_group_and_its_help_names_what_it_reads_and_writes() -> None:
+    assert spacy_tener.cli.vectors_cli in [
+        command.callback for command in spacy_tener.cli.tener_cli.registered_commands
+    ]
+    text = Result("--help").text
+    for word in ("JSONL", ".xz", "chars.vec", "words.uncovered", "--keep-digits", "1 for chars, 2 for bigrams"):
+        assert word in text
+
+
+def test_text_becomes_three_files_and_a_table(text: Path, tmp_path: Path) -> None:
+    result = Result(text, tmp_path / "out", *QUICK)
+    assert result.code == 0, result.text
+    for kind in ("chars", "bigrams", "words"):
+        vectors = read_vectors(tmp_path / "out" / f"{kind}.vec", width=4)
+        assert f"{kind}: {len(vectors.strings)} vectors in" in result.text
+    assert "17 characters of text" in result.text
+    assert "jieba's dictionary words" in result.text
+    assert "words.uncovered" in result.text
+
+
+def test_directories_packed_files_and_standard_input_are_read_together(text: Path, tmp_path: Path) -> None:
+    (text.parent / "more.txt.xz").write_bytes(lzma.compress("好".encode()))
+    (text.parent / "notes.md").write_text("not text")
+    result = Result(text.parent, "-", tmp_path / "out", *QUICK, "--kinds", "chars", stdin="吗".encode())
+    assert result.code == 0, result.text
+    assert "Files left out: 1 notes.md" in result.text
+    strings = read_vectors(tmp_path / "out" / "chars.vec").strings
+    assert {"上", "好", "吗"} <= set(strings)
+    assert "n" not in strings
+
+
+def test_options_reach_the_training_and_the_summary(text: Path, tmp_path: Path) -> None:
+    options = ("--window", "3", "--negative", "2", "--seed", "9", "--keep-digits", "--lower", "--kinds", "bigrams")
+    assert Result(text, tmp_path / "out", *QUICK, *options).code == 0
+    summary = json.loads((tmp_path / "out" / "vectors.json").read_text(encoding="utf8"))["bigrams"]
+    assert summary["training"] == {
+        "width": 4,
+        "epochs": 1,
+        "window": 3,
+        "negative": 2,
+        "min_count": 1,
+        "seed": 9,
+        "workers": 1,
+    }
+    assert summary["text"] == {"lang": "zh", "digits": False, "lower": True, "lexicon": [], "all_matches": False}
+
+
+def test_kinds_have_their_own_least_counts_by_default(text: Path, tmp_path: Path) -> None:
+    assert Result(text, tmp_path / "out", "--width", "4", "--epochs", "1").code == 0
+    summary = json.loads((tmp_path / "out" / "vectors.json").read_text(encoding="utf8"))
+    assert {kind: part["training"]["min_count"] for kind, part in summary.items()} == {
+        "chars": 1,
+        "bigrams": 2,
+        "words": 2,
+    }
+    assert set(read_vectors(tmp_path / "out" / "bigrams.vec").strings) == {"上海", "口岸", "00"}
+
+
+def test_coverage_of_a_word_list_and_of_a_corpus_is_printed(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "places.txt").write_text("口岸\t5\n火星基地\t2\n", encoding="utf8")
+    (tmp_path / "dev.jsonl").write_text('{"text": "上海好"}\n', encoding="utf8")
+    covers = ("--cover", tmp_path / "places.txt", "--cover", tmp_path / "dev.jsonl")
+    result = Result(text, tmp_path / "out", *QUICK, *covers)
+    assert result.code == 0, result.text
+    assert "places.txt words 1 2 50.0" in result.lines
+    assert "dev.jsonl chars 2 3 66.7 66.7" in result.lines
+    assert "dev.jsonl bigrams 1 3 33.3 33.3" in result.lines
+    assert "words without: 火星基地" in result.text
+
+
+def test_lexicon_words_are_found_whole(text: Path, tmp_path: Path) -> None:
+    (tmp_path / "places.txt").write_text("上海口岸公司\n", encoding="utf8")
+    assert Result(text, tmp_path / "out", *QUICK, "--kinds", "words", "--lexicon", tmp_path / "places.txt").code == 0
+    assert "上海口岸公司" in read_vectors(tmp_path / "out" / "words.vec").strings
+
+
+def test_all_matches_gives_vectors_to_nested_words(text: Path, tmp_path: Path) -> None:
+    nested = {"上海", "上海市"}
+    for options, expected in (((), {"上海市"}), (("--all-matches",), nested)):
+        text.write_text("上海市口岸", encoding="utf8")
+        assert Result(text, tmp_path / "out", *QUICK, "--kinds", "words", *options).code == 0
+        assert nested.intersection(read_vectors(tmp_path / "out" / "words.vec").strings) == expected
+
+
+def test_several_workers_are_told_to_make_no_two_runs_alike(text: Path, tmp_path: Path) -> None:
+    result = Result(text, tmp_path / "out", *QUICK, "--kinds", "chars", "--workers", "2")
+    assert result.code == 0, result.text
+    assert "With 2 workers the vectors differ from run to run" in result.text
+    assert "differ" not in Result(text, tmp_path / "out", *QUICK, "--kinds", "chars").text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--kinds", "trigrams"), "Unknown kinds of vectors: ['trigrams']"),
+        (("--kinds", ","), "Use some of: chars, bigrams, words"),
+        (("--width", "0"), "width must be at least 1"),
+        (("--min-count", "99"), "None of the 10 distinct chars occurs 99 times"),
+        (("--lang", "qq"), "no tokenizer for the language 'qq'"),
+        (("--lexicon", "nowhere.txt"), "no word list at nowhere.txt"),
+        (("--cover", "nowhere.txt"), "nowhere.txt: there is no such file"),
+    ],
+)
+def test_errors_are_one_message_and_nothing_is_written(
+    text: Path, tmp_path: Path, options: tuple[str, str], message: str
+) -> None:
+    result = Result(text, tmp_path / "out", *options)
+    assert result.code == 1
+    assert message in result.text
+    assert "Traceback" not in result.text
+    assert not (tmp_path / "out").exists()
+
+
+def test_undecodable_bytes_are_told_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
+    result = Result(tmp_path / "gbk.txt", tmp_path / "out", *QUICK)
+    assert result.code == 1
+    assert "gbk.txt:2: byte 1 of the line is not UTF-8" in result.text
