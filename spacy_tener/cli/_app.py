@@ -7,8 +7,3 @@ from spacy.cli._util import app
 
 tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.")
 app.add_typer(tener_cli, name="tener", no_args_is_help=True)
-
-
-@tener_cli.callback()
-def _group() -> None:
-    """Keeps `tener` a group of commands while it has a single one."""

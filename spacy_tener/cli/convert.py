@@ -42,23 +42,29 @@ def convert_cli(
     offsets: Annotated[str, typer.Option(help=f"What JSON offsets count: {', '.join(UNITS)}")] = "codepoint",
     overlap: Annotated[str, typer.Option(help=f"What to do where JSON spans overlap: {', '.join(OVERLAPS)}")] = "error",
     glob: Annotated[str, typer.Option("--glob", "-g", help="Files to take from directories, as in '*.bmes'")] = "",
+    join: Annotated[bool, typer.Option("--join", "-j", help="Write all inputs into one .spacy file")] = False,
+    include_nt: Annotated[
+        bool, typer.Option("--include-nt", help="Keep OntoNotes' New Testament, which has no names annotated")
+    ] = False,
 ) -> None:
     """
     Convert NER corpora to .spacy files, one for each input.
 
     Reads `token ... TAG` columns (CoNLL-2003 with -DOCSTART-, one character a line, Weibo NER) with tags in BMES,
-    BIOES, BILOU, IOB1 or IOB2, and JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER);
-    plain, .gz, .bz2 or .xz. An output is named after its input without the endings that name a format
-    (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
+    BIOES, BILOU, IOB1 or IOB2, OntoNotes 5 in the columns of CoNLL-2012 (*_gold_conll; without the New Testament), and
+    JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER); plain, .gz, .bz2 or .xz. An output
+    is named after its input without the endings that name a format (train.char.bmes makes train.spacy, x.train makes
+    x.train.spacy).
 
     Tags that cannot stand where they do are read as conlleval reads them (an I-X after O or after another type begins
     an entity), counted and reported; so is everything else that is not taken as written.
     """
     msg = Printer()
     try:
-        reading = ReadOptions(format=format, scheme=scheme, spans=SpanRules(units=offsets, overlap=overlap))
+        spans = SpanRules(units=offsets, overlap=overlap)
+        reading = ReadOptions(format=format, scheme=scheme, spans=spans, new_testament=include_nt)
         making = DocOptions(lang=lang, n_sents=n_sents, spaces=spaces)
-        jobs, left_out = plan(inputs, output, glob=glob or None)
+        jobs, left_out = plan(inputs, output, glob=glob or None, join=join)
         if left_out:
             msg.info(f"Files left out: {len(left_out)}", ", ".join(path.name for path in left_out[:10]))
         for job in jobs:
@@ -72,7 +78,10 @@ def convert_cli(
 
 def print_report(msg: Printer, report: Report) -> None:
     """Print what was read, and everything that was not taken as written."""
-    msg.good(f"{report.source} -> {report.output}")
+    if report.docs:
+        msg.good(f"{report.source} -> {report.output}")
+    else:
+        msg.info(f"{report.source}: nothing to write")
     msg.table(_counts(report), aligns=("l", "r"))
     for event, count in report.notes.counts.items():
         examples = report.notes.examples[event]

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from .docs import UNSPACED, group_sentences, sentences_to_doc, text_to_doc
 from .inputs import Job, plan
 from .reader import CorpusReader, ReadOptions
-from .records import AnnotatedText, CorpusError, Notes, Sentence
+from .records import AnnotatedText, CorpusError, Event, Notes, Sentence
 
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 SPACES = ("auto", "yes", "no")
@@ -49,7 +49,7 @@ class DocOptions:
 
 @dataclass
 class Report:
-    """What was read from one input and written to one output."""
+    """What was read from the inputs of one job and written to its output, if there was anything to write."""
 
     source: str
     output: Path
@@ -69,6 +69,16 @@ class Report:
     def entities(self) -> int:
         return self.labels.total()
 
+    def finish(self, reader: CorpusReader, *, several: bool) -> None:
+        """Take over what a reader knows after its last line."""
+        self.format = _with_name(self.format, reader.format)
+        self.scheme = _with_name(self.scheme or "", reader.scheme or "") or None
+        self.notes.update(reader.notes, source=str(reader.path) if several else "")
+
+
+def _with_name(names: str, name: str) -> str:
+    return ", ".join(sorted({*names.split(", "), name} - {""}))
+
 
 def convert(
     inputs: Sequence[str | Path],
@@ -77,37 +87,49 @@ def convert(
     reading: ReadOptions | None = None,
     making: DocOptions | None = None,
     glob: str | None = None,
+    join: bool = False,
     progress: bool = False,
 ) -> list[Report]:
     """Convert files, directories and standard input (`-`) to `.spacy` files below `output`, one for each input.
 
+    join: Write all inputs into the file `output`.
+
     A file that cannot be converted raises a `CorpusError`; outputs written before it stay.
     """
     reading, making = reading or ReadOptions(), making or DocOptions()
-    jobs, _ = plan(inputs, output, glob=glob)
+    jobs, _ = plan(inputs, output, glob=glob, join=join)
     return [convert_file(job, reading=reading, making=making, progress=progress) for job in jobs]
 
 
 def convert_file(job: Job, *, reading: ReadOptions, making: DocOptions, progress: bool = False) -> Report:
-    """Convert one file. Its output appears when it is whole, or not at all."""
-    reader = CorpusReader(job.source, reading)
+    """Convert one file, or several that are joined. The output appears when it is whole, or not at all.
+
+    Of a file with nothing but documents that are left out, there is no output."""
     report = Report(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
-    docs = _docs(reader, _blank(making.lang), making, report)
+    docs = _docs(job, reading, making, report)
     for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None if progress else True):
         binary.add(doc)
         report.docs += 1
         report.tokens += len(doc)
         report.missing += int((doc.to_array("ENT_IOB") == 0).sum())
         report.labels.update(entity.label_ for entity in doc.ents)
-    report.format, report.scheme, report.notes = reader.format, reader.scheme, reader.notes
-    if not report.docs:
+    if report.docs:
+        _write(binary.to_bytes(), job.output)
+    elif not report.notes.counts[Event.NEW_TESTAMENT]:
         raise CorpusError(job.source, "there is no annotated sentence or text in it", "Is it the right file?")
-    _write(binary.to_bytes(), job.output)
     return report
 
 
-def _docs(reader: CorpusReader, nlp: Language, making: DocOptions, report: Report) -> Iterator[Doc]:
+def _docs(job: Job, reading: ReadOptions, making: DocOptions, report: Report) -> Iterator[Doc]:
+    nlp = _blank(making.lang)
+    for source in job.sources:
+        reader = CorpusReader(source, reading)
+        yield from _docs_of_file(reader, nlp, making, report)
+        report.finish(reader, several=len(job.sources) > 1)
+
+
+def _docs_of_file(reader: CorpusReader, nlp: Language, making: DocOptions, report: Report) -> Iterator[Doc]:
     for group in group_sentences(_counted(reader, report), making.n_sents):
         if isinstance(group, AnnotatedText):
             yield text_to_doc(nlp.tokenizer, group, note=reader.note)

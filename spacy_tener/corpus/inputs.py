@@ -2,7 +2,8 @@
 
 An output is named after its input: `train.char.bmes` becomes `train.spacy`. Only endings that name a format are taken
 off, so that the names of `x.train` and `x.dev` stay apart (`x.train.spacy`), whether they are converted together or
-one by one. An output that ends in `.spacy` names the file itself. Files in a directory keep their place below it.
+one by one. An output that ends in `.spacy` names the file itself, of one input or of several joined. Files in a
+directory keep their place below it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ OUTPUT_SUFFIX = ".spacy"
 _FORMAT_SUFFIXES = frozenset(
     {".txt", ".tsv", ".conll", ".ner", ".bio", ".iob", ".iob1", ".iob2"}
     | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json"}
+    | {".gold_conll", ".v4_gold_conll", ".v9_gold_conll"}
 )
 # Endings that corpora have, and that tell their parts apart.
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
@@ -25,16 +27,25 @@ _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".tes
 
 @dataclass(frozen=True)
 class Job:
-    """One input, a file or `-`, and the file to write."""
+    """Inputs, each a file or `-`, and the file to write them to."""
 
-    source: str
+    sources: tuple[str, ...]
     output: Path
 
+    @property
+    def source(self) -> str:
+        """What to call the inputs."""
+        first, *others = self.sources
+        return f"{first} and {len(others)} more" if others else first
 
-def plan(inputs: Sequence[str | Path], output: str | Path, *, glob: str | None = None) -> tuple[list[Job], list[Path]]:
+
+def plan(
+    inputs: Sequence[str | Path], output: str | Path, *, glob: str | None = None, join: bool = False
+) -> tuple[list[Job], list[Path]]:
     """The jobs that some files, directories and `-` make, and the files in the directories that are no corpora.
 
     glob: The files to take from directories (`*.bmes`); by default those with an ending known from corpora.
+    join: Write all inputs into one file, in their order.
     """
     output = Path(output)
     sources: list[tuple[str, PurePath]] = []
@@ -46,7 +57,7 @@ def plan(inputs: Sequence[str | Path], output: str | Path, *, glob: str | None =
             left_out += other
         else:
             sources.append((str(each), PurePath("stdin" if str(each) == STDIN else Path(each).name)))
-    return _jobs(sources, output), left_out
+    return ([_joined(sources, output)] if join else _jobs(sources, output)), left_out
 
 
 def output_name(name: PurePath) -> PurePath:
@@ -56,15 +67,21 @@ def output_name(name: PurePath) -> PurePath:
     return name.with_name(name.name + OUTPUT_SUFFIX)
 
 
+def _joined(sources: list[tuple[str, PurePath]], output: Path) -> Job:
+    if output.suffix != OUTPUT_SUFFIX or output.is_dir():
+        raise CorpusError(str(output), "joined inputs make one file", f"Name a file that ends in {OUTPUT_SUFFIX}.")
+    return Job(tuple(source for source, _ in sources), output)
+
+
 def _jobs(sources: list[tuple[str, PurePath]], output: Path) -> list[Job]:
     if output.suffix == OUTPUT_SUFFIX and not output.is_dir():
         if len(sources) != 1:
-            remedy = "Name a directory as the output."
+            remedy = "Name a directory as the output, or join the inputs (--join)."
             raise CorpusError(str(output), f"one output for {len(sources)} inputs", remedy)
-        return [Job(sources[0][0], output)]
+        return [_joined(sources, output)]
     if output.exists() and not output.is_dir():
         raise CorpusError(str(output), "not a directory", "Name a directory, or a file that ends in .spacy.")
-    jobs = [Job(source, output / output_name(name)) for source, name in sources]
+    jobs = [Job((source,), output / output_name(name)) for source, name in sources]
     _check_distinct(jobs)
     return jobs
 

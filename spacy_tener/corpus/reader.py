@@ -10,6 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from .columns import DOCUMENT_START, has_positions, read_columns, split_line
+from .conll2012 import CONLL_2012, is_conll_2012, read_conll_2012
 from .json_records import PARSERS, RecordError, detect, read_records
 from .lines import read_lines
 from .offsets import SpanRules, annotate
@@ -18,7 +19,7 @@ from .schemes import TagReader, check_scheme
 
 AUTO = "auto"
 COLUMN_FORMATS = ("columns", "weibo")
-FORMATS = (*COLUMN_FORMATS, *PARSERS)
+FORMATS = (*COLUMN_FORMATS, *PARSERS, CONLL_2012)
 
 _SAMPLE_LINES = 1000
 # A column may hold a bracket, but not with what begins a record behind it.
@@ -32,11 +33,13 @@ class ReadOptions:
     format: One of `FORMATS`, or `auto` to tell by the first lines.
     scheme: One of `SCHEMES`, or `auto` to tell by the tags.
     spans: How to read character offsets.
+    new_testament: Whether to read the documents of the New Testament in `conll2012`, which have no names annotated.
     """
 
     format: str = AUTO
     scheme: str = AUTO
     spans: SpanRules = field(default_factory=SpanRules)
+    new_testament: bool = False
 
     def __post_init__(self) -> None:
         if self.format not in (AUTO, *FORMATS):
@@ -46,7 +49,7 @@ class ReadOptions:
 
 
 class CorpusReader:
-    """Iterates over the sentences (of `columns` and `weibo`) or texts (of the JSON formats) of one file.
+    """Iterates over the sentences (of `columns`, `weibo` and `conll2012`) or texts (of the JSON formats) of one file.
 
     The file is read as a stream, so `format`, `scheme` and `notes` speak of what has been read so far; after the last
     sentence they hold for the whole file. Standard input (`-`) can be read once.
@@ -85,6 +88,9 @@ class CorpusReader:
             self.format = detect_columns(line for _, line in sample) or AUTO
         if self.format in COLUMN_FORMATS:
             yield from read_columns(lines, self._tags, positions=self.format == "weibo", source=source)
+        elif self.format == CONLL_2012:
+            new_testament = self.options.new_testament
+            yield from read_conll_2012(lines, source=source, note=self.note, new_testament=new_testament)
         else:
             yield from self._texts(lines)
 
@@ -117,8 +123,10 @@ def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def detect_columns(lines: Iterable[str]) -> str | None:
-    """Which of the formats in columns a file has, by its first lines; None for a file of JSON."""
+    """Which of the formats that are not JSON a file has, by its first lines; None for a file of JSON."""
     data = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
     if data and _JSON_START.match(data[0]):
         return None
+    if data and is_conll_2012(data[0]):
+        return CONLL_2012
     return "weibo" if has_positions(split_line(line)[0] for line in data) else "columns"

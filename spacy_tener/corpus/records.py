@@ -60,6 +60,8 @@ class Event(Enum):
     BLANK = "Spans of nothing but white space, left out"
     DUPLICATE = "Spans given twice, read once"
     OVERLAP = "Spans left out for a longer one that they overlap"
+    NEW_TESTAMENT = "Documents of the New Testament left out, in which nobody annotated names (--include-nt keeps them)"
+    NAMELESS = "Documents without a single name, kept (were they annotated?)"
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
     SEVERAL = "Records annotated several times, of which one annotation was read"
 
@@ -79,8 +81,13 @@ class Notes:
         if len(examples) < self.max_examples:
             examples.append(f"line {line}: {detail}")
 
-    def update(self, other: Notes) -> None:
+    def update(self, other: Notes, *, source: str = "") -> None:
+        """Add what another account has.
+
+        source: The file that it speaks of, where it is one of several.
+        """
+        prefix = f"{source}, " if source else ""
         self.counts.update(other.counts)
         for event, examples in other.examples.items():
             mine = self.examples.setdefault(event, [])
-            mine.extend(examples[: self.max_examples - len(mine)])
+            mine.extend(prefix + example for example in examples[: self.max_examples - len(mine)])

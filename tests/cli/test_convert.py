@@ -185,3 +185,22 @@ def test_two_inputs_for_one_output_exit_with_1(corpus: Path, tmp_path: Path) -> 
     result = Result(corpus, corpus, tmp_path / "out")
     assert result.code == 1
     assert "would be written to" in result.text
+
+
+def test_ontonotes_joins_into_one_file_without_the_new_testament(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("nw/a", "pt/b"):
+        text = f"#begin document ({name}); part 000\n{name} 0 0 Ann NNP * - - - - {{}} -\n\n#end document\n"
+        text = text.format("(PERSON)" if name == "nw/a" else "*")
+        (tmp_path / "in" / f"{name[-1]}.v4_gold_conll").write_text(text)
+    result = Result(tmp_path / "in", tmp_path / "train.spacy", "--join", "--lang", "en")
+    assert result.code == 0
+    assert {"Format conll2012", "Documents 1", "Docs written 1", "PERSON 1"} <= set(result.lines)
+    assert "Documents of the New Testament left out" in result.text
+    assert "line 2: pt/b" in result.text
+    assert len(docs(tmp_path / "train.spacy")) == 1
+    Result(tmp_path / "in", tmp_path / "train.spacy", "--join", "--lang", "en", "--include-nt")
+    assert len(docs(tmp_path / "train.spacy")) == 2
+    apart = Result(tmp_path / "in", tmp_path / "out", "--lang", "en")
+    assert "b.v4_gold_conll: nothing to write" in apart.text
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
