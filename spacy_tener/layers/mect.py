@@ -1,0 +1,236 @@
+"""MECT's encoder (Wu et al., 2021, section 4): characters and words in one stream, the components of characters in
+another, and attention in which each stream is asked by the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from .lattice import Lattice
+from .linear import Linear
+from .random_attention import RandomAttention
+from .span_attention import SpanAttention
+from .span_mixing import SpanHeads, attend, attention_map
+from .span_plan import SpanPlan
+from .span_positions import SpanPositions
+from .transformer import TransformerLayer
+
+Streams = Sequence[Tensor]
+"""The lattice's, then the radicals'; or one for both."""
+
+DISTANCES = ("hh", "tt")
+"""Of two spans, MECT knows how far their heads and their tails are from each other (eq. 11)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MectConfig:
+    """Sizes and choices of a MECT encoder. The defaults are the released code's for Weibo. Each row of the paper's
+    Table 8 is one setting.
+
+    width: d, of each stream and of the result, shared by the heads.
+    n_layers: how many layers; the paper has one.
+    n_heads: h; each head is `width / n_heads` wide.
+    ff_width: width inside the feed-forwards; None for three times the model's.
+    dropout: after the feed-forwards' ReLU and after their second product.
+    attention_dropout: on the attention maps.
+    streams: "cross" is MECT: each stream is asked by the other; with "parallel" each asks itself (experiment B);
+        "single" has one stream, of characters joined with their components, and words (experiment A).
+    random_attention: how many places random attention knows; 0 for none, the paper's "- RA".
+    norm: "post" normalises after each sum, as the paper does; "pre" before each part, and once at the end.
+    """
+
+    width: int = 128
+    n_layers: int = 1
+    n_heads: int = 8
+    ff_width: int | None = None
+    dropout: float = 0.15
+    attention_dropout: float = 0.0
+    streams: Literal["cross", "parallel", "single"] = "cross"
+    random_attention: int = 320
+    norm: Literal["post", "pre"] = "post"
+
+    def __post_init__(self) -> None:
+        for name in ("width", "n_layers", "n_heads", "ff_width"):
+            _check(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
+        for name in ("dropout", "attention_dropout"):
+            _check(name, getattr(self, name), 0.0 <= getattr(self, name) < 1.0, "at least 0 and below 1")
+        _check("random_attention", self.random_attention, self.random_attention >= 0, "at least 0")
+        for name, choices in {"streams": ("cross", "parallel", "single"), "norm": ("post", "pre")}.items():
+            needed = f"one of {', '.join(map(repr, choices))}"
+            _check(name, getattr(self, name), getattr(self, name) in choices, needed)
+        _check("width", self.width, self.width % self.n_heads == 0, f"a multiple of n_heads, which is {self.n_heads}")
+        _check("width", self.width, self.width % 2 == 0, "even, since positions are pairs of sine and cosine")
+
+    @property
+    def n_streams(self) -> int:
+        return 1 if self.streams == "single" else 2
+
+
+def _check(name: str, value: object, valid: bool, needed: str) -> None:
+    if not valid:
+        raise ValueError(f"MECT's {name} must be {needed}; got {value!r}.")
+
+
+class StreamAttention(SpanAttention):
+    """Attention over one stream (eq. 7 to 13): its keys are the stream itself, and what asks may be another stream.
+
+    width, n_heads, dropout: as in `SpanAttention`.
+    places: of the random attention; 0 for none.
+    """
+
+    def __init__(self, *, width: int, n_heads: int, dropout: float, places: int) -> None:
+        super().__init__(width=width, n_heads=n_heads, dropout=dropout)
+        self.add_module("key", nn.Identity())  # The I of eq. 7.
+        self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
+
+    def forward(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+    ) -> Tensor:
+        """As `SpanAttention`, whose bias random attention is."""
+        heads = self._biased(self.heads(x, relative, rows, asking), plan)
+        return attend(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
+
+    def weights(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+    ) -> list[Tensor]:
+        """As `SpanAttention`, with random attention in it."""
+        heads = self._biased(self.heads(x, relative, rows, asking), plan)
+        maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
+        for group in plan.groups(len(x)):
+            maps[group.sentence].append(attention_map(heads, group))
+        return [torch.cat(parts, dim=1) for parts in maps]
+
+    def _biased(self, heads: SpanHeads, plan: SpanPlan) -> SpanHeads:
+        """With the random attention of the places that ask and are read."""
+        if self.random is None:
+            return heads
+        keys = max(plan.lengths, default=0)
+        queries = plan.longest if len(heads.q) == len(plan.characters) else keys
+        return replace(heads, bias=self.random(queries, keys))
+
+
+class MectLayer(nn.Module):
+    """Attention and feed-forward of each stream, each added to what the stream was.
+
+    config: sizes and choices.
+    """
+
+    def __init__(self, config: MectConfig) -> None:
+        super().__init__()
+        self.crossed = config.streams == "cross"
+        self.streams = nn.ModuleList(_layer(config) for _ in range(config.n_streams))
+
+    def forward(self, streams: Streams, rows: Streams, plan: SpanPlan, relative: Streams) -> list[Tensor]:
+        """streams: the spans that ask: all characters, or all rows. *Shape: [n, d]* each
+        rows: all rows, which are read. *Shape: [N + W, d]* each
+        relative: each stream's relative positions. *Shape: [R, d]* each
+        Returns *Shape: [n, d]* each
+        """
+        asking, read = self._normed(streams), self._normed(rows)
+        each = zip(self.streams, streams, relative, read, self._cross(asking), strict=True)
+        return [layer(x, plan, *places) for layer, x, *places in each]
+
+    def weights(self, rows: Streams, plan: SpanPlan, relative: Streams) -> list[list[Tensor]]:
+        """The attention map of each sentence, for each stream that is read. *Shape: [h, L, L]* each"""
+        read = self._normed(rows)
+        each = zip(self.streams, rows, relative, read, self._cross(read), strict=True)
+        return [cast(TransformerLayer, layer).weights(x, cast(Any, plan), *places) for layer, x, *places in each]
+
+    def _cross(self, asking: list[Tensor]) -> list[Tensor]:
+        """What asks each stream."""
+        return asking[::-1] if self.crossed else asking
+
+    def _normed(self, streams: Streams) -> list[Tensor]:
+        """The streams as attention reads them."""
+        layers = [cast(TransformerLayer, layer) for layer in self.streams]
+        return [layer.attention_norm(x) if layer.pre_norm else x for layer, x in zip(layers, streams, strict=True)]
+
+
+def _layer(config: MectConfig) -> TransformerLayer:
+    attention = StreamAttention(
+        width=config.width,
+        n_heads=config.n_heads,
+        dropout=config.attention_dropout,
+        places=config.random_attention,
+    )
+    hidden = config.ff_width or 3 * config.width
+    return TransformerLayer(
+        cast(Any, attention), width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm
+    )
+
+
+class MectEncoder(nn.Module):
+    """Each stream brought to the model's width, a stack of layers, the streams joined (eq. 14), and words cut off. So
+    the last layer asks for the characters only.
+
+    config: sizes and choices.
+    char_width, component_width, word_width: widths of the input.
+    """
+
+    def __init__(self, config: MectConfig, *, char_width: int, component_width: int, word_width: int) -> None:
+        super().__init__()
+        self.config = config
+        widths = [char_width + component_width] if config.n_streams == 1 else [char_width, component_width]
+        self.inputs = nn.ModuleList(Linear(width, config.width) for width in widths)
+        self.word_input = Linear(word_width, config.width)
+        self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=DISTANCES) for _ in widths)
+        self.layers = nn.ModuleList(MectLayer(config) for _ in range(config.n_layers))
+        normed = config.norm == "pre"
+        self.output_norms = nn.ModuleList(nn.LayerNorm(config.width) if normed else nn.Identity() for _ in widths)
+        self.fusion = Linear(2 * config.width, config.width) if config.n_streams == 2 else nn.Identity()
+
+    def forward(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+        """Encode the characters of all sentences, joined.
+
+        chars: *Shape: [N, char_width]*
+        components: the embedded components of each character. *Shape: [N, component_width]*
+        words: the words of all sentences, joined. *Shape: [W, word_width]*
+        lattice: which sentences these are, and where the words lie.
+        Returns *Shape: [N, d]*
+        """
+        *inner, last = self.layers
+        plan = self._plan(chars, components, words, lattice, words_ask=bool(inner))
+        relative = [positions(plan) for positions in self.positions]
+        streams = self._streams(chars, components)
+        rows = self._rows(streams, words, plan)
+        for layer in inner:
+            rows = layer(rows, rows, plan, relative)
+        if inner:
+            streams = [stream.index_select(0, plan.characters) for stream in rows]
+        streams = last(streams, rows, plan, relative)
+        normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
+        return cast(Tensor, self.fusion(torch.cat(normed, dim=-1)))  # eq. 14
+
+    def attention_weights(
+        self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice
+    ) -> list[list[list[Tensor]]]:
+        """The attention map of each sentence, for each layer and in it for each stream that is read, over characters,
+        then words. *Shape: [h, L, L]* each"""
+        plan = self._plan(chars, components, words, lattice, words_ask=True)
+        relative = [positions(plan) for positions in self.positions]
+        rows = self._rows(self._streams(chars, components), words, plan)
+        maps = []
+        for layer in self.layers:
+            maps.append(cast(MectLayer, layer).weights(rows, plan, relative))
+            rows = layer(rows, rows, plan, relative)
+        return maps
+
+    def _plan(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, *, words_ask: bool) -> SpanPlan:
+        for given in (chars, components):
+            lattice.check_rows(characters=len(given), words=len(words))
+        return SpanPlan.of(lattice, words_ask=words_ask, device=chars.device)
+
+    def _streams(self, chars: Tensor, components: Tensor) -> list[Tensor]:
+        """What each stream has for the characters. *Shape: [N, d]* each"""
+        given = [torch.cat((chars, components), dim=-1)] if self.config.n_streams == 1 else [chars, components]
+        return [project(part) for project, part in zip(self.inputs, given, strict=True)]
+
+    def _rows(self, streams: Streams, words: Tensor, plan: SpanPlan) -> list[Tensor]:
+        """What each stream has for all spans; the radicals' has zeros for words. *Shape: [N + W, d]* each"""
+        lattice, *radicals = streams
+        of_words = self.word_input(words)
+        return [plan.arrange(lattice, of_words), *(plan.arrange(x, torch.zeros_like(of_words)) for x in radicals)]
