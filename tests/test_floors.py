@@ -13,7 +13,7 @@ PACKAGE = ROOT / "spacy_tener"
 # From the ground up. Rooms on one floor know nothing of each other.
 FLOORS = [
     {"about", "tagging"},
-    {"layers", "features", "corpus"},
+    {"layers", "features", "corpus", "report"},
     {"models", "training"},
     {"pipeline"},
     {"explain"},
@@ -25,6 +25,7 @@ FOREIGN = {
     "layers": {"spacy", "thinc"},
     "features": {"torch", "thinc"},
     "corpus": {"torch", "thinc"},
+    "report": {"torch", "thinc"},
 }
 
 MODULES = {

@@ -1,0 +1,221 @@
+"""GRN's relation layer in the streaming form against the paper's, and GRN against CNN-BiLSTM-CRF; in turns, one thread.
+
+The first table is the layer alone, the second a whole `tener_ner` with either encoder, the same embedder and CRF.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import _report
+import spacy
+import torch
+from memory import resident_kb
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Corpus, Example
+from thinc.api import Adam
+from torch import Tensor
+from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+from spacy_tener.layers.gated_relation import GatedRelation, reference_relation
+
+HERE = Path(__file__).parent
+LENGTHS = (15, 30, 100, 300)
+WIDTH, SENTENCES = 400, 10
+NOTE_LAYER = (
+    "## The relation layer alone\n\n"
+    "{sentences} sentences of one length, {width} channels, one thread. The paper's form makes the pairs of one "
+    "sentence at a time, and multiplies each with the weights. Medians over {rounds} rounds ({few} for the paper's "
+    "form from 100 tokens on) in which the two take turns, of the process's CPU time. Memory: the highest resident "
+    "size during one call, over that before it, in a process of its own."
+)
+HEADER_LAYER = (
+    "tokens",
+    "work",
+    "paper's form, ms",
+    "streaming, ms",
+    "times as fast",
+    "paper's form, MB",
+    "streaming, MB",
+)
+NOTE_MODEL = (
+    "## GRN against CNN-BiLSTM-CRF\n\n"
+    "`tener_ner` over `spacy_tener.WordCharEmbed.v1` with its defaults, and the same CRF. CNN-BiLSTM-CRF has "
+    "`spacy.TorchBiLSTMEncoder.v1` of width {width}, and a linear layer before it, since it gives as many columns as "
+    "it takes. Corpus: {corpus}. Training: `nlp.update` on {n_train} sentences in batches of {batch}, which is the "
+    "paper's; prediction: `nlp.pipe` over {n_test} tokenized texts. Tokens per second by the clock, one thread; "
+    "medians over {rounds} rounds in which the two take turns. Ratios are to the first row."
+)
+BILSTM = {
+    "@architectures": "spacy.Tok2Vec.v2",
+    "embed": {"@architectures": "spacy_tener.WordCharEmbed.v1", "project_to": WIDTH},
+    "encode": {"@architectures": "spacy.TorchBiLSTMEncoder.v1", "width": WIDTH, "depth": 1, "dropout": 0.0},
+}
+GRN = {"@architectures": "spacy_tener.GRN.v1", "width": WIDTH}
+MODELS = {
+    "CNN-BiLSTM-CRF": BILSTM,
+    "GRN": GRN,
+    "DFN": {**GRN, "relation": "mean"},
+    "GRN without relation": {**GRN, "relation": None},
+}
+PIPE_BATCHES = (10, 128)
+
+Task = Callable[[], object]
+
+
+def main() -> None:
+    args = parse_args()
+    _report.single_thread(args.cpu)
+    torch.set_num_threads(1)
+    if args.child is not None:
+        print(peak_megabytes(*args.child.split(":")))
+        return
+    layers = [row for length in tqdm(LENGTHS, desc="Lengths") for row in layer_rows(length, args)]
+    few = min(args.rounds, 3)
+    note = NOTE_LAYER.format(sentences=SENTENCES, width=WIDTH, rounds=args.rounds, few=few)
+    _report.write(args.out, "The gated relation network", note, _report.table(HEADER_LAYER, layers), *whole(args))
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, help="holds CORPUS/{train,test}.spacy; without it, the layer alone")
+    parser.add_argument("--corpus", default="wnut17", help="directory under --data")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--train-batch-size", type=int, default=10)
+    parser.add_argument("--sentences", type=int, default=300, help="trained on in each round, and recognised")
+    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "relation.md")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def layer_rows(length: int, args: argparse.Namespace) -> Iterator[list[str]]:
+    """The lines of the first table for sentences of one length."""
+    for work in ("forward", "forward + backward"):
+        tasks = {form: partial(run_layer, form, length, work) for form in ("paper", "streaming")}
+        rounds = {"paper": args.rounds if length < 100 else min(args.rounds, 3), "streaming": args.rounds}
+        seconds = take_turns(tasks, rounds, time.process_time)
+        megabytes = [in_a_process_of_its_own(form, length, work, args.cpu) for form in tasks]
+        yield [
+            str(length),
+            work,
+            *(f"{1000 * seconds[form]:,.1f}" for form in tasks),
+            f"{seconds['paper'] / seconds['streaming']:.1f}",
+            *(f"{each:,.1f}" for each in megabytes),
+        ]
+
+
+def run_layer(form: str, length: int, work: str) -> Tensor:
+    torch.manual_seed(0)
+    layer, lengths = GatedRelation(width=WIDTH), [length] * SENTENCES
+    x = torch.tanh(torch.randn(sum(lengths), WIDTH))
+    compute = layer if form == "streaming" else partial(reference_relation, layer)
+    if work == "forward":
+        with torch.inference_mode():
+            return compute(x, lengths)
+    related = compute(x.requires_grad_(), lengths)
+    related.backward(torch.ones_like(related))
+    return related
+
+
+def in_a_process_of_its_own(form: str, length: int, work: str, cpu: int) -> float:
+    command = [sys.executable, str(HERE / "relation.py"), "--child", f"{form}:{length}:{work}", "--cpu", str(cpu)]
+    child = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf8", env=_report.one_thread(), check=True)
+    return float(json.loads(child.stdout.splitlines()[-1]))
+
+
+def peak_megabytes(form: str, length: str, work: str) -> float:
+    """What one call takes at its peak, after a small one that loads what torch loads late."""
+    run_layer(form, 2, work)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before = resident_kb("VmRSS")
+    run_layer(form, int(length), work)
+    return (resident_kb("VmHWM") - before) / 1024
+
+
+def take_turns(tasks: Mapping[str, Task], rounds: Mapping[str, int], clock: Callable[[], float]) -> dict[str, float]:
+    """Median seconds of each task over as many rounds as it has, after one that does not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    for turn in range(max(rounds.values()) + 1):
+        for name, task in tasks.items():
+            if turn <= rounds[name]:
+                start = clock()
+                task()
+                seconds[name].append(clock() - start)
+    return {name: statistics.median(measured[1:]) for name, measured in seconds.items()}
+
+
+def whole(args: argparse.Namespace) -> list[str]:
+    """The second part of the page: whole pipelines."""
+    if args.data is None:
+        return []
+    folder = args.data / args.corpus
+    pipelines = {name: Pipeline(tok2vec, folder, args) for name, tok2vec in MODELS.items()}
+    rounds = dict.fromkeys(MODELS, args.rounds)
+    measures = [take_turns({name: each.train for name, each in pipelines.items()}, rounds, time.perf_counter)]
+    n_tokens = [next(iter(pipelines.values())).train_tokens]
+    for size in PIPE_BATCHES:
+        tasks = {name: partial(each.recognise, size) for name, each in pipelines.items()}
+        measures.append(take_turns(tasks, rounds, time.perf_counter))
+        n_tokens.append(next(iter(pipelines.values())).test_tokens)
+    rows = [
+        [name, *(cell for each, n in zip(measures, n_tokens, strict=True) for cell in cells(each, name, n))]
+        for name in MODELS
+    ]
+    header = ["model", "training, tokens/s", "ratio"]
+    header += [cell for size in PIPE_BATCHES for cell in (f"nlp.pipe, batches of {size}, tokens/s", "ratio")]
+    n = args.sentences
+    note = NOTE_MODEL.format(
+        width=WIDTH, corpus=args.corpus, n_train=n, n_test=n, batch=args.train_batch_size, rounds=args.rounds
+    )
+    return [note, _report.table(header, rows)]
+
+
+def cells(seconds: Mapping[str, float], name: str, n_tokens: int) -> list[str]:
+    first = next(iter(seconds.values()))
+    return [f"{n_tokens / seconds[name]:,.0f}", f"{first / seconds[name]:.2f}"]
+
+
+class Pipeline:
+    """A `tener_ner` that trains on the first sentences of a corpus and recognises in the first of its test part."""
+
+    def __init__(self, tok2vec: Mapping[str, Any], folder: Path, args: argparse.Namespace) -> None:
+        self.nlp = spacy.blank("en")
+        model = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}
+        self.nlp.add_pipe("tener_ner", config={"model": model})
+        train, test = (read(self.nlp, folder / f"{part}.spacy", args.sentences) for part in ("train", "test"))
+        self.nlp.initialize(lambda: train)
+        self.optimizer = Adam(0.001)
+        size = args.train_batch_size
+        self.batches = [train[start : start + size] for start in range(0, len(train), size)]
+        self.words = [[token.text for token in example.reference] for example in test]
+        self.train_tokens = sum(len(example.reference) for example in train)
+        self.test_tokens = sum(map(len, self.words))
+
+    def train(self) -> None:
+        for batch in self.batches:
+            self.nlp.update(batch, sgd=self.optimizer)
+
+    def recognise(self, batch_size: int) -> None:
+        docs = [Doc(self.nlp.vocab, words=words) for words in self.words]
+        for _ in self.nlp.pipe(docs, batch_size=batch_size):
+            pass
+
+
+def read(nlp: Language, path: Path, limit: int) -> Sequence[Example]:
+    """The first examples of a corpus, with its own tokens."""
+    return list(Corpus(path, gold_preproc=True, limit=limit)(nlp))
+
+
+if __name__ == "__main__":
+    main()

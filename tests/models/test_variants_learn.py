@@ -1,0 +1,98 @@
+"""Every architecture learns ten sentences by heart under the CRF tagger, and says the same once saved and loaded.
+
+To cover another one, add its name and config to `VARIANTS`. What it is made of is looked up in the registry.
+"""
+
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.training import Example
+
+WIDTH = 24
+SENTENCES = [
+    ("吴重阳在中国银行工作", [(0, 3, "PER"), (4, 8, "ORG")]),
+    ("今天天气很好", []),
+    ("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]),
+    ("京", [(0, 1, "GPE")]),
+    ("李华和张伟住在南京", [(0, 2, "PER"), (3, 5, "PER"), (7, 9, "GPE")]),
+    ("北京大学在北京", [(0, 4, "ORG"), (5, 7, "GPE")]),
+    ("他昨天去了银行", []),
+    ("上海银行的王经理", [(0, 4, "ORG"), (5, 6, "PER")]),
+    ("中国和法国", [(0, 2, "GPE"), (3, 5, "GPE")]),
+    ("张三说南京大学很大", [(0, 2, "PER"), (3, 7, "ORG")]),
+]
+EXPECTED = [entities for _, entities in SENTENCES]
+# As wide as spaCy's own encoders want their input to be.
+CHARACTERS = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "bigram_width": 8, "dropout": 0.0}
+WORDS = {"@architectures": "spacy_tener.WordCharEmbed.v1", "width": 16, "dropout": 0.0, "project_to": WIDTH}
+HASHED = {
+    "@architectures": "spacy.MultiHashEmbed.v2",
+    "width": WIDTH,
+    "attrs": ["ORTH", "PREFIX"],
+    "rows": [200, 200],
+    "include_static_vectors": False,
+}
+
+
+def whole(name, **settings):
+    """An architecture that takes its embedder itself."""
+    return {"@architectures": name, "embed": CHARACTERS, "dropout": 0.0, **settings}
+
+
+def grn(**settings):
+    return whole("spacy_tener.GRN.v1", **{"width": WIDTH, **settings})
+
+
+def encoder(name, embed=CHARACTERS, **settings):
+    """An encoder over an embedder, put together by spaCy."""
+    encode = {"@architectures": name, "width": WIDTH, **settings}
+    return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
+
+
+BILSTM = {"depth": 1, "dropout": 0.0}
+MAXOUT = {"window_size": 1, "maxout_pieces": 2, "depth": 2}
+VARIANTS = [
+    ("TENER", whole("spacy_tener.TENER.v1", width=WIDTH, heads=2)),
+    ("transformer", whole("spacy_tener.TENER.v1", width=WIDTH, heads=2, adapted=False)),
+    ("GRN", grn()),
+    ("DFN", grn(relation="mean")),
+    ("GAttN", grn(relation="attention")),
+    ("GRN without relation", grn(relation=None)),
+    ("GRN without context", grn(branches=[])),
+    ("GRN with branch 3", grn(branches=[3])),
+    ("ID-CNN", encoder("spacy_tener.IDCNNEncoder.v1", dropout=0.0)),
+    ("BiLSTM", encoder("spacy.TorchBiLSTMEncoder.v1", **BILSTM)),
+    ("CNN-BiLSTM", encoder("spacy.TorchBiLSTMEncoder.v1", WORDS, **BILSTM)),
+    ("maxout windows", encoder("spacy.MaxoutWindowEncoder.v2", **MAXOUT)),
+    ("maxout windows over hashed strings", encoder("spacy.MaxoutWindowEncoder.v2", HASHED, **MAXOUT)),
+    ("GRN over words and their characters", grn(embed=WORDS)),
+    ("GRN over hashed strings", encoder("spacy_tener.GatedRelationEncoder.v1", HASHED, dropout=0.0)),
+]
+
+
+def learn_by_heart(nlp):
+    """Train until every sentence is recognised, which most do in 20 steps; or for 300."""
+    examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in SENTENCES]
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.01
+    for step in range(300):
+        nlp.update(examples, sgd=optimizer)
+        if step % 20 == 19 and recognised(nlp) == EXPECTED:
+            return
+
+
+def recognised(nlp):
+    docs = nlp.pipe([text for text, _ in SENTENCES])
+    return [[(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in docs]
+
+
+@pytest.mark.parametrize(("name", "tok2vec"), VARIANTS, ids=[name for name, _ in VARIANTS])
+def test_ten_sentences_are_learned_by_heart(name, tok2vec, tmp_path):
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": model})
+    learn_by_heart(nlp)
+    assert recognised(nlp) == EXPECTED
+    nlp.to_disk(tmp_path)
+    assert recognised(spacy.load(tmp_path)) == EXPECTED
