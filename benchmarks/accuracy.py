@@ -20,7 +20,10 @@ import _report
 from spacy.cli.init_config import init_config
 from thinc.api import Config
 
+from spacy_tener.training.compose import compose
+
 HERE = Path(__file__).parent
+CONFIGS = HERE.parent / "configs"
 LOGGER = "spacy_tener_benchmarks.TimedLogger.v1"
 HEADER = ("corpus", "system", "seeds", "dev F1", "test P", "test R", "test F1", "test F1 per seed")
 HEADER_COST = ("training s", "words/s in training, dev included", "MB on disk")
@@ -30,6 +33,7 @@ NOTE = (
     "All systems see the same .spacy files and start from random embeddings. Rows in brackets are not from this run: "
     "the papers' released code on the same sentences, one seed, best dev epoch."
 )
+LANGUAGES = {"wnut17": "en"}
 # The released TENER code without pretrained vectors: (dev F1, test F1, training characters/s).
 RELEASED = {"weibo": ("57.7", "51.2", "16800"), "resume": ("92.3", "93.0", "6900")}
 
@@ -76,7 +80,8 @@ def main() -> None:
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--corpus", type=names, default=["weibo", "resume"], help="directories under --data")
-    parser.add_argument("--systems", type=names, default=["ner", "tener"], help="ner, tener, or NAME=CONFIG.cfg")
+    systems = "ner, tener, NAME=CONFIG.cfg, or NAME=OVERLAY+OVERLAY of configs/models"
+    parser.add_argument("--systems", type=names, default=["ner", "tener"], help=systems)
     parser.add_argument("--seeds", type=lambda text: [int(s) for s in names(text)], default=[1, 2, 3])
     parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,dev,test}.spacy")
     parser.add_argument("--work", type=Path, required=True, help="models, logs and the cache of finished runs")
@@ -96,9 +101,11 @@ def name_of(system: str) -> str:
 def base_config(system: str, corpus: str) -> Config:
     """The config that a user would train with, before seeds and paths."""
     if system == "ner":
-        return init_config(lang="zh", pipeline=["ner"], optimize="efficiency", gpu=False)
-    path = Path(system.partition("=")[2] or HERE.parent / "configs" / f"{corpus}.cfg")
-    return Config().from_disk(path, interpolate=False)
+        return init_config(lang=LANGUAGES.get(corpus, "zh"), pipeline=["ner"], optimize="efficiency", gpu=False)
+    if system.endswith(".cfg"):
+        return Config().from_disk(Path(system.partition("=")[2]), interpolate=False)
+    overlays = [CONFIGS / "models" / f"{name}.cfg" for name in system.partition("=")[2].split("+") if name]
+    return compose(CONFIGS / f"{corpus}.cfg", overlays).config
 
 
 def digest(config: Config) -> str:
