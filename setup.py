@@ -95,7 +95,7 @@ def readme() -> str:
 setup(
     name="spacy_tener",
     version=about()["__version__"],
-    description="Named entity recognition for spaCy: TENER with a CRF, for Chinese and English",
+    description="Named entity recognition for spaCy, Chinese and English: TENER, FLAT-ATSSA, MECT, GRN, and a CRF",
     long_description=readme(),
     long_description_content_type="text/markdown",
     author="spacy_tener maintainers",

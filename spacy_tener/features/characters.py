@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ORTH
 from spacy.strings import StringStore
 from spacy.tokens import Doc
 
-from .normalise import Keys, Normaliser, search
+from .normalise import Keys, Normaliser, search, token_orths
 
 IntArray = NDArray[np.int64]
 
@@ -111,8 +110,6 @@ class SpelledTokens:
 
 def spell(docs: Sequence[Doc], cache: SpellingCache) -> SpelledTokens:
     """The characters of each distinct word of the docs, once, and the word of every token of the docs joined."""
-    orths = np.concatenate([doc.to_array(ORTH) for doc in docs])
-    # Docs need not share a vocab.
-    stores = {id(doc.vocab): doc.vocab.strings for doc in docs}
+    orths, stores = token_orths(docs)
     distinct, words = np.unique(orths, return_inverse=True)
-    return SpelledTokens(cache(distinct, list(stores.values())), words)
+    return SpelledTokens(cache(distinct, stores), words)

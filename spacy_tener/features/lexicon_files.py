@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .vector_text import _chunks, _unpack
+from .vector_text import chunks_of, unpack
 
 _NUMBER = re.compile(r"\s*([0-9]+)")
 _ENDINGS = (".txt", ".txt.gz", ".txt.xz", ".txt.bz2")
@@ -61,8 +61,8 @@ def _read(path: Path, parse: Callable[[str], Entry]) -> Iterator[Entry]:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as packed, _unpack(packed, path) as stream:
-        for lines in _chunks(path, stream, lambda: None):
+    with path.open("rb") as packed, unpack(packed, path) as stream:
+        for lines in chunks_of(path, stream, lambda: None):
             yield from lines
 
 

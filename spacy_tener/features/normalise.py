@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.attrs import ORTH
 from spacy.strings import StringStore, get_string_id
+from spacy.tokens import Doc
 
 Keys = NDArray[np.uint64]
 
@@ -66,6 +68,16 @@ class KeyCache:
         joined = np.concatenate((known, orths))
         order = np.argsort(joined, kind="stable")
         return joined[order], np.concatenate((keys, added))[order]
+
+
+def token_orths(docs: Sequence[Doc]) -> tuple[Keys, list[StringStore]]:
+    """The ORTH hashes of all tokens of the docs joined, and where their strings are: docs need not share a vocab.
+
+    *Shape* [N]
+    """
+    stores = {id(doc.vocab): doc.vocab.strings for doc in docs}
+    orths = [doc.to_array(ORTH) for doc in docs]
+    return np.concatenate(orths) if orths else _NOTHING[0], list(stores.values())
 
 
 def search(haystack: Keys, needles: Keys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -45,7 +45,7 @@ _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
 def read_text(path: Path, width: int | None, names: RowNames) -> Table:
     """Read the rows that `names` takes, in its order. *Shape* [rows, width]"""
-    with path.open("rb") as packed, _unpack(packed, path) as stream:
+    with path.open("rb") as packed, unpack(packed, path) as stream:
         progress = tqdm(
             total=path.stat().st_size,
             desc=f"Reading {path.name}",
@@ -56,11 +56,12 @@ def read_text(path: Path, width: int | None, names: RowNames) -> Table:
             disable=None if path.stat().st_size > _BIG_FILE else True,
         )
         with progress:
-            chunks = _chunks(path, stream, lambda: progress.update(packed.tell() - progress.n))
+            chunks = chunks_of(path, stream, lambda: progress.update(packed.tell() - progress.n))
             return _read_lines(path, chunks, width, names)
 
 
-def _unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
+def unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
+    """A file's bytes as they were before packing, whatever its name says."""
     magic = packed.read(_MAGIC)
     packed.seek(0)
     for start, unpacker in _UNPACKERS.items():
@@ -71,7 +72,7 @@ def _unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
     return packed
 
 
-def _chunks(path: Path, stream: IO[bytes], advance: Callable[[], object]) -> Iterator[list[bytes]]:
+def chunks_of(path: Path, stream: IO[bytes], advance: Callable[[], object]) -> Iterator[list[bytes]]:
     """The lines of a stream, some megabytes at a time. Lines end in a line feed only, never in a Unicode line end."""
     try:
         while lines := stream.readlines(_CHUNK):

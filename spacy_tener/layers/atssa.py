@@ -176,8 +176,7 @@ class AtssaEncoder(nn.Module):
 
     def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
         """The first layer's input, and what each layer needs to know beside it."""
-        _check_rows("characters", len(chars), lattice.n_characters)
-        _check_rows("words", len(words), lattice.n_words)
+        lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, Covers.of(lattice, device=chars.device))
         x = self.input(torch.cat((chars, fused), dim=-1))
         ragged = Ragged.of(lattice.lengths, heads=self.config.n_heads, device=x.device)
@@ -192,8 +191,3 @@ def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *places: Any)
     if isinstance(layer.attention, SelectiveAttention):
         return layer.attention.kept(x, ragged, *places)
     return [x.new_full((ragged.heads, length), length, dtype=torch.int64) for length in ragged.lengths]
-
-
-def _check_rows(of: str, got: int, expected: int) -> None:
-    if got != expected:
-        raise ValueError(f"There must be a row for each of the lattice's {expected} {of}; got {got} rows.")

@@ -2,7 +2,7 @@
 
 torch's own convolution wants padded sequences, and on a CPU compiles a kernel for every new shape. Here each token's
 neighbours are laid side by side by one gather, and a linear layer does the rest: on batches of sentences of mixed
-lengths that takes between half and two thirds of the time of `nn.Conv1d`, forwards and backwards.
+lengths that takes about half the time of `nn.Conv1d`, forwards and backwards.
 """
 
 from __future__ import annotations

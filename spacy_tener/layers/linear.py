@@ -43,7 +43,8 @@ def _serves(x: Tensor, weight: Tensor) -> bool:
 
 
 def _pays(rows: Tensor, n_weights: int) -> bool:
-    return len(rows) * n_weights >= FEWEST_PRODUCTS
+    # No more rows than a block has are multiplied at once.
+    return min(len(rows), BLOCKS[0]) * n_weights >= FEWEST_PRODUCTS
 
 
 def _has_onednn() -> bool:

@@ -154,7 +154,7 @@ def _char_embed(
     build = partial(_build, encoder=encoder, char_width=char_width, dropout=dropout, char_dropout=char_dropout)
     return Model(
         "char_encoder",
-        _forward,
+        forward_spelled,
         init=_init,
         dims={"nO": width},
         attrs={"vocabulary": CharacterVocabulary(digits=digits)},
@@ -182,18 +182,21 @@ def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     torch_shim(model).build(**vocabulary.heights())
 
 
-def _forward(
+def forward_spelled(
     model: EmbedModel, docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+    """Of an embedder with one table, whose vocabulary spells the tokens of a batch."""
     if not docs:
         return [], lambda dY: docs
-    spelled = model.attrs["vocabulary"].spell(docs)
-    keys = {CHARACTER: spelled.spellings.keys}
+    vocabulary = model.attrs["vocabulary"]
+    spelled = vocabulary.spell(docs)
+    (name,) = vocabulary.tables
+    keys = {name: spelled.spellings.keys}
     if is_train:
         add_keys(model, keys)
-    (characters,) = rows_of(model, keys)
-    words = torch.from_numpy(spelled.words).to(characters.device)
-    outputs, learn = run_module(model, is_train, token_counts(docs), characters, spelled.spellings.lengths, words)
+    (parts,) = rows_of(model, keys)
+    words = torch.from_numpy(spelled.words).to(parts.device)
+    outputs, learn = run_module(model, is_train, token_counts(docs), parts, spelled.spellings.lengths, words)
 
     def backprop(dY: list[Floats2d]) -> list[Doc]:
         learn(dY)

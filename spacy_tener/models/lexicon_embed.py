@@ -169,6 +169,7 @@ def _load_vectors(model: LexiconModel, path: str | Path, unit_length: bool) -> N
         to_keys=vocabulary.word_keys,
         unit_length=unit_length,
         keep=vocabulary.lexicon.__contains__,
+        strings=vocabulary.lexicon.words,
     )
     covered = vocabulary.pretrained[WORD] - 1
     logger.info("Pretrained word vectors: %d of the lexicon's %d words have one", covered, len(vocabulary.lexicon))

@@ -96,14 +96,16 @@ def load_vectors(
     to_keys: Callable[[list[str]], Keys],
     unit_length: bool,
     keep: Callable[[str], bool] | None = None,
+    strings: Sequence[str] | None = None,
 ) -> None:
     """Give every string of a vectors file a row of its own, and put its vector there.
 
     to_keys: the keys of strings, as the embedder will look them up.
     unit_length: scale each vector to the length that random rows have on average.
     keep: which strings, after the normaliser, are wanted.
+    strings: the strings to ask a source for that has no list of its own, such as floret vectors.
     """
-    loaded = read_vectors(path, width=width, normalise=normaliser, keep=keep)
+    loaded = read_vectors(path, width=width, normalise=normaliser, keep=keep, strings=strings)
     keys, first = np.unique(to_keys(loaded.strings), return_index=True)
     table = loaded.table[first]
     if unit_length:

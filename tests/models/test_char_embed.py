@@ -285,3 +285,10 @@ def test_the_key_of_a_row_is_that_of_the_normalised_string(doc_of):
 def test_settings_that_make_no_sense_are_refused_at_once(settings, message):
     with pytest.raises(ValueError, match=message):
         build_char_embed(**settings)
+
+
+def test_observing_nothing_adds_no_row():
+    model = build_char_embed()
+    model.initialize()
+    observe(model, [[]])
+    assert model.attrs["vocabulary"].heights() == {UNIGRAM: 1, BIGRAM: 1}
