@@ -29,7 +29,8 @@ HEADER = ("corpus", "system", "seeds", "dev F1", "test P", "test R", "test F1", 
 HEADER_COST = ("training s", "words/s in training, dev included", "MB on disk")
 NOTE = (
     "Mean ± standard deviation over seeds; precision, recall and F1 over entity spans and labels; the checkpoint is "
-    "the best on dev. Characters are tokens. Malformed tags of the corpora are read as conlleval reads them. "
+    "the best on dev. Chinese is read by characters, English by spaCy's own tokens. Malformed tags of the corpora are "
+    "read as conlleval reads them. "
     "All systems see the same .spacy files and start from random embeddings. Rows in brackets are not from this run: "
     "the papers' released code on the same sentences, one seed, best dev epoch."
 )

@@ -168,10 +168,12 @@ def test_the_command_line_loads_no_model_code() -> None:
     """spaCy imports its plugins' commands whatever command it runs: ours may not make all of them slower."""
     code = """
 import sys
-sys.modules["torch"] = None
+for name in ("torch", "gensim", "jieba", "matplotlib"):
+    sys.modules[name] = None
 import spacy_tener.cli
 print(*(name for name in sys.modules if name.startswith("spacy_tener.")))
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[1] for name in result.stdout.split()}
-    assert loaded == {"about", "cli", "corpus"}
+    assert "cli" in loaded
+    assert not loaded & {"layers", "models", "pipeline"}
