@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import spacy
 import torch
 from spacy.training import Example
 from spacy.util import registry
-from thinc.api import Adam
+from teaching import losses_of_steps
 
 from spacy_tener.layers.grn import GRNEncoder
 from spacy_tener.models.bridge import torch_shim
@@ -52,18 +54,8 @@ def encoder_of(model) -> GRNEncoder:
     return torch_shim(model.layers[1]).module
 
 
-def loss_of_steps(model, docs, n_steps):
-    """Teach the model one random vector per token, within what tanh can say."""
-    rng = np.random.default_rng(0)
-    wanted = [np.tanh(rng.normal(size=(len(doc), model.get_dim("nO")))).astype("f") for doc in docs]
-    optimizer, losses = Adam(0.01), []
-    for _ in range(n_steps):
-        Y, backprop = model.begin_update(docs)
-        d_outputs = [y - target for y, target in zip(Y, wanted, strict=True)]
-        losses.append(sum(float((d**2).sum()) for d in d_outputs))
-        backprop(d_outputs)
-        model.finish_update(optimizer)
-    return losses
+# Within what the model's last function can say.
+loss_of_steps = partial(losses_of_steps, within=np.tanh)
 
 
 @pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())

@@ -8,7 +8,7 @@ import spacy
 import torch
 from spacy.training import Example
 from spacy.util import registry
-from thinc.api import Adam
+from teaching import losses_of_steps
 
 from spacy_tener.layers.transformer import TransformerEncoder
 from spacy_tener.models.bridge import torch_shim
@@ -55,25 +55,11 @@ def encoder_of(model) -> TransformerEncoder:
     return torch_shim(model.layers[1]).module
 
 
-def loss_of_steps(model, docs, n_steps):
-    """Teach the model one random vector per token."""
-    rng = np.random.default_rng(0)
-    wanted = [rng.normal(size=(len(doc), 16)).astype("f") for doc in docs]
-    optimizer, losses = Adam(0.01), []
-    for _ in range(n_steps):
-        Y, backprop = model.begin_update(docs)
-        d_outputs = [y - target for y, target in zip(Y, wanted, strict=True)]
-        losses.append(sum(float((d**2).sum()) for d in d_outputs))
-        backprop(d_outputs)
-        model.finish_update(optimizer)
-    return losses
-
-
 @pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())
 def test_every_choice_has_the_right_shape_and_learns(settings, docs):
     model = tener(**settings).initialize(docs)
     assert [y.shape for y in model.predict(docs)] == [(len(doc), 16) for doc in docs]
-    losses = loss_of_steps(model, docs, 15)
+    losses = losses_of_steps(model, docs, 15)
     assert losses[-1] < 0.8 * losses[0]
 
 
@@ -96,7 +82,7 @@ def test_output_is_the_torch_module_s_for_the_embedded_tokens(settings, docs):
 @pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())
 def test_a_text_is_encoded_alike_alone_and_among_others(settings, docs):
     model = tener(**settings).initialize(docs)
-    loss_of_steps(model, docs, 2)
+    losses_of_steps(model, docs, 2)
     for doc, together in zip(docs, model.predict(docs), strict=True):
         np.testing.assert_allclose(model.predict([doc])[0], together, rtol=1e-4, atol=1e-5)
 
@@ -167,7 +153,7 @@ def test_another_embedder_s_width_may_be_known_late(docs):
 def test_spacy_s_embedder_serves_as_well(docs):
     config = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "dropout": 0.0, "embed": HASH_EMBED}
     model = registry.resolve({"model": config})["model"].initialize(docs)
-    losses = loss_of_steps(model, docs, 15)
+    losses = losses_of_steps(model, docs, 15)
     assert losses[-1] < 0.8 * losses[0]
 
 
