@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from torch import Tensor, nn
 
@@ -93,7 +93,7 @@ class FlatEncoder(nn.Module):
         for layer in inner:
             rows = layer(rows, plan, relative)
         x = rows.index_select(0, plan.characters) if inner else x
-        x = last(x, plan, relative, last.attention_norm(rows) if last.pre_norm else rows)
+        x = last(x, plan, relative, last.as_read(rows))
         return cast(Tensor, self.output_norm(x))
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
@@ -104,7 +104,7 @@ class FlatEncoder(nn.Module):
         rows = plan.arrange(self.char_input(chars), self.word_input(words))
         maps = []
         for layer in self.layers:
-            maps.append(cast(Any, layer).weights(rows, plan, relative))
+            maps.append(cast(TransformerLayer, layer).weights(rows, plan, relative))
             rows = layer(rows, plan, relative)
         return maps
 
@@ -114,6 +114,4 @@ def _layer(config: FlatConfig) -> TransformerLayer:
         width=config.width, n_heads=config.n_heads, dropout=config.attention_dropout, scaled=config.scaled
     )
     hidden = config.ff_width or 3 * config.width
-    return TransformerLayer(
-        cast(Any, attention), width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm
-    )
+    return TransformerLayer(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)

@@ -3,18 +3,17 @@ another, and attention in which each stream is asked by the other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from .lattice import Lattice
 from .linear import Linear
-from .random_attention import RandomAttention
 from .span_attention import SpanAttention
-from .span_mixing import SpanHeads, attend, attention_map
+from .span_mixing import SpanHeads, attend
 from .span_plan import SpanPlan
 from .span_positions import SpanPositions
 from .transformer import TransformerLayer
@@ -75,44 +74,6 @@ def _check(name: str, value: object, valid: bool, needed: str) -> None:
         raise ValueError(f"MECT's {name} must be {needed}; got {value!r}.")
 
 
-class StreamAttention(SpanAttention):
-    """Attention over one stream (eq. 7 to 13): its keys are the stream itself, and what asks may be another stream.
-
-    width, n_heads, dropout: as in `SpanAttention`.
-    places: of the random attention; 0 for none.
-    """
-
-    def __init__(self, *, width: int, n_heads: int, dropout: float, places: int) -> None:
-        super().__init__(width=width, n_heads=n_heads, dropout=dropout)
-        self.add_module("key", nn.Identity())  # The I of eq. 7.
-        self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
-
-    def forward(
-        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
-    ) -> Tensor:
-        """As `SpanAttention`, whose bias random attention is."""
-        heads = self._biased(self.heads(x, relative, rows, asking), plan)
-        return attend(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
-
-    def weights(
-        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
-    ) -> list[Tensor]:
-        """As `SpanAttention`, with random attention in it."""
-        heads = self._biased(self.heads(x, relative, rows, asking), plan)
-        maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
-        for group in plan.groups(len(x)):
-            maps[group.sentence].append(attention_map(heads, group))
-        return [torch.cat(parts, dim=1) for parts in maps]
-
-    def _biased(self, heads: SpanHeads, plan: SpanPlan) -> SpanHeads:
-        """With the random attention of the places that ask and are read."""
-        if self.random is None:
-            return heads
-        keys = max(plan.lengths, default=0)
-        queries = plan.longest if len(heads.q) == len(plan.characters) else keys
-        return replace(heads, bias=self.random(queries, keys))
-
-
 class MectLayer(nn.Module):
     """Attention and feed-forward of each stream, each added to what the stream was.
 
@@ -122,6 +83,7 @@ class MectLayer(nn.Module):
     def __init__(self, config: MectConfig) -> None:
         super().__init__()
         self.crossed = config.streams == "cross"
+        self.dropout = config.attention_dropout
         self.streams = nn.ModuleList(_layer(config) for _ in range(config.n_streams))
 
     def forward(self, streams: Streams, rows: Streams, plan: SpanPlan, relative: Streams) -> list[Tensor]:
@@ -130,37 +92,41 @@ class MectLayer(nn.Module):
         relative: each stream's relative positions. *Shape: [R, d]* each
         Returns *Shape: [n, d]* each
         """
-        asking, read = self._normed(streams), self._normed(rows)
-        each = zip(self.streams, streams, relative, read, self._cross(asking), strict=True)
-        return [layer(x, plan, *places) for layer, x, *places in each]
+        heads = [attention.heads(x, plan, *read) for attention, x, *read in self._read(streams, rows, relative)]
+        # One pass for all streams: the products of one sentence are small, and calling for them costs as much.
+        p = self.dropout if self.training else 0.0
+        mixed = attend(SpanHeads.joined(heads), plan.groups(len(streams[0])), p).flatten(1).chunk(len(heads), dim=1)
+        return [layer.complete(x, own) for layer, x, own in zip(self._layers(), streams, mixed, strict=True)]
 
     def weights(self, rows: Streams, plan: SpanPlan, relative: Streams) -> list[list[Tensor]]:
         """The attention map of each sentence, for each stream that is read. *Shape: [h, L, L]* each"""
-        read = self._normed(rows)
-        each = zip(self.streams, rows, relative, read, self._cross(read), strict=True)
-        return [cast(TransformerLayer, layer).weights(x, cast(Any, plan), *places) for layer, x, *places in each]
+        return [attention.weights(x, plan, *read) for attention, x, *read in self._read(rows, rows, relative)]
 
-    def _cross(self, asking: list[Tensor]) -> list[Tensor]:
-        """What asks each stream."""
-        return asking[::-1] if self.crossed else asking
+    def _layers(self) -> list[TransformerLayer]:
+        return [cast(TransformerLayer, layer) for layer in self.streams]
 
-    def _normed(self, streams: Streams) -> list[Tensor]:
-        """The streams as attention reads them."""
-        layers = [cast(TransformerLayer, layer) for layer in self.streams]
-        return [layer.attention_norm(x) if layer.pre_norm else x for layer, x in zip(layers, streams, strict=True)]
+    def _read(
+        self, streams: Streams, rows: Streams, relative: Streams
+    ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor, Tensor]]:
+        """Each stream's attention, and what it is called with but for the plan."""
+        layers = self._layers()
+        asking = [layer.as_read(x) for layer, x in zip(layers, streams, strict=True)]
+        read = [layer.as_read(x) for layer, x in zip(layers, rows, strict=True)]
+        attentions = [cast(SpanAttention, layer.attention) for layer in layers]
+        # Each stream is asked by the other.
+        return zip(attentions, asking, relative, read, asking[::-1] if self.crossed else asking, strict=True)
 
 
 def _layer(config: MectConfig) -> TransformerLayer:
-    attention = StreamAttention(
+    attention = SpanAttention(
         width=config.width,
         n_heads=config.n_heads,
         dropout=config.attention_dropout,
+        key_projection=False,  # The I of eq. 7.
         places=config.random_attention,
     )
     hidden = config.ff_width or 3 * config.width
-    return TransformerLayer(
-        cast(Any, attention), width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm
-    )
+    return TransformerLayer(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
 
 
 class MectEncoder(nn.Module):

@@ -14,10 +14,12 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import split_heads
 from .linear import Linear
+from .random_attention import RandomAttention
 from .span_mixing import SpanHeads, attend, attention_map
 from .span_plan import SpanPlan
 from .span_positions import SpanPositions, reference_span_positions
@@ -30,13 +32,19 @@ class SpanAttention(nn.Module):
     n_heads: h; each head is `width / n_heads` wide.
     dropout: on the attention map.
     scaled: divide the scores by `sqrt(d_k)`.
-    bias_size: M; if not 0, scores get a learned number for each head, place of the query and place of the key (MECT's
-        "random attention", eq. 12 and 13). A sentence's places are its characters', then its words'; those from M on
-        get none, so that sentences may have any length.
+    key_projection: keys are a projection of what is read, as FLAT has it; else they are that itself (MECT's eq. 7).
+    places: how many places of a sentence MECT's random attention knows (eq. 12 and 13); 0 for none.
     """
 
     def __init__(
-        self, *, width: int, n_heads: int, dropout: float = 0.0, scaled: bool = False, bias_size: int = 0
+        self,
+        *,
+        width: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        scaled: bool = False,
+        key_projection: bool = True,
+        places: int = 0,
     ) -> None:
         super().__init__()
         head_width = width // n_heads
@@ -44,12 +52,12 @@ class SpanAttention(nn.Module):
         self.dropout = dropout
         self.scale = 1.0 / math.sqrt(head_width) if scaled else 1.0
         self.query = Linear(width, width, bias=False)
-        self.key = Linear(width, width, bias=False)
+        self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
         self.value = Linear(width, width, bias=False)
         self.position = Linear(width, width, bias=False)
         self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
-        self.bias = nn.Parameter(_initial_bias(n_heads, bias_size)) if bias_size else None
+        self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
 
     def forward(
         self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
@@ -61,20 +69,22 @@ class SpanAttention(nn.Module):
         rows: all rows of the batch, which are read; None where these are `x`. *Shape: [N + W, d]*
         asking: what queries are made from, where this is another stream than `x` (MECT's cross). *Shape: [n, d]*
         """
-        heads = self.heads(x, relative, rows, asking)
+        heads = self.heads(x, plan, relative, rows, asking)
         return attend(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
 
     def weights(
         self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
     ) -> list[Tensor]:
         """The attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]* each"""
-        heads = self.heads(x, relative, rows, asking)
+        heads = self.heads(x, plan, relative, rows, asking)
         maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
         for group in plan.groups(len(x)):
             maps[group.sentence].append(attention_map(heads, group))
         return [torch.cat(parts, dim=1) for parts in maps]
 
-    def heads(self, x: Tensor, relative: Tensor, rows: Tensor | None, asking: Tensor | None) -> SpanHeads:
+    def heads(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+    ) -> SpanHeads:
         """Queries, keys, values (eq. 6) and positions by head."""
         rows = x if rows is None else rows
         q = self._split(self.query, x if asking is None else asking)
@@ -82,15 +92,18 @@ class SpanAttention(nn.Module):
         queries, placed = q + self.u, q + self.v
         if self.scale != 1.0:
             queries, placed = queries * self.scale, placed * self.scale
-        return SpanHeads(queries, placed, k, v, r, self.bias)
+        return SpanHeads(queries, placed, k, v, r, self._bias(len(x), plan))
 
     def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
         return split_heads(projection(x), self.n_heads)
 
-
-def _initial_bias(n_heads: int, size: int) -> Tensor:
-    """Normal numbers of xavier's deviation for a square matrix. *Shape: [h, size, size]*"""
-    return torch.randn(n_heads, size, size) / math.sqrt(size)
+    def _bias(self, n_asking: int, plan: SpanPlan) -> Tensor | None:
+        """The random attention of the places that ask and are read."""
+        if self.random is None:
+            return None
+        keys = max(plan.lengths, default=0)
+        bias: Tensor = self.random(plan.longest if n_asking == len(plan.characters) else keys, keys)
+        return bias
 
 
 def reference_span_attention(
@@ -111,6 +124,7 @@ def reference_span_attention(
     r = r.unflatten(0, (len(x), len(x)))
     scores = torch.einsum("ihd,jhd->hij", q + attention.u, k)  # eq. 5
     scores = (scores + torch.einsum("ihd,ijhd->hij", q + attention.v, r)) * attention.scale
-    if attention.bias is not None:
-        scores = scores + attention.bias[:, : len(x), : len(x)]
+    if attention.random is not None:
+        bias = attention.random(len(x), len(x))  # eq. 12
+        scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))
     return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # eq. 4

@@ -100,7 +100,8 @@ class FeedForward(nn.Module):
 class TransformerLayer(nn.Module):
     """Attention and feed-forward, each added to what it read. Attention's output itself has no dropout.
 
-    attention: any kind; it is called with the tokens and whatever the layer is called with beside them.
+    attention: any kind with `weights`; both are called with the tokens and whatever the layer is called with beside
+        them.
     width: d, of input and output.
     hidden: width inside the feed-forward.
     dropout: inside the feed-forward.
@@ -108,7 +109,7 @@ class TransformerLayer(nn.Module):
     """
 
     def __init__(
-        self, attention: Attention, *, width: int, hidden: int, dropout: float, norm: Literal["post", "pre"] = "post"
+        self, attention: nn.Module, *, width: int, hidden: int, dropout: float, norm: Literal["post", "pre"] = "post"
     ) -> None:
         super().__init__()
         self.pre_norm = norm == "pre"
@@ -124,17 +125,26 @@ class TransformerLayer(nn.Module):
         attention = make_attention(config)
         return cls(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
 
-    def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
+    def forward(self, x: Tensor, *places: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return self.complete(x, self.attention(self.as_read(x), *places))
+
+    def as_read(self, x: Tensor) -> Tensor:
+        """The layer's input as its attention reads it. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return cast(Tensor, self.attention_norm(x)) if self.pre_norm else x
+
+    def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """What follows attention. x: the layer's input; mixed: what attention made of it. *Shape: [N, d]* all"""
         if self.pre_norm:
-            x = x + self.attention(self.attention_norm(x), ragged, *places)
+            x = x + mixed
             return cast(Tensor, x + self.feed_forward(self.feed_forward_norm(x)))
-        x = self.attention_norm(x + self.attention(x, ragged, *places))
+        x = self.attention_norm(x + mixed)
         return cast(Tensor, self.feed_forward_norm(x + self.feed_forward(x)))
 
-    def weights(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+    def weights(self, x: Tensor, *places: Any) -> list[Tensor]:
         """The attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
-        return self.attention.weights(self.attention_norm(x) if self.pre_norm else x, ragged, *places)
+        maps: list[Tensor] = cast(Any, self.attention).weights(self.as_read(x), *places)
+        return maps
 
 
 class TransformerEncoder(nn.Module):

@@ -245,7 +245,7 @@ def test_the_maps_are_those_that_outputs_are_made_with(options: dict[str, Any]) 
     plan = SpanPlan.of(lattice)
     rows = encoder._rows(encoder._streams(chars, components), words, plan)
     relative = [positions(plan) for positions in encoder.positions]
-    read = encoder.layers[0]._normed(rows)
+    read = [layer.as_read(x) for layer, x in zip(encoder.layers[0].streams, rows, strict=True)]
     for i, (own, weights) in enumerate(zip(encoder.layers[0].streams, maps(encoder, batch), strict=True)):
         values = own.attention.value(read[i]).view(len(rows[i]), HEADS, -1)
         expected = torch.einsum("hij,jhd->ihd", weights[:, :8], values).flatten(1)

@@ -23,8 +23,9 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"scaled": True},
     {"distances": ("hh", "tt")},
-    {"bias_size": 100},
-    {"bias_size": 60, "scaled": True, "distances": ("hh", "tt")},
+    {"places": 100},
+    {"places": 60, "scaled": True, "distances": ("hh", "tt")},
+    {"key_projection": False},
 ]
 
 
@@ -35,6 +36,9 @@ class Setting:
         torch.manual_seed(0)
         distances = options.pop("distances", DISTANCES)
         self.attention = SpanAttention(width=width, n_heads=n_heads, **options).double()
+        if self.attention.random is not None:
+            # As they begin, the numbers of random attention are too small to be seen.
+            torch.nn.init.normal_(self.attention.random.blocks)
         self.positions = SpanPositions(width=width, distances=distances).double()
         self.lattice = lattice
         self.characters, self.words, self.others = (
@@ -80,7 +84,8 @@ def check_gradients(leaves: list[Tensor], got: Tensor, expected: Tensor, *, with
     wanted = torch.autograd.grad((expected * weight).sum(), leaves, allow_unused=True, materialize_grads=True)
     found = torch.autograd.grad((got * weight).sum(), leaves, allow_unused=True, materialize_grads=True)
     for a, b in zip(found, wanted, strict=True):
-        assert torch.allclose(a, b, atol=within)
+        # The gradient of random attention is sparse, and so is that of its plain form.
+        assert torch.allclose(a.to_dense(), b.to_dense(), atol=within)
 
 
 @pytest.mark.parametrize("cross", [False, True])
@@ -103,7 +108,7 @@ def test_characters_alone_get_what_they_get_among_all(options: dict[str, Any], c
 
 @pytest.mark.parametrize("most", [1, 5, 1000])
 def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = Setting(random_lattice(LENGTHS), bias_size=20)
+    setting = Setting(random_lattice(LENGTHS), places=20)
     expected = setting.all_ask()
     monkeypatch.setattr(span_plan, "GROUP", most)
     check_gradients(setting.leaves, setting.all_ask(), expected)
@@ -135,7 +140,7 @@ def test_special_batches_are_those_of_the_papers_form(name: str) -> None:
 
 @pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
 def test_a_batch_of_nothing_goes_through(lattice: Lattice) -> None:
-    setting = Setting(lattice, bias_size=4)
+    setting = Setting(lattice, places=4)
     for got in (setting.all_ask(), setting.characters_ask()):
         assert got.shape == (0, WIDTH)
         got.sum().backward()
@@ -144,7 +149,7 @@ def test_a_batch_of_nothing_goes_through(lattice: Lattice) -> None:
 
 @pytest.mark.parametrize("words_ask", [False, True])
 def test_gradients_are_those_of_differences(words_ask: bool) -> None:
-    setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4, bias_size=3)
+    setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4)
 
     def attend(*_: Tensor) -> Tensor:
         return setting.all_ask() if words_ask else setting.characters_ask()
@@ -155,7 +160,7 @@ def test_gradients_are_those_of_differences(words_ask: bool) -> None:
 
 def test_a_sentence_of_600_characters_is_that_of_the_papers_form() -> None:
     """Longer than the maps that are kept for the way back."""
-    setting = Setting(random_lattice([600, 3], density=0.05), n_heads=2, width=4, distances=("hh", "tt"), bias_size=700)
+    setting = Setting(random_lattice([600, 3], density=0.05), n_heads=2, width=4, distances=("hh", "tt"), places=700)
     assert setting.lattice.longest > span_mixing.WHOLE_MAP
     got, expected = setting.characters_ask(), setting.reference_of_characters()
     assert (got - expected).abs().max() < 1e-10
@@ -164,7 +169,7 @@ def test_a_sentence_of_600_characters_is_that_of_the_papers_form() -> None:
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
 def test_maps_that_are_made_again_are_those_that_were_kept(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    setting = Setting(random_lattice(LENGTHS), bias_size=30, dropout=p)
+    setting = Setting(random_lattice(LENGTHS), places=30, dropout=p)
     torch.manual_seed(1)
     expected = setting.all_ask()
     monkeypatch.setattr(span_mixing, "WHOLE_MAP", 8)
@@ -235,7 +240,7 @@ def maps_of(setting: Setting) -> Iterator[Tensor]:
 
 
 def test_maps_are_probabilities_over_characters_then_words() -> None:
-    setting = Setting(random_lattice(LENGTHS), bias_size=5)
+    setting = Setting(random_lattice(LENGTHS), places=5)
     values = setting.attention.value(SpanPlan.of(setting.lattice).arrange(setting.characters, setting.words))
     counts = (setting.lattice.lengths + setting.lattice.counts).tolist()
     outputs = setting.all_ask().split(counts)
@@ -253,23 +258,6 @@ def test_maps_of_characters_alone_have_their_rows_only() -> None:
     own = setting.attention.weights(setting.characters, plan, setting.positions(plan), rows)
     for weights, whole, length in zip(own, maps_of(setting), setting.lattice.lengths, strict=True):
         assert torch.allclose(weights, whole[:, :length], atol=1e-12)
-
-
-def test_the_bias_ends_where_it_ends() -> None:
-    lattice = random_lattice([9, 30])
-    short, padded = Setting(lattice, bias_size=12), Setting(lattice, bias_size=60)
-    with torch.no_grad():
-        padded.attention.load_state_dict({**short.attention.state_dict(), "bias": padded.attention.bias.zero_()})
-        padded.attention.bias[:, :12, :12] = short.attention.bias
-    padded.positions, padded.characters, padded.words = short.positions, short.characters, short.words
-    assert torch.allclose(short.all_ask(), padded.all_ask(), atol=1e-12)
-    found = [torch.autograd.grad(s.all_ask().square().sum(), s.attention.bias)[0] for s in (short, padded)]
-    assert torch.allclose(found[0], found[1][:, :12, :12], atol=1e-12)
-
-
-def test_the_bias_begins_small() -> None:
-    bias = Setting(lattice_of(), bias_size=64).attention.bias
-    assert bias.std().item() == pytest.approx(1 / 8, rel=0.05)
 
 
 def test_dropout_is_on_the_map_and_in_training_only() -> None:
@@ -314,7 +302,7 @@ def test_float32_is_near_the_papers_form() -> None:
 
 @pytest.mark.gpu
 def test_a_gpu_gives_what_the_cpu_gives() -> None:
-    setting = Setting(random_lattice(LENGTHS), bias_size=30)
+    setting = Setting(random_lattice(LENGTHS), places=30)
     expected = setting.all_ask()
     attention, positions = setting.attention.cuda(), setting.positions.cuda()
     plan = SpanPlan.of(setting.lattice, words_ask=True, device="cuda")
