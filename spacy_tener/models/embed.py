@@ -14,6 +14,8 @@ from thinc.types import Floats2d
 
 from ..features.normalise import KeyCache, Keys, Normaliser, token_orths
 from ..features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
+from ..features.vector_forms import prepared
+from ..features.vector_text import Table
 from ..layers.embedding import EmbeddingTables
 from .bridge import TorchShim, token_counts, torch_shim
 from .vocabulary import Vocabulary, add_keys, check_rates, load_vectors, rows_of, run_module
@@ -55,6 +57,7 @@ def build_char_embed(
     vectors: str | Path | None = None,
     bigram_vectors: str | Path | None = None,
     normalize_vectors: bool = True,
+    whiten_vectors: bool = False,
 ) -> EmbedModel:
     """Embed each token by its own row and the row of the pair that it makes with the next token.
 
@@ -73,6 +76,8 @@ def build_char_embed(
         or a directory that `spacy init vectors` made. Read by `initialize` only, fine-tuned, saved with the model.
     bigram_vectors (Optional[Union[str, Path]]): The same for pairs, written as two characters.
     normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average.
+    whiten_vectors (bool): Before that, take off from pretrained rows what all of them have in common: their mean, and
+        that they vary more in some directions than in others.
     """
     if width < 1 or bigram_width < 0:
         raise ValueError(f"CharEmbed needs width >= 1 and bigram_width >= 0, but got {width} and {bigram_width}.")
@@ -95,7 +100,7 @@ def build_char_embed(
             _init,
             normaliser=normaliser,
             sources={name: path for name, path in sources.items() if path is not None},
-            unit_length=normalize_vectors,
+            prepare=partial(prepared, whiten=whiten_vectors, unit_length=normalize_vectors),
         ),
         dims={"nO": sum(widths.values())},
         attrs={"vocabulary": CharVocabulary(normaliser, widths), "widths": widths},
@@ -116,7 +121,7 @@ def _init(
     *,
     normaliser: Normaliser,
     sources: dict[str, str | Path],
-    unit_length: bool,
+    prepare: Callable[[Table], Table],
 ) -> None:
     vocabulary: Vocabulary = model.attrs["vocabulary"]
     vocabulary.clear()
@@ -130,7 +135,7 @@ def _init(
             width=model.attrs["widths"][name],
             normaliser=normaliser,
             to_keys=partial(to_keys, normaliser=normaliser),
-            unit_length=unit_length,
+            prepare=prepare,
         )
 
 

@@ -19,6 +19,8 @@ from thinc.types import Floats2d
 from ..features.lexicon import Lexicon, Match
 from ..features.lexicon_sources import jieba_lexicon
 from ..features.normalise import Keys
+from ..features.vector_forms import prepared
+from ..features.vector_text import Table
 from ..layers.embedding import EmbeddingTables
 from ..layers.lattice import Lattice
 from .bridge import TorchShim, token_counts, torch_shim
@@ -90,6 +92,7 @@ def build_lexicon_embed(
     word_dropout: float = 0.01,
     vectors: str | Path | None = None,
     normalize_vectors: bool = True,
+    whiten_vectors: bool = False,
 ) -> LexiconModel:
     """Find the words of a lexicon in each Doc, overlapping and nested ones too, and embed each by its own row.
 
@@ -108,7 +111,7 @@ def build_lexicon_embed(
     dropout (float): Dropout on the rows.
     word_dropout (float): Probability that a word is read as unknown in training.
     vectors (Optional[Union[str, Path]]): Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
-    normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average.
+    normalize_vectors, whiten_vectors (bool): How pretrained rows begin, as for `spacy_tener.CharEmbed.v1`.
     """
     if width < 1 or tag_width < 0 or (max_words is not None and max_words < 1):
         raise ValueError(
@@ -118,7 +121,8 @@ def build_lexicon_embed(
     check_rates("LexiconEmbed", dropout=dropout, word_dropout=word_dropout)
     widths = {WORD: width, TAG: tag_width} if tag_width else {WORD: width}
     build = partial(_build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
-    init = partial(_init, source=lexicon or jieba_lexicon(), vectors=vectors, unit_length=normalize_vectors)
+    prepare = partial(prepared, whiten=whiten_vectors, unit_length=normalize_vectors)
+    init = partial(_init, source=lexicon or jieba_lexicon(), vectors=vectors, prepare=prepare)
     return Model(
         "lexicon_embed",
         _forward,
@@ -142,7 +146,7 @@ def _init(
     *,
     source: Callable[[], Lexicon],
     vectors: str | Path | None,
-    unit_length: bool,
+    prepare: Callable[[Table], Table],
 ) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     vocabulary.clear()
@@ -155,10 +159,10 @@ def _init(
         )
     torch_shim(model).build(**vocabulary.heights())
     if vectors is not None:
-        _load_vectors(model, vectors, unit_length)
+        _load_vectors(model, vectors, prepare)
 
 
-def _load_vectors(model: LexiconModel, path: str | Path, unit_length: bool) -> None:
+def _load_vectors(model: LexiconModel, path: str | Path, prepare: Callable[[Table], Table]) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     load_vectors(
         model,
@@ -167,7 +171,7 @@ def _load_vectors(model: LexiconModel, path: str | Path, unit_length: bool) -> N
         width=model.attrs["widths"][WORD],
         normaliser=None,
         to_keys=vocabulary.word_keys,
-        unit_length=unit_length,
+        prepare=prepare,
         keep=vocabulary.lexicon.__contains__,
         strings=vocabulary.lexicon.words,
     )

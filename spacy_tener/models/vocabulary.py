@@ -18,6 +18,7 @@ from thinc.types import Floats2d
 
 from ..features.normalise import Keys, Normaliser
 from ..features.tables import StringTable
+from ..features.vector_text import Table
 from ..features.vectors import read_vectors
 from .bridge import join, split, torch_shim
 
@@ -94,22 +95,20 @@ def load_vectors(
     width: int,
     normaliser: Normaliser | None,
     to_keys: Callable[[list[str]], Keys],
-    unit_length: bool,
+    prepare: Callable[[Table], Table],
     keep: Callable[[str], bool] | None = None,
     strings: Sequence[str] | None = None,
 ) -> None:
     """Give every string of a vectors file a row of its own, and put its vector there.
 
     to_keys: the keys of strings, as the embedder will look them up.
-    unit_length: scale each vector to the length that random rows have on average.
+    prepare: brings the vectors into the form that the rows begin with.
     keep: which strings, after the normaliser, are wanted.
     strings: the strings to ask a source for that has no list of its own, such as floret vectors.
     """
     loaded = read_vectors(path, width=width, normalise=normaliser, keep=keep, strings=strings)
     keys, first = np.unique(to_keys(loaded.strings), return_index=True)
-    table = loaded.table[first]
-    if unit_length:
-        table = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
+    table = prepare(loaded.table[first])
     vocabulary: Vocabulary = model.attrs["vocabulary"]
     vocabulary.tables[name].add(keys)
     vocabulary.pretrained[name] = len(vocabulary.tables[name])

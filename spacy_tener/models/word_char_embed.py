@@ -27,6 +27,7 @@ def build_word_char_embed(
     word_dropout: float = 0.01,
     vectors: str | Path | None = None,
     normalize_vectors: bool = True,
+    whiten_vectors: bool = False,
     chars: Model[list[Doc], list[Floats2d]] | Literal["cnn"] | None = "cnn",
     project_to: int | None = None,
 ) -> EmbedModel:
@@ -45,6 +46,7 @@ def build_word_char_embed(
         or a directory that `spacy init vectors` made. Read by `initialize` only, fine-tuned, saved with the model.
     normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average, as the released
         code of TENER does.
+    whiten_vectors (bool): Before that, take off what they have in common, as for `spacy_tener.CharEmbed.v1`.
     chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): What the rows are joined with: an encoder of
         characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharBiLSTM.v1`, `spacy_tener.CharTransformer.v1`), or any
         other embedder; "cnn" for the first of them with its defaults; None for nothing.
@@ -64,6 +66,7 @@ def build_word_char_embed(
         word_dropout=word_dropout,
         vectors=vectors,
         normalize_vectors=normalize_vectors,
+        whiten_vectors=whiten_vectors,
     )
     if chars is not None:
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)

@@ -62,6 +62,17 @@ def test_vectors_are_of_unit_length_on_request(characters, pairs, nlp):
     np.testing.assert_allclose(embedded(model, nlp, "中国"), [[0.6, 0, 0.8, 0.6, 0.8], [0, 1, 0, 0, 1]], rtol=1e-6)
 
 
+def test_vectors_are_whitened_on_request(tmp_path, nlp):
+    rng = np.random.default_rng(0)
+    strings = [chr(0x4E00 + i) for i in range(300)]
+    rows = dict(zip(strings, rng.normal((9.0, -4.0, 2.0), size=(300, 3)).tolist(), strict=True))
+    path = word2vec(tmp_path / "many.vec", rows)
+    model = embedder(vectors=path, bigram_width=0, normalize_vectors=False, whiten_vectors=True)
+    table = embedded(model, nlp, "".join(strings))
+    np.testing.assert_allclose(table.mean(0), np.zeros(3), atol=1e-5)
+    np.testing.assert_allclose(np.cov(table.T, bias=True), np.eye(3), atol=1e-4)
+
+
 def test_a_vector_of_zeros_stays_one(tmp_path, nlp):
     path = word2vec(tmp_path / "zeros.vec", {"中": [0.0, 0.0, 0.0]})
     np.testing.assert_array_equal(embedded(embedder(vectors=path, bigram_width=0), nlp, "中"), [[0, 0, 0]])
