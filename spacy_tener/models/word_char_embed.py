@@ -116,8 +116,9 @@ def _forward_joined(
         return [], lambda dY: docs
     xp = model.ops.xp
     parts, learners = zip(*(embedder(docs, is_train) for embedder in model.layers), strict=True)
-    outputs = [xp.concatenate(rows, axis=1) for rows in zip(*parts, strict=True)]
-    columns = list(pairwise(np.cumsum([0, *(part[0].shape[1] for part in parts)]).tolist()))
+    columns = list(pairwise(np.cumsum([0, *map(_width, parts)]).tolist()))
+    empty = xp.zeros((0, columns[-1][1]), dtype="f")
+    outputs = [xp.concatenate(rows, axis=1) if len(rows[0]) else empty for rows in zip(*parts, strict=True)]
 
     def backprop(dY: list[Floats2d]) -> list[Doc]:
         for learn, (begin, end) in zip(learners, columns, strict=True):
@@ -125,3 +126,8 @@ def _forward_joined(
         return docs
 
     return outputs, backprop
+
+
+def _width(part: list[Floats2d]) -> int:
+    """How wide rows are. A transformer's listener knows it of no empty text."""
+    return next((rows for rows in part if len(rows)), part[0]).shape[1]

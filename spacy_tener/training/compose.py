@@ -4,11 +4,16 @@ An overlay is a part of a config. A section of it that names a registered functi
 component's `factory`, other than what stands there replaces what stands there, whole with its subsections; any other
 section adds to what is there, key by key. So an overlay switches something off by `null`, and takes a component out by
 an `nlp.pipeline` without it; nothing else removes a key. Headers of empty parent sections may be left out.
+
+An overlay that goes around something rather than in its place names it: the value `${here}` is the whole section that
+stood where the overlay has its own, and `${here.learn_rate}` a part of that.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ from .config_filling import did_you_mean, explained, fill, keys
 
 MAX_STEPS = "training.max_steps"
 TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
+HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
 
@@ -45,7 +51,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     for path in overlays:
         overlay = read_config(path)
         _check_overlay(overlay, config, str(path))
-        config = _merge(config, overlay, notes)
+        config = _merge(*_around_what_stands(config, overlay, str(path)), notes)
     with explained(" + ".join(map(str, [base, *overlays]))):
         config = fill(config)
     for setting in settings:
@@ -113,6 +119,24 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
             raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+
+
+def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
+    """The overlay with what `${here}` stands for in it, and the config with that out of the way."""
+    rest, filled = config.copy(), overlay.copy()
+    for key in list(keys(overlay)):
+        section, _, last = key.rpartition(".")
+        value = _get(overlay, key)
+        asked = HERE.fullmatch(value) if isinstance(value, str) else None
+        if asked is None:
+            continue
+        standing = _get(config, f"{section}.{asked['part']}" if asked["part"] else section)
+        if standing is None:
+            raise ConfigError(f"{name}: nothing stands in [{section}] for {value}", "Lay it on a config that has it.")
+        _get(filled, section)[last] = deepcopy(standing)
+        if not asked["part"]:
+            _get(rest, section).clear()
+    return rest, filled
 
 
 def _read_setting(setting: str, config: Config) -> Config:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import Any
 
-from thinc.api import Ops, Optimizer, registry
+from thinc.api import Ops, registry
 from thinc.backends import get_array_ops
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import Floats2d, FloatsXd, Ints1d
+
+from .rates import RatedOptimizer
 
 
 @registry.optimizers("spacy_tener.SGD.v1")
@@ -25,7 +26,7 @@ def SGD(  # noqa: N802 - the name that it is known by, as in Thinc
     return MomentumSGD(learn_rate, momentum=momentum, nesterov=nesterov, clip_value=clip_value, L2=L2, rates=rates)
 
 
-class MomentumSGD(Optimizer):
+class MomentumSGD(RatedOptimizer):
     """Gradient descent with momentum, for Thinc's and spaCy's training loops.
 
     A step is `torch.optim.SGD`'s, after clipping: `velocity = momentum * velocity + gradient`,
@@ -41,12 +42,12 @@ class MomentumSGD(Optimizer):
         first pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
     """
 
-    __slots__ = ["clip_value", "momentum", "nesterov", "rates"]
+    __slots__ = ["clip_value", "momentum", "nesterov"]
+    registered = "spacy_tener.SGD.v1"
 
     momentum: float
     nesterov: bool
     clip_value: float
-    rates: dict[str, float]
 
     def __init__(
         self,
@@ -58,15 +59,10 @@ class MomentumSGD(Optimizer):
         L2: FloatOrSeq = 0.0,
         rates: dict[str, float] | None = None,
     ) -> None:
-        _check("momentum", momentum, 0.0 <= momentum < 1.0, "at least 0 and below 1")
-        _check("nesterov", nesterov, not nesterov or momentum > 0.0, "false where momentum is 0")
-        _check("clip_value", clip_value, clip_value >= 0.0, "at least 0 (0 switches clipping off)")
-        self.rates = dict(rates or {})
-        for pattern, rate in self.rates.items():
-            _check(f"rates[{pattern!r}]", rate, rate >= 0.0, "at least 0")
-        super().__init__(learn_rate, L2=L2, beta1=0.0, beta2=0.0, grad_clip=0.0, use_averages=False)
-        _check("learn_rate", self.learn_rate, self.learn_rate >= 0.0, "at least 0")
-        _check("L2", self.L2, self.L2 >= 0.0, "at least 0")
+        self._check("momentum", momentum, 0.0 <= momentum < 1.0, "at least 0 and below 1")
+        self._check("nesterov", nesterov, not nesterov or momentum > 0.0, "false where momentum is 0")
+        self._check("clip_value", clip_value, clip_value >= 0.0, "at least 0 (0 switches clipping off)")
+        super().__init__(learn_rate, rates=rates, L2=L2, beta1=0.0, beta2=0.0, grad_clip=0.0, use_averages=False)
         self.momentum = momentum
         self.nesterov = nesterov
         self.clip_value = clip_value
@@ -101,11 +97,6 @@ class MomentumSGD(Optimizer):
         self._prepare(gradient, table[rows] if self.L2 else None)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)
         table[rows] -= gradient
-
-    def rate_of(self, name: str) -> float:
-        """The learning rate, as it is now, of the parameter of this name."""
-        factors = (rate for pattern, rate in self.rates.items() if fnmatchcase(name, pattern))
-        return float(self.learn_rate * next(factors, 1.0))
 
     def _prepare(self, gradient: FloatsXd, weights: Any) -> None:
         """Clip, then add weight decay, in place."""
@@ -143,8 +134,3 @@ class MomentumSGD(Optimizer):
 def _ops(array: FloatsXd) -> Ops:
     ops: Ops = get_array_ops(array)
     return ops
-
-
-def _check(name: str, value: float, valid: bool, needed: str) -> None:
-    if not valid:
-        raise ValueError(f"spacy_tener.SGD.v1: {name} must be {needed}, got {value}.")

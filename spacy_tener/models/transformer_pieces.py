@@ -1,0 +1,138 @@
+"""Tokens and the word pieces of a pretrained transformer: which pieces each token has, in windows that it can read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.attrs import IDX, LENGTH
+from spacy.tokens import Doc
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The word pieces of a batch as the transformer reads them: in windows, with special pieces around each.
+
+    ids: the pieces of all windows joined. *Shape: [M]*
+    lengths: of each window, with its special pieces. *Shape: [W]*
+    rows: places in `ids`, one for each pair of a token and a piece that covers some of it. *Shape: [P]*
+    tokens: the token of each pair, rising. *Shape: [P]*
+    n_tokens: of the batch; some may have no piece.
+    """
+
+    ids: Ints
+    lengths: Ints
+    rows: Ints
+    tokens: Ints
+    n_tokens: int
+
+    def firsts(self) -> Pieces:
+        """The same, with none but the first piece of each token."""
+        kept = np.flatnonzero(np.diff(self.tokens, prepend=-1))
+        return replace(self, rows=self.rows[kept], tokens=self.tokens[kept])
+
+
+@dataclass(frozen=True)
+class PieceReader:
+    """Finds the pieces of Docs.
+
+    A Doc is read as the text that it is, whatever its tokens are: `2023` is cut into the pieces that the transformer
+    was trained with, and where its four characters are tokens, each has the pieces that cover it.
+
+    tokenizer: a fast tokenizer of the library transformers, which knows where in a text its pieces are.
+    before, after: the special pieces around a text.
+    size: the longest window, without its special pieces.
+    overlap: pieces of context on each side of what is read from a window, where a text is longer than one.
+    """
+
+    tokenizer: Any
+    before: Ints
+    after: Ints
+    size: int
+    overlap: int
+
+    @classmethod
+    def of(cls, tokenizer: Any, *, longest: int, overlap: int) -> PieceReader:
+        """A reader of windows that are, with their special pieces, at most `longest`."""
+        sample = tokenizer("a", return_special_tokens_mask=True)
+        ids = np.asarray(sample["input_ids"], np.int64)
+        text = np.flatnonzero(np.asarray(sample["special_tokens_mask"]) == 0)
+        before, after = ids[: text[0]], ids[text[-1] + 1 :]
+        return cls(tokenizer, before, after, longest - len(before) - len(after), overlap)
+
+    def __call__(self, docs: Sequence[Doc]) -> Pieces:
+        texts = [doc.text for doc in docs]
+        encoded = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        spans = [np.asarray(part, np.int64).reshape(-1, 2) for part in encoded["offset_mapping"]]
+        begins = _begins([len(text) + 1 for text in texts])
+        pieces, tokens = align(_joined(spans, begins), *_token_spans(docs, begins))
+        windows, rows = zip(*(self._windows(np.asarray(ids, np.int64)) for ids in encoded["input_ids"]), strict=True)
+        return Pieces(
+            ids=np.concatenate([window.ravel() for window in windows]),
+            lengths=np.concatenate([np.full(*window.shape) for window in windows]),
+            rows=_joined(rows, _begins([window.size for window in windows]))[pieces],
+            tokens=tokens,
+            n_tokens=sum(map(len, docs)),
+        )
+
+    def _windows(self, ids: Ints) -> tuple[Ints, Ints]:
+        """The windows of one text, and for each of its pieces the place in these windows, one behind the other, from
+        which it is read. *Shape: [W, n]; [len(ids)]*"""
+        starts, owners = cut(len(ids), size=self.size, overlap=self.overlap)
+        text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
+        before, after = (np.tile(special, (len(starts), 1)) for special in (self.before, self.after))
+        windows = np.hstack([before, text, after])
+        return windows, owners * windows.shape[1] + len(self.before) + np.arange(len(ids)) - starts[owners]
+
+
+def cut(n_pieces: int, *, size: int, overlap: int) -> tuple[Ints, Ints]:
+    """Where windows of `size` pieces start, the whole text being one if it is no longer; and which window each piece is
+    read from: one where it has `overlap` pieces on both sides, or all that the text has.
+
+    *Shape: [W]; [n_pieces]*
+    """
+    step = size - 2 * overlap
+    count = -(-(n_pieces - 2 * overlap) // step) if n_pieces > size else min(n_pieces, 1)
+    starts = np.minimum(np.arange(count) * step, max(n_pieces - size, 0))
+    return starts, np.searchsorted(starts[:-1] + size - overlap, np.arange(n_pieces), side="right")
+
+
+def align(spans: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """All pairs of a piece and a token that share a character: the pieces, and the tokens, which rise.
+
+    A piece may cover several tokens, a token may have several pieces, and either may have nothing of the other.
+
+    *Shape* spans of pieces: [M, 2]; starts and ends of tokens, both rising: [N]; results: [P] each
+    """
+    first = np.searchsorted(ends, spans[:, 0], side="right")
+    behind = np.searchsorted(starts, spans[:, 1], side="left")
+    covered = np.where(spans[:, 1] > spans[:, 0], np.maximum(behind - first, 0), 0)
+    pieces = np.repeat(np.arange(len(spans)), covered)
+    tokens = np.arange(len(pieces)) + np.repeat(first - _begins(covered), covered)
+    order = np.argsort(tokens, kind="stable")
+    return pieces[order], tokens[order]
+
+
+def _begins(sizes: Sequence[int] | Ints) -> Ints:
+    """Where each of some parts begins if they are joined."""
+    begins: Ints = np.cumsum(sizes, dtype=np.int64) - np.asarray(sizes, dtype=np.int64)
+    return begins
+
+
+def _joined(parts: Sequence[Ints], begins: Ints) -> Ints:
+    """Places in each of some parts as places in all of them joined."""
+    joined: Ints = np.concatenate([part + begin for part, begin in zip(parts, begins.tolist(), strict=True)])
+    return joined
+
+
+def _token_spans(docs: Sequence[Doc], begins: Ints) -> tuple[Ints, Ints]:
+    """Where all tokens begin and end in the texts joined. *Shape: [N] each*"""
+    spans = [doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2) for doc in docs]
+    starts, lengths = np.concatenate(spans).T
+    starts = starts + np.repeat(begins, [len(doc) for doc in docs])
+    return starts, starts + lengths

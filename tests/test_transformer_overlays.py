@@ -1,0 +1,162 @@
+"""A transformer laid on any corpus' config and any system: around what stands there, with a rate of its own."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spacy.language import Language
+from spacy.training import Example
+from spacy.util import load_model_from_config
+from thinc.api import Config
+from tiny_transformer import save_tiny_transformer
+
+from spacy_tener.training.compose import compose
+from spacy_tener.training.config_files import ConfigError
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+STACKS = [
+    ("weibo", ()),
+    ("weibo", ("flat",)),
+    ("resume", ("flat-atssa",)),
+    ("resume", ("mect",)),
+    ("conll2003", ()),
+    ("ontonotes5", ("chars-none", "encoder-idcnn")),
+    ("wnut17", ("grn", "chars-shape")),
+]
+OVERLAYS = ["transformer", "transformer-frozen", "transformer-shared", "transformer-crf"]
+DATA = {
+    "zh": ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),
+    "en": ("John Smith joined Acme in New York .", [(0, 10, "PER"), (18, 22, "ORG"), (26, 34, "LOC")]),
+}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_transformer(tmp_path_factory.mktemp("bert"))
+
+
+def path_of(overlay: str) -> Path:
+    return CONFIGS / "models" / f"{overlay}.cfg"
+
+
+@cache
+def composed(base: str, *overlays: str) -> Config:
+    return compose(CONFIGS / f"{base}.cfg", [path_of(name) for name in overlays]).config
+
+
+def loss_without_dropout(nlp: Language, examples: list[Example]) -> float:
+    if nlp.has_pipe("transformer"):
+        for example in examples:
+            nlp.get_pipe("transformer")(example.predicted)
+    component = nlp.get_pipe("tener_ner")
+    scores = component.model.predict([example.predicted for example in examples])
+    return float(component.get_loss(examples, scores)[0])
+
+
+def tok2vec(config: Config) -> Any:
+    return config["components"]["tener_ner"]["model"]["tok2vec"]
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS[:3])
+@pytest.mark.parametrize(("base", "system"), STACKS)
+def test_it_goes_around_the_embedder_and_leaves_the_system_alone(
+    base: str, system: tuple[str, ...], overlay: str
+) -> None:
+    plain, config = tok2vec(composed(base, *system)), tok2vec(composed(base, *system, overlay))
+    embed = config["embed"]
+    assert embed["@architectures"] == "spacy_tener.JoinEmbed.v1"
+    assert embed["first"] == plain["embed"]
+    assert {**config, "embed": None} == {**plain, "embed": None}
+    if overlay == "transformer-shared":
+        assert embed["second"]["@architectures"] == "spacy-transformers.TransformerListener.v1"
+    else:
+        assert embed["second"]["name"] == "${paths.transformer}"
+        assert embed["second"]["frozen"] == (overlay == "transformer-frozen")
+
+
+@pytest.mark.parametrize("base", ["weibo", "resume", "conll2003", "ontonotes5", "wnut17"])
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_training_keeps_the_corpus_schedule_and_fine_tuning_has_a_rate(base: str, overlay: str) -> None:
+    training, own = composed(base, overlay)["training"], composed(base)["training"]
+    if overlay == "transformer-frozen":
+        assert training == own
+        return
+    optimizer = training["optimizer"]
+    assert optimizer["@optimizers"] == "spacy_tener.Adam.v1"
+    assert set(optimizer["rates"].values()) == {0.05}
+    # What Thinc's own Adam had, but for averages where Thinc's wrapper does not read them.
+    kept = {**own["optimizer"], "use_averages": overlay != "transformer-shared"}
+    assert {name: optimizer[name] for name in kept if name[0] != "@"} == {k: v for k, v in kept.items() if k[0] != "@"}
+    assert {**training, "optimizer": None} == {**own, "optimizer": None}
+
+
+def test_without_an_encoder_the_transformer_is_all_that_the_crf_reads() -> None:
+    for base, system in STACKS:
+        found = tok2vec(composed(base, *system, "transformer-crf"))
+        assert (found["@architectures"], found["frozen"]) == ("spacy_tener.TransformerEmbed.v1", False)
+        assert set(found) >= {"name", "pooling", "layers"}
+        assert "embed" not in found
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize(("base", "system"), [("weibo", ("flat",)), ("wnut17", ("grn", "chars-shape"))])
+def test_every_stack_trains_and_lowers_its_loss(base: str, system: tuple[str, ...], overlay: str, tiny: Path) -> None:
+    config = composed(base, *system, overlay).copy()
+    config["paths"]["transformer"] = str(tiny)
+    nlp = load_model_from_config(config.interpolate(), auto_fill=False)
+    text, entities = DATA[nlp.lang]
+    examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities})]
+    nlp.initialize(lambda: examples)
+    before, optimizer = loss_without_dropout(nlp, examples), nlp.create_optimizer()
+    for _ in range(20):
+        nlp.update(examples, sgd=optimizer)
+        optimizer.step_schedules()
+    assert loss_without_dropout(nlp, examples) < before
+    with nlp.use_params(optimizer.averages or {}):
+        assert nlp(text).has_annotation("ENT_IOB")
+
+
+@pytest.mark.parametrize("overlay", ["transformer", "transformer-frozen", "transformer-crf"])
+def test_without_a_name_training_says_how_to_give_one(overlay: str) -> None:
+    nlp = load_model_from_config(composed("wnut17", overlay).interpolate(), auto_fill=False)
+    text, entities = DATA["en"]
+    with pytest.raises(ValueError, match=r"as in `--paths\.transformer bert-base-chinese`"):
+        nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(text), {"entities": entities})])
+
+
+def test_two_of_them_go_around_each_other() -> None:
+    twice = tok2vec(composed("wnut17", "grn", "transformer-frozen", "transformer"))["embed"]
+    once = tok2vec(composed("wnut17", "grn", "transformer-frozen"))["embed"]
+    assert twice["first"] == once
+    assert twice["second"] == {**once["second"], "frozen": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("[components.tener_ner.model.words]\nfirst = ${here}\n", r"components.tener_ner.model.words\] for \$\{here\}"),
+        ("[training.optimizer]\nlr = ${here.rate}\n", r"training.optimizer\] for \$\{here.rate\}"),
+    ],
+)
+def test_what_does_not_stand_there_is_named(text: str, missing: str, tmp_path: Path) -> None:
+    overlay = tmp_path / "overlay.cfg"
+    overlay.write_text(text, encoding="utf8")
+    with pytest.raises(ConfigError, match=rf"overlay.cfg: nothing stands in \[{missing}. Lay it on a config"):
+        compose(CONFIGS / "weibo.cfg", [overlay])
+
+
+def test_every_overlay_with_a_transformer_is_tried_here() -> None:
+    assert {path.stem for path in CONFIGS.glob("models/*transformer*.cfg")} - {
+        "chars-transformer",
+        "encoder-transformer",
+    } == {*OVERLAYS}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_an_overlay_says_what_it_is_and_how_to_name_the_transformer(overlay: str) -> None:
+    comment = path_of(overlay).read_text(encoding="utf8").partition("\n\n")[0]
+    assert all(line.startswith("# ") for line in comment.splitlines())
+    assert "--paths.transformer" in comment

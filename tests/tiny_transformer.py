@@ -1,0 +1,42 @@
+"""A BERT of two layers with random weights and a vocabulary of its own, as a directory: nothing is downloaded."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+WIDTH = 16
+POSITIONS = 48
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CHARACTERS = list("吴重阳在中国银行工作今天气很好王小明去了上海京。2023abcdefghijklmnopqrstuvwxyz.,")
+WORDS = ["2023", "john", "smith", "joined", "acme", "new", "york", "it", "rained", "iphone", "##s", "##x", "##e"]
+
+
+def save_tiny_transformer(path: Path, *, seed: int = 0, **settings: object) -> Path:
+    """Write model and tokenizer to a directory, as `save_pretrained` of the library transformers does."""
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "vocab.txt").write_text("\n".join([*SPECIAL, *dict.fromkeys([*CHARACTERS, *WORDS])]), encoding="utf8")
+    tokenizer = BertTokenizerFast(vocab_file=str(path / "vocab.txt"), do_lower_case=True, model_max_length=POSITIONS)
+    tokenizer.save_pretrained(path)
+    sizes = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": POSITIONS,
+    }
+    torch.manual_seed(seed)
+    model = BertModel(BertConfig(**{**sizes, **settings}))
+    for parameter in model.parameters():
+        # The library's initial weights are so small that all pieces would look alike.
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(path)
+    return path
