@@ -49,6 +49,9 @@ def put_together(config: str, tokenizer: dict[str, bytes]) -> tuple[Any, Any]:
     transformer.float()
     with TemporaryDirectory() as directory:
         for name, content in tokenizer.items():
+            # A pipeline may come from anywhere: nothing in it may name a place outside.
+            if Path(name).name != name or name == "..":
+                raise ValueError(f"The saved tokenizer has a file {name!r}, which is no plain name. Do not use it.")
             (Path(directory) / name).write_bytes(content)
         return transformer, library.AutoTokenizer.from_pretrained(directory)
 

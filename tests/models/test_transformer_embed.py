@@ -19,7 +19,7 @@ from tiny_transformer import POSITIONS, WIDTH, save_tiny_transformer
 
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.transformer_embed import build_transformer_embed
-from spacy_tener.models.transformer_files import load_pretrained, longest_window
+from spacy_tener.models.transformer_files import load_pretrained, longest_window, put_together, take_apart
 
 VOCAB = spacy.blank("zh").vocab
 
@@ -296,6 +296,13 @@ def test_weights_in_half_precision_are_read_as_full_floats(tmp_path):
     assert all(value.dtype == torch.float32 for value in weights(model).values())
     again = build_transformer_embed().from_bytes(model.to_bytes())
     assert all(value.dtype == torch.float32 for value in weights(again).values())
+
+
+@pytest.mark.parametrize("name", ["../outside.json", "/outside.json", "inside/outside.json", ".."])
+def test_a_saved_tokenizer_cannot_write_elsewhere(name, tiny):
+    parts = take_apart(*load_pretrained(tiny))
+    with pytest.raises(ValueError, match="no plain name"):
+        put_together(parts["config"], {**parts["tokenizer"], name: b"{}"})
 
 
 def test_initializing_again_begins_with_the_pretrained_weights(tiny):
