@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spacy.language import Language
 from spacy.training import Example
-from spacy.util import load_model_from_config
+from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
 from spacy_tener.training.compose import compose
@@ -26,12 +29,32 @@ STACKS = {
     ("mect", "mect-no-cross"): {"streams": "parallel"},
     ("mect", "mect-no-random-attention"): {"streams": "cross", "random_attention": 0},
 }
+BASES = ("weibo", "resume", "msra", "ontonotes4")
+# Points of the paper's figures, each with one number of its own.
+SWEEPS = {
+    **{("flat-atssa", f"flat-atssa-k-{k}"): {"k": k, "alpha": 50.0} for k in (1, 2, 4, 5)},
+    **{("flat-atssa", f"flat-atssa-alpha-{alpha}"): {"k": 3, "alpha": alpha} for alpha in (10, 25, 75, 100)},
+}
 TEXT = "吴重阳在中国银行工作。"
 ENTITIES = [(0, 3, "PER"), (4, 8, "ORG")]
 
 
+def name_of(value: object) -> str:
+    return "+".join(value) if isinstance(value, tuple) else value if isinstance(value, str) else "settings"
+
+
+@cache
 def composed(base: str, overlays: tuple[str, ...]) -> Config:
     return compose(CONFIGS / f"{base}.cfg", [CONFIGS / "models" / f"{name}.cfg" for name in overlays]).config
+
+
+def settings(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting by its dotted path."""
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            yield from settings(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def loss_without_dropout(nlp: Language, examples: list[Example]) -> float:
@@ -40,15 +63,59 @@ def loss_without_dropout(nlp: Language, examples: list[Example]) -> float:
     return float(component.get_loss(examples, scores)[0])
 
 
-@pytest.mark.parametrize("base", ["weibo", "resume"])
-@pytest.mark.parametrize("overlays", STACKS, ids="+".join)
-def test_overlay_sets_what_its_name_says_and_keeps_the_corpus_training(base: str, overlays: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("base", "overlays", "settings"),
+    [
+        *((base, *stack) for base in BASES for stack in STACKS.items()),
+        *(("resume", *stack) for stack in SWEEPS.items()),
+    ],
+    ids=name_of,
+)
+def test_overlay_sets_what_its_name_says_and_keeps_the_corpus_training(
+    base: str, overlays: tuple[str, ...], settings: dict[str, Any]
+) -> None:
     config, own = composed(base, overlays), composed(base, ())
     tok2vec = config["components"]["tener_ner"]["model"]["tok2vec"]
-    assert {name: tok2vec[name] for name in STACKS[overlays]} == STACKS[overlays]
+    assert {name: tok2vec[name] for name in settings} == settings
     assert tok2vec["embed"]["vectors"] == "${paths.char_vectors}"
     assert tok2vec["words"]["vectors"] == "${paths.word_vectors}"
     assert config["training"] == own["training"]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_base_is_complete_and_its_schedule_ends_with_the_training(base: str) -> None:
+    config = composed(base, ())
+    assert config == load_config(CONFIGS / f"{base}.cfg")
+    assert config["training"]["optimizer"]["learn_rate"]["total_steps"] == config["training"]["max_steps"]
+    assert config["training"]["max_steps"] % config["training"]["eval_frequency"] == 0
+
+
+@pytest.mark.parametrize(
+    ("base", "sentences"), [("weibo", 1350), ("resume", 3821), ("ontonotes4", 15_724), ("msra", 46_364 - 4_636)]
+)
+def test_a_dev_score_is_taken_after_each_epoch(base: str, sentences: int) -> None:
+    training = composed(base, ())["training"]
+    assert abs(training["eval_frequency"] - sentences / training["batcher"]["size"]) < 1
+
+
+@pytest.mark.parametrize(
+    ("base", "layers", "heads", "head_width"),
+    [("weibo", 1, 4, 32), ("resume", 2, 4, 64), ("ontonotes4", 2, 4, 48), ("msra", 2, 6, 80)],
+)
+def test_the_sizes_are_those_of_the_released_code(base: str, layers: int, heads: int, head_width: int) -> None:
+    tok2vec = composed(base, ())["components"]["tener_ner"]["model"]["tok2vec"]
+    width = heads * head_width
+    sizes = {"layers": layers, "heads": heads, "width": width, "ff_width": 2 * width}
+    assert {name: tok2vec[name] for name in sizes} == sizes
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_base_differs_from_weibos_in_size_and_length_only(base: str) -> None:
+    own, weibo = (dict(settings(composed(name, ()))) for name in (base, "weibo"))
+    sizes = {f"components.tener_ner.model.tok2vec.{name}" for name in ("width", "layers", "heads", "ff_width")}
+    rates = {f"training.optimizer.learn_rate.{name}" for name in ("max_rate", "total_steps")}
+    changed = {name for name in own.keys() | weibo.keys() if own.get(name) != weibo.get(name)}
+    assert changed <= {*sizes, *rates, "training.max_steps", "training.eval_frequency"}
 
 
 @pytest.mark.parametrize("overlays", STACKS, ids="+".join)
@@ -64,4 +131,4 @@ def test_every_stack_trains_and_lowers_its_loss(overlays: tuple[str, ...]) -> No
 
 def test_every_overlay_of_the_lexicon_is_in_a_stack() -> None:
     files = {path.stem for kind in ("flat", "mect") for path in (CONFIGS / "models").glob(f"{kind}*.cfg")}
-    assert files == {name for stack in STACKS for name in stack}
+    assert files == {name for stack in (*STACKS, *SWEEPS) for name in stack}

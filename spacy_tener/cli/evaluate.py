@@ -14,6 +14,7 @@ from spacy.training import Corpus
 from wasabi.printer import Printer
 
 from ..report import CountingScorer
+from ..training.files import replace_text
 from ._app import tener_cli
 
 
@@ -44,7 +45,7 @@ def evaluate_cli(
     msg.info(f"{scores['speed']:.0f} words per second")
     if output:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(scores, ensure_ascii=False, indent=2) + "\n", encoding="utf8")
+        replace_text(output, json.dumps(scores, ensure_ascii=False, indent=2) + "\n")
         msg.good(str(output))
 
 

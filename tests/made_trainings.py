@@ -1,0 +1,173 @@
+"""Tiny trainings: corpora of some sentences, pipelines that learn a step in milliseconds, and a way to stop them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import spacy
+from spacy.language import Language
+from spacy.tokens import DocBin
+from spacy.util import load_config_from_str, registry
+from thinc.api import Config
+
+from spacy_tener.training.resumable import train
+
+NAMES = ("王小明", "李雷", "吴重阳", "韩梅", "张三丰")
+PLACES = ("上海", "北京", "南京", "长沙")
+VERBS = ("去了", "住在", "喜欢")
+# With dropout everywhere, so that every step draws random numbers.
+TENER = {
+    "@architectures": "spacy_tener.TENER.v1",
+    "width": 16,
+    "heads": 2,
+    "dropout": 0.1,
+    "embed": {
+        "@architectures": "spacy_tener.CharEmbed.v1",
+        "width": 16,
+        "bigram_width": 8,
+        "dropout": 0.1,
+        "word_dropout": 0.1,
+        "bigram_dropout": 0.1,
+    },
+}
+MODEL = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.1, "tok2vec": TENER}
+STOP = "tests.stop.v1"
+LOG = "training.jsonl"
+
+BASE = """
+[paths]
+train = null
+dev = null
+
+[system]
+seed = 1
+
+[nlp]
+lang = "zh"
+pipeline = []
+
+[components]
+
+[corpora]
+
+[corpora.train]
+@readers = "spacy.Corpus.v1"
+path = ${paths.train}
+
+[corpora.dev]
+@readers = "spacy.Corpus.v1"
+path = ${paths.dev}
+
+[training]
+seed = ${system.seed}
+gpu_allocator = null
+train_corpus = "corpora.train"
+dev_corpus = "corpora.dev"
+max_steps = 13
+max_epochs = 0
+patience = 0
+eval_frequency = 5
+dropout = 0.2
+
+[training.before_update]
+@callbacks = "tests.stop.v1"
+
+[training.batcher]
+@batchers = "spacy.batch_by_sequence.v1"
+size = 4
+
+[training.optimizer]
+@optimizers = "Adam.v1"
+use_averages = true
+
+[training.optimizer.learn_rate]
+@schedules = "spacy_tener.triangular.v1"
+max_rate = 0.02
+total_steps = 14
+
+[training.logger]
+@loggers = "spacy.ConsoleLogger.v3"
+progress_bar = null
+console_output = true
+output_file = null
+"""
+
+
+class Stop:
+    """Ends a training before the update of some step, as Ctrl-C does."""
+
+    def __init__(self) -> None:
+        self.before: int | None = None
+        self.updates: list[int] = []
+
+    def __call__(self, nlp: Language, info: dict[str, Any]) -> None:
+        assert isinstance(nlp, Language)
+        if info["step"] == self.before:
+            raise KeyboardInterrupt
+        self.updates.append(info["step"])
+
+
+stop = Stop()
+
+
+@registry.callbacks(STOP)
+def make_stop() -> Callable[..., None]:
+    return stop
+
+
+def sentences() -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
+    for number, (name, verb, place) in enumerate((n, v, p) for n in NAMES for v in VERBS for p in PLACES):
+        end = len(name) + len(verb)
+        if number % 3 == 0:
+            yield f"{name}{verb}{place}", [(0, len(name), "PER"), (end, end + len(place), "GPE")]
+
+
+def write_corpus(path: Path, wanted: int | None = None, lang: str = "zh") -> Path:
+    """A .spacy file with some made-up sentences."""
+    nlp = spacy.blank(lang)
+    docs = DocBin()
+    for text, entities in list(sentences())[:wanted]:
+        doc = nlp.make_doc(text)
+        doc.ents = [doc.char_span(*each[:2], label=each[2]) for each in entities]
+        docs.add(doc)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    docs.to_disk(path)
+    return path
+
+
+def make_config(folder: Path, components: dict[str, Any], **training: Any) -> Config:
+    """A config of a tiny training, whose corpora lie in the folder.
+
+    training: Values and sections for [training], with `optimizer__L2` for `optimizer.L2`.
+    """
+    config = load_config_from_str(BASE, interpolate=False)
+    config["paths"].update({name: str(folder / f"{name}.spacy") for name in ("train", "dev")})
+    config["nlp"]["pipeline"] = list(components)
+    config["components"] = components
+    for name, value in training.items():
+        section = config["training"]
+        *sections, key = name.split("__")
+        for each in sections:
+            section = section[each]
+        section[key] = value
+    return config
+
+
+def tener(**settings: Any) -> dict[str, Any]:
+    return {"tener_ner": {"factory": "tener_ner", "model": MODEL, **settings}}
+
+
+def run(config: Config, output: Path, *, before: int | None = None, restart: bool = False) -> str:
+    """Train, or go on; or stop before some step. Returns what was printed."""
+    config = config.copy()
+    config["training"]["logger"]["output_file"] = str(output / LOG)
+    stop.before, stop.updates = before, []
+    stdout = io.StringIO()
+    try:
+        train(config, output, restart=restart, stdout=stdout, stderr=io.StringIO())
+    except KeyboardInterrupt:
+        assert before is not None
+    return stdout.getvalue()
