@@ -1,0 +1,153 @@
+"""`python -m spacy tener search`"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from wasabi.printer import Printer
+
+from ..training.config_files import ConfigError
+from ..training.files import TrainingError
+from ..training.search import SAMPLERS, Plan, Running, Search, open_search
+from ..training.search_report import TrialRow
+from ..training.search_space import read_space
+from ._app import tener_cli
+from .train import INTERRUPTED, interruptible
+
+_SHOWN = 5
+_WIDEST = 60
+
+
+@tener_cli.command("search")
+def search_cli(
+    base: Annotated[Path, typer.Argument(help="A config, as of a corpus: configs/weibo.cfg")],
+    overlays: Annotated[
+        list[Path] | None, typer.Argument(help="Overlays, as of models: configs/models/mect.cfg")
+    ] = None,
+    *,
+    space: Annotated[Path, typer.Option("--space", help="What to draw from, as configs/search/mect.cfg")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the search")],
+    trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="How many trials the search is to have in all")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="section.key=value, the same in all trials; may be repeated")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Start of what is drawn; the trainings have the config's")
+    ] = 0,
+    sampler: Annotated[str, typer.Option("--sampler", help=" or ".join(SAMPLERS))] = "random",
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Steps of each training (training.max_steps)")
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Stop a training that is below the median of the others at the same step")
+    ] = False,
+    keep_models: Annotated[
+        bool, typer.Option("--keep-models", help="Keep the pipelines of all trials, not of the best one only")
+    ] = False,
+    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")] = -1,
+) -> None:
+    """
+    Search settings: draw them, train with `spacy train`, and keep what is best on dev.
+
+    The config is put together as by `spacy tener config`, with what is drawn on top. A space is a file with lists to
+    choose from, ranges and formulas at the places of settings; those of the papers are in configs/search. Scores are F1
+    on dev; test is never looked at. The config must name its corpora: --set paths.train=train.spacy --set
+    paths.dev=dev.spacy
+
+    Each trial has a directory with its config and its log. trials.csv and trials.json have all of them, and best.cfg is
+    the best one's config for `spacy train`. A training that fails is kept, with the reason, and the search goes on.
+    The same command goes on with a search, whatever ended it: the trial that was interrupted is done again. With more
+    --trials a finished search goes on as well.
+
+    Needs optuna: pip install 'spacy_tener[search]'. DIR/study.db is its database. --sampler tpe draws near what was
+    good before.
+    """
+    msg = Printer()
+    more = [] if steps is None else [f"training.max_steps={steps}"]
+    try:
+        plan = Plan(
+            base=base,
+            overlays=tuple(overlays or ()),
+            settings=(*(settings or ()), *more),
+            space=read_space(space),
+            seed=seed,
+            sampler=sampler,
+        )
+        running = Running(gpu_id=gpu_id, prune=prune, keep_models=keep_models)
+        with interruptible(), open_search(plan, output, running) as search:
+            _run(msg, search, trials)
+    except (ConfigError, TrainingError) as error:
+        msg.fail(error.reason, error.remedy, exits=1)
+    except OSError as error:
+        msg.fail(str(error), exits=1)
+    except KeyboardInterrupt:
+        msg.warn("Stopped", "The same command goes on.", exits=INTERRUPTED)
+
+
+def _run(msg: Printer, search: Search, trials: int) -> None:
+    before = [row for row in search.rows if row.state != "waiting"]
+    ended = sum(row.ended for row in before)
+    if before:
+        interrupted = sum(row.state == "interrupted" for row in before)
+        msg.info(f"{search.folder}: {ended} trials are there, and {interrupted} that were interrupted")
+    if ended >= trials:
+        msg.good(f"Nothing to do: {ended} of {trials} trials are there")
+    search.run(trials, lambda row: _say(msg, row, search.best))
+    _summary(msg, search)
+
+
+def _say(msg: Printer, row: TrialRow, best: TrialRow | None) -> None:
+    so_far = "no score yet" if best is None else f"best {_percent(best.score)} (trial {best.number})"
+    again = "" if row.again_of is None else f", again of {row.again_of}"
+    line = f"Trial {row.number}{again}: {_percent(row.score)}, {row.state}, {row.seconds:.0f} s; {so_far}"
+    if row.state == "failed":
+        msg.warn(line, f"{row.reason}\n{_described(row.values)}")
+    else:
+        msg.text(f"{line}\n  {_described(row.values)}")
+
+
+def _summary(msg: Printer, search: Search) -> None:
+    failed = [row for row in search.rows if row.state == "failed"]
+    if failed:
+        msg.warn(f"Failed trials: {len(failed)}", "\n".join(f"{row.number}: {row.reason}" for row in failed[:_SHOWN]))
+    best = search.best
+    if best is None:
+        msg.fail("No trial has a score", f"Their logs are in {search.folder / 'trials'}.", exits=1)
+    rows = sorted((row for row in search.rows if row.state == "done"), key=lambda row: -(row.score or 0.0))
+    table = [
+        (str(row.number), _percent(row.score), f"{row.seconds:.0f}", _described(row.values)) for row in rows[:_SHOWN]
+    ]
+    msg.table(
+        table,
+        header=("Trial", "F1 on dev", "Seconds", "Settings"),
+        aligns=("r", "r", "r", "l"),
+        divider=True,
+        max_col=_WIDEST,
+    )
+    msg.good(f"{search.folder / 'best.cfg'}: trial {best.number}, F1 {_percent(best.score)} on dev")
+
+
+def _described(values: Mapping[str, Any]) -> str:
+    """Settings by the last parts of their names, as many as tell them apart."""
+    names = _short(list(values))
+    return "  ".join(f"{names[name]}={_shown(value)}" for name, value in values.items())
+
+
+def _short(names: Sequence[str]) -> dict[str, str]:
+    short: dict[str, str] = {}
+    for name in names:
+        parts = name.split(".")
+        ends = (".".join(parts[-length:]) for length in range(1, len(parts) + 1))
+        short[name] = next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in names) == 1)
+    return short
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _percent(score: float | None) -> str:
+    return "-" if score is None else f"{100 * score:.2f}"

@@ -1,0 +1,130 @@
+"""`python -m spacy tener search`: two real trainings of a few steps, and what is said."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.cli._util import app
+from spacy.tokens import DocBin
+from spacy.training import Example
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener.cli.search import _described
+from spacy_tener.training import search_trial
+from spacy_tener.training.search import Running
+
+WEIBO = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
+TOK2VEC = "components.tener_ner.model.tok2vec"
+PLAIN = {"WASABI_LOG_FRIENDLY": "1", "COLUMNS": "300"}
+SPACE = f"""
+[{TOK2VEC}]
+width = [16, 32]
+
+[training.optimizer.learn_rate]
+max_rate = [0.01, 1e+30]
+"""
+TINY = f"[{TOK2VEC}]\nheads = 2\nff_width = null\n[{TOK2VEC}.embed]\nwidth = 8\nbigram_width = 0\n"
+
+
+class Result:
+    """What a run printed, and how it ended."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        result = CliRunner(env=PLAIN).invoke(app, ["tener", "search", *map(str, arguments)])
+        self.code = result.exit_code
+        self.text = " ".join(result.output.split())
+
+
+@pytest.fixture
+def arguments(tmp_path: Path, sentences) -> list[str | Path]:
+    nlp = spacy.blank("zh")
+    docs = [Example.from_dict(nlp.make_doc(text), {"entities": ents}).reference for text, ents in sentences]
+    DocBin(docs=docs).to_disk(tmp_path / "corpus.spacy")
+    (tmp_path / "space.cfg").write_text(SPACE, encoding="utf8")
+    (tmp_path / "tiny.cfg").write_text(TINY, encoding="utf8")
+    paths = [part for name in ("train", "dev") for part in ("--set", f"paths.{name}={tmp_path / 'corpus.spacy'}")]
+    paths += ["--set", "training.eval_frequency=15"]
+    return [WEIBO, tmp_path / "tiny.cfg", "--space", tmp_path / "space.cfg", "-o", tmp_path / "found", *paths]
+
+
+def test_help_says_what_is_kept_and_the_extra() -> None:
+    text = Result("--help").text
+    for word in ("best.cfg", "trials.csv", "spacy_tener[search]", "dev", "configs/search"):
+        assert word in text
+
+
+def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(arguments, tmp_path: Path) -> None:
+    result = Result(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")
+    assert result.code == 0, result.text
+    data = json.loads((tmp_path / "found" / "trials.json").read_text(encoding="utf8"))
+    states = {row["values"]["training.optimizer.learn_rate.max_rate"]: row for row in data["trials"]}
+    assert states[0.01]["state"] == "done"
+    assert states[0.01]["score"] > 0.5
+    assert states[1e30]["state"] == "failed"
+    assert states[1e30]["reason"].startswith("exit 1: ValueError: ")
+    assert "finite" in states[1e30]["reason"]
+    assert "Failed trials: 1" in result.text
+    assert "best.cfg: trial" in result.text
+    nlp = spacy.load(tmp_path / "found" / "trials" / f"{data['best']:04d}" / "model-best")
+    assert nlp.config["training"]["max_steps"] == 30
+    best = spacy.util.load_config(tmp_path / "found" / "best.cfg")
+    assert best["components"]["tener_ner"]["model"]["tok2vec"]["width"] == states[0.01]["values"][f"{TOK2VEC}.width"]
+    again = Result(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")
+    assert "Nothing to do: 2 of 2 trials are there" in again.text
+    assert json.loads((tmp_path / "found" / "trials.json").read_text(encoding="utf8")) == data
+
+
+def test_a_search_without_any_score_says_where_the_logs_are(arguments, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(Running, "command", (sys.executable, "-c", "raise SystemExit('no')"))
+    monkeypatch.setattr(Running.__init__, "__defaults__", (-1, False, False, Running.command))
+    result = Result(*arguments, "--trials", "2", "--steps", "3")
+    assert result.code == 1
+    assert "Trial 1: -, failed" in result.text
+    assert "No trial has a score" in result.text
+    assert str(Path("found") / "trials") in result.text
+
+
+def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatch) -> None:
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_trial, "_wait", interrupted)
+    result = Result(*arguments, "--trials", "1", "--steps", "3")
+    assert result.code == 130
+    assert "The same command goes on." in result.text
+    monkeypatch.setattr(search_trial, "_wait", lambda process, log, watch: bool(process.kill()))
+    again = Result(*arguments, "--trials", "1", "--steps", "3")
+    assert "0 trials are there, and 1 that were interrupted" in again.text
+    assert "Trial 1, again of 0: -, failed" in again.text
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--set", "training.max_step=3"], "the config has no 'training.max_step'"),
+        (["--sampler", "smac"], "Unknown sampler 'smac'"),
+    ],
+)
+def test_what_cannot_be_searched_is_said(arguments, more: list[str], message: str) -> None:
+    result = Result(*arguments, "--trials", "1", *more)
+    assert result.code == 1
+    assert message in result.text
+
+
+def test_a_setting_that_the_config_lacks_is_named_before_the_first_trial(arguments, tmp_path: Path) -> None:
+    (tmp_path / "space.cfg").write_text("[training]\nmax_stepps = [1]\n", encoding="utf8")
+    result = Result(*arguments, "--trials", "1")
+    assert result.code == 1
+    assert "The config has no 'training.max_stepps', which the space decides" in result.text
+    assert "Did you mean training.max_steps" in result.text
+    assert not (tmp_path / "found").exists()
+
+
+def test_settings_are_called_by_the_shortest_end_that_tells_them_apart() -> None:
+    text = _described({"a.b.dropout": 0.1, "a.c.dropout": 0.25, "training.rate": 1e-30, "x": None})
+    assert text == "b.dropout=0.1  c.dropout=0.25  rate=1e-30  x=None"
