@@ -26,7 +26,7 @@ help: ## list these commands
 
 run: $(RUN_ENV) ## convert the bundled sample corpus, train, evaluate, draw the entities in an HTML page
 	$(PY) -m spacy project run all . --vars.gpu $(GPU)
-	@echo "Entities, gold beside predicted: file://$(CURDIR)/pages/sample-zh.html"
+	@echo "Entities, gold beside predicted: file://$(CURDIR)/pages/sample-tener.html"
 
 test: lint ## ruff, mypy and the test suite
 	$(PY) -m pytest
@@ -58,7 +58,7 @@ sample: $(RUN_ENV) ## write assets/sample again from its lists and patterns
 	$(PY) scripts/make_sample.py
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) corpus training pages packages project.lock build dist *.egg-info
+	rm -rf $(VENV) corpus training vectors results pages packages project.lock build dist *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

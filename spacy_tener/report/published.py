@@ -64,9 +64,11 @@ def _plain(name: str) -> str:
 
 
 def _canonical(system: str) -> frozenset[str]:
-    """The overlays of a system. Their order is of no matter, and those that change nothing do not count."""
+    """The overlays of a system. Their order is of no matter, and those that change nothing do not count; nor does
+    `mect` beside its own ablation `mect-no-cross`."""
     parts = frozenset(_plain(system).split("+"))
-    return (parts - _DEFAULTS) or frozenset({"tener"})
+    extended = {part for part in parts if any(other.startswith(f"{part}-") for other in parts)}
+    return (parts - extended - _DEFAULTS) or frozenset({"tener"})
 
 
 # A column of corpora under each number of a row, as the tables have them.

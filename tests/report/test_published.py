@@ -88,6 +88,18 @@ def test_the_cells_of_teners_table_5_are_all_there() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("stack", "overlay"),
+    [
+        ("mect+mect-no-cross", "mect-no-cross"),
+        ("flat-atssa+flat-atssa-no-top-k", "flat-atssa-no-top-k"),
+    ],
+)
+def test_an_ablation_is_known_with_and_without_what_it_is_laid_on(stack: str, overlay: str) -> None:
+    assert published("weibo", stack) == published("weibo", overlay) != []
+    assert published("weibo", stack) != published("weibo", stack.partition("+")[0])
+
+
 def test_precision_and_recall_give_the_printed_f1() -> None:
     complete = [row for row in ROWS if row.p is not None and row.r is not None]
     assert len(complete) >= 6

@@ -131,3 +131,16 @@ def test_labels_are_escaped_in_marks_and_legend() -> None:
     page = visualize.page([Example(doc, doc)], lang="zh", title="t", limit=9)
     assert "A<B" not in page
     assert page.count("A&lt;B") == 3
+
+
+@pytest.mark.parametrize(("options", "state"), [((), "missed"), (("--gold-preproc",), "right")])
+def test_the_datas_own_tokens_can_be_kept(tmp_path: Path, options: tuple[str, ...], state: str) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": [{"ORTH": "Anglo-Dutch"}]}])
+    nlp.to_disk(tmp_path / "model")
+    doc = Doc(nlp.vocab, words=["The", "Anglo-Dutch", "talks"], spaces=[True, True, False])
+    doc.ents = [doc.char_span(4, 15, label="ORG")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "gold.spacy")
+    places = [str(tmp_path / name) for name in ("model", "gold.spacy", "page.html")]
+    visualize.main([*places, *options])
+    assert Marks((tmp_path / "page.html").read_text(encoding="utf8")).found == [(state, "Anglo-Dutch ORG")]

@@ -1,0 +1,180 @@
+"""`python -m spacy tener card`"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import statistics
+import time
+from collections import Counter
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import spacy
+import srsly
+import typer
+from spacy.cli._util import setup_gpu
+from spacy.language import Language
+from spacy.tokens import DocBin
+from spacy.util import load_config
+from spacy.vocab import Vocab
+from wasabi.printer import Printer
+
+from ..report.card import Card, Sizes, Speed, front_matter, package_name, render_card
+from ..report.card_meta import Chosen, fill_meta
+from ..report.card_sources import corpus_source
+from ..report.errors import ReportError
+from ..report.scores import parse_metrics, read_json
+from ._app import tener_cli
+
+_PACKAGES = ("spacy_tener", "spacy", "thinc", "torch")
+_PASSES = 3
+_TEXTS = 1000
+_SINGLE = 50
+
+
+@tener_cli.command("card")
+def card_cli(
+    model: Annotated[Path, typer.Argument(help="A trained pipeline's directory")],
+    output: Annotated[Path, typer.Argument(help="Directory to write: the pipeline with README.md and meta.json")],
+    metrics: Annotated[
+        Path, typer.Option("--metrics", "-m", help="Scores on test, as `spacy tener evaluate --output` writes them")
+    ],
+    corpus: Annotated[
+        str | None, typer.Option("--corpus", "-c", help="What it learned from: weibo, resume, ..., or any name")
+    ] = None,
+    training: Annotated[Path | None, typer.Option("--training", "-t", help=".spacy file it learned from")] = None,
+    speed: Annotated[Path | None, typer.Option("--speed", "-s", help=".spacy file with texts to time it on")] = None,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the package, without language")] = None,
+    version: Annotated[str | None, typer.Option("--version", "-v", help="Version of the package")] = None,
+    license: Annotated[str | None, typer.Option("--license", "-l", help="Licence that you give it")] = None,
+    author: Annotated[str | None, typer.Option("--author", "-a", help="Who made it")] = None,
+    hub: Annotated[
+        bool,
+        typer.Option("--front-matter", help="Begin the card with the Hub's metadata, which `push` adds itself"),
+    ] = False,
+    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to time it on, or -1 for the CPU")] = -1,
+    force: Annotated[bool, typer.Option("--force", "-F", help="Write over a pipeline at the output")] = False,
+) -> None:
+    """
+    Copy a trained pipeline and describe it, for `spacy package`.
+
+    The copy has a model card, README.md: scores on test by label, training data, speed, how to use it, limitations.
+    Its meta.json has name, version, licence, sources and these scores. Both go into the wheel that
+
+        python -m spacy package OUTPUT packages --build wheel
+
+    makes of it, and `spacy huggingface-hub push` reads them there; it writes the Hub's metadata itself.
+    """
+    msg = Printer()
+    try:
+        check_places(model, output, force=force)
+        source = corpus_source(corpus) if corpus else None
+        scores, config = read_json(metrics), load_config(model / "config.cfg", interpolate=True)
+        before = read_json(model / "meta.json")
+        chosen = Chosen(name=name, version=version, license=license, author=author)
+        performance = before.get("performance", {})
+        card = Card(
+            meta=fill_meta(before, config, scores, corpus=source, chosen=chosen),
+            config=config,
+            test=parse_metrics(scores, metrics),
+            dev=parse_metrics(performance, model) if performance.get("ents_f") is not None else None,
+            corpus=source,
+            training=count(training) if training else None,
+            speed=measure(model, speed, gpu_id) if speed else None,
+            megabytes=sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6,
+            versions=versions(),
+        )
+        write(card, model, output, text=(front_matter(card) if hub else "") + render_card(card))
+    except ReportError as error:
+        msg.fail(error.reason, error.remedy, exits=1)
+    msg.good(f"{output}: {package_name(card.meta)} {card.meta['version']}")
+    if not card.meta.get("license"):
+        msg.warn("The card states no licence", "Name yours with --license; it must suit those of the training data.")
+
+
+def check_places(model: Path, output: Path, *, force: bool) -> None:
+    if not (model / "meta.json").is_file() or not (model / "config.cfg").is_file():
+        raise ReportError(f"{model}: there is no pipeline", "Name a directory that training wrote, as model-best.")
+    pipeline, copy = model.resolve(), output.resolve()
+    if pipeline == copy or pipeline in copy.parents or copy in pipeline.parents:
+        # meta.json of a run has its scores on dev, which `spacy tener table` reads.
+        raise ReportError(f"{output}: the pipeline itself lies there", "Choose another output: a copy is made.")
+    if output.exists() and not (output / "meta.json").is_file() and any(output.iterdir()):
+        raise ReportError(f"{output}: there is something else than a pipeline", "Choose another output.")
+    if output.exists() and any(output.iterdir()) and not force:
+        raise ReportError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
+
+
+def write(card: Card, model: Path, output: Path, *, text: str) -> None:
+    shutil.rmtree(output, ignore_errors=True)
+    shutil.copytree(model, output)
+    srsly.write_json(output / "meta.json", card.meta)
+    (output / "README.md").write_text(text, encoding="utf8")
+
+
+def count(training: Path) -> Sizes:
+    entities: Counter[str] = Counter()
+    docs = tokens = 0
+    for doc in DocBin().from_disk(training).get_docs(Vocab()):
+        docs, tokens = docs + 1, tokens + len(doc)
+        entities.update(ent.label_ for ent in doc.ents)
+    return Sizes(docs=docs, tokens=tokens, entities=entities)
+
+
+def measure(model: Path, data: Path, gpu_id: int) -> Speed:
+    """Medians of some passes, after one to warm up."""
+    setup_gpu(gpu_id, silent=True)
+    nlp = spacy.load(model)
+    texts = [doc.text for doc in DocBin().from_disk(data).get_docs(Vocab())][:_TEXTS]
+    if not texts:
+        raise ReportError(f"{data}: there is no text to time the pipeline on", "Name another file by --speed.")
+    passes = [_pass(nlp, texts) for _ in range(_PASSES + 1)][1:]
+    seconds = statistics.median(each[0] for each in passes)
+    return Speed(
+        characters=sum(map(len, texts)) / seconds,
+        words=passes[0][1] / seconds,
+        milliseconds=1000 * statistics.median(_single(nlp, text) for text in texts[:_SINGLE]),
+        machine=_machine(gpu_id),
+    )
+
+
+def _pass(nlp: Language, texts: list[str]) -> tuple[float, int]:
+    """Seconds, and how many tokens were read in them."""
+    start = time.perf_counter()
+    tokens = sum(len(doc) for doc in nlp.pipe(texts))
+    return time.perf_counter() - start, tokens
+
+
+def _single(nlp: Language, text: str) -> float:
+    start = time.perf_counter()
+    nlp(text)
+    return time.perf_counter() - start
+
+
+def _machine(gpu_id: int) -> str:
+    import torch  # not above: `tener --help` is to answer without it
+
+    if gpu_id >= 0:
+        return torch.cuda.get_device_name(gpu_id)
+    threads = torch.get_num_threads()
+    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''} of {os.cpu_count()} cores"
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return next(iter(names), platform.processor() or platform.machine())
+
+
+def versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,83 @@
+"""The spaCy project as a user runs it, in a copy of its own: with the sample corpus and a short training."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import spacy
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = 40
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    for name in ("configs", "scripts", "assets/sample"):
+        shutil.copytree(ROOT / name, folder / name)
+    shutil.copy(ROOT / "project.yml", folder)
+    config = folder / "configs" / "sample.cfg"
+    text = re.sub(r"(max_steps|total_steps) = \d+", rf"\1 = {STEPS}", config.read_text(encoding="utf8"))
+    config.write_text(re.sub(r"eval_frequency = \d+", f"eval_frequency = {STEPS // 2}", text), encoding="utf8")
+    return folder
+
+
+def run(project: Path, workflow: str, *variables: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    plain = {"PYTHONIOENCODING": "utf8", "NO_COLOR": "1", "COLUMNS": "200"}
+    result = subprocess.run(
+        [sys.executable, "-m", "spacy", "project", "run", workflow, ".", *variables],
+        cwd=project,
+        env={**environment, **plain},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf8",
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def printed(project: Path) -> str:
+    return run(project, "all")
+
+
+def test_the_sample_is_converted_learned_scored_and_drawn(project: Path, printed: str) -> None:
+    folder = project / "training" / "sample" / "tener" / "1"
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf8"))
+    assert f"{100 * metrics['ents_f']:.2f}" in printed
+    assert spacy.load(folder / "model-best").pipe_names == ["tener_ner"]
+    page = (project / "pages" / "sample-tener.html").read_text(encoding="utf8")
+    assert page.count("<article") == 150
+
+
+@pytest.mark.usefixtures("printed")
+def test_a_second_run_skips_every_step(project: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (project / "training").rglob("*")}
+    again = run(project, "all")
+    assert again.count("nothing changed") == 3
+    assert "Running command" not in again
+    assert {path: path.stat().st_mtime_ns for path in (project / "training").rglob("*")} == before
+
+
+@pytest.mark.usefixtures("printed")
+def test_a_finished_training_becomes_a_wheel(project: Path) -> None:
+    run(project, "package", "--vars.license", "CC0 1.0", "--vars.version", "2.0.1")
+    (wheel,) = (project / "packages").glob("sample/tener/*/dist/*.whl")
+    assert wheel.name == "zh_sample_tener-2.0.1-py3-none-any.whl"
+    assert "nothing changed" in run(project, "package", "--vars.license", "CC0 1.0", "--vars.version", "2.0.1")
+
+
+def test_a_licensed_corpus_that_is_not_there_stops_with_its_name(project: Path) -> None:
+    with pytest.raises(AssertionError, match=r"Missing: assets/msra/train\.char\.bmes"):
+        run(project, "msra")

