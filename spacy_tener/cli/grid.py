@@ -52,7 +52,7 @@ def grid_cli(
     The config of a run is CONFIGS/CORPUS.cfg with the overlays CONFIGS/models/NAME.cfg that the system's name is made
     of; `tener` and `base` are the corpus' config as it is. Each run is trained by `spacy tener train`, chosen on dev,
     and scored on test by `spacy tener evaluate`, in processes of its own, which share the cores (OMP_NUM_THREADS,
-    unless it is set). What they print is in the run's output.log.
+    unless it is set). What they print is in the run's output.log, and with one job here too.
 
     Whatever ended the command, the same command goes on, in the midst of a training too. Runs that are finished are
     left alone, unless their config or data is another: then they are trained anew. Where runs fail the others go on,
@@ -95,7 +95,7 @@ def _run(msg: Printer, grid: Grid, jobs: int) -> bool:
     if done := [each.cell.name for each in tasks if each.kind == "nothing"]:
         msg.info(f"Finished already: {len(done)} of {len(tasks)}", ", ".join(done))
     with interruptible():
-        outcomes = run_tasks(wanted, jobs, begun=partial(_begin, msg), ended=partial(_end, msg))
+        outcomes = run_tasks(wanted, jobs, begun=partial(_begin, msg), ended=partial(_end, msg), echo=sys.stderr.write)
     failed = [outcome for outcome in outcomes if outcome.failure]
     if failed:
         lines = [f"{each.task.cell.name}: {each.failure}: {each.log}" for each in failed]

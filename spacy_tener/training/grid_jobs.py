@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from spacy.training.loop import DIR_MODEL_LAST
 from spacy.util import ENV_VARS
@@ -46,10 +47,14 @@ class StoppedError(Exception):
 
 
 class Children:
-    """The processes that are running, all of which can be ended at once."""
+    """The processes that are running, all of which can be ended at once.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    echo: takes each line that they print, besides the file.
+    """
+
+    def __init__(self, environment: Mapping[str, str], echo: Callable[[str], object] | None = None) -> None:
         self._environment = environment
+        self._echo = echo
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
@@ -65,17 +70,25 @@ class Children:
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=file,
+                    stdout=subprocess.PIPE if self._echo else file,
                     stderr=subprocess.STDOUT,
                     env=dict(self._environment),
                 )
                 self._running.add(process)
+            self._copy(process, file)
             status = process.wait()
         with self._lock:
             self._running.discard(process)
             if self._stopped:
                 raise StoppedError
         return status
+
+    def _copy(self, process: subprocess.Popen[bytes], file: BinaryIO) -> None:
+        if self._echo and process.stdout:
+            for line in process.stdout:
+                file.write(line)
+                file.flush()
+                self._echo(line.decode("utf8", errors="replace"))
 
     def stop(self) -> None:
         with self._lock:
@@ -91,14 +104,20 @@ class Children:
 
 
 def run_tasks(
-    tasks: Sequence[Task], jobs: int, *, begun: Callable[[Task], None], ended: Callable[[Outcome], None]
+    tasks: Sequence[Task],
+    jobs: int,
+    *,
+    begun: Callable[[Task], None],
+    ended: Callable[[Outcome], None],
+    echo: Callable[[str], object] | None = None,
 ) -> list[Outcome]:
     """Do what is left of some runs, several at once. If this is interrupted, so are all processes.
 
     begun: is told of each when it is its turn.
     ended: is told how each came out.
+    echo: takes what the processes print, line by line; of several at once the lines would be mixed.
     """
-    children = Children(environment(jobs))
+    children = Children(environment(jobs), echo if jobs == 1 else None)
     with ThreadPoolExecutor(jobs) as pool:
         futures = [pool.submit(_outcome, each, children, begun) for each in tasks]
         try:

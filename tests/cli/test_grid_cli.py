@@ -93,6 +93,9 @@ def test_a_run_is_trained_and_scored_in_processes_of_its_own(here: Path) -> None
     printed = (folder / "output.log").read_text(encoding="utf8").splitlines()
     commands = [shlex.split(line[2:]) for line in printed if line.startswith("$ ")]
     assert [command[3:5] for command in commands] == [["tener", "train"], ["tener", "evaluate"]]
+    # One training at a time is shown as it goes on.
+    for line in printed:
+        assert line.startswith("$ ") or " ".join(line.split()) in messages
     assert [line.split()[:3] for line in table.splitlines() if line.startswith("red")] == [["red", "short", "1"]]
     # And again.
     code, again, messages = grid(*wanted)
