@@ -28,8 +28,8 @@ run: $(RUN_ENV) ## convert the bundled sample corpus, train, evaluate, draw the 
 	$(PY) -m spacy project run all . --vars.gpu $(GPU)
 	@echo "Entities, gold beside predicted: file://$(CURDIR)/pages/sample-tener.html"
 
-test: lint ## ruff, mypy and the test suite
-	$(PY) -m pytest
+test: lint ## ruff, mypy and the test suite, on all cores
+	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal
 
 test-slow: $(DEV_ENV) ## the tests that train for minutes
 	$(PY) -m pytest -m slow

@@ -80,6 +80,7 @@ EXTRAS = {
         "hypothesis>=6.100",
         "mypy>=1.11",
         "pytest>=8.0",
+        "pytest-xdist>=3.6",
         "pytorch-crf>=0.7.2",
         "ruff>=0.6",
     ],

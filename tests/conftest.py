@@ -1,5 +1,8 @@
 """Small pipelines that many tests share."""
 
+import os
+import signal
+
 import pytest
 import spacy
 import torch
@@ -12,6 +15,12 @@ settings.load_profile("repeatable")
 
 # The tests' tensors are tiny: more threads would spend their time waiting for each other.
 torch.set_num_threads(1)
+
+# Nothing is fetched from anywhere. Libraries read this once, when they are imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+# Whoever is started in the background by a shell ignores Ctrl-C, which some tests are about.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TINY_TENER = {
     "@architectures": "spacy_tener.TENER.v1",

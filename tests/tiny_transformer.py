@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import torch
-
-os.environ["HF_HUB_OFFLINE"] = "1"
 
 WIDTH = 16
 POSITIONS = 48

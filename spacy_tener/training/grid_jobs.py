@@ -85,10 +85,11 @@ class Children:
 
     def _copy(self, process: subprocess.Popen[bytes], file: BinaryIO) -> None:
         if self._echo and process.stdout:
-            for line in process.stdout:
-                file.write(line)
-                file.flush()
-                self._echo(line.decode("utf8", errors="replace"))
+            with process.stdout as lines:
+                for line in lines:
+                    file.write(line)
+                    file.flush()
+                    self._echo(line.decode("utf8", errors="replace"))
 
     def stop(self) -> None:
         with self._lock:
