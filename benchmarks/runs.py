@@ -14,13 +14,15 @@ def main() -> None:
     args, options = parse_args()
     command = [sys.executable, "-m", "spacy", "tener", "table", *map(str, args.runs), *options, "--format", "md"]
     tables = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf8", env=_report.one_thread())
-    _report.write(args.out, args.title, tables.stdout.strip())
+    notes = [args.note] if args.note else []
+    _report.write(args.out, args.title, *notes, tables.stdout.strip())
 
 
 def parse_args() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(description=__doc__, epilog="All other options are those of `tener table`.")
     parser.add_argument("runs", nargs="+", type=Path, help="directories with runs CORPUS/SYSTEM/SEED in them")
     parser.add_argument("--title", required=True)
+    parser.add_argument("--note", help="what else there is to say about these runs")
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_known_args()
 
