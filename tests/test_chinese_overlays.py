@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,31 @@ def test_every_stack_trains_and_lowers_its_loss(overlays: tuple[str, ...]) -> No
 def test_every_overlay_of_the_lexicon_is_in_a_stack() -> None:
     files = {path.stem for kind in ("flat", "mect") for path in (CONFIGS / "models").glob(f"{kind}*.cfg")}
     assert files == {name for stack in (*STACKS, *SWEEPS) for name in stack}
+
+
+def write_vectors(folder: Path, width: int = 50) -> None:
+    """What `spacy project run vectors` makes, with a vector for each string of the text."""
+    folder.mkdir()
+    strings = {"chars": list(TEXT), "bigrams": [*map("".join, pairwise(TEXT)), "。<eos>"], "words": ["中国", "银行"]}
+    for kind, found in strings.items():
+        rows = [f"{string} {' '.join(str((i + j) % 7 - 3) for j in range(width))}" for i, string in enumerate(found)]
+        (folder / f"{kind}.vec").write_text("\n".join([f"{len(found)} {width}", *rows, ""]), encoding="utf8")
+
+
+@pytest.mark.parametrize("overlay", ["vectors", "vectors-chars", "vectors-bigrams", "vectors-words"])
+@pytest.mark.parametrize("system", ["flat-atssa", "tener"])
+def test_vectors_of_the_project_are_read_where_their_overlay_is_laid(
+    system: str, overlay: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    overlays = (overlay,) if system == "tener" else (system, overlay)
+    config = composed("weibo", overlays).interpolate()
+    monkeypatch.chdir(tmp_path)
+    write_vectors(tmp_path / "vectors")
+    nlp = load_model_from_config(config, auto_fill=False)
+    with caplog.at_level("INFO", logger="spacy"):
+        nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})])
+    kinds = {"chars": "unigram", "bigrams": "bigram", "words": "word"}
+    wanted = set(kinds) if overlay == "vectors" else {overlay.partition("-")[2]}
+    wanted -= {"words"} if system == "tener" else set()
+    found = {kind for kind, table in kinds.items() if f"Pretrained {table} vectors: found" in caplog.text}
+    assert found == wanted
