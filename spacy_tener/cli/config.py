@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
+from ..report import ReportError
 from ..training.compose import compose
 from ..training.config_files import ConfigError
 from ._app import tener_cli
+from .table import write
 
 STDOUT = "-"
 
@@ -48,9 +50,9 @@ def config_cli(
             composed = compose(base, overlays, settings)
             text = f"{_heading(base, overlays, settings)}\n\n{composed.config.to_str(interpolate=False)}\n"
             if output != STDOUT:
-                _write(text, Path(output))
+                write(Path(output), text)
                 msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
-        except ConfigError as error:
+        except (ConfigError, ReportError) as error:
             msg.fail(error.reason, error.remedy, exits=1)
         for note in composed.notes:
             msg.info(note)
@@ -62,11 +64,3 @@ def _heading(base: Path, overlays: list[Path], settings: list[str]) -> str:
     """How the config can be made again."""
     arguments = [*map(str, [base, *overlays]), *(word for setting in settings for word in ("--set", setting))]
     return " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
-
-
-def _write(text: str, output: Path) -> None:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf8")
-    except OSError as error:
-        raise ConfigError(f"{output}: cannot be written: {error.strerror}", "Choose another output.") from error

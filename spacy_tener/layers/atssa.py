@@ -15,6 +15,7 @@ from .lattice import Lattice
 from .linear import Linear
 from .ragged import Ragged
 from .selective_attention import Selection, SelectiveAttention, Sentences
+from .settings import check, check_choices, check_dropouts, check_sizes
 from .transformer import TransformerLayer
 from .word_fusion import Covers, WordFusion
 
@@ -58,34 +59,27 @@ class AtssaConfig:
     norm: Literal["post", "pre"] = "post"
 
     def __post_init__(self) -> None:
-        for name in ("width", "n_layers", "n_heads", "ff_width", "fusion_width"):
-            value = getattr(self, name)
-            _check(name, value, value is None or value >= 1, "at least 1")
-        for name in ("dropout", "attention_dropout"):
-            value = getattr(self, name)
-            _check(name, value, 0.0 <= value < 1.0, "at least 0 and below 1")
+        what = "FLAT-ATSSA's"
+        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width", "fusion_width"))
+        check_dropouts(what, self, ("dropout", "attention_dropout"))
         for name in ("alpha", "tau"):
-            _check(name, getattr(self, name), getattr(self, name) > 0.0, "above 0")
+            check(what, name, getattr(self, name), getattr(self, name) > 0.0, "above 0")
         for name in ("penalty", "k"):
-            _check(name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
-        self._check_choices()
-        _check("k", self.k, self.k >= 1 or self.selection != "top_k", "at least 1 where the k largest scores are kept")
+            check(what, name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        selections, norms = ("adaptive", "top_k", "none"), ("post", "pre")
+        check_choices(what, self, {"selection": selections, "threshold": ("adaptive", "fixed"), "norm": norms})
+        some = self.k >= 1 or self.selection != "top_k"
+        check(what, "k", self.k, some, "at least 1 where the k largest scores are kept")
+        self._check_widths(what)
+
+    def _check_widths(self, what: str) -> None:
         heads = f"n_heads, which is {self.n_heads}"
         paired = "since positions are pairs of sine and cosine"
-        _check("width", self.width, self.width % (2 * self.n_heads) == 0, f"an even number times {heads}, {paired}")
+        even = self.width % (2 * self.n_heads) == 0
+        check(what, "width", self.width, even, f"an even number times {heads}, {paired}")
         fused = self.fused_width
-        _check("fusion_width", fused, fused % 2 == 0, f"even, {paired}")
-        _check("fusion_width", fused, fused % self.n_heads == 0, f"a multiple of {heads}")
-
-    def _check_choices(self) -> None:
-        choices = {
-            "selection": ("adaptive", "top_k", "none"),
-            "threshold": ("adaptive", "fixed"),
-            "norm": ("post", "pre"),
-        }
-        for name, allowed in choices.items():
-            value = getattr(self, name)
-            _check(name, value, value in allowed, f"one of {', '.join(map(repr, allowed))}")
+        check(what, "fusion_width", fused, fused % 2 == 0, f"even, {paired}")
+        check(what, "fusion_width", fused, fused % self.n_heads == 0, f"a multiple of {heads}")
 
     @property
     def fused_width(self) -> int:
@@ -94,11 +88,6 @@ class AtssaConfig:
     @property
     def selects(self) -> bool:
         return self.selection != "none"
-
-
-def _check(name: str, value: object, valid: bool, needed: str) -> None:
-    if not valid:
-        raise ValueError(f"FLAT-ATSSA's {name} must be {needed}; got {value!r}.")
 
 
 def make_attention(config: AtssaConfig) -> Attention:

@@ -21,11 +21,15 @@ def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
         return x
     if not x.is_cpu or dropped == _STEPS:
         return F.dropout(x, p)
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
-    steps = draws.view(torch.int16)[: x.numel()].view(x.shape)
     # Clamped arithmetic rather than a comparison: comparing and selecting are not vectorised.
-    keep = steps.to(x.dtype).sub_(dropped - _STEPS // 2 - 1).clamp_(0.0, 1.0)
+    keep = random_steps(x).sub_(dropped - _STEPS // 2 - 1).clamp_(0.0, 1.0)
     return x * keep.mul_(_STEPS / (_STEPS - dropped))
+
+
+def random_steps(like: Tensor) -> Tensor:
+    """Whole numbers, each of -2^15 .. 2^15 - 1 as likely as any other. One 64-bit draw makes four of them."""
+    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
+    return draws.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
 
 
 class Dropout(nn.Module):

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from .lattice import Lattice
 from .linear import Linear
-from .span_attention import SpanAttention
+from .settings import check, check_dropouts, check_sizes
+from .span_attention import check_span_width, span_layer
 from .span_plan import SpanPlan
 from .span_positions import DISTANCES, SpanPositions, check_distances
 from .transformer import TransformerLayer
@@ -43,19 +44,12 @@ class FlatConfig:
     norm: Literal["post", "pre"] = "post"
 
     def __post_init__(self) -> None:
-        for name in ("width", "n_layers", "n_heads", "ff_width"):
-            _check(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
-        for name in ("dropout", "attention_dropout"):
-            _check(name, getattr(self, name), 0.0 <= getattr(self, name) < 1.0, "at least 0 and below 1")
-        _check("norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
-        _check("width", self.width, self.width % self.n_heads == 0, f"a multiple of n_heads, which is {self.n_heads}")
-        _check("width", self.width, self.width % 2 == 0, "even, since positions are pairs of sine and cosine")
+        what = "FLAT's"
+        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_dropouts(what, self, ("dropout", "attention_dropout"))
+        check(what, "norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
+        check_span_width(what, self.width, self.n_heads)
         check_distances(self.distances)
-
-
-def _check(name: str, value: object, valid: bool, needed: str) -> None:
-    if not valid:
-        raise ValueError(f"FLAT's {name} must be {needed}; got {value!r}.")
 
 
 class FlatEncoder(nn.Module):
@@ -73,7 +67,7 @@ class FlatEncoder(nn.Module):
         self.char_input = Linear(char_width, config.width)
         self.word_input = Linear(word_width, config.width)
         self.positions = SpanPositions(width=config.width, distances=config.distances)
-        self.layers = nn.ModuleList(_layer(config) for _ in range(config.n_layers))
+        self.layers = nn.ModuleList(span_layer(config, scaled=config.scaled) for _ in range(config.n_layers))
         self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
@@ -107,11 +101,3 @@ class FlatEncoder(nn.Module):
             maps.append(cast(TransformerLayer, layer).weights(rows, plan, relative))
             rows = layer(rows, plan, relative)
         return maps
-
-
-def _layer(config: FlatConfig) -> TransformerLayer:
-    attention = SpanAttention(
-        width=config.width, n_heads=config.n_heads, dropout=config.attention_dropout, scaled=config.scaled
-    )
-    hidden = config.ff_width or 3 * config.width
-    return TransformerLayer(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)

@@ -15,6 +15,7 @@ from .dropout import Dropout
 from .gated_relation import RELATIONS, RelationKind
 from .linear import Linear
 from .ragged import Lengths, Ragged
+from .settings import check, check_dropouts, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,19 +34,15 @@ class GRNConfig:
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        _check("width", self.width, self.width >= 1, "at least 1")
-        _check("dropout", self.dropout, 0.0 <= self.dropout < 1.0, "at least 0 and below 1")
+        what = "A gated relation network's"
+        check_sizes(what, self, ("width",))
+        check_dropouts(what, self, ("dropout",))
         odd = all(size >= 1 and size % 2 == 1 for size in self.branches)
-        _check("branches", self.branches, odd, "odd numbers of tokens")
+        check(what, "branches", self.branches, odd, "odd numbers of tokens")
         known = self.relation is None or self.relation in RELATIONS
-        _check("relation", self.relation, known, "'gated', 'mean', 'attention' or None")
-        left = self.relation is not None or bool(self.branches)
-        _check("relation", self.relation, left, "one of 'gated', 'mean' and 'attention' where there are no branches")
-
-
-def _check(name: str, value: object, valid: bool, needed: str) -> None:
-    if not valid:
-        raise ValueError(f"A gated relation network's {name} must be {needed}; got {value!r}.")
+        check(what, "relation", self.relation, known, "'gated', 'mean', 'attention' or None")
+        left, needed = self.relation is not None or bool(self.branches), "one of 'gated', 'mean' and 'attention'"
+        check(what, "relation", self.relation, left, f"{needed} where there are no branches")
 
 
 class ContextLayer(nn.Module):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from .convolution import Convolution, Windows, sequences_of
 from .dropout import Dropout
 from .ragged import Lengths
+from .settings import check, check_dropouts, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,22 +34,19 @@ class IDCNNConfig:
     dropout: float = 0.15
 
     def __post_init__(self) -> None:
-        for name in ("width", "iterations"):
-            _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        what = "An ID-CNN's"
+        check_sizes(what, self, ("width", "iterations"))
         # A window of one token would see no neighbour at any distance.
-        _check("window", self.window, self.window >= 3 and self.window % 2 == 1, "an odd number of tokens, at least 3")
-        _check("dilations", self.dilations, bool(self.dilations) and min(self.dilations) >= 1, "numbers of at least 1")
-        _check("dropout", self.dropout, 0.0 <= self.dropout < 1.0, "at least 0 and below 1")
+        odd = self.window >= 3 and self.window % 2 == 1
+        check(what, "window", self.window, odd, "an odd number of tokens, at least 3")
+        positive = bool(self.dilations) and min(self.dilations) >= 1
+        check(what, "dilations", self.dilations, positive, "numbers of at least 1")
+        check_dropouts(what, self, ("dropout",))
 
     @property
     def reach(self) -> int:
         """How many tokens to each side take part in a token's output."""
         return self.window // 2 * (1 + self.iterations * sum(self.dilations))
-
-
-def _check(name: str, value: object, valid: bool, needed: str) -> None:
-    if not valid:
-        raise ValueError(f"An ID-CNN's {name} must be {needed}; got {value!r}.")
 
 
 class IDCNNEncoder(nn.Module):

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from .lattice import Lattice
 from .linear import Linear
-from .span_attention import SpanAttention
+from .settings import check, check_choices, check_dropouts, check_sizes
+from .span_attention import SpanAttention, check_span_width, span_layer
 from .span_mixing import SpanHeads, attend
 from .span_plan import SpanPlan
 from .span_positions import SpanPositions
@@ -53,25 +54,16 @@ class MectConfig:
     norm: Literal["post", "pre"] = "post"
 
     def __post_init__(self) -> None:
-        for name in ("width", "n_layers", "n_heads", "ff_width"):
-            _check(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
-        for name in ("dropout", "attention_dropout"):
-            _check(name, getattr(self, name), 0.0 <= getattr(self, name) < 1.0, "at least 0 and below 1")
-        _check("random_attention", self.random_attention, self.random_attention >= 0, "at least 0")
-        for name, choices in {"streams": ("cross", "parallel", "single"), "norm": ("post", "pre")}.items():
-            needed = f"one of {', '.join(map(repr, choices))}"
-            _check(name, getattr(self, name), getattr(self, name) in choices, needed)
-        _check("width", self.width, self.width % self.n_heads == 0, f"a multiple of n_heads, which is {self.n_heads}")
-        _check("width", self.width, self.width % 2 == 0, "even, since positions are pairs of sine and cosine")
+        what = "MECT's"
+        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_dropouts(what, self, ("dropout", "attention_dropout"))
+        check(what, "random_attention", self.random_attention, self.random_attention >= 0, "at least 0")
+        check_choices(what, self, {"streams": ("cross", "parallel", "single"), "norm": ("post", "pre")})
+        check_span_width(what, self.width, self.n_heads)
 
     @property
     def n_streams(self) -> int:
         return 1 if self.streams == "single" else 2
-
-
-def _check(name: str, value: object, valid: bool, needed: str) -> None:
-    if not valid:
-        raise ValueError(f"MECT's {name} must be {needed}; got {value!r}.")
 
 
 class MectLayer(nn.Module):
@@ -84,7 +76,10 @@ class MectLayer(nn.Module):
         super().__init__()
         self.crossed = config.streams == "cross"
         self.dropout = config.attention_dropout
-        self.streams = nn.ModuleList(_layer(config) for _ in range(config.n_streams))
+        # The I of eq. 7 is in place of a projection of keys.
+        self.streams = nn.ModuleList(
+            span_layer(config, key_projection=False, places=config.random_attention) for _ in range(config.n_streams)
+        )
 
     def forward(self, streams: Streams, rows: Streams, plan: SpanPlan, relative: Streams) -> list[Tensor]:
         """streams: the spans that ask: all characters, or all rows. *Shape: [n, d]* each
@@ -115,18 +110,6 @@ class MectLayer(nn.Module):
         attentions = [cast(SpanAttention, layer.attention) for layer in layers]
         # Each stream is asked by the other.
         return zip(attentions, asking, relative, read, asking[::-1] if self.crossed else asking, strict=True)
-
-
-def _layer(config: MectConfig) -> TransformerLayer:
-    attention = SpanAttention(
-        width=config.width,
-        n_heads=config.n_heads,
-        dropout=config.attention_dropout,
-        key_projection=False,  # The I of eq. 7.
-        places=config.random_attention,
-    )
-    hidden = config.ff_width or 3 * config.width
-    return TransformerLayer(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
 
 
 class MectEncoder(nn.Module):

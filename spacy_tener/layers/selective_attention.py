@@ -29,6 +29,7 @@ from torch import Tensor
 
 from .adapted_attention import AdaptedAttention
 from .attention import Heads, attend, attention_maps
+from .dropout import random_steps
 from .groups import Groups
 from .linear import Linear
 from .ragged import Ragged
@@ -211,10 +212,8 @@ def _least(a: list[Tensor], b: list[Tensor]) -> Tensor:
 
 
 def logistic_noise(like: Tensor) -> Tensor:
-    """Numbers of the logistic distribution: the difference of two Gumbel numbers. One 64-bit draw makes four."""
-    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
-    steps = draws.view(torch.int16)[: like.numel()].view(like.shape)
-    return steps.to(like.dtype).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
+    """Numbers of the logistic distribution: the difference of two Gumbel numbers."""
+    return random_steps(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
 
 
 class _Sample(torch.autograd.Function):

@@ -12,6 +12,7 @@ rows of the result that they need, in one product (span_windows.py, span_mixing.
 from __future__ import annotations
 
 import math
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -20,9 +21,11 @@ from torch import Tensor, nn
 from .attention import split_heads
 from .linear import Linear
 from .random_attention import RandomAttention
+from .settings import check
 from .span_mixing import SpanHeads, attend, attention_map
 from .span_plan import SpanPlan
 from .span_positions import SpanPositions, reference_span_positions
+from .transformer import TransformerLayer
 
 
 class SpanAttention(nn.Module):
@@ -104,6 +107,39 @@ class SpanAttention(nn.Module):
         keys = max(plan.lengths, default=0)
         bias: Tensor = self.random(plan.longest if n_asking == len(plan.characters) else keys, keys)
         return bias
+
+
+class SpanSizes(Protocol):
+    """What layers of span attention read of an encoder's config."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def n_heads(self) -> int: ...
+    @property
+    def ff_width(self) -> int | None: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def attention_dropout(self) -> float: ...
+    @property
+    def norm(self) -> Literal["post", "pre"]: ...
+
+
+def span_layer(config: SpanSizes, **options: Any) -> TransformerLayer:
+    """Span attention and a feed-forward, three times as wide as the model where its width is not given.
+
+    options: of the attention.
+    """
+    width, dropout = config.width, config.attention_dropout
+    attention = SpanAttention(width=width, n_heads=config.n_heads, dropout=dropout, **options)
+    hidden = config.ff_width or 3 * width
+    return TransformerLayer(attention, width=width, hidden=hidden, dropout=config.dropout, norm=config.norm)
+
+
+def check_span_width(what: str, width: int, n_heads: int) -> None:
+    check(what, "width", width, width % n_heads == 0, f"a multiple of n_heads, which is {n_heads}")
+    check(what, "width", width, width % 2 == 0, "even, since positions are pairs of sine and cosine")
 
 
 def reference_span_attention(

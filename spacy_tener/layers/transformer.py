@@ -15,6 +15,7 @@ from .dropout import Dropout
 from .linear import Linear
 from .positions import interleave, sinusoids
 from .ragged import Lengths, Ragged
+from .settings import check, check_dropouts, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,28 +48,22 @@ class TransformerConfig:
     key_position: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("width", "n_layers", "n_heads", "ff_width"):
-            _check(name, getattr(self, name), getattr(self, name) is None or getattr(self, name) >= 1, "at least 1")
-        for name in ("dropout", "attention_dropout"):
-            value = getattr(self, name)
-            _check(name, value, value is None or 0.0 <= value < 1.0, "at least 0 and below 1")
-        _check("norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
-        _check("width", self.width, self.width % self.n_heads == 0, f"a multiple of n_heads, which is {self.n_heads}")
+        what = "A transformer's"
+        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_dropouts(what, self, ("dropout",), optional=("attention_dropout",))
+        check(what, "norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
+        divides = self.width % self.n_heads == 0
+        check(what, "width", self.width, divides, f"a multiple of n_heads, which is {self.n_heads}")
         paired = self.head_width if self.adapted else self.width
         needed = "an even number times n_heads" if self.adapted else "even"
-        _check("width", self.width, paired % 2 == 0, f"{needed}, since positions are pairs of sine and cosine")
+        check(what, "width", self.width, paired % 2 == 0, f"{needed}, since positions are pairs of sine and cosine")
         for name in ("key_projection", "key_position"):
             value = getattr(self, name)
-            _check(name, value, self.adapted or not value, "False with vanilla attention, which has no use for it")
+            check(what, name, value, self.adapted or not value, "False with vanilla attention, which has no use for it")
 
     @property
     def head_width(self) -> int:
         return self.width // self.n_heads
-
-
-def _check(name: str, value: object, valid: bool, needed: str) -> None:
-    if not valid:
-        raise ValueError(f"A transformer's {name} must be {needed}; got {value!r}.")
 
 
 def make_attention(config: TransformerConfig) -> Attention:
