@@ -1,4 +1,5 @@
-"""Teaching a model something made up, to see that it can learn."""
+"""What tests of whole models have in common: parts of spaCy to put them into, teaching them something made up, and what
+holds for each of them."""
 
 from __future__ import annotations
 
@@ -6,6 +7,33 @@ from collections.abc import Callable
 
 import numpy as np
 from thinc.api import Adam
+
+from spacy_tener.models.embed import build_char_embed
+
+HASH_EMBED = {
+    "@architectures": "spacy.MultiHashEmbed.v2",
+    "width": 12,
+    "attrs": ["NORM", "SHAPE"],
+    "rows": [50, 50],
+    "include_static_vectors": False,
+}
+
+
+def embedder(**settings):
+    return build_char_embed(**{"width": 6, "bigram_width": 4, "dropout": 0.0, **settings})
+
+
+def spacy_s_ner(tok2vec):
+    """The model of spaCy's `ner`, small."""
+    return {
+        "@architectures": "spacy.TransitionBasedParser.v2",
+        "state_type": "ner",
+        "extra_state_tokens": False,
+        "hidden_width": 16,
+        "maxout_pieces": 2,
+        "use_upper": True,
+        "tok2vec": tok2vec,
+    }
 
 
 def losses_of_steps(model, docs, n_steps: int, within: Callable = np.asarray) -> list[float]:
@@ -23,3 +51,20 @@ def losses_of_steps(model, docs, n_steps: int, within: Callable = np.asarray) ->
         backprop(d_outputs)
         model.finish_update(optimizer)
     return losses
+
+
+def assert_each_is_alike_alone_and_among_others(model, docs) -> None:
+    for doc, together in zip(docs, model.predict(docs), strict=True):
+        np.testing.assert_allclose(model.predict([doc])[0], together, rtol=1e-4, atol=1e-5)
+
+
+def assert_saying_the_same(model, other, docs) -> None:
+    for y, expected in zip(other.predict(docs), model.predict(docs), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+def assert_dropout_in_training_only(model, docs) -> None:
+    model.begin_update(docs)
+    first, second = (model.predict(docs)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert not np.allclose(model.begin_update(docs)[0][0], first)

@@ -10,21 +10,20 @@ import spacy
 import torch
 from spacy.training import Example
 from spacy.util import registry
-from teaching import losses_of_steps
+from teaching import (
+    HASH_EMBED,
+    assert_dropout_in_training_only,
+    assert_each_is_alike_alone_and_among_others,
+    assert_saying_the_same,
+    embedder,
+    losses_of_steps,
+    spacy_s_ner,
+)
 
 from spacy_tener.layers.grn import GRNEncoder
 from spacy_tener.models.bridge import torch_shim
-from spacy_tener.models.embed import build_char_embed
 from spacy_tener.models.grn import build_gated_relation_encoder, build_grn
 
-TEXTS = ["吴重阳在中国银行工作", "", "京", "今天12"]
-HASH_EMBED = {
-    "@architectures": "spacy.MultiHashEmbed.v2",
-    "width": 12,
-    "attrs": ["NORM", "SHAPE"],
-    "rows": [50, 50],
-    "include_static_vectors": False,
-}
 OPTIONS = {
     "the paper's": {},
     "DFN": {"relation": "mean"},
@@ -34,16 +33,6 @@ OPTIONS = {
     "without context, as wide as its input": {"branches": [], "width": 10},
     "branch 3": {"branches": [3]},
 }
-
-
-@pytest.fixture(scope="module")
-def docs():
-    nlp = spacy.blank("zh")
-    return [nlp.make_doc(text) for text in TEXTS]
-
-
-def embedder(**settings):
-    return build_char_embed(**{"width": 6, "bigram_width": 4, "dropout": 0.0, **settings})
 
 
 def grn(**settings):
@@ -88,17 +77,14 @@ def test_output_is_the_torch_module_s_for_the_embedded_tokens(settings, docs):
 def test_a_text_is_encoded_alike_alone_and_among_others(settings, docs):
     model = grn(**settings).initialize(docs)
     loss_of_steps(model, docs, 2)
-    for doc, together in zip(docs, model.predict(docs), strict=True):
-        np.testing.assert_allclose(model.predict([doc])[0], together, rtol=1e-4, atol=1e-5)
+    assert_each_is_alike_alone_and_among_others(model, docs)
 
 
 @pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())
 def test_a_saved_model_computes_the_same(settings, docs):
     model = grn(**settings).initialize(docs)
     loss_of_steps(model, docs, 2)
-    other = grn(**settings).from_bytes(model.to_bytes())
-    for y, expected in zip(other.predict(docs), model.predict(docs), strict=True):
-        np.testing.assert_array_equal(y, expected)
+    assert_saying_the_same(model, grn(**settings).from_bytes(model.to_bytes()), docs)
 
 
 def test_the_encoder_is_the_one_inside_grn(docs):
@@ -118,10 +104,7 @@ def test_the_defaults_are_the_papers(docs):
 
 def test_dropout_is_for_training(docs):
     model = grn(dropout=0.5).initialize(docs)
-    model.begin_update(docs)
-    first, second = (model.predict(docs)[0] for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-    assert not np.allclose(model.begin_update(docs)[0][0], first)
+    assert_dropout_in_training_only(model, docs)
 
 
 def test_without_an_embedder_words_and_their_characters_are_embedded():
@@ -178,16 +161,7 @@ def test_grn_serves_spacy_s_ner():
     nlp = spacy.blank("zh")
     embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "bigram_width": 8, "dropout": 0.0}
     tok2vec = {"@architectures": "spacy_tener.GRN.v1", "width": 24, "dropout": 0.0, "embed": embed}
-    model = {
-        "@architectures": "spacy.TransitionBasedParser.v2",
-        "state_type": "ner",
-        "extra_state_tokens": False,
-        "hidden_width": 16,
-        "maxout_pieces": 2,
-        "use_upper": True,
-        "tok2vec": tok2vec,
-    }
-    nlp.add_pipe("ner", config={"model": model})
+    nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec)})
     text, entities = "吴重阳在中国银行工作", [(0, 3, "PER"), (4, 8, "ORG")]
     example = Example.from_dict(nlp.make_doc(text), {"entities": entities})
     optimizer = nlp.initialize(lambda: [example])

@@ -9,21 +9,20 @@ import pytest
 import spacy
 import torch
 from spacy.training import Example
-from teaching import losses_of_steps
+from teaching import (
+    HASH_EMBED,
+    assert_dropout_in_training_only,
+    assert_each_is_alike_alone_and_among_others,
+    assert_saying_the_same,
+    embedder,
+    losses_of_steps,
+    spacy_s_ner,
+)
 from thinc.api import chain
 
 from spacy_tener.models.bridge import torch_shim
-from spacy_tener.models.embed import build_char_embed
 from spacy_tener.models.idcnn import build_idcnn_encoder
 
-TEXTS = ["吴重阳在中国银行工作", "", "京", "今天12"]
-HASH_EMBED = {
-    "@architectures": "spacy.MultiHashEmbed.v2",
-    "width": 12,
-    "attrs": ["NORM", "SHAPE"],
-    "rows": [50, 50],
-    "include_static_vectors": False,
-}
 OPTIONS = {
     "the released code's": {},
     "one iteration": {"iterations": 1},
@@ -31,15 +30,8 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def docs():
-    nlp = spacy.blank("zh")
-    return [nlp.make_doc(text) for text in TEXTS]
-
-
 def embedded_idcnn(**settings):
-    embed = build_char_embed(width=6, bigram_width=4, dropout=0.0)
-    return chain(embed, build_idcnn_encoder(**{"width": 16, "dropout": 0.0, **settings}))
+    return chain(embedder(), build_idcnn_encoder(**{"width": 16, "dropout": 0.0, **settings}))
 
 
 # Within what the model's last function can say.
@@ -74,16 +66,13 @@ def test_output_is_the_torch_module_s_for_the_embedded_tokens(settings, docs):
 def test_a_text_is_encoded_alike_alone_and_among_others(docs):
     model = embedded_idcnn().initialize(docs)
     loss_of_steps(model, docs, 2)
-    for doc, together in zip(docs, model.predict(docs), strict=True):
-        np.testing.assert_allclose(model.predict([doc])[0], together, rtol=1e-4, atol=1e-5)
+    assert_each_is_alike_alone_and_among_others(model, docs)
 
 
 def test_a_saved_model_computes_the_same(docs):
     model = embedded_idcnn().initialize(docs)
     loss_of_steps(model, docs, 2)
-    other = embedded_idcnn().from_bytes(model.to_bytes())
-    for y, expected in zip(other.predict(docs), model.predict(docs), strict=True):
-        np.testing.assert_array_equal(y, expected)
+    assert_saying_the_same(model, embedded_idcnn().from_bytes(model.to_bytes()), docs)
 
 
 def test_the_defaults_are_the_released_codes():
@@ -94,10 +83,7 @@ def test_the_defaults_are_the_released_codes():
 
 def test_dropout_is_for_training(docs):
     model = embedded_idcnn(dropout=0.5).initialize(docs)
-    model.begin_update(docs)
-    first, second = (model.predict(docs)[0] for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-    assert not np.allclose(model.begin_update(docs)[0][0], first)
+    assert_dropout_in_training_only(model, docs)
 
 
 def tok2vec():
@@ -123,16 +109,7 @@ def test_it_serves_spacy_s_tagger():
 
 def test_it_serves_spacy_s_ner():
     nlp = spacy.blank("en")
-    model = {
-        "@architectures": "spacy.TransitionBasedParser.v2",
-        "state_type": "ner",
-        "extra_state_tokens": False,
-        "hidden_width": 16,
-        "maxout_pieces": 2,
-        "use_upper": True,
-        "tok2vec": tok2vec(),
-    }
-    nlp.add_pipe("ner", config={"model": model})
+    nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec())})
     doc = trained(nlp, {"entities": [(0, 7, "X"), (12, 20, "Y")]})
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("red fox", "X"), ("blue dog", "Y")]
 

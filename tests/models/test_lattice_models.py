@@ -13,6 +13,7 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import registry
+from teaching import spacy_s_ner
 from thinc.api import Adam
 
 from spacy_tener.models.lexicon_embed import LexiconVocabulary
@@ -195,16 +196,7 @@ def test_training_is_decided_by_the_seed(name, sources):
 
 def test_it_serves_spacy_s_ner(name, sources):
     nlp = spacy.blank("zh")
-    model = {
-        "@architectures": "spacy.TransitionBasedParser.v2",
-        "state_type": "ner",
-        "extra_state_tokens": False,
-        "hidden_width": 16,
-        "maxout_pieces": 2,
-        "use_upper": True,
-        "tok2vec": tok2vec(name, sources()),
-    }
-    nlp.add_pipe("ner", config={"model": model})
+    nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec(name, sources()))})
     text, entities = SENTENCES[2]
     learn(nlp, examples_of(nlp, SENTENCES[2:3]), steps=90)
     assert entities_of(nlp(text)) == entities

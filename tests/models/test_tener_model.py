@@ -8,21 +8,18 @@ import spacy
 import torch
 from spacy.training import Example
 from spacy.util import registry
-from teaching import losses_of_steps
+from teaching import (
+    HASH_EMBED,
+    assert_dropout_in_training_only,
+    assert_each_is_alike_alone_and_among_others,
+    embedder,
+    losses_of_steps,
+)
 
 from spacy_tener.layers.transformer import TransformerEncoder
 from spacy_tener.models.bridge import torch_shim
-from spacy_tener.models.embed import build_char_embed
 from spacy_tener.models.tener import build_adapted_transformer_encoder, build_tener, build_transformer_encoder
 
-TEXTS = ["吴重阳在中国银行工作", "", "京", "今天12"]
-HASH_EMBED = {
-    "@architectures": "spacy.MultiHashEmbed.v2",
-    "width": 12,
-    "attrs": ["NORM", "SHAPE"],
-    "rows": [50, 50],
-    "include_static_vectors": False,
-}
 OPTIONS = {
     "the paper's": {},
     "scaled": {"scaled": True},
@@ -35,16 +32,6 @@ OPTIONS = {
     "vanilla, before each part": {"adapted": False, "norm": "pre"},
     "two layers": {"layers": 2, "ff_width": 24, "attention_dropout": 0.2},
 }
-
-
-@pytest.fixture(scope="module")
-def docs():
-    nlp = spacy.blank("zh")
-    return [nlp.make_doc(text) for text in TEXTS]
-
-
-def embedder(**settings):
-    return build_char_embed(**{"width": 6, "bigram_width": 4, "dropout": 0.0, **settings})
 
 
 def tener(**settings):
@@ -83,8 +70,7 @@ def test_output_is_the_torch_module_s_for_the_embedded_tokens(settings, docs):
 def test_a_text_is_encoded_alike_alone_and_among_others(settings, docs):
     model = tener(**settings).initialize(docs)
     losses_of_steps(model, docs, 2)
-    for doc, together in zip(docs, model.predict(docs), strict=True):
-        np.testing.assert_allclose(model.predict([doc])[0], together, rtol=1e-4, atol=1e-5)
+    assert_each_is_alike_alone_and_among_others(model, docs)
 
 
 def test_the_encoders_are_those_inside_tener(docs):
@@ -124,10 +110,7 @@ def test_the_number_of_weights_is_that_of_the_paper_s_equations():
 
 def test_dropout_is_for_training(docs):
     model = tener(dropout=0.5).initialize(docs)
-    model.begin_update(docs)
-    first, second = (model.predict(docs)[0] for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-    assert not np.allclose(model.begin_update(docs)[0][0], first)
+    assert_dropout_in_training_only(model, docs)
 
 
 def test_without_an_embedder_it_has_its_own_and_needs_no_sample(docs):
