@@ -161,3 +161,26 @@ def test_vectors_of_the_project_are_read_where_their_overlay_is_laid(
     wanted -= {"words"} if system == "tener" else set()
     found = {kind for kind, table in kinds.items() if f"Pretrained {table} vectors: found" in caplog.text}
     assert found == wanted
+
+
+def lexicons(nlp: Language) -> Iterator[Any]:
+    for node in nlp.get_pipe("tener_ner").model.walk():
+        if "vocabulary" in node.attrs and hasattr(node.attrs["vocabulary"], "lexicon"):
+            yield node.attrs["vocabulary"].lexicon
+
+
+@pytest.mark.parametrize("system", ["flat", "flat-atssa", "mect"])
+def test_lists_join_jiebas_words_where_their_overlay_is_laid(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = composed("weibo", (system, "lexicon-joined", "lexicon-tags")).interpolate()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "assets" / "lexicons").mkdir(parents=True)
+    (tmp_path / "assets" / "lexicons" / "people.txt").write_text("吴重阳\t7\n", encoding="utf8")
+    nlp = load_model_from_config(config, auto_fill=False)
+    nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})])
+    lexicon = next(iter(lexicons(nlp)))
+    found = lexicon.find([nlp.make_doc(TEXT)], max_words=5)
+    tags = {lexicon.words[word]: lexicon.tag_names[lexicon.tags[word]] for word in found.words}
+    expected = {"吴重阳": "people", "重阳": "ns", "中国": "ns", "中国银行": "nt", "银行": "n"}
+    assert expected.items() <= tags.items()
