@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import typer
 from spacy.cli._util import app
+from wasabi.printer import Printer
+
+from ..errors import RemedyError
 
 tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.")
 app.add_typer(tener_cli, name="tener", no_args_is_help=True)
+
+
+def fail(msg: Printer, error: RemedyError) -> NoReturn:
+    """End the command with what is wrong and, below it, what to do about it."""
+    msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy, exits=1)

@@ -27,7 +27,7 @@ from ..report.card_meta import Chosen, fill_meta
 from ..report.card_sources import corpus_source
 from ..report.errors import ReportError
 from ..report.scores import parse_metrics, read_json
-from ._app import tener_cli
+from ._app import fail, tener_cli
 
 _PACKAGES = ("spacy_tener", "spacy", "thinc", "torch")
 _PASSES = 3
@@ -89,7 +89,7 @@ def card_cli(
         )
         write(card, model, output, text=(front_matter(card) if hub else "") + render_card(card))
     except ReportError as error:
-        msg.fail(error.reason, error.remedy, exits=1)
+        fail(msg, error)
     msg.good(f"{output}: {package_name(card.meta)} {card.meta['version']}")
     if not card.meta.get("license"):
         msg.warn("The card states no licence", "Name yours with --license; it must suit those of the training data.")

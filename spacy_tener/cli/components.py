@@ -17,7 +17,7 @@ from ..report import ReportError
 from ..report.component_cosines import Floats, Kinship
 from ..report.component_figure import draw_component_space
 from ..report.component_report import HEADER, ComponentReport, component_report
-from ._app import tener_cli
+from ._app import fail, tener_cli
 from .table import write
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def components_cli(
         if plot:
             _plot(msg, found, plot, middle, nearest, initial)
     except ReportError as error:
-        msg.fail(error.reason, error.remedy, exits=1)
+        fail(msg, error)
     except OSError as error:
         msg.fail(str(error), exits=1)
 

@@ -11,10 +11,9 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..report import ReportError
+from ..errors import RemedyError
 from ..training.compose import compose
-from ..training.config_files import ConfigError
-from ._app import tener_cli
+from ._app import fail, tener_cli
 from .table import write
 
 STDOUT = "-"
@@ -52,8 +51,8 @@ def config_cli(
             if output != STDOUT:
                 write(Path(output), text)
                 msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
-        except (ConfigError, ReportError) as error:
-            msg.fail(error.reason, error.remedy, exits=1)
+        except RemedyError as error:
+            fail(msg, error)
         for note in composed.notes:
             msg.info(note)
     if output == STDOUT:

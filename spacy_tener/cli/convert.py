@@ -22,7 +22,7 @@ from ..corpus import (
     convert_file,
     plan,
 )
-from ._app import tener_cli
+from ._app import fail, tener_cli
 
 _FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
 _SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join(SCHEMES)}"
@@ -70,8 +70,7 @@ def convert_cli(
         for job in jobs:
             print_report(msg, convert_file(job, reading=reading, making=making, progress=True))
     except CorpusError as error:
-        place = error.source if error.line is None else f"{error.source}:{error.line}"
-        msg.fail(f"{place}: {error.reason}", error.remedy, exits=1)
+        fail(msg, error)
     except ValueError as error:
         msg.fail(str(error), exits=1)
 

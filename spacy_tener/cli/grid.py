@@ -11,14 +11,14 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..report import Options, ReportError, find_runs, make_report, render
+from ..errors import RemedyError
+from ..report import Options, find_runs, make_report, render
 from ..report.runs import METRICS
 from ..report.scores import read_metrics
 from ..training.config_files import ConfigError
-from ..training.files import TrainingError
 from ..training.grid import Grid, Task, plan, task
 from ..training.grid_jobs import Outcome, run_tasks
-from ._app import tener_cli
+from ._app import fail, tener_cli
 from .table import names, warn
 from .train import INTERRUPTED, interruptible
 
@@ -64,8 +64,8 @@ def grid_cli(
             grid = Grid(output, names(corpora), names(systems), _numbers(seeds), data, configs, settings or [], gpu_id)
             failed = _run(msg, grid, jobs)
             text = _table(msg, grid)
-        except (ConfigError, TrainingError, ReportError) as error:
-            msg.fail(error.reason, error.remedy, exits=1)
+        except RemedyError as error:
+            fail(msg, error)
         except KeyboardInterrupt:
             msg.warn("Stopped", "The same command goes on from each training's last evaluation.")
             raise typer.Exit(INTERRUPTED) from None

@@ -24,7 +24,7 @@ from ..report import (
     has_log,
     has_value,
 )
-from ._app import tener_cli
+from ._app import fail, tener_cli
 from .table import names, warn_left_out
 
 # Each kind of figure, and the options that mean something for it.
@@ -89,7 +89,7 @@ def plot_cli(
             warn_left_out(msg, found)
             drawn = _draw(msg, found, figure)
         except ReportError as error:
-            msg.fail(error.reason, error.remedy, exits=1)
+            fail(msg, error)
         msg.good(f"{output}: {drawn} runs")
 
 

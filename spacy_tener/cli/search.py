@@ -9,12 +9,11 @@ from typing import Annotated, Any
 import typer
 from wasabi.printer import Printer
 
-from ..training.config_files import ConfigError
-from ..training.files import TrainingError
+from ..errors import RemedyError
 from ..training.search import SAMPLERS, Plan, Running, Search, open_search
 from ..training.search_report import TrialRow
 from ..training.search_space import read_space
-from ._app import tener_cli
+from ._app import fail, tener_cli
 from .train import INTERRUPTED, interruptible
 
 _SHOWN = 5
@@ -79,8 +78,8 @@ def search_cli(
         running = Running(gpu_id=gpu_id, prune=prune, keep_models=keep_models)
         with interruptible(), open_search(plan, output, running) as search:
             _run(msg, search, trials)
-    except (ConfigError, TrainingError) as error:
-        msg.fail(error.reason, error.remedy, exits=1)
+    except RemedyError as error:
+        fail(msg, error)
     except OSError as error:
         msg.fail(str(error), exits=1)
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ import typer
 from wasabi.printer import Printer
 
 from ..report import FORMATS, Found, Options, Report, ReportError, find_runs, make_report, render
-from ._app import tener_cli
+from ._app import fail, tener_cli
 
 _SHOWN = 10
 
@@ -66,7 +66,7 @@ def table_cli(
             if output:
                 write(output, text)
         except ReportError as error:
-            msg.fail(error.reason, error.remedy, exits=1)
+            fail(msg, error)
         warn(msg, found, report)
         if output:
             msg.good(f"{output}: {len(found.runs)} runs")

@@ -23,7 +23,7 @@ from ..training.vectors_from_text import (
     make_vectors,
 )
 from ..training.word_vectors import TrainingSettings
-from ._app import tener_cli
+from ._app import fail, tener_cli
 
 _EXAMPLES = 10
 _MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(
@@ -95,8 +95,7 @@ def vectors_cli(
         )
         print_report(msg, report, output)
     except CorpusError as error:
-        place = error.source if error.line is None else f"{error.source}:{error.line}"
-        msg.fail(f"{place}: {error.reason}", error.remedy, exits=1)
+        fail(msg, error)
     except (OSError, ValueError) as error:
         msg.fail(str(error), exits=1)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, TypeVar
 
+from ..errors import RemedyError
 from .offsets import RawSpan, RawText
 from .records import CorpusError, Event
 
@@ -33,13 +34,11 @@ _SPAN_KEYS = ("spans", "entities", "labels", "label")
 _DONE_KEYS = ("answer", "annotation_id")
 
 
-class RecordError(Exception):
+class RecordError(RemedyError):
     """A record that is not of the shape that its format has."""
 
     def __init__(self, reason: str, remedy: str = _SEE_HELP) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.remedy = remedy
+        super().__init__(reason, remedy)
 
 
 def read_records(lines: Iterable[tuple[int, str]], *, source: str) -> Iterator[tuple[int, Record]]:

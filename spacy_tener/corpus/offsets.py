@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from ..errors import RemedyError
 from .records import AnnotatedText, CorpusError, Entity, Event, Notes
 
 UNITS = ("codepoint", "utf16")
@@ -67,13 +68,8 @@ def annotate(raw: RawText, rules: SpanRules, notes: Notes, *, source: str, line:
     return AnnotatedText(raw.text, tuple(kept), tuple((span.start, span.end) for span in dropped), line)
 
 
-class _RefusedError(Exception):
+class _RefusedError(RemedyError):
     """Why a text cannot be used; where it stands in its file, the caller knows."""
-
-    def __init__(self, reason: str, remedy: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.remedy = remedy
 
 
 def _check_text(text: str) -> None:

@@ -6,17 +6,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ..errors import RemedyError
 
-class CorpusError(ValueError):
+
+class CorpusError(RemedyError):
     """A corpus that cannot be read or written as asked: where, why, and what to do about it."""
 
     def __init__(self, source: str, reason: str, remedy: str, *, line: int | None = None) -> None:
         self.source = source
         self.line = line
-        self.reason = reason
-        self.remedy = remedy
-        place = source if line is None else f"{source}:{line}"
-        super().__init__(f"{place}: {reason}. {remedy}")
+        super().__init__(reason, remedy, place=source if line is None else f"{source}:{line}")
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from ..errors import RemedyError
 
-class ReportError(ValueError):
+
+class ReportError(RemedyError):
     """Runs that cannot be reported as asked: what is wrong, and what to do about it."""
-
-    def __init__(self, reason: str, remedy: str) -> None:
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"{reason}. {remedy}")

@@ -10,14 +10,11 @@ from pathlib import Path
 from confection import ConfigValidationError
 from thinc.api import Config
 
+from ..errors import RemedyError
 
-class ConfigError(ValueError):
+
+class ConfigError(RemedyError):
     """A config that cannot be made as asked: what is wrong, and what to do about it."""
-
-    def __init__(self, reason: str, remedy: str) -> None:
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"{reason}. {remedy}")
 
 
 def read_config(path: Path | str) -> Config:

@@ -9,19 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from ..errors import RemedyError
+
 try:
     import fcntl
 except ImportError:  # Windows, where nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 
-class TrainingError(ValueError):
+class TrainingError(RemedyError):
     """A training that cannot go on as asked: what is wrong, and what to do about it."""
-
-    def __init__(self, reason: str, remedy: str) -> None:
-        self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"{reason}. {remedy}")
 
 
 def replace_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
