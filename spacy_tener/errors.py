@@ -1,0 +1,18 @@
+"""What this package raises where it says why it cannot do what it was asked, and what to do about it."""
+
+from __future__ import annotations
+
+
+class RemedyError(ValueError):
+    """Something cannot be done as asked: where, why, and what to do about it.
+
+    reason: without a full stop at its end, and without the place.
+    remedy: one or more whole sentences.
+    place: the file and line where it was found, if it was found in one.
+    """
+
+    def __init__(self, reason: str, remedy: str, *, place: str = "") -> None:
+        self.reason = reason
+        self.remedy = remedy
+        self.place = place
+        super().__init__(f"{place}: {reason}. {remedy}" if place else f"{reason}. {remedy}")
