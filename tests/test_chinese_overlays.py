@@ -80,7 +80,23 @@ def test_overlay_sets_what_its_name_says_and_keeps_the_corpus_training(
     assert {name: tok2vec[name] for name in settings} == settings
     assert tok2vec["embed"]["vectors"] == "${paths.char_vectors}"
     assert tok2vec["words"]["vectors"] == "${paths.word_vectors}"
+    assert tok2vec["embed"]["whiten_vectors"] is tok2vec["words"]["whiten_vectors"] is True
     assert config["training"] == own["training"]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_grn_reads_characters_with_its_own_sizes_and_the_corpus_training(base: str) -> None:
+    config, own = composed(base, ("char-grn",)), composed(base, ())
+    model, words = (each["components"]["tener_ner"]["model"] for each in (config, grn_of_words()))
+    assert {**model["tok2vec"], "embed": None} == {**words["tok2vec"], "embed": None}
+    assert model["dropout"] == words["dropout"]
+    own_embed = own["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
+    assert {**model["tok2vec"]["embed"], "dropout": own_embed["dropout"]} == own_embed
+    assert config["training"] == own["training"]
+
+
+def grn_of_words() -> Config:
+    return compose(CONFIGS / "conll2003.cfg", [CONFIGS / "models" / "grn.cfg"]).config
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -119,7 +135,7 @@ def test_a_base_differs_from_weibos_in_size_and_length_only(base: str) -> None:
     assert changed <= {*sizes, *rates, "training.max_steps", "training.eval_frequency"}
 
 
-@pytest.mark.parametrize("overlays", STACKS, ids="+".join)
+@pytest.mark.parametrize("overlays", [*STACKS, ("char-grn",)], ids="+".join)
 def test_every_stack_trains_and_lowers_its_loss(overlays: tuple[str, ...]) -> None:
     nlp = load_model_from_config(composed("weibo", overlays).interpolate(), auto_fill=False)
     examples = [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})]
