@@ -179,6 +179,23 @@ def test_vectors_of_the_project_are_read_where_their_overlay_is_laid(
     assert found == wanted
 
 
+@pytest.mark.parametrize("system", ["tener", "flat", "flat-atssa", "mect", "char-grn"])
+def test_vectors_change_where_rows_come_from_and_how_many_drop_out(system: str) -> None:
+    overlays = () if system == "tener" else (system,)
+    before, after = (dict(settings(composed("weibo", each))) for each in (overlays, (*overlays, "vectors")))
+    dropout = "components.tener_ner.model.tok2vec.embed.dropout"
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert changed - {dropout, "paths.word_vectors"} == {"paths.char_vectors", "paths.bigram_vectors"}
+    assert after[dropout] == 0.5
+
+
+@pytest.mark.parametrize("overlay", ["transformer", "transformer-frozen", "transformer-shared"])
+def test_a_transformer_joins_rows_that_have_vectors(overlay: str) -> None:
+    tok2vec = composed("weibo", ("flat", "vectors", overlay))["components"]["tener_ner"]["model"]["tok2vec"]
+    assert tok2vec["embed"]["first"]["@architectures"] == "spacy_tener.CharEmbed.v1"
+    assert tok2vec["embed"]["first"]["dropout"] == 0.5
+
+
 def lexicons(nlp: Language) -> Iterator[Any]:
     for node in nlp.get_pipe("tener_ner").model.walk():
         if "vocabulary" in node.attrs and hasattr(node.attrs["vocabulary"], "lexicon"):
