@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from .bridge import TorchShim, token_counts, torch_shim
+from .bridge import TorchShim, split, token_counts, torch_shim
 from .embed import EmbedModel
 from .transformer_files import load_pretrained, longest_window, put_together, take_apart
 from .transformer_module import Pooling, PretrainedTransformer
@@ -28,6 +29,7 @@ def build_transformer_embed(
     window: int = 512,
     overlap: int = 64,
     mixed_precision: bool = False,
+    cache: int = 1000,
 ) -> EmbedModel:
     """Embed each token by what a pretrained transformer makes of it where it stands.
 
@@ -51,6 +53,9 @@ def build_transformer_embed(
         200 tokens, so that this is for other components, and for tokens of very many pieces.
     overlap (int): Word pieces of context on each side of what is read from such a window.
     mixed_precision (bool): Let the transformer compute in bfloat16 where that is safe, which new GPUs do much faster.
+    cache (int): Where the transformer is frozen: at most so many megabytes of features are kept while training, which
+        reads each text in every epoch, and the texts of dev as often. A token takes 4 bytes for each of its features.
+        0 keeps none. A trained pipeline that is loaded keeps none.
     """
     check_rates("TransformerEmbed", dropout=dropout)
     if pooling not in get_args(Pooling):
@@ -62,6 +67,8 @@ def build_transformer_embed(
             f"TransformerEmbed needs a window of at least twice its overlap and 16 pieces more, but got {window} with "
             f"an overlap of {overlap}."
         )
+    if cache < 0:
+        raise ValueError(f"TransformerEmbed needs a cache of 0 megabytes or more, but got {cache}.")
     assemble = partial(
         _assemble,
         frozen=frozen,
@@ -71,6 +78,7 @@ def build_transformer_embed(
         window=window,
         overlap=overlap,
         mixed_precision=mixed_precision,
+        cache=cache * 1_000_000,
     )
     return Model(
         "transformer_embed",
@@ -117,13 +125,16 @@ def _forward(
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
     if not docs:
         return [], lambda dY: docs
-    module: PretrainedTransformer = torch_shim(model).module
+    shim, lengths = torch_shim(model), token_counts(docs)
+    module: PretrainedTransformer = shim.module
+    if module.frozen:
+        with shim.training() if is_train else contextlib.nullcontext():
+            return split(model.ops, module.forward_frozen(docs), lengths), lambda dY: docs
     pieces = module.reader(docs)
-    outputs, learn = run_module(model, is_train, token_counts(docs), pieces)
-    learns = len(pieces.rows) > 0 and not module.frozen
+    outputs, learn = run_module(model, is_train, lengths, pieces)
 
     def backprop(dY: list[Floats2d]) -> list[Doc]:
-        if learns:
+        if len(pieces.rows):
             learn(dY)
         return docs
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
+from spacy.tokens import Doc
 from torch import Tensor, nn
 
 from ..layers.dropout import Dropout
 from ..layers.groups import Groups
 from ..layers.ragged import Ragged
+from .feature_cache import FeatureCache
 from .transformer_pieces import PieceReader, Pieces
 
 Pooling = Literal["mean", "first"]
@@ -28,6 +30,7 @@ class PretrainedTransformer(nn.Module):
     frozen: leave the transformer as it is. Its own dropout is off, and no gradient is computed.
     layers: how many layers, from the last, are averaged.
     mixed_precision: let the transformer compute in bfloat16 where torch sees fit.
+    cache: how many bytes of a frozen transformer's features are kept while training.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class PretrainedTransformer(nn.Module):
         layers: int,
         dropout: float,
         mixed_precision: bool,
+        cache: int,
     ) -> None:
         super().__init__()
         self.transformer = transformer
@@ -49,6 +53,7 @@ class PretrainedTransformer(nn.Module):
         self.layers = layers
         self.mixed_precision = mixed_precision
         self.dropout = Dropout(dropout)
+        self.cache = FeatureCache(cache)
         # A batch uses a few hundred rows of a table that holds as many numbers as all layers of a small transformer.
         self.transformer.get_input_embeddings().sparse = True
         self.requires_grad_(not frozen)
@@ -61,15 +66,35 @@ class PretrainedTransformer(nn.Module):
 
     def forward(self, pieces: Pieces) -> Tensor:
         """*Shape: [N, width]*"""
-        device = next(self.transformer.parameters()).device
+        dropped: Tensor = self.dropout(self.features(pieces))
+        return dropped
+
+    def forward_frozen(self, docs: Sequence[Doc]) -> Tensor:
+        """The same for Docs, where the transformer is frozen: without a gradient, and kept while training.
+
+        *Shape: [N, width]*
+        """
+        if self.training:
+            self.cache.start()
+        with torch.no_grad():
+            features = self.cache(docs, lambda some: self.features(self.reader(some)))
+            dropped: Tensor = self.dropout(features.to(self._device))
+        return dropped
+
+    def features(self, pieces: Pieces) -> Tensor:
+        """What there is before dropout. *Shape: [N, width]*"""
+        device = self._device
         pairs = pieces.firsts() if self.pooling == "first" else pieces
         rows = torch.from_numpy(pairs.rows).to(device)
         tokens = Groups.of(pairs.tokens, pairs.n_tokens, device=device)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            features = tokens.total(self._hidden(pieces, device).index_select(0, rows))
+        features = tokens.total(self._hidden(pieces, device).index_select(0, rows))
         counts = tokens.total(features.new_ones(len(rows), 1))
-        dropped: Tensor = self.dropout(features / counts.clamp(min=1.0))
-        return dropped
+        return features / counts.clamp(min=1.0)
+
+    @property
+    def _device(self) -> torch.device:
+        device: torch.device = next(self.transformer.parameters()).device
+        return device
 
     def _hidden(self, pieces: Pieces, device: torch.device) -> Tensor:
         """What the transformer makes of all pieces. *Shape: [M, width]*"""

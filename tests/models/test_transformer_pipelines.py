@@ -104,7 +104,8 @@ def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
     architecture, frozen, tiny, words, tmp_path, make_examples, sentences
 ):
     name = shutil.copytree(tiny, tmp_path / "bert")
-    nlp = pipeline(tok2vec_of(architecture, joined(name, frozen=frozen), words))
+    # What training keeps of a frozen one differs in its last digits from what a loaded pipeline computes.
+    nlp = pipeline(tok2vec_of(architecture, joined(name, frozen=frozen, cache=0), words))
     examples, optimizer = make_examples(nlp), Adam(0.01, use_averages=False, rates={"transformer.*": 0.1})
     nlp.initialize(lambda: examples)
     losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(10)]
