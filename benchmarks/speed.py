@@ -53,7 +53,7 @@ def main() -> None:
     args = parse_args()
     _report.single_thread(args.cpu)
     pipelines = _report.named_paths(args.pipelines)
-    texts = read_texts(args.data / args.corpus / "test.spacy")
+    texts = read_texts(args.data / args.corpus / "test.spacy")[: args.texts]
     measures = measure(args, pipelines, texts)
     names = list(pipelines)
     rows = [[name, *(cell for each in measures for cell in each.cells(name, names[0]))] for name in names]
@@ -70,6 +70,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--corpus", required=True, help="directory under --data, and part of the default file name")
     parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,test}.spacy")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--texts", type=int, help="how many of the test part, from its start; default: all")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--train-batch-size", type=int, default=16)
     parser.add_argument("--train-sentences", type=int, default=320, help="sentences trained on in each round")
