@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
 # From the ground up. Rooms on one floor know nothing of each other.
 FLOORS = [
-    {"about", "tagging"},
+    {"about", "errors", "tagging"},
     {"layers", "features", "corpus", "report"},
     {"models", "training"},
     {"pipeline"},
@@ -21,6 +21,7 @@ FLOORS = [
 ]
 FLOOR_OF = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 FOREIGN = {
+    "errors": {"spacy", "thinc", "torch"},
     "tagging": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
     "features": {"torch", "thinc"},
