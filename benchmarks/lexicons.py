@@ -10,8 +10,7 @@ part, its own limit on words per character included. The scores of such runs are
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Corpus
-from speed import Measure, pipe_all, rounds
+from speed import measure_pipe
 
 from spacy_tener.models.lexicon_embed import WORD, LexiconVocabulary
 
@@ -43,7 +42,7 @@ def main() -> None:
     examples = list(Corpus(args.data / args.corpus / "test.spacy")(next(iter(pipelines.values()))))
     docs = [example.reference for example in examples]
     texts = [doc.text for doc in docs]
-    speed = measure(pipelines, texts, args.rounds)
+    speed = measure_pipe(pipelines, texts, 64, args.rounds)
     first = next(iter(pipelines))
     rows = [[name, *cells(nlp, docs), *speed.cells(name, first)] for name, nlp in pipelines.items()]
     note = NOTE.format(texts=len(texts), chars=sum(map(len, texts)), rounds=args.rounds)
@@ -60,12 +59,6 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/lexicons-CORPUS.md")
     return parser.parse_args()
-
-
-def measure(pipelines: Mapping[str, Language], texts: Sequence[str], n_rounds: int) -> Measure:
-    chars = sum(map(len, texts))
-    piped = {name: partial(pipe_all, nlp, texts, 64) for name, nlp in pipelines.items()}
-    return Measure(rounds(piped, n_rounds), lambda seconds: chars / seconds, 0)
 
 
 def cells(nlp: Language, docs: Sequence[Doc]) -> list[str]:

@@ -86,15 +86,20 @@ def read_texts(path: Path) -> list[str]:
 def measure(args: argparse.Namespace, paths: Mapping[str, Path], texts: Sequence[str]) -> list[Measure]:
     loaded = {name: spacy.load(path) for name, path in paths.items()}
     trained = {name: Training(path, args) for name, path in paths.items()}
-    chars = sum(map(len, texts))
     train_chars = next(iter(trained.values())).chars
-    piped = {name: partial(pipe_all, nlp, texts, args.batch_size) for name, nlp in loaded.items()}
     called = {name: partial(call_each, nlp, texts) for name, nlp in loaded.items()}
     return [
-        Measure(rounds(piped, args.rounds), lambda seconds: chars / seconds, 0),
+        measure_pipe(loaded, texts, args.batch_size, args.rounds),
         Measure(rounds(called, args.rounds), lambda seconds: 1000 * seconds / len(texts), 2),
         Measure(rounds(trained, args.rounds), lambda seconds: train_chars / seconds, 0),
     ]
+
+
+def measure_pipe(pipelines: Mapping[str, Language], texts: Sequence[str], batch_size: int, n_rounds: int) -> Measure:
+    """Characters a second of `nlp.pipe`, from raw text."""
+    chars = sum(map(len, texts))
+    piped = {name: partial(pipe_all, nlp, texts, batch_size) for name, nlp in pipelines.items()}
+    return Measure(rounds(piped, n_rounds), lambda seconds: chars / seconds, 0)
 
 
 def pipe_all(nlp: Language, texts: Sequence[str], batch_size: int) -> None:

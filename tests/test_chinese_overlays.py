@@ -87,16 +87,13 @@ def test_overlay_sets_what_its_name_says_and_keeps_the_corpus_training(
 @pytest.mark.parametrize("base", BASES)
 def test_grn_reads_characters_with_its_own_sizes_and_the_corpus_training(base: str) -> None:
     config, own = composed(base, ("char-grn",)), composed(base, ())
-    model, words = (each["components"]["tener_ner"]["model"] for each in (config, grn_of_words()))
+    others = composed("conll2003", ("grn",))
+    model, words = (each["components"]["tener_ner"]["model"] for each in (config, others))
     assert {**model["tok2vec"], "embed": None} == {**words["tok2vec"], "embed": None}
     assert model["dropout"] == words["dropout"]
     own_embed = own["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
     assert {**model["tok2vec"]["embed"], "dropout": own_embed["dropout"]} == own_embed
     assert config["training"] == own["training"]
-
-
-def grn_of_words() -> Config:
-    return compose(CONFIGS / "conll2003.cfg", [CONFIGS / "models" / "grn.cfg"]).config
 
 
 @pytest.mark.parametrize("base", BASES)

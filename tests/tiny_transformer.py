@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import spacy
 import torch
+from spacy.tokens import Doc
 
+VOCAB = spacy.blank("zh").vocab
 WIDTH = 16
 POSITIONS = 48
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHARACTERS = list("吴重阳在中国银行工作今天气很好王小明去了上海京。2023abcdefghijklmnopqrstuvwxyz.,")
 WORDS = ["2023", "john", "smith", "joined", "acme", "new", "york", "it", "rained", "iphone", "##s", "##x", "##e"]
+
+
+def characters(text: str) -> Doc:
+    """A text in Chinese whose tokens are its characters."""
+    return Doc(VOCAB, words=list(text), spaces=[False] * len(text))
 
 
 def save_tiny_transformer(path: Path, *, seed: int = 0, **settings: object) -> Path:

@@ -1,10 +1,16 @@
-"""Texts that models of characters read in tests."""
+"""Texts that models of characters read in tests, and a transformer."""
 
 import pytest
 import spacy
+from tiny_transformer import save_tiny_transformer
 
 
 @pytest.fixture(scope="module")
 def docs():
     nlp = spacy.blank("zh")
     return [nlp.make_doc(text) for text in ["吴重阳在中国银行工作", "", "京", "今天12"]]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return save_tiny_transformer(tmp_path_factory.mktemp("bert"))

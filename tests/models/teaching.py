@@ -23,19 +23,6 @@ def embedder(**settings):
     return build_char_embed(**{"width": 6, "bigram_width": 4, "dropout": 0.0, **settings})
 
 
-def spacy_s_ner(tok2vec):
-    """The model of spaCy's `ner`, small."""
-    return {
-        "@architectures": "spacy.TransitionBasedParser.v2",
-        "state_type": "ner",
-        "extra_state_tokens": False,
-        "hidden_width": 16,
-        "maxout_pieces": 2,
-        "use_upper": True,
-        "tok2vec": tok2vec,
-    }
-
-
 def losses_of_steps(model, docs, n_steps: int, within: Callable = np.asarray) -> list[float]:
     """The losses while the model is taught one random vector per token.
 

@@ -7,29 +7,16 @@ import pickle
 
 import numpy as np
 import pytest
-import spacy
 import torch
 from spacy.tokens import Doc
-from tiny_transformer import WIDTH, save_tiny_transformer
+from tiny_transformer import VOCAB, WIDTH, characters
 
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.feature_cache import FeatureCache
 from spacy_tener.models.transformer_embed import build_transformer_embed
 
-VOCAB = spacy.blank("zh").vocab
-
-
-def characters(text):
-    return Doc(VOCAB, words=list(text), spaces=[False] * len(text))
-
-
 TEXTS = ["吴重阳在中国", "2023 去", "", "王小明iPhones。", " "]
 DOCS = [characters(text) for text in TEXTS]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return save_tiny_transformer(tmp_path_factory.mktemp("bert"))
 
 
 def embedder(name, **settings):

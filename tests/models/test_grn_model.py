@@ -10,6 +10,7 @@ import spacy
 import torch
 from spacy.training import Example
 from spacy.util import registry
+from spacy_parts import spacy_s_ner
 from teaching import (
     HASH_EMBED,
     assert_dropout_in_training_only,
@@ -17,7 +18,6 @@ from teaching import (
     assert_saying_the_same,
     embedder,
     losses_of_steps,
-    spacy_s_ner,
 )
 
 from spacy_tener.layers.grn import GRNEncoder

@@ -9,6 +9,7 @@ import pytest
 import spacy
 import torch
 from spacy.training import Example
+from spacy_parts import spacy_s_ner
 from teaching import (
     HASH_EMBED,
     assert_dropout_in_training_only,
@@ -16,7 +17,6 @@ from teaching import (
     assert_saying_the_same,
     embedder,
     losses_of_steps,
-    spacy_s_ner,
 )
 from thinc.api import chain
 

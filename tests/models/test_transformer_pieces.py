@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc
-from tiny_transformer import POSITIONS, save_tiny_transformer
+from tiny_transformer import POSITIONS, VOCAB, characters, save_tiny_transformer
 
 from spacy_tener.models.transformer_files import load_pretrained, longest_window
 from spacy_tener.models.transformer_pieces import PieceReader, align, cut
 
-VOCAB = spacy.blank("zh").vocab
 CLS, SEP = "[CLS]", "[SEP]"
 
 
@@ -19,10 +18,6 @@ CLS, SEP = "[CLS]", "[SEP]"
 def reader(tmp_path_factory):
     transformer, tokenizer = load_pretrained(save_tiny_transformer(tmp_path_factory.mktemp("bert")))
     return PieceReader.of(tokenizer, longest=longest_window(transformer, tokenizer), overlap=5)
-
-
-def characters(text: str) -> Doc:
-    return Doc(VOCAB, words=list(text), spaces=[False] * len(text))
 
 
 def words(text: str) -> Doc:

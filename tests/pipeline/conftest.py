@@ -6,6 +6,7 @@ import spacy
 import torch
 from spacy.lang.zh import Chinese
 from spacy.tokens import Doc, Span
+from spacy_parts import spacy_s_ner
 
 from spacy_tener.layers.crf import Spans
 from spacy_tener.models.bridge import TorchShim, join
@@ -21,15 +22,7 @@ TINY_HASH_EMBED = {
     "maxout_pieces": 2,
     "subword_features": False,
 }
-TINY_NER = {
-    "@architectures": "spacy.TransitionBasedParser.v2",
-    "state_type": "ner",
-    "extra_state_tokens": False,
-    "hidden_width": 16,
-    "maxout_pieces": 2,
-    "use_upper": True,
-    "tok2vec": TINY_HASH_EMBED,
-}
+TINY_NER = spacy_s_ner(TINY_HASH_EMBED)
 LEARNED: dict[str, bytes] = {}
 """Trained pipelines by factory: training is done once, and every test gets a copy of its own."""
 
