@@ -113,7 +113,9 @@ def _begin(msg: Printer, each: Task) -> None:
 def _end(msg: Printer, outcome: Outcome) -> None:
     name, folder = outcome.task.cell.name, outcome.task.cell.folder
     if outcome.failure:
-        lines = outcome.log.read_text(encoding="utf8", errors="replace").split("\n")
+        # Where a run's directory cannot be made, nothing was printed.
+        printed = outcome.log.read_text(encoding="utf8", errors="replace") if outcome.log.is_file() else ""
+        lines = printed.split("\n")
         last = [line for line in lines if line.strip()][-_LAST_LINES:]
         msg.fail(f"{name}: {outcome.failure}", "\n".join(last))
     else:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,18 +119,36 @@ def run_tasks(
     echo: takes what the processes print, line by line; of several at once the lines would be mixed.
     """
     children = Children(environment(jobs), echo if jobs == 1 else None)
+    # How fast a pipeline reads is measured with its scores: not while others are trained on the same cores.
+    rounds = [[each] for each in tasks] if jobs == 1 else [list(tasks)]
+    outcomes = []
     with ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(_outcome, each, children, begun) for each in tasks]
         try:
-            outcomes = []
-            for future in as_completed(futures):
-                outcomes.append(future.result())
-                ended(outcomes[-1])
+            for together in rounds:
+                for outcome in _round(together, pool, children, begun):
+                    outcomes.append(outcome)
+                    ended(outcome)
             return outcomes
         except BaseException:
             children.stop()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+
+
+def _round(
+    tasks: Sequence[Task], pool: ThreadPoolExecutor, children: Children, begun: Callable[[Task], None]
+) -> Iterator[Outcome]:
+    """Train several at once, then score one after another."""
+    trained = {}
+    for future in as_completed([pool.submit(_outcome, _train, each, children, begun) for each in tasks]):
+        outcome = future.result()
+        if outcome.failure:
+            yield outcome
+        else:
+            trained[outcome.task.cell.name] = outcome.task
+    for each in tasks:
+        if each.cell.name in trained:
+            yield pool.submit(_outcome, _score, each, children, begun).result()
 
 
 def environment(jobs: int) -> dict[str, str]:
@@ -145,30 +163,43 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _outcome(task: Task, children: Children, begun: Callable[[Task], None]) -> Outcome:
-    begun(task)
+def _outcome(
+    step: Callable[[Task, Children, Path, Callable[[Task], None]], str],
+    task: Task,
+    children: Children,
+    begun: Callable[[Task], None],
+) -> Outcome:
     log = task.cell.folder / OUTPUT
     try:
-        failure = _work(task, children, log)
+        failure = step(task, children, log, begun)
     except (OSError, TrainingError) as error:
         failure = str(error)
     return Outcome(task, failure, log)
 
 
-def _work(task: Task, children: Children, log: Path) -> str:
-    """Do what is left of a run. Returns what went wrong, if anything."""
+def _train(task: Task, children: Children, log: Path, begun: Callable[[Task], None]) -> str:
+    """Train a run, unless it is. Returns what went wrong, if anything."""
+    if task.kind == "evaluate":
+        return ""
+    begun(task)
     folder = task.cell.folder
     folder.mkdir(parents=True, exist_ok=True)
-    if task.kind != "evaluate":
-        _prepare(task)
-        if status := children.run(_train_command(task), log):
-            return f"training ended with exit status {status}"
-        shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
+    _prepare(task)
+    if status := children.run(_train_command(task), log):
+        return f"training ended with exit status {status}"
+    shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
+    return ""
+
+
+def _score(task: Task, children: Children, log: Path, begun: Callable[[Task], None]) -> str:
+    """Score a trained run. Returns what went wrong, if anything."""
+    if task.kind == "evaluate":
+        begun(task)
     if status := children.run(_evaluate_command(task), log):
         return f"evaluation ended with exit status {status}"
-    record = read_record(folder)
+    record = read_record(task.cell.folder)
     if record is not None:
-        write_record(folder, replace(record, evaluated=digest(task.cell.test)))
+        write_record(task.cell.folder, replace(record, evaluated=digest(task.cell.test)))
     return ""
 
 

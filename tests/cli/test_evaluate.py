@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 import spacy
 from spacy.cli._util import app
+from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from typer.testing import CliRunner
 
@@ -15,6 +17,7 @@ import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.report.runs import find_runs
 from spacy_tener.report.scores import Counts, total
 
+LOADED: list[str] = []
 TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 1, "PER.NOM"), (1, 2, "PER.NAM")])]
 
 
@@ -46,6 +49,25 @@ def data(tmp_path: Path) -> Path:
 def evaluate(*arguments: str | Path) -> tuple[int, str]:
     result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "evaluate", *map(str, arguments)])
     return result.exit_code, " ".join(result.output.split())
+
+
+@Language.component("slow_at_first")
+def slow_at_first(doc: Doc) -> Doc:
+    if not LOADED:
+        LOADED.append("a dictionary")
+        time.sleep(1.0)
+    return doc
+
+
+def test_what_the_first_text_loads_is_no_part_of_the_speed(model: Path, data: Path) -> None:
+    nlp = spacy.load(model)
+    nlp.add_pipe("slow_at_first")
+    nlp.to_disk(model)
+    LOADED.clear()
+    code, text = evaluate(model, data, "--output", model.parent / "metrics.json")
+    assert code == 0, text
+    assert LOADED
+    assert json.loads((model.parent / "metrics.json").read_text(encoding="utf8"))["speed"] > 5 * 5  # of 5 words
 
 
 def test_scores_and_counts_are_written_and_read_as_a_run(model: Path, data: Path) -> None:

@@ -8,12 +8,14 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import srsly
+from made_runs import metrics, write_json
 from made_trainings import make_config, tener, write_corpus
 from spacy.cli._util import app
 from spacy.util import load_config
@@ -147,6 +149,15 @@ def test_a_run_that_fails_does_not_end_the_others(here: Path, commands: list[str
     assert "Unfinished runs: 1 red/tener/1" in messages
 
 
+def test_a_run_whose_directory_cannot_be_made_does_not_end_the_others(here: Path, commands: list[str]) -> None:
+    (here / "out" / "red" / "tener").mkdir(parents=True)
+    (here / "out" / "red" / "tener" / "1").touch()
+    code, _, messages = grid("--corpora", "red,blue", "--systems", "tener", "--seeds", "1")
+    assert code == 1
+    assert commands == ["train blue tener 1", "evaluate blue tener 1"]
+    assert f"red/tener/1: [Errno 17] File exists: '{Path('out/red/tener/1')}'" in messages
+
+
 def test_a_stopped_training_goes_on_in_its_midst(
     here: Path, commands: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +183,31 @@ def fail_at_the_second() -> Callable[[object], None]:
             raise RuntimeError("stopped")
 
     return fail
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
+    here: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    running: set[str] = set()
+    most = {"train": 0, "evaluate": 0}
+    others: list[set[str]] = []
+
+    def run(_: object, command: Sequence[str], log: Path) -> int:
+        kind = command[4]
+        if kind == "evaluate":
+            others.append(set(running))
+        running.add(command[5])
+        most[kind] = max(most[kind], len(running))
+        time.sleep(0.05)
+        running.remove(command[5])
+        write_json(log.parent / "metrics.json", metrics({"PER": (1, 1, 1)}))
+        return 0 if "red" in log.parts else 3
+
+    monkeypatch.setattr(grid_jobs.Children, "run", run)
+    grid("--corpora", "red,blue", "--systems", "tener", "--seeds", "1,2,3,4", "--jobs", str(jobs))
+    assert others == [set()] * 4  # Blue failed, so it has no scores.
+    assert most == {"train": jobs, "evaluate": 1}
 
 
 def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
