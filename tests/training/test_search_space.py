@@ -16,12 +16,12 @@ SEARCH = CONFIGS / "search"
 # Base, overlays and space of each search that the papers made.
 SEARCHES = [
     ("weibo", (), "tener"),
-    ("resume", ("search/sgd",), "tener"),
+    ("resume", ("models/sgd",), "tener"),
     ("conll2003", (), "tener-english"),
-    ("ontonotes5", ("search/sgd",), "tener-english"),
+    ("ontonotes5", ("models/sgd",), "tener-english"),
     ("weibo", ("models/flat-atssa",), "flat-atssa"),
-    ("resume", ("models/flat-atssa", "search/sgd"), "flat-atssa"),
-    ("weibo", ("models/mect", "search/sgd"), "mect"),
+    ("resume", ("models/flat-atssa", "models/sgd"), "flat-atssa"),
+    ("weibo", ("models/mect", "models/sgd"), "mect"),
 ]
 TOK2VEC = "components.tener_ner.model.tok2vec"
 
@@ -223,7 +223,7 @@ def test_ranges_are_those_that_the_papers_print() -> None:
 
 
 def test_mect_is_as_wide_as_the_paper_has_it_and_its_components_have_their_own_rate() -> None:
-    made = plan("weibo", ("models/mect", "search/sgd"), "mect")
+    made = plan("weibo", ("models/mect", "models/sgd"), "mect")
     drawn = {**made.space.example(), "draws.head_width": 20, "draws.radical_rate": 0.0012}
     config = made.config(made.space.values({**drawn, "training.optimizer.learn_rate.max_rate": 0.002}))
     assert config["components"]["tener_ner"]["model"]["tok2vec"]["width"] == 160
