@@ -130,8 +130,9 @@ def run_tasks(
                     ended(outcome)
             return outcomes
         except BaseException:
+            # Before anything else, so that no run that waits takes the place of one that ends.
+            pool.shutdown(wait=False, cancel_futures=True)
             children.stop()
-            pool.shutdown(wait=True, cancel_futures=True)
             raise
 
 

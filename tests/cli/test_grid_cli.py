@@ -227,6 +227,7 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(here: Path, monkeypatch
     status, table, messages = grid("--corpora", "red", "--systems", "tener", "--seeds", "1,2,3", "--jobs", "2")
     thread.join()
     assert (status, table) == (130, "")
+    assert messages.count(": training") == 2  # The third is not begun in the place of one that is ended.
     assert "Stopped The same command goes on from each training's last evaluation." in messages
     pids = [int(path.name) for path in started.iterdir()]
     assert len(pids) == 2
