@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -85,15 +86,15 @@ def test_overlay_sets_what_its_name_says_and_keeps_the_corpus_training(
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_grn_reads_characters_with_its_own_sizes_and_the_corpus_training(base: str) -> None:
+def test_grn_reads_characters_with_its_own_sizes_and_rate(base: str) -> None:
     config, own = composed(base, ("char-grn",)), composed(base, ())
     others = composed("conll2003", ("grn",))
     model, words = (each["components"]["tener_ner"]["model"] for each in (config, others))
-    assert {**model["tok2vec"], "embed": None} == {**words["tok2vec"], "embed": None}
-    assert model["dropout"] == words["dropout"]
-    own_embed = own["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
-    assert {**model["tok2vec"]["embed"], "dropout": own_embed["dropout"]} == own_embed
-    assert config["training"] == own["training"]
+    assert {**model["tok2vec"], "embed": None, "dropout": 0.5} == {**words["tok2vec"], "embed": None}
+    assert model["tok2vec"]["embed"] == own["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
+    expected = deepcopy(own["training"])
+    expected["optimizer"]["learn_rate"]["max_rate"] = 0.002
+    assert config["training"] == expected
 
 
 @pytest.mark.parametrize("base", BASES)
