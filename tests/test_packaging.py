@@ -26,6 +26,7 @@ REGISTRIES = {
     "spacy_factories": "_entry_point_factories",
     "spacy_architectures": "architectures",
     "spacy_misc": "misc",
+    "spacy_readers": "readers",
     "spacy_cli": "cli",
     "thinc_optimizers": "optimizers",
     "thinc_schedules": "schedules",
