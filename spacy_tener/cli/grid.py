@@ -52,7 +52,8 @@ def grid_cli(
     The config of a run is CONFIGS/CORPUS.cfg with the overlays CONFIGS/models/NAME.cfg that the system's name is made
     of; `tener` and `base` are the corpus' config as it is. Each run is trained by `spacy tener train`, chosen on dev,
     and scored on test by `spacy tener evaluate`, in processes of its own, which share the cores (OMP_NUM_THREADS,
-    unless it is set). What they print is in the run's output.log, and with one job here too.
+    unless it is set). Several jobs are scored one after another when all are trained, so that their speeds compare.
+    What they print is in the run's output.log, and with one job here too.
 
     Whatever ended the command, the same command goes on, in the midst of a training too. Runs that are finished are
     left alone, unless their config or data is another: then they are trained anew. Where runs fail the others go on,
