@@ -52,7 +52,9 @@ format: $(DEV_ENV) ## let ruff put the code in order
 bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to benchmarks/results
 	$(PY) -m spacy project run convert-weibo
 	$(PY) -m spacy project run convert-resume
-	$(PY) benchmarks/accuracy.py --data $(DATA) --work $(WORK) --seeds $(SEEDS)
+	$(PY) -m spacy tener grid $(WORK) --corpora weibo,resume --systems ner,tener --seeds $(SEEDS) --data $(DATA)
+	$(PY) benchmarks/runs.py $(WORK) --title "TENER beside spaCy's ner" --out benchmarks/results/bench.md \
+		--baseline ner --named-nominal
 
 sample: $(RUN_ENV) ## write assets/sample again from its lists and patterns
 	$(PY) scripts/make_sample.py
