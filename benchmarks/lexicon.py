@@ -36,8 +36,8 @@ import spacy
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
-from spacy_tener.features.lexicon import Lexicon
-from spacy_tener.features.lexicon_files import read_dictionary
+from spacy_tener.features.lexicon.files import read_dictionary
+from spacy_tener.features.lexicon.lexicon import Lexicon
 
 HERE = Path(__file__).parent
 SIZES = (50_000, 0, 1_300_000)  # 0: jieba's

@@ -21,7 +21,7 @@ from spacy.tokens import Doc
 from spacy.training import Corpus
 from speed import measure_pipe
 
-from spacy_tener.models.lexicon_embed import WORD, LexiconVocabulary
+from spacy_tener.models.embed.lexicon import WORD, LexiconVocabulary
 
 HERE = Path(__file__).parent
 NOTE = (

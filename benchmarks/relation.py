@@ -27,7 +27,7 @@ from thinc.api import Adam
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from spacy_tener.layers.gated_relation import GatedRelation, reference_relation
+from spacy_tener.layers.convolution.gated_relation import GatedRelation, reference_relation
 
 HERE = Path(__file__).parent
 LENGTHS = (15, 30, 100, 300)

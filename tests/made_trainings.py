@@ -13,7 +13,7 @@ from spacy.tokens import DocBin
 from spacy.util import load_config_from_str, registry
 from thinc.api import Config
 
-from spacy_tener.training.resumable import train
+from spacy_tener.workbench.runs.resumable import train
 
 NAMES = ("王小明", "李雷", "吴重阳", "韩梅", "张三丰")
 PLACES = ("上海", "北京", "南京", "长沙")

@@ -15,7 +15,7 @@ from spacy.training import Example
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
-from spacy_tener.training.compose import compose
+from spacy_tener.workbench.composing.compose import compose
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 STACKS = {

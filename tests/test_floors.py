@@ -13,10 +13,10 @@ PACKAGE = ROOT / "spacy_tener"
 # From the ground up. Rooms on one floor know nothing of each other.
 FLOORS = [
     {"about", "errors", "tagging"},
-    {"layers", "features", "corpus", "report"},
-    {"models", "training"},
+    {"layers", "features", "optim"},
+    {"models"},
     {"pipeline"},
-    {"explain"},
+    {"workbench"},
     {"cli"},
 ]
 FLOOR_OF = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
@@ -25,8 +25,6 @@ FOREIGN = {
     "tagging": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
     "features": {"torch", "thinc"},
-    "corpus": {"torch", "thinc"},
-    "report": {"torch", "thinc"},
 }
 
 MODULES = {

@@ -13,8 +13,8 @@ from spacy.util import load_model_from_config
 from thinc.api import Config
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.training.compose import compose
-from spacy_tener.training.config_files import ConfigError
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.composing.files import ConfigError
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 STACKS = [

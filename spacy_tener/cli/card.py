@@ -22,11 +22,11 @@ from spacy.util import load_config
 from spacy.vocab import Vocab
 from wasabi.printer import Printer
 
-from ..report.card import Card, Sizes, Speed, front_matter, package_name, render_card
-from ..report.card_meta import Chosen, fill_meta
-from ..report.card_sources import corpus_source
-from ..report.errors import ReportError
-from ..report.scores import parse_metrics, read_json
+from ..workbench.report.card import Card, Sizes, Speed, front_matter, package_name, render_card
+from ..workbench.report.card_meta import Chosen, fill_meta
+from ..workbench.report.card_sources import corpus_source
+from ..workbench.report.errors import ReportError
+from ..workbench.report.scores import parse_metrics, read_json
 from ._app import fail, tener_cli
 
 _PACKAGES = ("spacy_tener", "spacy", "thinc", "torch")

@@ -13,15 +13,15 @@ import typer
 from spacy.language import Language
 from wasabi.printer import Printer
 
-from ..report import ReportError
-from ..report.component_cosines import Floats, Kinship
-from ..report.component_figure import draw_component_space
-from ..report.component_report import HEADER, ComponentReport, component_report
+from ..workbench.report import ReportError
+from ..workbench.report.component_cosines import Floats, Kinship
+from ..workbench.report.component_figure import draw_component_space
+from ..workbench.report.component_report import HEADER, ComponentReport, component_report
 from ._app import fail, tener_cli
 from .table import write
 
 if TYPE_CHECKING:
-    from ..models.component_space import ComponentEmbedder
+    from ..workbench.report.component_space import ComponentEmbedder
 
 MIDDLE = "华"
 """The character around which the paper draws its Figure 5."""
@@ -101,7 +101,7 @@ def components_cli(
 
 def _embedder(nlp: Language, name: str) -> ComponentEmbedder:
     # Not above: it needs torch, which would make every command of spaCy's slower.
-    from ..models.component_space import component_embedders
+    from ..workbench.report.component_space import component_embedders
 
     found = component_embedders(nlp)
     if not found:
@@ -113,7 +113,7 @@ def _embedder(nlp: Language, name: str) -> ComponentEmbedder:
 
 
 def _characters(nlp: Language, embedder: ComponentEmbedder, wanted: str | None) -> _Characters:
-    from ..models.component_space import chinese_characters, radicals
+    from ..workbench.report.component_space import chinese_characters, radicals
 
     characters = chinese_characters(nlp.vocab.strings) if wanted is None else list(dict.fromkeys(wanted))
     known = embedder.known(characters)

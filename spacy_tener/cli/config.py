@@ -12,7 +12,7 @@ import typer
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
-from ..training.compose import compose
+from ..workbench.composing.compose import compose
 from ._app import fail, tener_cli
 from .table import write
 

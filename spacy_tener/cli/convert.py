@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..corpus import (
+from ..workbench.corpus import (
     FORMATS,
     OVERLAPS,
     SCHEMES,

@@ -14,8 +14,8 @@ from spacy.cli._util import import_code, setup_gpu
 from spacy.training import Corpus
 from wasabi.printer import Printer
 
-from ..report import CountingScorer
-from ..training.files import replace_text
+from ..workbench.files import replace_text
+from ..workbench.report import CountingScorer
 from ._app import tener_cli
 
 _WARMING = 16

@@ -12,12 +12,12 @@ import typer
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
-from ..report import Options, find_runs, make_report, render
-from ..report.runs import METRICS
-from ..report.scores import read_metrics
-from ..training.config_files import ConfigError
-from ..training.grid import Grid, Task, plan, task
-from ..training.grid_jobs import Outcome, run_tasks
+from ..workbench.composing.files import ConfigError
+from ..workbench.report import Options, find_runs, make_report, render
+from ..workbench.report.runs import METRICS
+from ..workbench.report.scores import read_metrics
+from ..workbench.runs.grid import Grid, Task, plan, task
+from ..workbench.runs.jobs import Outcome, run_tasks
 from ._app import fail, tener_cli
 from .table import names, warn
 from .train import INTERRUPTED, interruptible

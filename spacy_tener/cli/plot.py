@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..report import (
+from ..workbench.report import (
     Found,
     ReportError,
     Run,

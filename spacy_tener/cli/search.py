@@ -10,9 +10,9 @@ import typer
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
-from ..training.search import SAMPLERS, Plan, Running, Search, open_search
-from ..training.search_report import TrialRow
-from ..training.search_space import read_space
+from ..workbench.composing.search_space import read_space
+from ..workbench.runs.search import SAMPLERS, Plan, Running, Search, open_search
+from ..workbench.runs.search_report import TrialRow
 from ._app import fail, tener_cli
 from .train import INTERRUPTED, interruptible
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..report import FORMATS, Found, Options, Report, ReportError, find_runs, make_report, render
+from ..workbench.report import FORMATS, Found, Options, Report, ReportError, find_runs, make_report, render
 from ._app import fail, tener_cli
 
 _SHOWN = 10

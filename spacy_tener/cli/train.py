@@ -15,7 +15,7 @@ from spacy.cli._util import import_code, parse_config_overrides, setup_gpu, show
 from spacy.util import load_config, logger
 from wasabi.printer import Printer
 
-from ..training.files import TrainingError
+from ..workbench.files import TrainingError
 from ._app import tener_cli
 
 INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
@@ -51,7 +51,7 @@ def train_cli(
     with show_validation_error(config):
         loaded = load_config(config, overrides=overrides, interpolate=False)
     # Not above: it needs torch, which would make every command of spaCy's slower.
-    from ..training.resumable import train
+    from ..workbench.runs.resumable import train
 
     try:
         with interruptible(), show_validation_error(config, hint_fill=False):

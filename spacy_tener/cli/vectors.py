@@ -10,11 +10,9 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..corpus import CorpusError
-from ..training.coverage import Coverage
-from ..training.raw_text import find_texts
-from ..training.strings import KINDS
-from ..training.vectors_from_text import (
+from ..workbench.corpus import CorpusError
+from ..workbench.vectors.coverage import Coverage
+from ..workbench.vectors.from_text import (
     MIN_COUNTS,
     UNCOVERED,
     KindReport,
@@ -22,7 +20,9 @@ from ..training.vectors_from_text import (
     VectorsReport,
     make_vectors,
 )
-from ..training.word_vectors import TrainingSettings
+from ..workbench.vectors.raw_text import find_texts
+from ..workbench.vectors.strings import KINDS
+from ..workbench.vectors.word_vectors import TrainingSettings
 from ._app import fail, tener_cli
 
 _EXAMPLES = 10

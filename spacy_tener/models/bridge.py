@@ -23,7 +23,7 @@ from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 from torch import Tensor, nn
 
-from .rows import apply_row_gradient
+from ..optim.rows import apply_row_gradient
 
 Build = Callable[..., nn.Module]
 

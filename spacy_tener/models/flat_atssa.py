@@ -9,10 +9,10 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..layers.atssa import AtssaConfig, AtssaEncoder
-from .embed import build_char_embed
+from ..layers.lattice.atssa import AtssaConfig, AtssaEncoder
+from .embed.char import build_char_embed
+from .embed.lexicon import LexiconModel, build_lexicon_embed
 from .lattice import lattice_layer
-from .lexicon_embed import LexiconModel, build_lexicon_embed
 
 
 def build_flat_atssa(

@@ -10,9 +10,9 @@ from spacy.tokens import Doc
 from thinc.api import Model, chain
 from thinc.types import Floats2d
 
-from ..layers.grn import GRNConfig, GRNEncoder
+from ..layers.convolution.grn import GRNConfig, GRNEncoder
 from .bridge import RaggedModel, ragged_layer
-from .word_char_embed import build_word_char_embed
+from .embed.word_char import build_word_char_embed
 
 
 def build_grn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ..layers.idcnn import IDCNNConfig, IDCNNEncoder
+from ..layers.convolution.idcnn import IDCNNConfig, IDCNNEncoder
 from .bridge import RaggedModel, ragged_layer
 
 

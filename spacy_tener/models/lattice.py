@@ -13,7 +13,7 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from .bridge import Build, TorchShim, join, split, torch_shim
-from .lexicon_embed import LatticeWords, LexiconModel
+from .embed.lexicon import LatticeWords, LexiconModel
 
 EmbedModel = Model[list[Doc], list[Floats2d]]
 

@@ -9,11 +9,11 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..layers.mect import MectConfig, MectEncoder
-from .component_embed import build_component_embed
-from .embed import build_char_embed
+from ..layers.lattice.mect import MectConfig, MectEncoder
+from .embed.char import build_char_embed
+from .embed.component import build_component_embed
+from .embed.lexicon import LexiconModel, build_lexicon_embed
 from .lattice import lattice_layer
-from .lexicon_embed import LexiconModel, build_lexicon_embed
 
 
 def build_mect(

@@ -9,8 +9,8 @@ from spacy.tokens import Doc
 from thinc.api import Model, chain
 from thinc.types import Floats2d
 
-from ..layers.crf import CRF
-from ..layers.head import CRFHead
+from ..layers.crf.crf import CRF
+from ..layers.crf.head import CRFHead
 from ..tagging import TagLayout
 from .bridge import ragged_layer, torch_shim
 from .tener import build_tener

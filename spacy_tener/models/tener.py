@@ -7,9 +7,9 @@ from spacy.tokens import Doc
 from thinc.api import Model, chain
 from thinc.types import Floats2d
 
-from ..layers.transformer import TransformerConfig, TransformerEncoder
+from ..layers.attention.transformer import TransformerConfig, TransformerEncoder
 from .bridge import RaggedModel, ragged_layer
-from .embed import build_char_embed
+from .embed.char import build_char_embed
 
 
 def build_tener(

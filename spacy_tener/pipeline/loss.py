@@ -12,7 +12,7 @@ from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 from torch import Tensor
 
-from ..layers.crf import CRF, cross_entropy
+from ..layers.crf.crf import CRF, cross_entropy
 from ..models.bridge import join, split
 from .tags import UNKNOWN, Mask, agreeing_tags, possible_tags
 from .targets import NotEntity, Target

@@ -13,7 +13,7 @@ from spacy.training import Example
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-from spacy_tener.report import canvas
+from spacy_tener.workbench.report import canvas
 
 PLAIN = {"WASABI_LOG_FRIENDLY": "1", "COLUMNS": "200"}
 TABLE = "江\t氵 工\n河\t氵 可\n湖\t氵 胡\n钢\t钅 冈\n银\t钅 艮\n林\t木 木\n村\t木 寸\n"

@@ -12,8 +12,8 @@ from thinc.api import Config
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
-from spacy_tener.training.compose import Composed, compose
-from spacy_tener.training.config_files import ConfigError, read_config
+from spacy_tener.workbench.composing.compose import Composed, compose
+from spacy_tener.workbench.composing.files import ConfigError, read_config
 
 BASE = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"

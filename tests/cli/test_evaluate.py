@@ -14,8 +14,8 @@ from spacy.tokens import Doc, DocBin
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-from spacy_tener.report.runs import find_runs
-from spacy_tener.report.scores import Counts, total
+from spacy_tener.workbench.report.runs import find_runs
+from spacy_tener.workbench.report.scores import Counts, total
 
 LOADED: list[str] = []
 TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 1, "PER.NOM"), (1, 2, "PER.NAM")])]

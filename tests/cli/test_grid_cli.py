@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.cli.evaluate import evaluate_cli
-from spacy_tener.training import grid_jobs
-from spacy_tener.training.output_folder import CHECKPOINT
-from spacy_tener.training.resumable import train
+from spacy_tener.workbench.runs import jobs as grid_jobs
+from spacy_tener.workbench.runs.output_folder import CHECKPOINT
+from spacy_tener.workbench.runs.resumable import train
 
 PARTS = ("train", "dev", "test")
 
@@ -164,7 +164,7 @@ def test_a_stopped_training_goes_on_in_its_midst(
     wanted = ("--corpora", "red", "--systems", "tener", "--seeds", "1")
     folder = here / "out" / "red" / "tener" / "1"
     with monkeypatch.context() as patch:
-        patch.setattr("spacy_tener.training.resumable.Training._save_best", fail_at_the_second())
+        patch.setattr("spacy_tener.workbench.runs.resumable.Training._save_best", fail_at_the_second())
         assert grid(*wanted)[0] == 1
     assert (folder / CHECKPOINT).exists()
     code, _, messages = grid(*wanted)

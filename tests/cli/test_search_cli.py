@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.cli.search import _described
-from spacy_tener.training import search_trial
-from spacy_tener.training.search import Running
+from spacy_tener.workbench.runs import search_trial
+from spacy_tener.workbench.runs.search import Running
 
 WEIBO = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"

@@ -13,10 +13,10 @@ from spacy.cli._util import app
 from typer.testing import CliRunner
 
 import spacy_tener.cli
-import spacy_tener.report
+import spacy_tener.workbench.report
 
 COUNTS = {"PER.NAM": (6, 2, 4), "PER.NOM": (5, 5, 5)}
-MODULES = sorted(Path(spacy_tener.report.__file__).parent.glob("*.py"))
+MODULES = sorted(Path(spacy_tener.workbench.report.__file__).parent.glob("*.py"))
 PLAIN = {"WASABI_LOG_FRIENDLY": "1", "COLUMNS": "200"}
 
 

@@ -16,7 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-from spacy_tener.training.output_folder import CHECKPOINT, RECORD
+from spacy_tener.workbench.runs.output_folder import CHECKPOINT, RECORD
 
 # What a user would give by --code. It ends the process the first time that step 5 comes.
 CODE = """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from thinc.api import Adam
 
-from spacy_tener.models.embed import build_char_embed
+from spacy_tener.models.embed.char import build_char_embed
 
 HASH_EMBED = {
     "@architectures": "spacy.MultiHashEmbed.v2",

@@ -16,7 +16,7 @@ from spacy.util import registry
 from spacy_parts import spacy_s_ner
 from thinc.api import Adam
 
-from spacy_tener.models.lexicon_embed import LexiconVocabulary
+from spacy_tener.models.embed.lexicon import LexiconVocabulary
 
 NAMES = ["FLAT", "FLAT_ATSSA", "MECT"]
 WIDTH = 16

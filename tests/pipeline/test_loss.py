@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spacy_tener.layers.crf import CRF
+from spacy_tener.layers.crf.crf import CRF
 from spacy_tener.pipeline.loss import batch_loss, decode, gradient, rehearsal_loss
 from spacy_tener.pipeline.tags import UNKNOWN
 from spacy_tener.pipeline.targets import NotEntity, Target

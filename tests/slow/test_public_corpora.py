@@ -12,7 +12,7 @@ import pytest
 import spacy
 from spacy.training import Corpus
 
-from spacy_tener.corpus import DocOptions, Event, convert
+from spacy_tener.workbench.corpus import DocOptions, Event, convert
 
 DATA = Path(__file__).resolve().parents[2] / "assets"
 

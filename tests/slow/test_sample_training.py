@@ -8,7 +8,7 @@ from spacy.cli.init_config import init_config
 from spacy.cli.train import train
 from spacy.training.corpus import Corpus
 
-from spacy_tener.corpus import DocOptions, convert
+from spacy_tener.workbench.corpus import DocOptions, convert
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,89 @@
+"""Word lists as files: jieba's dictionary, and lists with a word on each line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ..vectors.text import chunks_of, unpack
+
+_NUMBER = re.compile(r"\s*([0-9]+)")
+_ENDINGS = (".txt", ".txt.gz", ".txt.xz", ".txt.bz2")
+
+
+class Entry(NamedTuple):
+    """One line of a list. A frequency of None: the list has none for it."""
+
+    word: str
+    frequency: int | None
+    tag: str
+
+
+def read_dictionary(path: Path) -> Iterator[Entry]:
+    """jieba's dictionary: `word frequency tag` on each line."""
+    return _read(path, _parse_dictionary)
+
+
+def read_list(path: Path, tag: str) -> Iterator[Entry]:
+    """`word`, or `word<TAB>frequency`, on each line; every word gets the tag."""
+    return _read(path, lambda line: _parse_list(line, tag))
+
+
+def list_files(path: Path) -> list[Path]:
+    """The files of a word list: itself, or what a directory has of them, in the order of their names."""
+    if not path.exists():
+        raise FileNotFoundError(f"There is no word list at {path}. Give the path of a file, or of a directory of them.")
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS))
+    if not files:
+        raise FileNotFoundError(f"The directory {path} has no word lists: no file in it ends in {', '.join(_ENDINGS)}.")
+    return files
+
+
+def list_name(path: Path) -> str:
+    """The file's name without its endings: `THUOCL_law.txt.xz` is `THUOCL_law`."""
+    endings = [ending for ending in _ENDINGS if path.name.endswith(ending)]
+    return path.name.removesuffix(max(endings, key=len, default=path.suffix))
+
+
+def _read(path: Path, parse: Callable[[str], Entry]) -> Iterator[Entry]:
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            # A BOM may stand before the first line; UnicodeDecodeError is a ValueError too.
+            text = line.decode("utf-8-sig" if number == 1 else "utf8").strip()
+            if text:
+                yield parse(text)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}. Repair or remove the line.") from error
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as packed, unpack(packed, path) as stream:
+        for lines in chunks_of(path, stream, lambda: None):
+            yield from lines
+
+
+def _parse_dictionary(line: str) -> Entry:
+    fields = line.split(" ")
+    if len(fields) != 3:
+        raise ValueError(f"expected `word frequency tag`, but got {line[:60]!r}")
+    word, frequency, tag = fields
+    return Entry(word, _parse_frequency(frequency), tag)
+
+
+def _parse_list(line: str, tag: str) -> Entry:
+    word, *rest = line.split("\t")
+    if len(rest) > 1:
+        raise ValueError(f"expected `word`, or `word<TAB>frequency`, but got {line[:60]!r}")
+    return Entry(word.strip(), _parse_frequency(rest[0]) if rest else None, tag)
+
+
+def _parse_frequency(text: str) -> int:
+    # What follows the number is left alone: THUOCL's lists have `3?` and `125472s`.
+    number = _NUMBER.match(text)
+    if number is None:
+        raise ValueError(f"{text[:60]!r} is not a frequency, which is a whole number")
+    return int(number[1])

@@ -1,0 +1,1 @@
+"""Pretrained vectors, from whatever file they come in."""

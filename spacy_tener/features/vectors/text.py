@@ -1,0 +1,222 @@
+"""Vectors as text: word2vec's (a first line `rows width`) or GloVe's (no such line), plain or packed.
+
+Only the ASCII space separates values: a Chinese vectors file has rows for U+3000 and its cousins, and strings that hold
+spaces themselves, so a line that is not of the plain sort is read from its right end. Values are converted by NumPy,
+megabytes at a time; no Python function sees a single one.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import re
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+from .names import RowNames, check_width
+
+Table = NDArray[np.float32]
+
+_UNPACKERS: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
+_ZIP = b"PK\x03\x04"
+_BOM = b"\xef\xbb\xbf"
+_MAGIC = 6
+_BUFFER = 1 << 20
+_CHUNK = 1 << 22
+_BIG_FILE = 1 << 25
+_HEADER = re.compile(rb"([0-9]+) ([0-9]+)")
+_FLORET_HEADER = re.compile(rb"([0-9]+ ){6}\S+ \S+")
+_NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE)
+_DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
+
+
+def read_text(path: Path, width: int | None, names: RowNames) -> Table:
+    """Read the rows that `names` takes, in its order. *Shape* [rows, width]"""
+    with path.open("rb") as packed, unpack(packed, path) as stream:
+        progress = tqdm(
+            total=path.stat().st_size,
+            desc=f"Reading {path.name}",
+            unit="B",
+            unit_scale=True,
+            leave=False,
+            # None: shown on a terminal only.
+            disable=None if path.stat().st_size > _BIG_FILE else True,
+        )
+        with progress:
+            chunks = chunks_of(path, stream, lambda: progress.update(packed.tell() - progress.n))
+            return _read_lines(path, chunks, width, names)
+
+
+def unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
+    """A file's bytes as they were before packing, whatever its name says."""
+    magic = packed.read(_MAGIC)
+    packed.seek(0)
+    for start, unpacker in _UNPACKERS.items():
+        if magic.startswith(start):
+            return io.BufferedReader(cast(io.RawIOBase, unpacker(packed)), _BUFFER)
+    if magic.startswith(_ZIP):
+        raise ValueError(f"{path} is a zip archive. Unpack it and give the path of the text file inside.")
+    return packed
+
+
+def chunks_of(path: Path, stream: IO[bytes], advance: Callable[[], object]) -> Iterator[list[bytes]]:
+    """The lines of a stream, some megabytes at a time. Lines end in a line feed only, never in a Unicode line end."""
+    try:
+        while lines := stream.readlines(_CHUNK):
+            yield lines
+            advance()
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(f"{path} is damaged or cut short ({error}). Get the file again.") from error
+
+
+def _read_lines(path: Path, chunks: Iterator[list[bytes]], width: int | None, names: RowNames) -> Table:
+    lines = next(chunks, [])
+    if not lines:
+        raise ValueError(f"{path} is empty: expected a line per string, with its values.")
+    _refuse_binary(path, lines)
+    lines[0] = lines[0].removeprefix(_BOM)
+    _refuse_floret(path, lines[0])
+    header = _HEADER.fullmatch(lines[0].strip())
+    actual = int(header[2]) if header else _infer_width(path, lines[0])
+    check_width(path, actual, width)
+    names.promised = int(header[1]) if header else None
+    reader = _LineReader(path, actual, names, line=1 if header else 0)
+    tables = [reader.read(lines[1:] if header else lines)]
+    tables.extend(reader.read(lines) for lines in chunks)
+    if not names.rows_read:
+        raise ValueError(f"{path} has a first line `{lines[0].decode().strip()}` but no vectors.")
+    return _join(tables, actual)
+
+
+def _refuse_binary(path: Path, lines: list[bytes]) -> None:
+    if any(b"\0" in line for line in lines):
+        raise ValueError(
+            f"{path} is a binary file, or text that is not UTF-8. Save word2vec's binary format as text with gensim: "
+            f"`KeyedVectors.load_word2vec_format(path, binary=True).save_word2vec_format(new_path)`."
+        )
+
+
+def _refuse_floret(path: Path, line: bytes) -> None:
+    if _FLORET_HEADER.fullmatch(line.strip()):
+        raise ValueError(
+            f"{path} is a table of floret, whose rows belong to no strings. Make a directory of it with "
+            f"`python -m spacy init vectors LANG {path.name} DIRECTORY --mode floret`, and give that."
+        )
+
+
+def _infer_width(path: Path, line: bytes) -> int:
+    """Without a header the first line tells: a string, then numbers to its end."""
+    fields = line.rstrip(b" \r\n").split(b" ")[1:]
+    width = 0
+    while width < len(fields) and _NUMBER.fullmatch(fields[-1 - width]):
+        width += 1
+    if not width:
+        raise ValueError(f"{path}, line 1: expected a string and its values between spaces, but got {_excerpt(line)}.")
+    return width
+
+
+def _excerpt(line: bytes) -> str:
+    text = line.decode("utf8", errors="replace").strip("\r\n")
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _join(tables: list[Table], width: int) -> Table:
+    joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
+    end = len(joined)
+    while tables:  # freed one by one, so that the peak is one table and not two
+        last = tables.pop()
+        joined[end - len(last) : end] = last
+        end -= len(last)
+    return joined
+
+
+class _LineReader:
+    """Turns lines into rows; knows the number of the last line that it read."""
+
+    def __init__(self, path: Path, width: int, names: RowNames, *, line: int) -> None:
+        self.path = path
+        self.width = width
+        self.names = names
+        self.line = line
+
+    def read(self, lines: list[bytes]) -> Table:
+        """*Shape* [rows that were taken, width]"""
+        tails: list[bytes] = []
+        numbers: list[int] = []
+        for number, line in enumerate(lines, self.line + 1):
+            stripped = line.rstrip(b" \r\n")
+            if not stripped:
+                continue
+            name, tail = self._split(stripped, number)
+            try:
+                taken = self.names.take(name.decode("utf8"), f"line {number}")
+            except UnicodeDecodeError:
+                self.names.skip_nameless()
+                continue
+            if taken:
+                tails.append(tail)
+                numbers.append(number)
+        self.line += len(lines)
+        return self._to_numbers(tails, numbers)
+
+    def _split(self, line: bytes, number: int) -> tuple[bytes, bytes]:
+        """The string, and the text of exactly `width` values that one space separates."""
+        name, _, tail = line.partition(b" ")
+        if name and tail.count(b" ") == self.width - 1 and b"  " not in line:
+            return name, tail
+        # From here on a rare line: the string holds spaces itself, or the line is broken.
+        name, *values = line.rsplit(b" ", self.width)
+        before, _, surplus = name.rpartition(b" ")
+        if not all(values) or (name.endswith(b" ") and name.strip()):
+            raise self._broken(number, "two spaces in a row", line)
+        if len(values) < self.width or (before and _DECIMAL.fullmatch(surplus)):
+            found = sum(_NUMBER.fullmatch(part) is not None for part in line.split(b" ")[1:])
+            raise self._broken(number, f"expected {self.width} values, but found {found}", line)
+        if not name:
+            raise self._broken(number, "there is no string before the values", line)
+        return name, b" ".join(values)
+
+    def _to_numbers(self, tails: list[bytes], numbers: list[int]) -> Table:
+        # Every tail has `width` parts that are not empty, and each part gives at least one number or stops the
+        # conversion: the count is right only if each part is one number.
+        flat = _parse(b" ".join(tails))
+        if flat.size != len(tails) * self.width:
+            raise self._first_broken(tails, numbers)
+        table = flat.reshape(len(tails), self.width)
+        finite = np.isfinite(table).all(axis=1)
+        if not finite.all():
+            row = int(np.argmin(finite))
+            raise self._broken(numbers[row], "a value is not finite (NaN or infinite)", tails[row])
+        return table
+
+    def _first_broken(self, tails: list[bytes], numbers: list[int]) -> ValueError:
+        parts = ((number, part, tail) for number, tail in zip(numbers, tails, strict=True) for part in tail.split(b" "))
+        number, part, tail = next(found for found in parts if _parse(found[1] + b" 0").size != 2)
+        return self._broken(number, f"{_excerpt(part)} is not a number", tail)
+
+    def _broken(self, number: int, reason: str, line: bytes) -> ValueError:
+        return ValueError(f"{self.path}, line {number}: {reason}: {_excerpt(line)}. Repair or remove the line.")
+
+
+def _parse(text: bytes) -> Table:
+    """All numbers up to the first thing that is none."""
+    with warnings.catch_warnings():
+        # NumPy warns about such a thing; here the number of values tells, and the error can name the line.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return np.fromstring(text, dtype=np.float32, sep=" ")
+        except ValueError:
+            return np.zeros(0, dtype=np.float32)

@@ -1,0 +1,257 @@
+"""Dot-product attention over the sequences of a flat batch, and the vanilla multi-head form (eq. 1 to 6)."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..dropout import dropout
+from ..linear import Linear
+from ..ragged import Ragged
+
+# Up to this length a bucket's attention maps are made whole; their memory then grows with the number of tokens only.
+WHOLE_MAP = 512
+# Longer sequences are read some queries at a time, so many scores at once: about what a core's own cache holds.
+SCORES_AT_ONCE = 1 << 20
+
+Weigh = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+"""Another way than softmax from scores, -inf at padded keys, to a map of attention.
+
+It gets the scores, *Shape: [n, h, T, L]*, what lies `beside` the queries, *[n, h, T, w'']*, and which of the queries
+are real, *[n, T]* or None for all of them.
+"""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Queries, keys and values by head, ready for `softmax(q k^T + placed table^T) v`; any scale is in the queries.
+
+    q, k: *Shape: [N, h, w]*; v: *Shape: [N, h, d_k]*
+    placed: queries to positions rather than to keys, if there are such. *Shape: [N, h, w']*
+    table: the row that stands for each position. *Shape: [longest, w']*
+    beside: what another map than softmax wants to know of each query. *Shape: [N, h, w'']*
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    placed: Tensor | None = None
+    table: Tensor | None = None
+    beside: Tensor | None = None
+
+
+class Attention(nn.Module, ABC):
+    """What every kind of attention does once it has said what its queries, keys and values are."""
+
+    def __init__(self, *, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.dropout = dropout
+
+    @abstractmethod
+    def heads(self, x: Tensor, *places: Any) -> Heads:
+        """Queries, keys and values of `x`. *Shape: [N, d]*"""
+
+    def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*
+
+        ragged: the sequences, planned for this number of heads.
+        places: what the attention needs to know of positions.
+        """
+        return attend(self.heads(x, *places), ragged, self.dropout if self.training else 0.0)
+
+    def weights(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+        """The attention map of each sequence, in the batch's order. *Shape: [h, length, length]* each"""
+        return attention_maps(self.heads(x, *places), ragged)
+
+
+class VanillaAttention(Attention):
+    """Attention as in Vaswani et al.: projected keys, scaled scores, an output projection; positions are in its input.
+
+    Its linear layers have biases, as the parameter counts in the TENER paper's supplement (6.1) show; the released
+    code has one at the output only.
+    """
+
+    def __init__(self, *, width: int, n_heads: int, dropout: float = 0.0, scaled: bool = True) -> None:
+        super().__init__(n_heads=n_heads, dropout=dropout)
+        self.scale = 1.0 / math.sqrt(width // n_heads) if scaled else 1.0
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
+        self.out = Linear(width, width)
+
+    def heads(self, x: Tensor, *places: Any) -> Heads:
+        q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))  # eq. 1, 4
+        return Heads(q * self.scale, k, v)
+
+    def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
+        mixed: Tensor = self.out(super().forward(x, ragged, *places))  # eq. 6
+        return mixed
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """x: *Shape: [N, d]*. Returns *Shape: [N, h, d / h]*"""
+    return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
+
+
+def attend(heads: Heads, ragged: Ragged, p: float, weigh: Weigh | None = None) -> Tensor:
+    """Attention within each sequence, with dropout of probability `p` on its map. *Returns Shape: [N, h d_k]*
+
+    weigh: what makes the map of the scores; None for softmax.
+    """
+    if not ragged.buckets:
+        return heads.v.flatten(1)
+    padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
+    if weigh is None and not heads.v.is_cpu:
+        mixed = [_on_device(own, bucket.mask, p) for own, bucket in padded]
+    else:
+        mixed = [_plain(own, bucket.mask, p, weigh) for own, bucket in padded]
+    return ragged.join(mixed).view(heads.v.shape[0], -1)
+
+
+def attention_maps(heads: Heads, ragged: Ragged, weigh: Weigh | None = None) -> list[Tensor]:
+    """The attention map of each sequence, in plain view. *Shape: [h, length, length]* each"""
+    maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
+    for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
+        weights = _map(padded, bucket.mask, weigh)
+        for row, sequence in enumerate(bucket.sequences):
+            length = ragged.lengths[sequence]
+            maps[sequence] = weights[row, :, :length, :length]
+    return maps
+
+
+def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
+    """The same by bucket. q, k, v, placed, beside: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
+    none = [None] * len(ragged.buckets)
+    parts = (heads.q, heads.k, heads.v, heads.placed, heads.beside)
+    q, k, v, placed, beside = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in parts)
+    table = heads.table
+    tables = none if table is None else [table[: bucket.length] for bucket in ragged.buckets]
+    return map(Heads, q, k, v, placed, tables, beside)
+
+
+def _on_device(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
+    """One bucket by torch's fused kernel. *Returns Shape: [n, h, L, d_k]*"""
+    joined = _joined(padded)
+    seen = None if mask is None else mask[:, None, None, :]
+    return F.scaled_dot_product_attention(joined.q, joined.k, joined.v, attn_mask=seen, dropout_p=p, scale=1.0)
+
+
+def _plain(padded: Heads, mask: Tensor | None, p: float, weigh: Weigh | None) -> Tensor:
+    """One bucket by plain products. *Returns Shape: [n, h, L, d_k]*
+
+    torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
+    """
+    if padded.q.shape[2] <= WHOLE_MAP:
+        return _mix(padded, mask, p, weigh)
+    joined = _joined(padded)
+    mixed: Tensor = _InParts.apply(  # type: ignore[no-untyped-call]
+        joined.q, joined.k, joined.v, joined.beside, mask, p, weigh
+    )
+    return mixed
+
+
+def _joined(padded: Heads) -> Heads:
+    """The same attention by queries and keys alone, which carry the positions in their second halves."""
+    if padded.placed is None or padded.table is None:
+        return padded
+    table = padded.table.expand(*padded.k.shape[:3], -1)
+    queries, keys = torch.cat((padded.q, padded.placed), dim=-1), torch.cat((padded.k, table), dim=-1)
+    return Heads(queries, keys, padded.v, beside=padded.beside)
+
+
+def _mix(padded: Heads, mask: Tensor | None, p: float, weigh: Weigh | None, queries: slice = slice(None)) -> Tensor:
+    return torch.matmul(dropout(_map(padded, mask, weigh, queries), p, training=True), padded.v)
+
+
+def _map(padded: Heads, mask: Tensor | None, weigh: Weigh | None, queries: slice = slice(None)) -> Tensor:
+    """The map of a bucket, or of the `queries` that it was cut to. *Returns Shape: [n, h, T, L]*"""
+    scores = _scores(padded, mask)
+    if weigh is None:
+        return torch.softmax(scores, dim=-1)
+    return weigh(scores, padded.beside, None if mask is None else mask[:, queries])
+
+
+def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
+    """q, placed: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
+    shape = (*padded.q.shape[:3], padded.k.shape[2])
+    q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
+    if padded.placed is None or padded.table is None:
+        scores = torch.bmm(q, keys)
+    else:
+        # Every head and sequence has the same table: one product for all of them.
+        scores = torch.matmul(padded.placed.flatten(0, 2), padded.table.T).view(*q.shape[:2], -1).baddbmm_(q, keys)
+    scores = scores.view(shape)
+    if mask is not None:
+        scores += torch.where(mask, 0.0, -torch.inf)[:, None, None, :]
+    return scores
+
+
+class _InParts(torch.autograd.Function):
+    """Attention of some queries at a time, so that memory grows with the length and not with its square.
+
+    Maps are made again in the backward pass instead of being kept, with the same random numbers for their dropout.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        beside: Tensor | None,
+        mask: Tensor | None,
+        p: float,
+        weigh: Weigh | None,
+    ) -> Tensor:
+        ctx.save_for_backward(q, k, v, beside, mask)
+        ctx.p = p
+        ctx.weigh = weigh
+        ctx.random_state = torch.get_rng_state() if q.is_cpu else torch.cuda.get_rng_state(q.device)
+        mixed = torch.empty_like(v)
+        for part in _parts(q):
+            own = Heads(q[:, :, part], k, v, beside=None if beside is None else beside[:, :, part])
+            mixed[:, :, part] = _mix(own, mask, p, weigh, part)
+        return mixed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, beside, mask = ctx.saved_tensors
+        read = {"q": q, "k": k, "v": v} | ({} if beside is None else {"beside": beside})
+        sums = {name: torch.zeros_like(x) for name, x in read.items()}
+        with _replayed(ctx.random_state, q.device), torch.enable_grad():
+            for part in _parts(q):
+                cut = {name: (slice(None), slice(None), part) for name in ("q", "beside")}
+                leaves = {name: x[cut.get(name, ...)].detach().requires_grad_() for name, x in read.items()}
+                mixed = _mix(Heads(**leaves), mask, ctx.p, ctx.weigh, part)
+                added = torch.autograd.grad(
+                    mixed, list(leaves.values()), gradients[0][:, :, part], materialize_grads=True
+                )
+                for name, term in zip(leaves, added, strict=True):
+                    sums[name][cut.get(name, ...)] += term
+        return (*sums.values(), *(None,) * (7 - len(sums)))
+
+
+@contextmanager
+def _replayed(random_state: Tensor, device: torch.device) -> Iterator[None]:
+    """Draw the same random numbers again; afterwards go on as if nothing had been drawn."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(random_state, device)
+        else:
+            torch.set_rng_state(random_state)
+        yield
+
+
+def _parts(q: Tensor) -> Iterator[slice]:
+    n, h, length, _ = q.shape
+    step = max(SCORES_AT_ONCE // (n * h * length), 32)
+    return (slice(begin, begin + step) for begin in range(0, length, step))

@@ -1,0 +1,190 @@
+"""The transformer encoder of TENER and, for comparison, the vanilla one: a stack of attention and feed-forward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..dropout import Dropout
+from ..linear import Linear
+from ..ragged import Lengths, Ragged
+from ..settings import check, check_dropouts, check_sizes
+from .adapted import AdaptedAttention, RelativePositions
+from .dot_product import Attention, VanillaAttention
+from .positions import interleave, sinusoids
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Sizes and choices of a transformer encoder. The defaults are TENER's for Weibo.
+
+    width: d, the model's width, shared by the heads.
+    n_layers: how many layers.
+    n_heads: h; each head is `width / n_heads` wide.
+    ff_width: width inside the feed-forward; None for twice the model's.
+    dropout: after the feed-forward's ReLU and after its second product.
+    attention_dropout: on the attention map; None for the same as `dropout`.
+    norm: "post" normalises after each sum, as the papers do; "pre" before each part, and once at the end.
+    adapted: TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
+    scaled: divide scores by `sqrt(d_k)`; None for the papers' choice: vanilla is scaled, adapted is not.
+    key_projection: give adapted attention a key projection, as the released code does and the paper does not.
+    key_position: give adapted attention the released code's third term, `k_j . r_{t-j}`.
+    """
+
+    width: int = 128
+    n_layers: int = 1
+    n_heads: int = 4
+    ff_width: int | None = None
+    dropout: float = 0.15
+    attention_dropout: float | None = None
+    norm: Literal["post", "pre"] = "post"
+    adapted: bool = True
+    scaled: bool | None = None
+    key_projection: bool = False
+    key_position: bool = False
+
+    def __post_init__(self) -> None:
+        what = "A transformer's"
+        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_dropouts(what, self, ("dropout",), optional=("attention_dropout",))
+        check(what, "norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
+        divides = self.width % self.n_heads == 0
+        check(what, "width", self.width, divides, f"a multiple of n_heads, which is {self.n_heads}")
+        paired = self.head_width if self.adapted else self.width
+        needed = "an even number times n_heads" if self.adapted else "even"
+        check(what, "width", self.width, paired % 2 == 0, f"{needed}, since positions are pairs of sine and cosine")
+        for name in ("key_projection", "key_position"):
+            value = getattr(self, name)
+            check(what, name, value, self.adapted or not value, "False with vanilla attention, which has no use for it")
+
+    @property
+    def head_width(self) -> int:
+        return self.width // self.n_heads
+
+
+def make_attention(config: TransformerConfig) -> Attention:
+    """The attention of one layer."""
+    dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
+    scaled = not config.adapted if config.scaled is None else config.scaled
+    sizes: Mapping[str, Any] = {"width": config.width, "n_heads": config.n_heads, "dropout": dropout, "scaled": scaled}
+    if not config.adapted:
+        return VanillaAttention(**sizes)
+    return AdaptedAttention(**sizes, key_projection=config.key_projection, key_position=config.key_position)
+
+
+class FeedForward(nn.Module):
+    """`max(0, x W_1 + b_1) W_2 + b_2` (eq. 7) with dropout after each half."""
+
+    def __init__(self, *, width: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.widen = Linear(width, hidden)
+        self.narrow = Linear(hidden, width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        hidden = F.relu(self.widen(x), inplace=True)
+        mixed: Tensor = self.dropout(self.narrow(self.dropout(hidden)))
+        return mixed
+
+
+class TransformerLayer(nn.Module):
+    """Attention and feed-forward, each added to what it read. Attention's output itself has no dropout.
+
+    attention: any kind with `weights`; both are called with the tokens and whatever the layer is called with beside
+        them.
+    width: d, of input and output.
+    hidden: width inside the feed-forward.
+    dropout: inside the feed-forward.
+    norm: "post" normalises after each sum, "pre" before each part.
+    """
+
+    def __init__(
+        self, attention: nn.Module, *, width: int, hidden: int, dropout: float, norm: Literal["post", "pre"] = "post"
+    ) -> None:
+        super().__init__()
+        self.pre_norm = norm == "pre"
+        self.attention = attention
+        self.feed_forward = FeedForward(width=width, hidden=hidden, dropout=dropout)
+        self.attention_norm = nn.LayerNorm(width)
+        self.feed_forward_norm = nn.LayerNorm(width)
+
+    @classmethod
+    def of(cls, config: TransformerConfig) -> TransformerLayer:
+        """A layer of TENER's encoder."""
+        hidden = config.ff_width or 2 * config.width
+        attention = make_attention(config)
+        return cls(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
+
+    def forward(self, x: Tensor, *places: Any) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return self.complete(x, self.attention(self.as_read(x), *places))
+
+    def as_read(self, x: Tensor) -> Tensor:
+        """The layer's input as its attention reads it. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return cast(Tensor, self.attention_norm(x)) if self.pre_norm else x
+
+    def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """What follows attention. x: the layer's input; mixed: what attention made of it. *Shape: [N, d]* all"""
+        if self.pre_norm:
+            x = x + mixed
+            return cast(Tensor, x + self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + mixed)
+        return cast(Tensor, self.feed_forward_norm(x + self.feed_forward(x)))
+
+    def weights(self, x: Tensor, *places: Any) -> list[Tensor]:
+        """The attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
+        maps: list[Tensor] = cast(Any, self.attention).weights(self.as_read(x), *places)
+        return maps
+
+
+class TransformerEncoder(nn.Module):
+    """A stack of layers over the sequences of a flat batch.
+
+    config: sizes and choices.
+    input_width: width of the input; a linear layer brings it to the model's width. None where it has that width and
+        no such layer is wanted.
+    """
+
+    def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.input = nn.Identity() if input_width is None else Linear(input_width, config.width)
+        self.layers = nn.ModuleList(TransformerLayer.of(config) for _ in range(config.n_layers))
+        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
+        """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
+
+        x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
+        """
+        x, *context = self._read(x, lengths)
+        for layer in self.layers:
+            x = layer(x, *context)
+        return cast(Tensor, self.output_norm(x))
+
+    def attention_weights(self, x: Tensor, lengths: Lengths) -> list[list[Tensor]]:
+        """The attention map of each sequence in each layer. *Shape: [h, length, length]* each"""
+        x, *context = self._read(x, lengths)
+        maps = []
+        for layer in self.layers:
+            maps.append(cast(TransformerLayer, layer).weights(x, *context))
+            x = layer(x, *context)
+        return maps
+
+    def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
+        """The first layer's input, and what each layer needs to know beside it."""
+        ragged = Ragged.of(lengths, heads=self.config.n_heads, device=x.device)
+        if len(ragged.positions) != len(x):
+            raise ValueError(
+                f"lengths must sum to the number of tokens: got {len(ragged.positions)} for {len(x)} tokens"
+            )
+        x = self.input(x)
+        if self.config.adapted:
+            return x, ragged, RelativePositions.of(ragged, self.config.head_width, x)
+        table = interleave(*sinusoids(ragged.longest, self.config.width, x))
+        return x + table.index_select(0, ragged.positions), ragged

@@ -1,0 +1,1 @@
+"""Convolutions along a sequence: plain, dilated, and GRN with its gated relations."""

@@ -1,0 +1,246 @@
+"""The relation layer of the gated relation network (Chen et al., 2019, eq. 4 to 8): every token reads every other.
+
+    r_ij = W [x_i ; x_j] + b              (4)
+    r_i  = 1/T sum_j r_ij                 (5)  "direct fusion" (DFN)
+    r_i  = 1/T sum_j sigma(r_ij) * x_j    (6)  gated: one gate for each pair of tokens and each channel
+    r_i  = 1/T sum_j alpha_ij x_j         (7)  "gated attention" (GAttN): r_ij is one number, alpha_ij = sigma(r_ij)
+    p_i  = tanh(r_i)                      (8)
+
+As written, (4) is a product of matrices for each pair of tokens, and an array of `T x T x d`. But `W` is two halves
+side by side, so that `r_ij = a_i + b_j` with two products for each token, and
+
+    sigma(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
+
+needs two exponentials for each token and none for a pair. What is left of a pair is a multiplication, an addition and
+a division, and these are done tile by tile, each small enough for a core's own cache: memory grows with the sentence,
+not with its square. The backward pass makes the gates again.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..linear import Linear
+
+RelationKind = Literal["gated", "mean", "attention"]
+
+# Exponents end here, so that `u v` stays a float32: e^80 = 5.5e34. That changes a sum `a + b` only where one of the two
+# is beyond 40; and the gate even then only where the other is beyond -20 on the opposite side: otherwise the gate is 0
+# or 1 to within e^-20, before and after. Context features are between -1 and 1, so at 400 channels and the weights that
+# training starts with, no half can pass 35 and a typical one is below 2.
+EXPONENT_LIMIT = 40.0
+# Numbers in a tile. On a CPU: about what a core's own cache holds, and enough to drown the cost of calling torch.
+TILE = {"cpu": 1 << 18, "cuda": 1 << 23}
+# Sentences up to this length have the scalar gates of all their pairs at once; longer ones so many tokens at a time.
+TOKENS_AT_ONCE = 512
+
+
+class Relation(nn.Module, ABC):
+    """What every kind of relation layer has in common: the two halves of `W`, and tanh.
+
+    left: the half of `W` that reads x_i, with the bias. right: the half that reads x_j.
+
+    width: d, of input and output.
+    gates: numbers in r_ij.
+    """
+
+    def __init__(self, *, width: int, gates: int) -> None:
+        super().__init__()
+        self.left = Linear(width, gates)
+        self.right = Linear(width, gates, bias=False)
+        # The paper's Kaiming-uniform initialisation, for the whole of `W`: each half has half of its inputs.
+        bound = math.sqrt(6.0 / (2 * width))
+        for half in (self.left, self.right):
+            nn.init.uniform_(half.weight, -bound, bound)
+        nn.init.zeros_(self.left.bias)
+
+    def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """x: the tokens of all sequences. *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return torch.tanh(self.fuse(self.left(x), self.right(x), x, lengths))  # eq. 8
+
+    @abstractmethod
+    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """r_i of every token. a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+
+    def strengths(self, x: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+        """How strongly tokens are related, as in the paper's figure 4: the length of each r_ij.
+
+        *Shape: [T, T]* for each sequence
+        """
+        pairs = zip(self.left(x).split(list(lengths)), self.right(x).split(list(lengths)), strict=True)
+        # The distance between a_i and -b_j.
+        return [torch.cdist(a, -b) for a, b in pairs]
+
+
+class GatedRelation(Relation):
+    """Eq. 6: the gated relation network itself."""
+
+    def __init__(self, *, width: int) -> None:
+        super().__init__(width=width, gates=width)
+
+    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        fused: Tensor = _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
+        return fused
+
+
+class MeanRelation(Relation):
+    """Eq. 5, the paper's DFN: the mean of r_ij, which is a_i and the mean of b_j."""
+
+    def __init__(self, *, width: int) -> None:
+        super().__init__(width=width, gates=width)
+
+    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        means = [part.mean(0, keepdim=True).expand_as(part) for part in b.split(list(lengths)) if len(part)]
+        return a + torch.cat(means) if means else a
+
+
+class AttentionRelation(Relation):
+    """Eq. 7, the paper's GAttN: one gate for each pair, the same for all channels."""
+
+    def __init__(self, *, width: int) -> None:
+        super().__init__(width=width, gates=1)
+
+    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        parts = [part.split(list(lengths)) for part in (a, b, x)]
+        fused = [_attend(*own) for own in zip(*parts, strict=True) if len(own[0])]
+        return torch.cat(fused) if fused else x
+
+
+RELATIONS: dict[RelationKind, Callable[..., Relation]] = {
+    "gated": GatedRelation,
+    "mean": MeanRelation,
+    "attention": AttentionRelation,
+}
+
+
+def _attend(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """Eq. 7 for one sequence. *Shape* a, b: [T, 1]; x: [T, d]; result: [T, d]"""
+    if len(x) <= TOKENS_AT_ONCE:
+        return _mix(a, b, x)
+    # Gates of a long sentence are made again in the backward pass, as those of eq. 6 are.
+    parts = a.split(TOKENS_AT_ONCE)
+    return torch.cat([checkpoint(_mix, own, b, x, use_reentrant=False, preserve_rng_state=False) for own in parts])
+
+
+def _mix(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    return torch.sigmoid(a + b.T) @ x / len(x)
+
+
+class _GatedMean(torch.autograd.Function):
+    """`1/T sum_j x_j / (1 + u_i v_j)` for each token of each sequence, tile by tile.
+
+    With the gates `g = 1 / (1 + u v)`, and `y` the gradient of `r` times 1/T, the gradients are
+
+        dx_j = sum_i g y_i        da_i = y_i u_i sum_j g^2 (v_j x_j)        db_j = x_j v_j sum_i g^2 (u_i y_i)
+
+    since `g (1 - g) = g^2 u v`: a form in which nothing cancels, however close to 1 a gate is.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        u, v = _exponential(a), _exponential(b)
+        ctx.save_for_backward(u, v, x)
+        ctx.lengths = lengths
+        sums, tiles = torch.zeros_like(x), _Tiles(x)
+        for sequence in zip(*(part.split(lengths) for part in (sums, u, v, x)), strict=True):
+            _add_gated(tiles, *sequence)
+        return sums.mul_(_shares(lengths, x))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        u, v, x = ctx.saved_tensors
+        y = gradients[0] * _shares(ctx.lengths, x)
+        vx, uy = v * x, u * y
+        da, db, dx = sums = [torch.zeros_like(x) for _ in range(3)]
+        tiles = _Tiles(x)
+        for sequence in zip(*(part.split(ctx.lengths) for part in (*sums, u, v, y, vx, uy)), strict=True):
+            _add_gradients(tiles, *sequence)
+        return da.mul_(uy), db.mul_(vx), dx, None
+
+
+def _exponential(score: Tensor) -> Tensor:
+    return score.neg().clamp_(-EXPONENT_LIMIT, EXPONENT_LIMIT).exp_()
+
+
+def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
+    """1/T of each token's sequence. *Shape: [N, 1]*"""
+    sizes = torch.tensor(lengths, dtype=torch.int64, device=like.device)
+    return sizes.repeat_interleave(sizes)[:, None].to(like.dtype).reciprocal_()
+
+
+class _Tiles:
+    """Room for what is computed of some pairs of tokens at a time. like: the batch. *Shape: [N, d]*"""
+
+    def __init__(self, like: Tensor) -> None:
+        n_tokens, width = like.shape
+        room = min(TILE["cpu" if like.is_cpu else "cuda"], n_tokens * n_tokens * width)
+        self.pairs = max(room // width, 1)
+        self._gates, self._terms = (like.new_empty(self.pairs * width) for _ in range(2))
+        self._one = like.new_ones(())
+
+    def shape(self, length: int) -> tuple[int, int]:
+        """How many of a sequence's tokens are the rows and the columns of a tile."""
+        columns = max(min(length, math.isqrt(self.pairs)), 1)
+        return self.pairs // columns, columns
+
+    def denominators(self, u: Tensor, v: Tensor) -> Tensor:
+        """`1 + u_i v_j`. *Shape* u: [I, d]; v: [J, d]; result: [I, J, d]"""
+        shape = (len(u), len(v), u.shape[1])
+        return torch.addcmul(self._one, u[:, None], v, out=self._gates[: math.prod(shape)].view(shape))
+
+    def product(self, gates: Tensor, rows: Tensor) -> Tensor:
+        """`gates * rows`, beside the gates. *Shape* gates: [I, J, d]; rows: [J, d] or [I, 1, d]"""
+        return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
+
+
+def _add_gated(tiles: _Tiles, total: Tensor, u: Tensor, v: Tensor, x: Tensor) -> None:
+    """The sum of eq. 6 for one sequence, into `total`. *Shape* total, u, v, x: [T, d]"""
+    rows, columns = tiles.shape(len(x))
+    for total_i, u_i in _parts(rows, total, u):
+        for v_j, x_j in _parts(columns, v, x):
+            terms = tiles.denominators(u_i, v_j)
+            total_i += torch.div(x_j, terms, out=terms).sum(1)
+
+
+def _add_gradients(
+    tiles: _Tiles, da: Tensor, db: Tensor, dx: Tensor, u: Tensor, v: Tensor, y: Tensor, vx: Tensor, uy: Tensor
+) -> None:
+    """The three sums of `_GatedMean`'s gradients for one sequence. *Shape* of each array: [T, d]"""
+    rows, columns = tiles.shape(len(u))
+    for da_i, u_i, y_i, uy_i in _parts(rows, da, u, y, uy):
+        for db_j, dx_j, v_j, vx_j in _parts(columns, db, dx, v, vx):
+            gates = tiles.denominators(u_i, v_j).reciprocal_()
+            dx_j += tiles.product(gates, y_i[:, None]).sum(0)
+            gates *= gates
+            da_i += tiles.product(gates, vx_j).sum(1)
+            db_j += tiles.product(gates, uy_i[:, None]).sum(0)
+
+
+def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """So many tokens of several arrays at a time. *Shape* of each array: [T, d]"""
+    if len(arrays[0]) <= size:
+        return iter((arrays,))
+    return zip(*(array.split(size) for array in arrays), strict=True)
+
+
+def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Eq. 4 to 8 as the paper writes them, pair by pair: what the fast forms are tested and measured with.
+
+    x: *Shape: [N, d]*. Returns *Shape: [N, d]*
+    """
+    weight = torch.cat((relation.left.weight, relation.right.weight), dim=1)
+    fused = [x.new_zeros(0, x.shape[1])]
+    for own in x.split(list(lengths)):
+        shape = (len(own), len(own), -1)
+        pairs = torch.cat((own[:, None].expand(shape), own[None].expand(shape)), dim=-1)
+        scores = nn.functional.linear(pairs, weight, relation.left.bias)  # eq. 4
+        terms = scores if isinstance(relation, MeanRelation) else torch.sigmoid(scores) * own  # eq. 5; eq. 6, 7
+        fused.append(torch.tanh(terms.sum(1) / max(len(own), 1)))  # eq. 8
+    return torch.cat(fused)

@@ -1,0 +1,1 @@
+"""The linear-chain CRF: loss, Viterbi, k best paths, marginals; and the head that feeds it."""

@@ -1,0 +1,193 @@
+"""A linear-chain conditional random field over BIOES tags (algorithms: Lafferty et al. 2001).
+
+`score(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_n]`, over those tag
+sequences only that are lists of entities: every other sequence is no path, in training as in decoding.
+
+Emissions are flat: the tokens of all sequences joined, `lengths` telling them apart. A sequence of no tokens has one
+path, the empty one, whose score is 0. Tags are numbered as in `spacy_tener.tagging.TagLayout`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ...tagging import IntArray, TagLayout
+from ..packing import Lengths, Packing
+from .decode import FloatArray, HostTables, viterbi
+from .forward import Lattice
+from .kbest import Reading, list_viterbi
+from .marginals import Spans, span_marginals
+from .scores import LogLikelihood, masked, path_score, widened
+from .tables import Tables, Weights
+
+__all__ = ["CRF", "Reading", "Spans", "cross_entropy"]
+
+LONG = 1024
+"""From so many tokens on a sequence is decoded in float64."""
+
+
+class CRF(nn.Module):
+    """Transition scores between tags, and all that follows from them.
+
+    Everywhere `allowed` is a mask of the tags that a token may have, [N, K]; without one, it may have any.
+    Sums are computed in float32 at least, whatever the precision of the emissions.
+    """
+
+    def __init__(self, n_labels: int) -> None:
+        super().__init__()
+        self.layout = TagLayout(n_labels)
+        n_open = self.layout.n_open
+        self.start = nn.Parameter(torch.zeros(n_open))
+        self.end = nn.Parameter(torch.zeros(n_open))
+        self.outside = nn.Parameter(torch.zeros(n_open, n_open))
+        self.inside = nn.Parameter(torch.zeros(2, 2 * n_labels))
+
+    @property
+    def weights(self) -> Weights:
+        return Weights(self.start, self.end, self.outside, self.inside)
+
+    @torch.no_grad()
+    def resize(self, n_labels: int) -> CRF:
+        """A CRF of more entity types: the weights of the types so far, and zeros for the new ones."""
+        old = self.layout
+        if n_labels < old.n_labels:
+            raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
+        grown = CRF(n_labels).to(self.start)
+        tags = torch.from_numpy(old.within(grown.layout)).to(self.start.device)
+        openers, closers = tags[old.openers], tags[old.closers] - grown.layout.closers.start
+        continuers = tags[old.continuers] - grown.layout.continuers.start
+        grown.start[openers] = self.start
+        grown.end[closers] = self.end
+        grown.outside[closers[:, None], openers] = self.outside
+        grown.inside[:, continuers] = self.inside
+        return grown
+
+    def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
+        """log Z: the log-sum of the scores of all paths of each sequence, -inf where there is none.
+
+        *Shape* [N, K] to [n_sequences]
+        """
+        sums = self._sums(emissions, self._packing(emissions, lengths), allowed)
+        return sums.to(widened(emissions).dtype)
+
+    def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
+        """The score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
+        scores = widened(emissions)
+        weights = Weights(*(weight.to(scores) for weight in self.weights.tensors()))
+        return path_score(scores, Tables.of(weights), self._packing(emissions, lengths), tags).to(scores.dtype)
+
+    def loss(
+        self,
+        emissions: Tensor,
+        lengths: Lengths,
+        *,
+        tags: Tensor | None = None,
+        allowed: Tensor | None = None,
+        possible: Tensor | None = None,
+    ) -> Tensor:
+        """Negative log-likelihood of each sequence's annotation.
+
+        A full annotation is given as `tags` [N]. A partial one as the `allowed` tags that agree with what is
+        known: the loss is `log Z(possible) - log Z(allowed)`. `possible` leaves out what is never to be
+        considered, such as white space that begins an entity. The loss of an annotation that is no possible path is
+        infinite, with a finite gradient.
+
+        *Shape* [N, K] to [n_sequences]
+        """
+        if (tags is None) == (allowed is None):
+            raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
+        packing = self._packing(emissions, lengths)
+        dtype = widened(emissions).dtype
+        if tags is not None:
+            return self._sums(emissions, packing, possible, tags).to(dtype)
+        assert allowed is not None
+        # Both sums go step by step together, as one batch of twice as many sequences.
+        every = torch.ones_like(allowed) if possible is None else possible
+        twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
+        both = self._sums(torch.cat([emissions, emissions]), twice, torch.cat([every, every & allowed]))
+        free, agreeing = both.chunk(2)
+        return (free - agreeing).to(dtype)
+
+    @torch.no_grad()
+    def decode(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
+        """The best path of each sequence, joined. *Shape* [N, K] to [N], a numpy array"""
+        packing = self._packing(emissions, lengths)
+        return viterbi(*self._on_host(emissions, packing, allowed), packing)
+
+    @torch.no_grad()
+    def kbest(self, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None) -> list[list[Reading]]:
+        """The k best paths of each sequence with their scores, best first; fewer where fewer exist."""
+        if k < 1:
+            raise ValueError(f"k best paths need a k of 1 or more, got {k}")
+        packing = self._packing(emissions, lengths)
+        return list_viterbi(*self._on_host(emissions, packing, allowed), packing, k)
+
+    def _on_host(self, emissions: Tensor, packing: Packing, allowed: Tensor | None) -> tuple[FloatArray, HostTables]:
+        """What decoding reads, as numpy arrays."""
+        scores = masked(widened(emissions).cpu(), allowed)
+        if packing.lengths.max(initial=0) > LONG:
+            # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
+            scores = scores.double()
+        return scores.numpy(), HostTables.of(Tables.of(self.weights.to(scores)))
+
+    def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
+        """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""
+        return self._lattice(emissions, lengths, allowed).marginals().to(widened(emissions).dtype)
+
+    def span_marginals(
+        self, emissions: Tensor, lengths: Lengths, spans: Spans, allowed: Tensor | None = None
+    ) -> Tensor:
+        """Probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
+        lattice = self._lattice(emissions, lengths, allowed)
+        return span_marginals(lattice, spans).to(widened(emissions).dtype)
+
+    @torch.no_grad()
+    def _lattice(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None) -> Lattice:
+        # In float64: confidence is asked for rarely, and then to be shown to somebody.
+        scores = masked(emissions.detach().double(), allowed)
+        tables = Tables.of(self.weights.to(scores))
+        return Lattice.of(scores, tables, self._packing(emissions, lengths), backward=True)
+
+    def _sums(self, emissions: Tensor, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None) -> Tensor:
+        weights, gradient = self.weights.tensors(), torch.is_grad_enabled()
+        sums: Tensor = LogLikelihood.apply(  # type: ignore[no-untyped-call]
+            emissions, *weights, packing, allowed, tags, gradient
+        )
+        return sums
+
+    def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
+        if emissions.dim() != 2 or emissions.size(1) != self.layout.n_tags:
+            expected = f"(tokens, {self.layout.n_tags}) for {self.layout.n_labels} entity types"
+            raise ValueError(f"emissions must have shape {expected}, got {tuple(emissions.shape)}")
+        return Packing.of(lengths, emissions.size(0))
+
+
+def cross_entropy(
+    teacher: CRF,
+    teacher_emissions: Tensor,
+    student: CRF,
+    emissions: Tensor,
+    lengths: Lengths,
+    possible: Tensor | None = None,
+) -> Tensor:
+    """How surprised the student is, on average over the paths that the teacher would draw: summed over all sequences.
+
+    Exact: `log Z(student) - E_teacher[score(student)]`, and a score is linear in the expected counts of tags and
+    transitions, which are the gradient of the teacher's log Z. The student's types may be more than the teacher's,
+    which come first; a new type the teacher never predicts.
+    """
+    layout = student.layout
+    known = torch.from_numpy(teacher.layout.within(layout)).to(emissions.device)
+    scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=widened(teacher_emissions).dtype)
+    scores[:, known] = teacher_emissions.detach().to(scores)
+    grown = teacher.resize(layout.n_labels)
+    features = (scores.requires_grad_(), *grown.weights.tensors())
+    with torch.enable_grad():
+        counts = torch.autograd.grad(grown.log_partition(scores, lengths, possible).sum(), features)
+    expected = [
+        (count * score).sum(dtype=torch.float64)
+        for count, score in zip(counts, (emissions, *student.weights.tensors()), strict=True)
+    ]
+    total = student.log_partition(emissions, lengths, possible).sum(dtype=torch.float64) - torch.stack(expected).sum()
+    return total.to(counts[0].dtype)

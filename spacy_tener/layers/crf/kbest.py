@@ -1,0 +1,104 @@
+"""The k best paths of every sequence: list Viterbi in numpy.
+
+Each tag keeps the k best ways to reach it instead of one; a way is named by the tag before it and the rank there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...tagging import IntArray
+from ..packing import Packing
+from .decode import FloatArray, HostTables
+
+Reading = tuple[float, IntArray]
+"""The score of a path and its tags."""
+
+
+def ranked(candidates: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    """The k largest along the last axis, best first, and where they stood: among equals the first.
+
+    *Shape* [..., m] to [..., k] twice
+    """
+    order = np.argsort(-candidates, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(candidates, order, -1), order
+
+
+class ListStep:
+    """From the k best ways to each tag of a token to those of the next."""
+
+    def __init__(self, tables: HostTables, k: int) -> None:
+        self.layout, self.k = tables.layout, k
+        layout = self.layout
+        self.outside = np.repeat(tables.table[layout.closers, layout.openers].T, k, axis=1)
+        self.inside = tables.inside()[..., None]
+
+    def __call__(self, ways: FloatArray) -> tuple[FloatArray, IntArray]:
+        """*Shape* [n, K, k] to [n, K, k] twice: scores, and where each came from, as `tag * k + rank`"""
+        opened, closer = self.opened(ways)
+        continued, inner = self.continued(ways)
+        return np.concatenate([opened, continued], 1), np.concatenate([closer, inner], 1)
+
+    def opened(self, ways: FloatArray) -> tuple[FloatArray, IntArray]:
+        closers = ways[:, self.layout.closers].reshape(len(ways), 1, -1)
+        values, source = ranked(closers + self.outside, self.k)
+        return values, source + self.layout.closers.start * self.k
+
+    def continued(self, ways: FloatArray) -> tuple[FloatArray, IntArray]:
+        layout, k = self.layout, self.k
+        begun = ways[:, None, layout.begin] + self.inside[0]
+        inner = ways[:, None, layout.inside] + self.inside[1]
+        values, choice = ranked(np.concatenate([begun, inner], -1), k)
+        label = np.arange(layout.n_labels)[:, None]
+        source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
+        shape = (len(ways), 2 * layout.n_labels, k)
+        return values.reshape(shape), source.reshape(shape)
+
+
+def ascend(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) -> tuple[FloatArray, IntArray]:
+    """The k best ways to each sequence's end in each tag, and every token's sources.
+
+    *Shape* [N, K] to [n_filled, K, k] and [N, K, k], packed
+    """
+    n_rows, n_tags = emissions.shape
+    ways = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
+    ways[:, :, 0] = emissions[: packing.sizes[0]] + tables.start
+    sources = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
+    step = ListStep(tables, k)
+    for begin, end in packing.steps[1:]:
+        values, sources[begin:end] = step(ways[: end - begin])
+        ways[: end - begin] = values + emissions[begin:end, :, None]
+    return ways, sources
+
+
+def descend(sources: IntArray, packing: Packing, last: IntArray) -> IntArray:
+    """Walk every path back from its last `tag * k + rank`. *Shape* [N, K, k] and [n_filled, k] to [N, k]"""
+    k = sources.shape[-1]
+    points: IntArray = np.empty((sources.shape[0], k), np.int64)
+    came_from = sources.reshape(sources.shape[0], -1)
+    current = last.copy()
+    for step in range(len(packing.steps) - 1, -1, -1):
+        begin, end = packing.steps[step]
+        points[begin:end] = current[: end - begin]
+        if step:
+            current[: end - begin] = np.take_along_axis(came_from[begin:end], points[begin:end], 1)
+    points //= k
+    return points
+
+
+def list_viterbi(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) -> list[list[Reading]]:
+    """Up to k paths of each sequence, best first. *Shape* [N, K]; -inf in emissions bars a tag"""
+    empty: Reading = (0.0, np.empty(0, np.int64))
+    readings: list[list[Reading]] = [[] if length else [empty] for length in packing.lengths.tolist()]
+    if not packing.steps:
+        return readings
+    ways, sources = ascend(emissions[packing.forward], tables, packing, k)
+    values, last = ranked((ways + tables.end[:, None]).reshape(len(ways), -1), k)
+    paths = np.empty((len(emissions), k), np.int64)
+    paths[packing.forward] = descend(sources, packing, last)
+    for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):
+        begin = packing.offsets[sequence]
+        tags = paths[begin : begin + packing.lengths[sequence]]
+        found = [score for score in scores if score > -np.inf]
+        readings[sequence] = [(score, tags[:, rank].copy()) for rank, score in enumerate(found)]
+    return readings

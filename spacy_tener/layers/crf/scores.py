@@ -1,0 +1,92 @@
+"""What training differentiates: sums over all paths of a CRF, and scores of one path.
+
+Sums are float64, because a loss is a small difference of large ones. The gradient of the loss is expected less actual
+counts of tags and transitions, written down instead of being traced back through the recursion.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..packing import Packing
+from .forward import Lattice, rows
+from .tables import BARRED, Tables, Weights, gathered
+
+Gradients = tuple[Tensor | None, ...]
+
+
+def widened(emissions: Tensor) -> Tensor:
+    """At least float32, whatever precision the encoder runs in."""
+    return emissions.to(torch.promote_types(emissions.dtype, torch.float32))
+
+
+def full_precision(like: Tensor) -> torch.autocast:
+    """Mixed precision is for the encoder: it ends here."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
+def masked(emissions: Tensor, allowed: Tensor | None) -> Tensor:
+    return emissions if allowed is None else emissions.masked_fill(~allowed.to(emissions.device), BARRED)
+
+
+def path_score(emissions: Tensor, tables: Tables, packing: Packing, tags: Tensor) -> Tensor:
+    """The score of one given path of each sequence, -inf where it is no path. *Shape* [n_sequences], float64"""
+    first, last, later = (rows(index, tags) for index in (packing.first, packing.last, packing.later))
+    steps = emissions.gather(1, tags.unsqueeze(1)).squeeze(1).double()
+    sums = steps.new_zeros(packing.n_sequences).index_add(0, rows(packing.sequence, tags), steps)
+    moves = tables.table[tags[later - 1], tags[later]].double()
+    sums = sums.index_add(0, rows(packing.sequence[packing.later], tags), moves)
+    edges = tables.start[tags[first]].double() + tables.end[tags[last]]
+    return sums.index_add(0, rows(packing.filled, tags), edges)
+
+
+class LogLikelihood(torch.autograd.Function):
+    """log Z of each sequence over the paths of allowed tags, less the score of one path if `tags` names it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        emissions: Tensor,
+        start: Tensor,
+        end: Tensor,
+        outside: Tensor,
+        inside: Tensor,
+        packing: Packing,
+        allowed: Tensor | None,
+        tags: Tensor | None,
+        gradient: bool,
+    ) -> Tensor:
+        scores = masked(widened(emissions), allowed)
+        tables = Tables.of(Weights(start, end, outside, inside).to(scores))
+        with full_precision(emissions):
+            lattice = Lattice.of(scores, tables, packing, backward=gradient and any(ctx.needs_input_grad))
+        ctx.lattice, ctx.tags, ctx.dtype = lattice, tags, emissions.dtype
+        sums = lattice.log_partition()
+        return sums if tags is None else sums - path_score(widened(emissions), tables, packing, tags)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, weight: Tensor) -> Gradients:
+        lattice: Lattice = ctx.lattice
+        packing = lattice.packing
+        weights = weight.to(lattice.alpha)[rows(packing.sequence, lattice.alpha)].unsqueeze(1)
+        paths, total = lattice.through()
+        counts = paths.sub_(total).exp_().mul_(weights)
+        with full_precision(weight):
+            moves = lattice.transitions(total, weights)
+        if ctx.tags is not None:
+            subtract_path(counts, moves, ctx.tags, weights, packing)
+        start, end = (counts[rows(index, counts)].sum(0) for index in (packing.first, packing.last))
+        return counts.to(ctx.dtype), *gathered(lattice.tables.layout, start, end, moves), None, None, None, None
+
+
+def subtract_path(counts: Tensor, moves: Tensor, tags: Tensor, weights: Tensor, packing: Packing) -> None:
+    """Take the counts of one path from the expected ones, in place. *Shape* [N, K], [K, K], [N], [N, 1]"""
+    counts.scatter_add_(1, tags.unsqueeze(1), -weights)
+    later = rows(packing.later, tags)
+    move = tags[later - 1] * moves.size(1) + tags[later]
+    moves.view(-1).index_add_(0, move, weights[later, 0], alpha=-1)

@@ -1,0 +1,1 @@
+"""Characters together with the words of a lexicon: FLAT, FLAT-ATSSA and MECT."""

@@ -1,0 +1,182 @@
+"""FLAT-ATSSA's encoder (Hu et al., 4.2): words fused into the characters, then layers of selective attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..attention.adapted import AdaptedAttention, RelativePositions
+from ..attention.dot_product import Attention
+from ..attention.transformer import TransformerLayer
+from ..linear import Linear
+from ..ragged import Ragged
+from ..settings import check, check_choices, check_dropouts, check_sizes
+from .lattice import Lattice
+from .selective_attention import Selection, SelectiveAttention, Sentences
+from .word_fusion import Covers, WordFusion
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtssaConfig:
+    """Sizes and choices of FLAT-ATSSA's encoder. Each row of the paper's Table 4 is one setting.
+
+    width: d, the width of the context layers, shared by the heads.
+    n_layers: how many context layers.
+    n_heads: h, of the context layers and of the word fusion.
+    ff_width: width inside the feed-forward; None for four times the model's, the least that the paper searched.
+    dropout: after the feed-forward's ReLU and after its second product.
+    attention_dropout: on the attention maps.
+    selection: "adaptive" is ATSSA; "top_k" keeps the k largest scores, the explicit sparse transformer; "none" keeps
+        all keys, the paper's "- Selective SA".
+    k: how many keys a query keeps at least, or with "top_k" at all; 0 is the paper's "- top-k".
+    alpha: amplification of the step between keys that are kept and not; 1 is the paper's "- AF".
+    tau: temperature of the Gumbel-softmax.
+    penalty: lambda, what a kept key costs in training.
+    threshold: "adaptive" is made for each query; "fixed" is 0 for all, the paper's "- DT".
+    fusion_width: width of what a character reads from its words; None for the model's.
+    norm: "post" normalises after each sum, as the paper does; "pre" before each part, and once at the end.
+
+    alpha, tau, penalty and threshold are of the adaptive selection only.
+    """
+
+    width: int = 128
+    n_layers: int = 1
+    n_heads: int = 8
+    ff_width: int | None = None
+    dropout: float = 0.15
+    attention_dropout: float = 0.0
+    selection: Literal["adaptive", "top_k", "none"] = "adaptive"
+    k: int = 3
+    alpha: float = 50.0
+    tau: float = 1.0
+    penalty: float = 4e-6
+    threshold: Literal["adaptive", "fixed"] = "adaptive"
+    fusion_width: int | None = None
+    norm: Literal["post", "pre"] = "post"
+
+    def __post_init__(self) -> None:
+        what = "FLAT-ATSSA's"
+        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width", "fusion_width"))
+        check_dropouts(what, self, ("dropout", "attention_dropout"))
+        for name in ("alpha", "tau"):
+            check(what, name, getattr(self, name), getattr(self, name) > 0.0, "above 0")
+        for name in ("penalty", "k"):
+            check(what, name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        selections, norms = ("adaptive", "top_k", "none"), ("post", "pre")
+        check_choices(what, self, {"selection": selections, "threshold": ("adaptive", "fixed"), "norm": norms})
+        some = self.k >= 1 or self.selection != "top_k"
+        check(what, "k", self.k, some, "at least 1 where the k largest scores are kept")
+        self._check_widths(what)
+
+    def _check_widths(self, what: str) -> None:
+        heads = f"n_heads, which is {self.n_heads}"
+        paired = "since positions are pairs of sine and cosine"
+        even = self.width % (2 * self.n_heads) == 0
+        check(what, "width", self.width, even, f"an even number times {heads}, {paired}")
+        fused = self.fused_width
+        check(what, "fusion_width", fused, fused % 2 == 0, f"even, {paired}")
+        check(what, "fusion_width", fused, fused % self.n_heads == 0, f"a multiple of {heads}")
+
+    @property
+    def fused_width(self) -> int:
+        return self.width if self.fusion_width is None else self.fusion_width
+
+    @property
+    def selects(self) -> bool:
+        return self.selection != "none"
+
+
+def make_attention(config: AtssaConfig) -> Attention:
+    """The attention of one context layer."""
+    if not config.selects:
+        return AdaptedAttention(
+            width=config.width, n_heads=config.n_heads, dropout=config.attention_dropout, key_projection=True
+        )
+    by: Literal["threshold", "top_k"] = "top_k" if config.selection == "top_k" else "threshold"
+    return SelectiveAttention(
+        width=config.width,
+        n_heads=config.n_heads,
+        dropout=config.attention_dropout,
+        selection=Selection(by=by, k=config.k, alpha=config.alpha, tau=config.tau),
+        adaptive=config.threshold == "adaptive",
+        penalty=config.penalty,
+    )
+
+
+class AtssaEncoder(nn.Module):
+    """Word fusion, `[x ; x^w]` brought to the model's width, and context layers over the characters.
+
+    config: sizes and choices.
+    char_width: width of the characters.
+    word_width: width of the words.
+    """
+
+    def __init__(self, config: AtssaConfig, *, char_width: int, word_width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.fusion = WordFusion(
+            char_width=char_width,
+            word_width=word_width,
+            width=config.fused_width,
+            n_heads=config.n_heads,
+            dropout=config.attention_dropout,
+        )
+        self.input = Linear(char_width + config.fused_width, config.width)
+        self.layers = nn.ModuleList(self._layer() for _ in range(config.n_layers))
+        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+        """Encode the characters of all sentences, joined.
+
+        chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, d]*
+        """
+        x, *context = self._read(chars, words, lattice)
+        for layer in self.layers:
+            x = layer(x, *context)
+        return cast(Tensor, self.output_norm(x))
+
+    def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
+        """The attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
+        return self._of_layers(TransformerLayer.weights, chars, words, lattice)
+
+    def kept_keys(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
+        """How many keys each query of each sentence keeps in each layer, in evaluation. *Shape: [h, length]* each"""
+        return self._of_layers(_kept_keys, chars, words, lattice)
+
+    def _of_layers(
+        self, look: Callable[..., list[Tensor]], chars: Tensor, words: Tensor, lattice: Lattice
+    ) -> list[list[Tensor]]:
+        x, *context = self._read(chars, words, lattice)
+        seen = []
+        for layer in self.layers:
+            seen.append(look(layer, x, *context))
+            x = layer(x, *context)
+        return seen
+
+    def _layer(self) -> TransformerLayer:
+        config = self.config
+        hidden = config.ff_width or 4 * config.width
+        attention = make_attention(config)
+        return TransformerLayer(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
+
+    def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
+        """The first layer's input, and what each layer needs to know beside it."""
+        lattice.check_rows(characters=len(chars), words=len(words))
+        fused = self.fusion(chars, words, Covers.of(lattice, device=chars.device))
+        x = self.input(torch.cat((chars, fused), dim=-1))
+        ragged = Ragged.of(lattice.lengths, heads=self.config.n_heads, device=x.device)
+        relative = RelativePositions.of(ragged, self.config.width // self.config.n_heads, x)
+        if not self.config.selects:
+            return x, ragged, relative
+        return x, ragged, relative, Sentences.of(ragged, x)
+
+
+def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+    x = layer.attention_norm(x) if layer.pre_norm else x
+    if isinstance(layer.attention, SelectiveAttention):
+        return layer.attention.kept(x, ragged, *places)
+    return [x.new_full((ragged.heads, length), length, dtype=torch.int64) for length in ragged.lengths]

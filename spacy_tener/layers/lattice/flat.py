@@ -1,0 +1,103 @@
+"""FLAT (Li et al., 2020): characters and the words of a lexicon in one sequence of spans, and a transformer over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from torch import Tensor, nn
+
+from ..attention.transformer import TransformerLayer
+from ..linear import Linear
+from ..settings import check, check_dropouts, check_sizes
+from .lattice import Lattice
+from .span_attention import check_span_width, span_layer
+from .span_plan import SpanPlan
+from .span_positions import DISTANCES, SpanPositions, check_distances
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlatConfig:
+    """Sizes and choices of a FLAT encoder. The defaults are the released code's for Weibo, in the paper's form.
+
+    width: d, the model's width, shared by the heads.
+    n_layers: how many layers.
+    n_heads: h; each head is `width / n_heads` wide.
+    ff_width: width inside the feed-forward; None for three times the model's.
+    dropout: after the feed-forward's ReLU and after its second product.
+    attention_dropout: on the attention map.
+    distances: which distances between two spans are known, of `hh`, `ht`, `th`, `tt` (head to head, head to tail, ..).
+        The paper has all, the released code and MECT have `hh` and `tt`.
+    scaled: divide scores by `sqrt(d_k)`, which the paper does not.
+    norm: "post" normalises after each sum, as the paper does; "pre" before each part, and once at the end. (Where this
+        sum should be, the released code adds a part's output to itself: that is not an option.)
+    """
+
+    width: int = 128
+    n_layers: int = 1
+    n_heads: int = 8
+    ff_width: int | None = None
+    dropout: float = 0.15
+    attention_dropout: float = 0.0
+    distances: tuple[str, ...] = DISTANCES
+    scaled: bool = False
+    norm: Literal["post", "pre"] = "post"
+
+    def __post_init__(self) -> None:
+        what = "FLAT's"
+        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_dropouts(what, self, ("dropout", "attention_dropout"))
+        check(what, "norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
+        check_span_width(what, self.width, self.n_heads)
+        check_distances(self.distances)
+
+
+class FlatEncoder(nn.Module):
+    """Characters and words, each brought to the model's width, through a stack of layers; what comes out for words is
+    cut off. So the last layer asks for the characters only.
+
+    config: sizes and choices.
+    char_width: width of the characters' input.
+    word_width: width of the words' input.
+    """
+
+    def __init__(self, config: FlatConfig, *, char_width: int, word_width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.char_input = Linear(char_width, config.width)
+        self.word_input = Linear(word_width, config.width)
+        self.positions = SpanPositions(width=config.width, distances=config.distances)
+        self.layers = nn.ModuleList(span_layer(config, scaled=config.scaled) for _ in range(config.n_layers))
+        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+        """Encode the characters of all sentences, joined.
+
+        chars: *Shape: [N, char_width]*
+        words: the words of all sentences, joined. *Shape: [W, word_width]*
+        lattice: which sentences these are, and where the words lie.
+        Returns *Shape: [N, d]*
+        """
+        lattice.check_rows(characters=len(chars), words=len(words))
+        *inner, last = [cast(TransformerLayer, layer) for layer in self.layers]
+        plan = SpanPlan.of(lattice, words_ask=bool(inner), device=chars.device)
+        relative = self.positions(plan)
+        x = self.char_input(chars)
+        rows = plan.arrange(x, self.word_input(words))
+        for layer in inner:
+            rows = layer(rows, plan, relative)
+        x = rows.index_select(0, plan.characters) if inner else x
+        x = last(x, plan, relative, last.as_read(rows))
+        return cast(Tensor, self.output_norm(x))
+
+    def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
+        """The attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]* each"""
+        lattice.check_rows(characters=len(chars), words=len(words))
+        plan = SpanPlan.of(lattice, words_ask=True, device=chars.device)
+        relative = self.positions(plan)
+        rows = plan.arrange(self.char_input(chars), self.word_input(words))
+        maps = []
+        for layer in self.layers:
+            maps.append(cast(TransformerLayer, layer).weights(rows, plan, relative))
+            rows = layer(rows, plan, relative)
+        return maps

@@ -1,0 +1,185 @@
+"""MECT's encoder (Wu et al., 2021, section 4): characters and words in one stream, the components of characters in
+another, and attention in which each stream is asked by the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..attention.transformer import TransformerLayer
+from ..linear import Linear
+from ..settings import check, check_choices, check_dropouts, check_sizes
+from .lattice import Lattice
+from .span_attention import SpanAttention, check_span_width, span_layer
+from .span_mixing import SpanHeads, attend
+from .span_plan import SpanPlan
+from .span_positions import SpanPositions
+
+Streams = Sequence[Tensor]
+"""The lattice's, then the radicals'; or one for both."""
+
+DISTANCES = ("hh", "tt")
+"""Of two spans, MECT knows how far their heads and their tails are from each other (eq. 11)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MectConfig:
+    """Sizes and choices of a MECT encoder. The defaults are the released code's for Weibo. Each row of the paper's
+    Table 8 is one setting.
+
+    width: d, of each stream and of the result, shared by the heads.
+    n_layers: how many layers; the paper has one.
+    n_heads: h; each head is `width / n_heads` wide.
+    ff_width: width inside the feed-forwards; None for three times the model's.
+    dropout: after the feed-forwards' ReLU and after their second product.
+    attention_dropout: on the attention maps.
+    streams: "cross" is MECT: each stream is asked by the other; with "parallel" each asks itself (experiment B);
+        "single" has one stream, of characters joined with their components, and words (experiment A).
+    random_attention: how many places random attention knows; 0 for none, the paper's "- RA".
+    norm: "post" normalises after each sum, as the paper does; "pre" before each part, and once at the end.
+    """
+
+    width: int = 128
+    n_layers: int = 1
+    n_heads: int = 8
+    ff_width: int | None = None
+    dropout: float = 0.15
+    attention_dropout: float = 0.0
+    streams: Literal["cross", "parallel", "single"] = "cross"
+    random_attention: int = 320
+    norm: Literal["post", "pre"] = "post"
+
+    def __post_init__(self) -> None:
+        what = "MECT's"
+        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_dropouts(what, self, ("dropout", "attention_dropout"))
+        check(what, "random_attention", self.random_attention, self.random_attention >= 0, "at least 0")
+        check_choices(what, self, {"streams": ("cross", "parallel", "single"), "norm": ("post", "pre")})
+        check_span_width(what, self.width, self.n_heads)
+
+    @property
+    def n_streams(self) -> int:
+        return 1 if self.streams == "single" else 2
+
+
+class MectLayer(nn.Module):
+    """Attention and feed-forward of each stream, each added to what the stream was.
+
+    config: sizes and choices.
+    """
+
+    def __init__(self, config: MectConfig) -> None:
+        super().__init__()
+        self.crossed = config.streams == "cross"
+        self.dropout = config.attention_dropout
+        # The I of eq. 7 is in place of a projection of keys.
+        self.streams = nn.ModuleList(
+            span_layer(config, key_projection=False, places=config.random_attention) for _ in range(config.n_streams)
+        )
+
+    def forward(self, streams: Streams, rows: Streams, plan: SpanPlan, relative: Streams) -> list[Tensor]:
+        """streams: the spans that ask: all characters, or all rows. *Shape: [n, d]* each
+        rows: all rows, which are read. *Shape: [N + W, d]* each
+        relative: each stream's relative positions. *Shape: [R, d]* each
+        Returns *Shape: [n, d]* each
+        """
+        heads = [attention.heads(x, plan, *read) for attention, x, *read in self._read(streams, rows, relative)]
+        # One pass for all streams: the products of one sentence are small, and calling for them costs as much.
+        p = self.dropout if self.training else 0.0
+        mixed = attend(SpanHeads.joined(heads), plan.groups(len(streams[0])), p).flatten(1).chunk(len(heads), dim=1)
+        return [layer.complete(x, own) for layer, x, own in zip(self._layers(), streams, mixed, strict=True)]
+
+    def weights(self, rows: Streams, plan: SpanPlan, relative: Streams) -> list[list[Tensor]]:
+        """The attention map of each sentence, for each stream that is read. *Shape: [h, L, L]* each"""
+        return [attention.weights(x, plan, *read) for attention, x, *read in self._read(rows, rows, relative)]
+
+    def _layers(self) -> list[TransformerLayer]:
+        return [cast(TransformerLayer, layer) for layer in self.streams]
+
+    def _read(
+        self, streams: Streams, rows: Streams, relative: Streams
+    ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor, Tensor]]:
+        """Each stream's attention, and what it is called with but for the plan."""
+        layers = self._layers()
+        asking = [layer.as_read(x) for layer, x in zip(layers, streams, strict=True)]
+        read = [layer.as_read(x) for layer, x in zip(layers, rows, strict=True)]
+        attentions = [cast(SpanAttention, layer.attention) for layer in layers]
+        # Each stream is asked by the other.
+        return zip(attentions, asking, relative, read, asking[::-1] if self.crossed else asking, strict=True)
+
+
+class MectEncoder(nn.Module):
+    """Each stream brought to the model's width, a stack of layers, the streams joined (eq. 14), and words cut off. So
+    the last layer asks for the characters only.
+
+    config: sizes and choices.
+    char_width, component_width, word_width: widths of the input.
+    """
+
+    def __init__(self, config: MectConfig, *, char_width: int, component_width: int, word_width: int) -> None:
+        super().__init__()
+        self.config = config
+        widths = [char_width + component_width] if config.n_streams == 1 else [char_width, component_width]
+        self.inputs = nn.ModuleList(Linear(width, config.width) for width in widths)
+        self.word_input = Linear(word_width, config.width)
+        self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=DISTANCES) for _ in widths)
+        self.layers = nn.ModuleList(MectLayer(config) for _ in range(config.n_layers))
+        normed = config.norm == "pre"
+        self.output_norms = nn.ModuleList(nn.LayerNorm(config.width) if normed else nn.Identity() for _ in widths)
+        self.fusion = Linear(2 * config.width, config.width) if config.n_streams == 2 else nn.Identity()
+
+    def forward(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+        """Encode the characters of all sentences, joined.
+
+        chars: *Shape: [N, char_width]*
+        components: the embedded components of each character. *Shape: [N, component_width]*
+        words: the words of all sentences, joined. *Shape: [W, word_width]*
+        lattice: which sentences these are, and where the words lie.
+        Returns *Shape: [N, d]*
+        """
+        *inner, last = self.layers
+        plan = self._plan(chars, components, words, lattice, words_ask=bool(inner))
+        relative = [positions(plan) for positions in self.positions]
+        streams = self._streams(chars, components)
+        rows = self._rows(streams, words, plan)
+        for layer in inner:
+            rows = layer(rows, rows, plan, relative)
+        if inner:
+            streams = [stream.index_select(0, plan.characters) for stream in rows]
+        streams = last(streams, rows, plan, relative)
+        normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
+        return cast(Tensor, self.fusion(torch.cat(normed, dim=-1)))  # eq. 14
+
+    def attention_weights(
+        self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice
+    ) -> list[list[list[Tensor]]]:
+        """The attention map of each sentence, for each layer and in it for each stream that is read, over characters,
+        then words. *Shape: [h, L, L]* each"""
+        plan = self._plan(chars, components, words, lattice, words_ask=True)
+        relative = [positions(plan) for positions in self.positions]
+        rows = self._rows(self._streams(chars, components), words, plan)
+        maps = []
+        for layer in self.layers:
+            maps.append(cast(MectLayer, layer).weights(rows, plan, relative))
+            rows = layer(rows, rows, plan, relative)
+        return maps
+
+    def _plan(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, *, words_ask: bool) -> SpanPlan:
+        for given in (chars, components):
+            lattice.check_rows(characters=len(given), words=len(words))
+        return SpanPlan.of(lattice, words_ask=words_ask, device=chars.device)
+
+    def _streams(self, chars: Tensor, components: Tensor) -> list[Tensor]:
+        """What each stream has for the characters. *Shape: [N, d]* each"""
+        given = [torch.cat((chars, components), dim=-1)] if self.config.n_streams == 1 else [chars, components]
+        return [project(part) for project, part in zip(self.inputs, given, strict=True)]
+
+    def _rows(self, streams: Streams, words: Tensor, plan: SpanPlan) -> list[Tensor]:
+        """What each stream has for all spans; the radicals' has zeros for words. *Shape: [N + W, d]* each"""
+        lattice, *radicals = streams
+        of_words = self.word_input(words)
+        return [plan.arrange(lattice, of_words), *(plan.arrange(x, torch.zeros_like(of_words)) for x in radicals)]

@@ -1,0 +1,262 @@
+"""Attention to selected keys only: the adaptive threshold of ATSSA (Hu et al., eq. 7 to 12, 16, 17), and top-k.
+
+A query keeps the keys whose score `A` reaches its threshold, made for each head of the query's input `x`, the mean `m`
+of its sentence, and both together, but never more than the k-th largest score, so that k keys always stay:
+
+    T = W_t [x ; m ; x * m ; x - m]    (eq. 7)
+    T~ = min(k-th largest of A, T)     (eq. 8)
+    b = sigmoid(alpha (A - T~))        (eq. 9)
+
+In training `z` is drawn from the Gumbel-softmax over `b` and `1 - b` at temperature tau. As `log b - log(1 - b)` is
+`alpha (A - T~)` and the difference of two Gumbel numbers is one logistic number, eq. 17 is
+
+    z = sigmoid((alpha (A - T~) + logistic noise) / tau)
+
+In prediction `z = [A >= T~]`. Then `z e^A / sum z e^A` is what values are mixed with: the softmax of eq. 11 and 12
+where z is 0 or 1, and with a gradient where it is between. A query that keeps nothing, which k = 0 allows, mixes
+nothing: its output is zero. The paper's penalty on z (eq. 19) is added to the gradients where they pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..attention.adapted import AdaptedAttention
+from ..attention.dot_product import Heads, attend, attention_maps
+from ..dropout import random_steps
+from ..groups import Groups
+from ..linear import Linear
+from ..ragged import Ragged
+
+LONG_FOR_TOPK = 64
+"""torch.topk on a CPU is quick for rows of at least so many numbers per number wanted."""
+MANY_FOR_TOPK = 8
+"""From so many numbers wanted on, torch.topk is as quick as a tournament in any row."""
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The sentences of a flat batch, for what their tokens have in common. Made once, for all layers.
+
+    groups: the sentence of each token.
+    lengths: of each sentence, at least 1. *Shape: [n, 1]*
+    """
+
+    groups: Groups
+    lengths: Tensor
+
+    @classmethod
+    def of(cls, ragged: Ragged, like: Tensor) -> Sentences:
+        """like: a tensor of the device and dtype of the computation."""
+        lengths = np.array(ragged.lengths, dtype=np.int64)
+        groups = Groups.of(np.repeat(np.arange(len(lengths)), lengths), len(lengths), device=like.device)
+        return cls(groups, torch.from_numpy(lengths[:, None]).to(like).clamp_(min=1.0))
+
+    def means(self, x: Tensor) -> Tensor:
+        """The mean of its sentence, for each token. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return self.groups.spread(self.groups.total(x) / self.lengths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which keys a query keeps.
+
+    by: "threshold" for ATSSA; "top_k" for the k largest scores (Zhao et al.'s explicit sparse transformer), in training
+        as in prediction.
+    k: how many keys stay at least (eq. 8): fewer in a shorter sentence, more where the k-th has equals; 0 for no floor.
+    alpha: how steep the step of eq. 9 is.
+    tau: temperature of eq. 17.
+    """
+
+    by: Literal["threshold", "top_k"] = "threshold"
+    k: int = 3
+    alpha: float = 50.0
+    tau: float = 1.0
+
+    def kept(self, scores: Tensor, beside: Tensor | None, real: Tensor | None) -> Tensor:
+        """`z` at prediction: 1 or 0. *Returns Shape: [n, h, T, L]*"""
+        scores = scores.detach()
+        above = scores - self.bound(scores, beside).detach()
+        # Arithmetic rather than a comparison: comparing and selecting are not vectorised on a CPU.
+        return above.sign_().add_(1.0).clamp_(max=1.0)
+
+    def decide(self, scores: Tensor, beside: Tensor | None, real: Tensor | None) -> Tensor:
+        """The map at prediction, and in training by "top_k"."""
+        weights = torch.softmax(scores, dim=-1) * self.kept(scores, beside, real)
+        return weights / _whole(weights)
+
+    def sample(self, scores: Tensor, beside: Tensor | None, real: Tensor | None) -> Tensor:
+        """The map in training by "threshold"."""
+        drawn: Tensor = _Sample.apply(scores, beside, real, self)  # type: ignore[no-untyped-call]
+        return drawn
+
+    def bound(self, scores: Tensor, beside: Tensor | None) -> Tensor:
+        """`T~` (eq. 8). *Returns Shape: [n, h, T, 1]*"""
+        if beside is None:
+            return self.floor(scores)
+        threshold = beside[..., :1]
+        return torch.minimum(self.floor(scores), threshold) if self.k else threshold
+
+    def floor(self, scores: Tensor) -> Tensor:
+        """The k-th largest score of each query. *Returns Shape: [n, h, T, 1]*"""
+        # A sentence of fewer than k keys has none: every key stays, and the floor stays a number.
+        return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
+
+
+class SelectiveAttention(AdaptedAttention):
+    """TENER's attention (eq. 5 with `R_ij = p_{i-j}`) with projected keys, of which each query keeps a few.
+
+    width: d, the width of input and output.
+    n_heads: h; `d_k = width / n_heads` must be even.
+    selection: which keys are kept.
+    dropout: on the attention map.
+    adaptive: make a threshold for each query and head (eq. 7); else it is 0 for all. Without a use "by top_k".
+    penalty: lambda of eq. 19. The loss that it stands for is the sum of `lambda |z|_1 / L` over sentences and heads.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        n_heads: int,
+        selection: Selection,
+        dropout: float = 0.0,
+        adaptive: bool = True,
+        penalty: float = 0.0,
+    ) -> None:
+        super().__init__(width=width, n_heads=n_heads, dropout=dropout, key_projection=True)
+        self.selection = selection
+        self.penalty = penalty
+        by_threshold = selection.by == "threshold"
+        self.threshold = Linear(4 * width, n_heads, bias=False) if adaptive and by_threshold else None
+
+    def thresholds(self, x: Tensor, sentences: Sentences) -> Tensor:
+        """T (eq. 7). x: *Shape: [N, d]*. Returns *Shape: [N, h]*"""
+        if self.threshold is None:
+            return x.new_zeros(len(x), self.n_heads)
+        mean = sentences.means(x)
+        made: Tensor = self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
+        return made
+
+    def heads(self, x: Tensor, *places: Any) -> Heads:
+        """places: the batch's `RelativePositions` and its `Sentences`."""
+        relative, sentences = places
+        heads = super().heads(x, relative)
+        if self.selection.by == "top_k":
+            return heads
+        thresholds = self.thresholds(x, sentences)
+        price = sentences.groups.spread(self.penalty / sentences.lengths).expand_as(thresholds)
+        return replace(heads, beside=torch.stack((thresholds, price), dim=-1))
+
+    def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        samples = self.training and self.selection.by == "threshold"
+        weigh = self.selection.sample if samples else self.selection.decide
+        return attend(self.heads(x, *places), ragged, self.dropout if self.training else 0.0, weigh)
+
+    def weights(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+        """The attention map of each sequence at prediction. *Shape: [h, length, length]* each"""
+        return attention_maps(self.heads(x, *places), ragged, self.selection.decide)
+
+    def kept(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+        """How many keys each query of each sequence keeps at prediction. *Shape: [h, length]* each"""
+
+        z = attention_maps(self.heads(x, *places), ragged, self.selection.kept)
+        return [kept.sum(-1).long() for kept in z]
+
+
+def kth_largest(x: Tensor, k: int) -> Tensor:
+    """The k-th largest number of each row, equal ones counted; -inf where there are fewer than k.
+
+    x: *Shape: [.., L]*. Returns *Shape: [.., 1]*
+    """
+    length = x.shape[-1]
+    if k > length:
+        return torch.full_like(x[..., :1], -torch.inf)
+    if not x.is_cpu or k >= MANY_FOR_TOPK or length >= LONG_FOR_TOPK * k:
+        return torch.topk(x, k, dim=-1).values[..., -1:]
+    return _tournament(x.flatten(0, -2).T.contiguous(), k).view(*x.shape[:-1], 1)
+
+
+def _tournament(x: Tensor, k: int) -> Tensor:
+    """The k-th largest number of each column: halves are merged, number by number. *Shape* [L, R] -> [1, R]"""
+    best, odd = [x], []
+    while (length := len(best[0])) > 1:
+        half = length // 2
+        if length % 2:
+            odd.append([rank[-1:] for rank in best])
+        best = _merge([rank[:half] for rank in best], [rank[half : 2 * half] for rank in best], k)
+    for single in odd:
+        best = _merge(best, single, k)
+    return best[k - 1]
+
+
+def _merge(a: list[Tensor], b: list[Tensor], k: int) -> list[Tensor]:
+    """The k largest of two lists, each sorted from its largest: the r-th is the highest `min(a_i, b_r-i)`."""
+    merged = []
+    for r in range(1, min(k, len(a) + len(b)) + 1):
+        lowest = (_least(a[:i], b[: r - i]) for i in range(max(0, r - len(b)), min(r, len(a)) + 1))
+        merged.append(reduce(torch.maximum, lowest))
+    return merged
+
+
+def _least(a: list[Tensor], b: list[Tensor]) -> Tensor:
+    """The smallest of some numbers of two sorted lists."""
+    return reduce(torch.minimum, (numbers[-1] for numbers in (a, b) if numbers))
+
+
+def logistic_noise(like: Tensor) -> Tensor:
+    """Numbers of the logistic distribution: the difference of two Gumbel numbers."""
+    return random_steps(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
+
+
+class _Sample(torch.autograd.Function):
+    """Eq. 8, 9, 17, and the map. Its gradient adds the penalty's (eq. 19): `lambda / L` for each z of a real query."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, beside: Tensor, real: Tensor | None, selection: Selection) -> Tensor:
+        bound = selection.bound(scores, beside)
+        above = scores - bound
+        at_bound = _zeros_of(above) if selection.k else None
+        z = above.mul_(selection.alpha).add_(logistic_noise(scores)).div_(selection.tau).sigmoid_()
+        weights = torch.softmax(scores, dim=-1).mul_(z)
+        weights.div_(_whole(weights))
+        ctx.save_for_backward(weights, z, at_bound, bound, beside, real)
+        ctx.slope = selection.alpha / selection.tau
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        weights, z, at_bound, bound, beside, real = ctx.saved_tensors
+        threshold, price = beside[..., :1], beside[..., 1:]
+        if real is not None:
+            price = price * real[:, None, :, None]
+        d_scores = gradients[0] * weights
+        d_scores.addcmul_(weights, d_scores.sum(dim=-1, keepdim=True), value=-1)
+        d_above = torch.addcmul(d_scores, z, price)
+        d_above.addcmul_(d_above, z, value=-1).mul_(ctx.slope)
+        d_bound = -d_above.sum(dim=-1, keepdim=True)
+        d_scores += d_above
+        # T~ is the threshold or the k-th score: its gradient goes to the one that it is.
+        d_threshold = d_bound * (threshold <= bound)
+        if at_bound is not None:
+            d_scores.addcmul_(at_bound, d_bound - d_threshold)
+        return d_scores, torch.cat((d_threshold, torch.zeros_like(d_threshold)), dim=-1), None, None
+
+
+def _whole(weights: Tensor) -> Tensor:
+    """The sum of each query's weights, to divide them by; 1 for a query that keeps nothing."""
+    total = weights.sum(dim=-1, keepdim=True)
+    return total + (total == 0.0)
+
+
+def _zeros_of(x: Tensor) -> Tensor:
+    """Where `x` is 0, equal shares of 1 in each row; elsewhere 0."""
+    zeros = x.sign().abs_().neg_().add_(1.0)
+    return zeros.div_(zeros.sum(dim=-1, keepdim=True).clamp_(min=1.0))

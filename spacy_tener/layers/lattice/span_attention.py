@@ -1,0 +1,166 @@
+"""Attention over characters and words that knows where spans lie, as FLAT and MECT have it (FLAT's eq. 4 to 6).
+
+For a query span `i` and a key span `j` of the same sentence
+
+    A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
+
+with `R_ij` the relative position of the two (span_positions.py). The paper's form makes `R_ij`, and multiplies it, for
+every pair. Here each distinct `R` of a batch is multiplied with `W_R` once, and neighbouring queries with just those
+rows of the result that they need, in one product (span_windows.py, span_mixing.py).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..attention.dot_product import split_heads
+from ..attention.transformer import TransformerLayer
+from ..linear import Linear
+from ..settings import check
+from .random_attention import RandomAttention
+from .span_mixing import SpanHeads, attend, attention_map
+from .span_plan import SpanPlan
+from .span_positions import SpanPositions, reference_span_positions
+
+
+class SpanAttention(nn.Module):
+    """Multi-head attention of spans. It has no output projection.
+
+    width: d, of input and output.
+    n_heads: h; each head is `width / n_heads` wide.
+    dropout: on the attention map.
+    scaled: divide the scores by `sqrt(d_k)`.
+    key_projection: keys are a projection of what is read, as FLAT has it; else they are that itself (MECT's eq. 7).
+    places: how many places of a sentence MECT's random attention knows (eq. 12 and 13); 0 for none.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        scaled: bool = False,
+        key_projection: bool = True,
+        places: int = 0,
+    ) -> None:
+        super().__init__()
+        head_width = width // n_heads
+        self.n_heads = n_heads
+        self.dropout = dropout
+        self.scale = 1.0 / math.sqrt(head_width) if scaled else 1.0
+        self.query = Linear(width, width, bias=False)
+        self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
+        self.value = Linear(width, width, bias=False)
+        self.position = Linear(width, width, bias=False)
+        self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
+        self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
+        self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
+
+    def forward(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+    ) -> Tensor:
+        """x: the spans that ask: the characters of a batch, or all its rows. *Shape: [n, d]*. Returns *Shape: [n, d]*
+
+        plan: of the batch.
+        relative: the relative positions, `SpanPositions()(plan)`. *Shape: [R, d]*
+        rows: all rows of the batch, which are read; None where these are `x`. *Shape: [N + W, d]*
+        asking: what queries are made from, where this is another stream than `x` (MECT's cross). *Shape: [n, d]*
+        """
+        heads = self.heads(x, plan, relative, rows, asking)
+        return attend(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
+
+    def weights(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+    ) -> list[Tensor]:
+        """The attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]* each"""
+        heads = self.heads(x, plan, relative, rows, asking)
+        maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
+        for group in plan.groups(len(x)):
+            maps[group.sentence].append(attention_map(heads, group))
+        return [torch.cat(parts, dim=1) for parts in maps]
+
+    def heads(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+    ) -> SpanHeads:
+        """Queries, keys, values (eq. 6) and positions by head."""
+        rows = x if rows is None else rows
+        q = self._split(self.query, x if asking is None else asking)
+        k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
+        queries, placed = q + self.u, q + self.v
+        if self.scale != 1.0:
+            queries, placed = queries * self.scale, placed * self.scale
+        return SpanHeads(queries, placed, k, v, r, self._bias(len(x), plan))
+
+    def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
+        return split_heads(projection(x), self.n_heads)
+
+    def _bias(self, n_asking: int, plan: SpanPlan) -> Tensor | None:
+        """The random attention of the places that ask and are read."""
+        if self.random is None:
+            return None
+        keys = max(plan.lengths, default=0)
+        bias: Tensor = self.random(plan.longest if n_asking == len(plan.characters) else keys, keys)
+        return bias
+
+
+class SpanSizes(Protocol):
+    """What layers of span attention read of an encoder's config."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def n_heads(self) -> int: ...
+    @property
+    def ff_width(self) -> int | None: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def attention_dropout(self) -> float: ...
+    @property
+    def norm(self) -> Literal["post", "pre"]: ...
+
+
+def span_layer(config: SpanSizes, **options: Any) -> TransformerLayer:
+    """Span attention and a feed-forward, three times as wide as the model where its width is not given.
+
+    options: of the attention.
+    """
+    width, dropout = config.width, config.attention_dropout
+    attention = SpanAttention(width=width, n_heads=config.n_heads, dropout=dropout, **options)
+    hidden = config.ff_width or 3 * width
+    return TransformerLayer(attention, width=width, hidden=hidden, dropout=config.dropout, norm=config.norm)
+
+
+def check_span_width(what: str, width: int, n_heads: int) -> None:
+    check(what, "width", width, width % n_heads == 0, f"a multiple of n_heads, which is {n_heads}")
+    check(what, "width", width, width % 2 == 0, "even, since positions are pairs of sine and cosine")
+
+
+def reference_span_attention(
+    attention: SpanAttention, positions: SpanPositions, x: Tensor, asking: Tensor, places: Tensor
+) -> Tensor:
+    """Eq. 1 to 6 as the papers write them, for one sentence and without dropout: what the fast form is tested with.
+
+    x: the spans that are read. *Shape: [L, d]*
+    asking: what the queries are made from; the same as `x`, but for MECT. *Shape: [L, d]*
+    places: head and tail of each span. *Shape: [L, 2]*
+    Returns *Shape: [L, d]*
+    """
+    q, k, v = (
+        split_heads(part(of), attention.n_heads)
+        for part, of in [(attention.query, asking), (attention.key, x), (attention.value, x)]
+    )
+    r = split_heads(attention.position(reference_span_positions(positions, places).flatten(0, 1)), attention.n_heads)
+    r = r.unflatten(0, (len(x), len(x)))
+    scores = torch.einsum("ihd,jhd->hij", q + attention.u, k)  # eq. 5
+    scores = (scores + torch.einsum("ihd,ijhd->hij", q + attention.v, r)) * attention.scale
+    if attention.random is not None:
+        bias = attention.random(len(x), len(x))  # eq. 12
+        scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))
+    return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # eq. 4

@@ -1,0 +1,1 @@
+"""Embedders: from Docs to rows of floats, `Model[List[Doc], List[Floats2d]]`."""

@@ -1,0 +1,205 @@
+"""Embedders that read a token by its characters: by a CNN, a BiLSTM or a transformer (TENER, sections 3.1 and 4.4).
+
+Each is `Model[List[Doc], List[Floats2d]]`, to stand beside the rows of words in `spacy_tener.WordCharEmbed.v1`, or
+alone. The distinct words of a batch are encoded once, however many tokens they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats2d
+
+from ...features.characters import SpelledTokens, SpellingCache, spell
+from ...features.normalise import Keys
+from ...layers.attention.transformer import TransformerConfig
+from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures, char_bilstm, char_cnn, char_transformer
+from ...layers.embedding import EmbeddingTables
+from ..bridge import TorchShim, token_counts, torch_shim
+from .char import EmbedModel
+from .vocabulary import Vocabulary, add_keys, check_rates, rows_of, run_module
+
+CHARACTER = "character"
+
+
+class CharacterVocabulary(Vocabulary):
+    """The characters that an encoder knows. Its table is `character`."""
+
+    def __init__(self, *, digits: bool) -> None:
+        super().__init__((CHARACTER,))
+        self._cache = SpellingCache(digits=digits)
+
+    def spell(self, docs: list[Doc]) -> SpelledTokens:
+        return spell(docs, self._cache)
+
+    def keys(self, docs: list[Doc]) -> dict[str, Keys]:
+        """The keys of the characters of the docs' distinct words. *Shape* [C]"""
+        return {CHARACTER: self.spell(docs).spellings.keys}
+
+
+def build_char_cnn(
+    filters: int = 30,
+    window: int = 3,
+    char_width: int = 30,
+    width: int = 30,
+    digits: bool = True,
+    dropout: float = 0.3,
+    char_dropout: float = 0.01,
+) -> EmbedModel:
+    """Read each token by filters over its characters and their maximum over the token.
+
+    Registered as `spacy_tener.CharCNN.v1`. The defaults are the TENER paper's, with its 3,660 parameters beside the
+    characters' rows: 30 x (3 x 30) + 30 of the filters, 30 x 30 + 30 of the linear layer behind the maximum. A
+    character gets a row when it is first seen in training; all others share the unknown row. Case is kept. Of a token
+    of more than 64 characters the first and the last 32 are read.
+
+    filters (int): Number of filters.
+    window (int): How many characters each filter sees; an odd number.
+    char_width (int): Width of the characters' rows.
+    width (int): Width of the output.
+    digits (bool): Read every digit as 0.
+    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
+    char_dropout (float): Probability that a character is read as unknown in training.
+    """
+    _check_sizes("CharCNN", filters=filters, char_width=char_width, width=width)
+    if window < 1 or window % 2 == 0:
+        raise ValueError(f"CharCNN needs an odd window, so that a filter has a middle, but got {window}.")
+    encoder = partial(char_cnn, char_width=char_width, filters=filters, window=window, width=width)
+    return _char_embed("CharCNN", encoder, char_width, width, digits=digits, dropout=dropout, char_dropout=char_dropout)
+
+
+def build_char_bilstm(
+    hidden: int = 50,
+    char_width: int = 30,
+    width: int = 30,
+    digits: bool = True,
+    dropout: float = 0.3,
+    char_dropout: float = 0.01,
+) -> EmbedModel:
+    """Read each token by an LSTM over its characters in either direction.
+
+    Registered as `spacy_tener.CharBiLSTM.v1`. The defaults are the TENER paper's, with its 35,830 parameters beside the
+    characters' rows: twice 4 x 50 x (30 + 50 + 2) of the LSTMs, which have two biases in torch, and 100 x 30 + 30 of
+    the linear layer. As in its released code, that layer reads the maximum over all characters, where Lample et al.
+    have the last state of each direction.
+
+    hidden (int): Width of each direction.
+
+    The other settings mean what they mean for `spacy_tener.CharCNN.v1`.
+    """
+    _check_sizes("CharBiLSTM", hidden=hidden, char_width=char_width, width=width)
+    encoder = partial(char_bilstm, char_width=char_width, hidden=hidden, width=width)
+    return _char_embed(
+        "CharBiLSTM", encoder, char_width, width, digits=digits, dropout=dropout, char_dropout=char_dropout
+    )
+
+
+def build_char_transformer(
+    adapted: bool = True,
+    heads: int = 3,
+    ff_width: int = 60,
+    inner_dropout: float = 0.15,
+    char_width: int = 30,
+    width: int = 30,
+    digits: bool = True,
+    dropout: float = 0.3,
+    char_dropout: float = 0.01,
+) -> EmbedModel:
+    """Read each token by one transformer layer over its characters.
+
+    Registered as `spacy_tener.CharTransformer.v1`. The defaults are the TENER paper's, with its 6,600 parameters beside
+    the characters' rows (8,460 where `adapted` is false): 2 x 30 x 30 of queries and values and 60 of u and v (vanilla:
+    4 x (30 x 30 + 30) of queries, keys, values and output), 3,690 of the feed-forward, 120 of the norms, 930 of the
+    linear layer behind the maximum.
+
+    adapted (bool): TENER's attention; else the vanilla one.
+    heads (int): Number of heads, which share the width of the characters' rows.
+    ff_width (int): Width inside the feed-forward.
+    inner_dropout (float): Dropout inside the transformer.
+
+    The other settings mean what they mean for `spacy_tener.CharCNN.v1`.
+    """
+    _check_sizes("CharTransformer", width=width)
+    config = TransformerConfig(
+        width=char_width, n_heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
+    )
+    encoder = partial(char_transformer, config, width=width)
+    return _char_embed(
+        "CharTransformer", encoder, char_width, width, digits=digits, dropout=dropout, char_dropout=char_dropout
+    )
+
+
+def _check_sizes(architecture: str, **sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{architecture} needs a {name} of at least 1, but got {size}.")
+
+
+def _char_embed(
+    architecture: str,
+    encoder: Callable[[], CharacterEncoder],
+    char_width: int,
+    width: int,
+    *,
+    digits: bool,
+    dropout: float,
+    char_dropout: float,
+) -> EmbedModel:
+    check_rates(architecture, dropout=dropout, char_dropout=char_dropout)
+    build = partial(_build, encoder=encoder, char_width=char_width, dropout=dropout, char_dropout=char_dropout)
+    return Model(
+        "char_encoder",
+        forward_spelled,
+        init=_init,
+        dims={"nO": width},
+        attrs={"vocabulary": CharacterVocabulary(digits=digits)},
+        shims=[TorchShim(build)],
+    )
+
+
+def _build(
+    *,
+    encoder: Callable[[], CharacterEncoder],
+    char_width: int,
+    dropout: float,
+    char_dropout: float,
+    **rows: int,
+) -> CharacterFeatures:
+    tables = EmbeddingTables(
+        rows=rows, widths={CHARACTER: char_width}, word_dropout={CHARACTER: char_dropout}, dropout=dropout
+    )
+    return CharacterFeatures(tables, encoder(), dropout=dropout)
+
+
+def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
+    vocabulary: Vocabulary = model.attrs["vocabulary"]
+    vocabulary.clear()
+    torch_shim(model).build(**vocabulary.heights())
+
+
+def forward_spelled(
+    model: EmbedModel, docs: list[Doc], is_train: bool
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+    """Of an embedder with one table, whose vocabulary spells the tokens of a batch."""
+    if not docs:
+        return [], lambda dY: docs
+    vocabulary = model.attrs["vocabulary"]
+    spelled = vocabulary.spell(docs)
+    (name,) = vocabulary.tables
+    keys = {name: spelled.spellings.keys}
+    if is_train:
+        add_keys(model, keys)
+    (parts,) = rows_of(model, keys)
+    words = torch.from_numpy(spelled.words).to(parts.device)
+    outputs, learn = run_module(model, is_train, token_counts(docs), parts, spelled.spellings.lengths, words)
+
+    def backprop(dY: list[Floats2d]) -> list[Doc]:
+        learn(dY)
+        return docs
+
+    return outputs, backprop

@@ -1,1 +1,0 @@
-"""Optimizers and schedules that the papers use and Thinc lacks."""

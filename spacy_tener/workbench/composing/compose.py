@@ -1,0 +1,171 @@
+"""One config out of several: a corpus' config, overlays on it, and single settings on top.
+
+An overlay is a part of a config. A section of it that names a registered function (`@architectures` and its like), or a
+component's `factory`, other than what stands there replaces what stands there, whole with its subsections; any other
+section adds to what is there, key by key. So an overlay switches something off by `null`, and takes a component out by
+an `nlp.pipeline` without it; nothing else removes a key. Headers of empty parent sections may be left out.
+
+An overlay that goes around something rather than in its place names it: the value `${here}` is the whole section that
+stood where the overlay has its own, and `${here.learn_rate}` a part of that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import srsly
+from thinc.api import Config
+
+from .files import ConfigError, read_config
+from .filling import did_you_mean, explained, fill, keys
+
+MAX_STEPS = "training.max_steps"
+TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
+HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
+SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A complete config, with its variables (`${paths.train}`) as they were written, and what else was decided."""
+
+    config: Config
+    notes: tuple[str, ...]
+
+
+def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Composed:
+    """A config with overlays on it, the later over the earlier, then single settings; filled and validated.
+
+    settings: Each as `section.key=value`, with the value as in a config; a string may go without quotes. The key must
+        exist in the config that the files make, once filled.
+
+    Where `max_steps` is changed and the schedule's `total_steps` is not, and the two were equal, `total_steps` follows.
+    """
+    config = read_config(base)
+    notes: list[str] = []
+    for path in overlays:
+        overlay = read_config(path)
+        _check_overlay(overlay, config, str(path))
+        config = _merge(*_around_what_stands(config, overlay, str(path)), notes)
+    with explained(" + ".join(map(str, [base, *overlays]))):
+        config = fill(config)
+    for setting in settings:
+        updates = _read_setting(setting, config)
+        config = _merge(config, updates, notes)
+        if "@" in setting.partition("=")[0]:
+            # The function brings settings of its own, which the next one may name.
+            with explained(f"--set {setting}"):
+                config = fill(config)
+    if settings:
+        with explained(f"--set {' '.join(settings)}"):
+            config = fill(config)
+    return Composed(config, tuple(notes))
+
+
+def _merge(config: Config, updates: Config, notes: list[str]) -> Config:
+    """The config with the updates on it. Whatever else changes on their account is said in the notes."""
+    kept = _without_replaced_components(config, updates)
+    merged = Config(_ordered(kept.merge(updates), kept), is_interpolated=False, section_order=kept.section_order)
+    steps = _get(merged, MAX_STEPS)
+    if not steps or steps == _get(config, MAX_STEPS) or _get(config, MAX_STEPS) != _get(config, TOTAL_STEPS):
+        return merged
+    if _get(updates, TOTAL_STEPS) is None and _get(merged, TOTAL_STEPS) is not None:
+        merged["training"]["optimizer"]["learn_rate"]["total_steps"] = steps
+        notes.append(f"{TOTAL_STEPS} = {steps}, with {MAX_STEPS}")
+    return merged
+
+
+def _ordered(config: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
+    """The config with the keys that another has in its order, and then the rest."""
+    ordered = {key: config[key] for key in (*(key for key in like if key in config), *config)}
+    for key, value in ordered.items():
+        if isinstance(value, Mapping) and isinstance(like.get(key), Mapping):
+            ordered[key] = _ordered(value, like[key])
+    return ordered
+
+
+def _without_replaced_components(config: Config, updates: Config) -> Config:
+    """The config without the components for which the updates have another factory: its settings are not theirs."""
+    kept = config.copy()
+    for name, component in updates.get("components", {}).items():
+        origin = _origin(component)
+        if origin and origin != _origin(kept["components"].get(name, {})):
+            kept["components"].pop(name, None)
+    return kept
+
+
+def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What a component is made by: a factory, or the pipeline that it is taken from."""
+    return next(((key, component[key]) for key in ("factory", "source") if key in component), None)
+
+
+def _check_overlay(overlay: Config, config: Config, name: str) -> None:
+    """Refuse what the base lacks and the overlay does not bring whole."""
+    for section in overlay:
+        if section not in SECTIONS and section not in config:
+            sections = ", ".join(dict.fromkeys([*config, *SECTIONS]))
+            raise ConfigError(f"{name}: there is no section [{section}] to lay it on", f"There are: {sections}.")
+    components = config.get("components", {})
+    pipeline = overlay.get("nlp", {}).get("pipeline", config.get("nlp", {}).get("pipeline", []))
+    for component, settings in overlay.get("components", {}).items():
+        if component not in components and _origin(settings) is None:
+            remedy = f"There are: {', '.join(components) or 'none'}. A component to add needs its `factory`."
+            raise ConfigError(f"{name}: there is no component '{component}' to lay it on", remedy)
+        if component not in pipeline:
+            remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
+            raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+
+
+def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
+    """The overlay with what `${here}` stands for in it, and the config with that out of the way."""
+    rest, filled = config.copy(), overlay.copy()
+    for key in list(keys(overlay)):
+        section, _, last = key.rpartition(".")
+        value = _get(overlay, key)
+        asked = HERE.fullmatch(value) if isinstance(value, str) else None
+        if asked is None:
+            continue
+        standing = _get(config, f"{section}.{asked['part']}" if asked["part"] else section)
+        if standing is None:
+            raise ConfigError(f"{name}: nothing stands in [{section}] for {value}", "Lay it on a config that has it.")
+        _get(filled, section)[last] = deepcopy(standing)
+        if not asked["part"]:
+            _get(rest, section).clear()
+    return rest, filled
+
+
+def _read_setting(setting: str, config: Config) -> Config:
+    """A setting as a config of this one key, which must exist."""
+    key, sign, text = setting.partition("=")
+    parts = key.strip().split(".")
+    if not sign or len(parts) < 2:
+        remedy = "Write section.key=value, as in training.max_steps=1000."
+        raise ConfigError(f"--set {setting}: not a setting", remedy)
+    if key.strip() not in set(keys(config)):
+        remedy = did_you_mean(key, keys(config), "It changes what the filled config has.")
+        raise ConfigError(f"--set {setting}: the config has no '{key}'", remedy)
+    updates: Any = _value(text.strip())
+    for part in reversed(parts):
+        updates = {part: updates}
+    return Config(updates, is_interpolated=False)
+
+
+def _value(text: str) -> Any:
+    """A value as in a config: JSON, or else a string."""
+    try:
+        return srsly.json_loads(text)
+    except ValueError:
+        return text
+
+
+def _get(config: Mapping[str, Any], key: str) -> Any:
+    """A value by its dotted key; None where there is none."""
+    node: Any = config
+    for part in key.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node

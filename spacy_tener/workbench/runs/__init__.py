@@ -1,0 +1,1 @@
+"""Training runs: grids and searches."""

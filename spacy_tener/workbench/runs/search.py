@@ -1,0 +1,258 @@
+"""Random search: settings drawn from a space, one training after the other, all of them kept.
+
+What optuna draws and what came of it is in DIR/study.db, which its own tools read. Each trial has a directory:
+
+    DIR/trials/0007/config.cfg, train.log    what was trained, and what `spacy train` said
+    DIR/trials/0007/model-best/              the pipeline, of the best trial only unless all are to be kept
+    DIR/trials.csv, trials.json, best.cfg    written anew after each trial
+
+A search may be killed at any time. The next call finds the trial that was running, marks it as interrupted, and does it
+again under a new number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from thinc.api import Config
+
+from ..composing.compose import compose
+from ..composing.files import ConfigError
+from ..composing.filling import did_you_mean, keys
+from ..composing.search_space import Choice, Space, as_settings
+from ..files import only_one, replace_text
+from ..report.runs import CONFIG, MODEL
+from .search_report import TrialRow, as_csv, as_json, rows_of
+from .search_trial import TRAIN, Outcome, train
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+    from optuna.trial import Trial
+
+SAMPLERS = ("random", "tpe")
+_STUDY = "study.db"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is searched.
+
+    base, overlays, settings: the config, as `compose` takes it.
+    space: where the rest is drawn from.
+    """
+
+    base: Path
+    overlays: tuple[Path, ...]
+    settings: tuple[str, ...]
+    space: Space
+    seed: int = 0
+    sampler: str = "random"
+
+    def config(self, values: Mapping[str, Any]) -> Config:
+        """The config with values for what the space decides."""
+        return compose(self.base, self.overlays, [*self.settings, *as_settings(values)]).config
+
+    @cached_property
+    def described(self) -> dict[str, Any]:
+        """By what another search is told from this one, as JSON has it."""
+        space = json.loads(json.dumps(asdict(self.space)))
+        text = self.config({}).to_str(interpolate=False)
+        return {"config": text, "space": space, "seed": self.seed, "sampler": self.sampler}
+
+    def check(self) -> None:
+        """Refuse a space that does not fit the config, before anything is trained."""
+        if self.sampler not in SAMPLERS:
+            raise ConfigError(f"Unknown sampler '{self.sampler}'", f"Use one of: {', '.join(SAMPLERS)}.")
+        there = list(keys(Config().from_str(self.described["config"], interpolate=False)))
+        for name in self.space.settings:
+            if name not in there:
+                remedy = did_you_mean(name, there, "A space decides settings that the filled config has.")
+                raise ConfigError(f"The config has no '{name}', which the space decides", remedy)
+        self.config(self.space.values(self.space.example()))
+
+
+@dataclass(frozen=True)
+class Running:
+    """How trials are run.
+
+    gpu_id: -1 for the CPU.
+    prune: stop a training whose F1 on dev is below the median of the others at the same step.
+    keep_models: keep the pipelines of all trials.
+    command: what trains a config.
+    """
+
+    gpu_id: int = -1
+    prune: bool = False
+    keep_models: bool = False
+    command: Sequence[str] = TRAIN
+
+
+class Search:
+    """A search in a directory, new or taken up again. Make one by `open_search`."""
+
+    def __init__(self, plan: Plan, folder: Path, study: Study, running: Running) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.study = study
+        self.running = running
+
+    @property
+    def rows(self) -> list[TrialRow]:
+        """All trials, in their order."""
+        return rows_of(self.study, self.plan.space)
+
+    @property
+    def best(self) -> TrialRow | None:
+        """The trial with the highest F1 on dev."""
+        return max((row for row in self.rows if row.state == "done"), key=lambda row: row.score or 0.0, default=None)
+
+    def run(self, trials: int, note: Callable[[TrialRow], None] = lambda row: None) -> None:
+        """Go on until so many trials have ended, well or not; those that were interrupted do not count."""
+        while sum(row.ended for row in self.rows) < trials:
+            number = self._run_one()
+            self.write()
+            note(self.rows[number])
+
+    def write(self) -> None:
+        """Write what there is to be read, and remove the pipelines that are not to be kept."""
+        rows, best = self.rows, self.best
+        replace_text(self.folder / "trials.csv", as_csv(rows, self.plan.space))
+        replace_text(self.folder / "trials.json", as_json(rows, best, self.plan.described))
+        if best is not None:
+            heading = f"# Trial {best.number} of a search: F1 {100 * (best.score or 0.0):.2f} on dev"
+            text = (self.trial_folder(best.number) / CONFIG).read_text(encoding="utf8")
+            replace_text(self.folder / "best.cfg", f"{heading}\n\n{text}")
+        for row in rows:
+            if not self.running.keep_models and row != best:
+                shutil.rmtree(self.trial_folder(row.number) / MODEL, ignore_errors=True)
+
+    def trial_folder(self, number: int) -> Path:
+        return self.folder / "trials" / f"{number:04d}"
+
+    def _run_one(self) -> int:
+        # A sampler of its own for each trial: what is drawn does not depend on where the search was interrupted.
+        self.study.sampler = _sampler(self.plan.sampler, self.plan.seed, sum(row.again_of is None for row in self.rows))
+        trial = self.study.ask(distributions(self.plan.space))
+        begin = time.monotonic()
+        try:
+            outcome = self._train(trial)
+        except ConfigError as error:
+            outcome = Outcome(None, str(error))
+        trial.set_user_attr("seconds", round(time.monotonic() - begin, 1))
+        self._tell(trial, outcome)
+        return trial.number
+
+    def _train(self, trial: Trial) -> Outcome:
+        folder = self.trial_folder(trial.number)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = self.plan.config(self.plan.space.values(trial.params))
+        (folder / CONFIG).write_text(config.to_str(interpolate=False) + "\n", encoding="utf8")
+        watch = _pruner(trial) if self.running.prune else None
+        return train(folder, gpu_id=self.running.gpu_id, watch=watch, command=self.running.command)
+
+    def _tell(self, trial: Trial, outcome: Outcome) -> None:
+        from optuna.trial import TrialState
+
+        if outcome.pruned:
+            trial.set_user_attr("score", outcome.score)
+            self.study.tell(trial, state=TrialState.PRUNED)
+        elif outcome.score is None:
+            trial.set_user_attr("reason", outcome.reason)
+            self.study.tell(trial, state=TrialState.FAIL)
+        else:
+            self.study.tell(trial, outcome.score)
+
+
+@contextlib.contextmanager
+def open_search(plan: Plan, folder: Path, running: Running) -> Iterator[Search]:
+    """A search in a directory, where no other process searches meanwhile; what was interrupted will be done again."""
+    plan.check()
+    folder.mkdir(parents=True, exist_ok=True)
+    with only_one(folder / ".lock"):
+        search = Search(plan, folder, _study(folder, running), running)
+        _check_same(search)
+        _take_up(search)
+        search.write()
+        yield search
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """The space as optuna has it."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    made: dict[str, BaseDistribution] = {}
+    for name, draw in space.draws.items():
+        if isinstance(draw, Choice):
+            made[name] = CategoricalDistribution(draw.values)
+        elif draw.whole:
+            made[name] = IntDistribution(int(draw.low), int(draw.high), log=draw.log, step=int(draw.step or 1))
+        else:
+            made[name] = FloatDistribution(draw.low, draw.high, log=draw.log, step=draw.step)
+    return made
+
+
+def _study(folder: Path, running: Running) -> Study:
+    try:
+        import optuna
+    except ImportError as error:
+        raise ConfigError("A search needs optuna", "pip install 'spacy_tener[search]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(
+        storage=f"sqlite:///{folder / _STUDY}",
+        study_name="spacy_tener",
+        direction="maximize",
+        pruner=optuna.pruners.MedianPruner() if running.prune else optuna.pruners.NopPruner(),
+        load_if_exists=True,
+    )
+
+
+def _check_same(search: Search) -> None:
+    """Refuse to go on with another search's trials."""
+    plan, before = search.plan.described, search.study.user_attrs.get("plan")
+    if before is None:
+        search.study.set_user_attr("plan", plan)
+        return
+    other = [name for name in plan if plan[name] != before[name]]
+    if other:
+        remedy = "Choose another --output, or go on with what it was begun with."
+        raise ConfigError(f"{search.folder}: another search is kept there: its {' and '.join(other)} differ", remedy)
+
+
+def _take_up(search: Search) -> None:
+    """Mark what was running when the search was killed, and let it be done again."""
+    from optuna.trial import TrialState
+
+    for trial in search.study.get_trials(states=[TrialState.RUNNING]):
+        search.study.tell(trial.number, state=TrialState.FAIL)
+    queued = search.study.get_trials(deepcopy=False)
+    again = {trial.user_attrs.get("again_of") for trial in queued}
+    for row in search.rows:
+        if row.state == "interrupted" and row.number not in again:
+            params = queued[row.number].params
+            search.study.enqueue_trial(params, user_attrs={"again_of": row.number})
+
+
+def _sampler(name: str, seed: int, place: int) -> BaseSampler:
+    from optuna.samplers import RandomSampler, TPESampler
+
+    own = int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
+    return TPESampler(seed=own) if name == "tpe" else RandomSampler(seed=own)
+
+
+def _pruner(trial: Trial) -> Callable[[int, float], bool]:
+    def watch(step: int, score: float) -> bool:
+        trial.report(score, step)
+        return trial.should_prune()
+
+    return watch

@@ -1,0 +1,1 @@
+"""From raw text to vectors, and to Docs for `spacy pretrain`."""

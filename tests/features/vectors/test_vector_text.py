@@ -1,0 +1,248 @@
+"""Vectors as text: formats, packings, odd strings and broken lines."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tracemalloc
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spacy_tener.features.vectors import text as vector_text
+from spacy_tener.features.vectors.vectors import Vectors, read_vectors
+
+Read = Callable[..., Vectors]
+
+
+@pytest.fixture(autouse=True)
+def _no_warning_goes_unseen() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        yield
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Read vectors from a file with the given content."""
+
+    def read_content(content: str | bytes, *, width: int | None = None) -> Vectors:
+        path = tmp_path / "some.vec"
+        path.write_bytes(content.encode("utf8") if isinstance(content, str) else content)
+        return read_vectors(path, width=width)
+
+    return read_content
+
+
+# Formats and packings
+
+
+def test_header_is_no_row(read: Read) -> None:
+    assert read("2 2\na 1 2\nb 3 4\n").strings == ["a", "b"]
+
+
+def test_without_a_header_the_first_line_is_a_row(read: Read) -> None:
+    vectors = read("the 1 2\nof 3 4\n")
+    assert vectors.strings == ["the", "of"]
+    assert vectors.table.tolist() == [[1, 2], [3, 4]]
+
+
+def test_digit_as_first_string_of_a_headerless_file_is_no_header(read: Read) -> None:
+    assert read("7 1 2\n8 3 4\n").strings == ["7", "8"]
+
+
+def test_first_string_with_spaces_does_not_hide_the_width(read: Read) -> None:
+    vectors = read("New York 1 2\nof 3 4\n")
+    assert vectors.strings == ["New York", "of"]
+    assert vectors.width == 2
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_packing_is_known_by_its_first_bytes_not_by_the_name(read: Read, pack: Callable[[bytes], bytes]) -> None:
+    vectors = read(pack("2 2\n中 1 2\n国 3 4\n".encode()))
+    assert vectors.strings == ["中", "国"]
+    assert vectors.table.tolist() == [[1, 2], [3, 4]]
+
+
+def test_files_that_were_packed_piece_by_piece_are_read_to_the_end(read: Read) -> None:
+    assert read(gzip.compress(b"a 1 2\n") + gzip.compress(b"b 3 4\n")).strings == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "2 2\na 1 2 \nb 3 4 \n",  # as word2vec itself writes
+        "2 2 \r\na 1 2\r\nb 3 4\r\n",
+        "\ufeff2 2\na 1 2\nb 3 4",
+        "2 2\na 1 2\n\nb 3 4\n\n\n",
+        "2 2\na 1e0 +2\nb 3.0 4.\n",
+    ],
+    ids=["space at line end", "carriage returns", "byte order mark, no last line end", "blank lines", "notations"],
+)
+def test_harmless_differences_of_writing_do_not_matter(read: Read, content: str) -> None:
+    vectors = read(content)
+    assert vectors.strings == ["a", "b"]
+    assert vectors.table.tolist() == [[1, 2], [3, 4]]
+
+
+# Odd strings
+
+
+@pytest.mark.parametrize("string", ["\u3000", "\u00a0", "\u2028", "\u0085", "\x1c", "\t", "😀", " ", "#", "a\u3000b"])
+def test_odd_string_keeps_its_row(read: Read, string: str) -> None:
+    vectors = read(f"x 1 2\n{string} 3 4\ny 5 6\n")
+    assert vectors.strings == ["x", string, "y"]
+    assert vectors.table.tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+@pytest.mark.parametrize("string", ["New York", ". . .", "at name@domain.com", "Windows 10"])
+def test_string_with_spaces_is_split_off_from_the_right(read: Read, string: str) -> None:
+    vectors = read(f"x 0.1 0.2\n{string} 0.5 0.25\n")
+    assert vectors.strings == ["x", string]
+    assert vectors.table[1].tolist() == [0.5, 0.25]
+
+
+def test_string_that_is_not_utf8_is_left_out_with_a_warning(read: Read) -> None:
+    with pytest.warns(UserWarning, match="1 rows were left out"):
+        vectors = read(b"3 2\na 1 2\n\xe4\xb8 3 4\nb 5 6\n")
+    assert vectors.strings == ["a", "b"]
+    assert vectors.table.tolist() == [[1, 2], [5, 6]]
+
+
+# Broken lines
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("b 3", "expected 2 values, but found 1"),
+        ("b", "expected 2 values, but found 0"),
+        ("b 3.0 4.0 5.0", "expected 2 values, but found 3"),
+        ("b 3 x", "'x' is not a number"),
+        ("b 3 4x", "'4x' is not a number"),
+        ("b 3 4,5", "'4,5' is not a number"),
+        ("b 3 4.5.6", "'4.5.6' is not a number"),
+        ("b 3 4-5", "'4-5' is not a number"),
+        ("b 3 4\t5", r"'4\\t5' is not a number"),
+        ("New York 3", "'York' is not a number"),
+        ("b 3  4", "two spaces in a row"),
+        ("b  3 4", "two spaces in a row"),
+        ("b  3", "two spaces in a row"),
+        (" 3 4", "there is no string"),
+        ("b 3 nan", "not finite"),
+        ("b -inf 4", "not finite"),
+        ("b 3 1e60", "not finite"),
+    ],
+)
+@pytest.mark.parametrize("header", ["3 2\n", ""])
+def test_broken_line_is_named_with_file_number_and_reason(read: Read, header: str, line: str, reason: str) -> None:
+    number = 3 if header else 2
+    with pytest.raises(ValueError, match=rf"some\.vec, line {number}: .*{reason}"):
+        read(f"{header}a 1 2\n{line}\nc 5 6\n")
+
+
+def test_first_of_two_broken_lines_is_named(read: Read) -> None:
+    with pytest.raises(ValueError, match=r"line 2: .*not a number"):
+        read("a 1 2\nb 3 4-5\nNew York 6\n")
+
+
+def test_number_of_a_broken_line_counts_blank_lines_and_earlier_chunks(
+    read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_text, "_CHUNK", 10)
+    with pytest.raises(ValueError, match="line 8: 'x' is not a number"):
+        read("5 2\na 1 2\nb 3 4\n\n\nc 5 6\nd 7 8\ne 9 x\n")
+
+
+def test_broken_line_is_shown_shortened(read: Read) -> None:
+    with pytest.raises(ValueError, match=r"'b 0 0 .*\.\.\.'\. Repair or remove the line\.") as caught:
+        read("a" + " 1" * 200 + "\nb" + " 0" * 199 + "\n")
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("promised", [1, 3])
+def test_header_with_another_count_is_warned_about(read: Read, promised: int) -> None:
+    with pytest.warns(UserWarning, match=f"promises {promised} rows, but it has 2"):
+        assert read(f"{promised} 2\na 1 2\nb 3 4\n").strings == ["a", "b"]
+
+
+# Files that are no vectors
+
+
+def test_empty_file_is_refused(read: Read) -> None:
+    with pytest.raises(ValueError, match=r"some\.vec is empty"):
+        read("")
+
+
+def test_empty_packed_file_is_refused(read: Read) -> None:
+    with pytest.raises(ValueError, match=r"some\.vec is empty"):
+        read(gzip.compress(b""))
+
+
+def test_header_alone_is_refused(read: Read) -> None:
+    with pytest.raises(ValueError, match=r"first line `5 2` but no vectors"):
+        read("5 2\n")
+
+
+@pytest.mark.parametrize("text", ["今天天气很好\n", "just some words\n", '{"a": [1, 2]}\n', "a\t1\t2\n"])
+def test_other_text_is_refused(read: Read, text: str) -> None:
+    with pytest.raises(ValueError, match="line 1: expected a string and its values between spaces"):
+        read(text)
+
+
+def test_binary_word2vec_is_refused_with_the_way_to_convert_it(read: Read) -> None:
+    rows = b"".join(name + b" " + np.ones(2, dtype=np.float32).tobytes() + b"\n" for name in (b"a", b"b"))
+    with pytest.raises(ValueError, match=r"binary file.*load_word2vec_format"):
+        read(b"2 2\n" + rows)
+
+
+def test_text_in_utf16_is_refused(read: Read) -> None:
+    with pytest.raises(ValueError, match="not UTF-8"):
+        read("a 1 2\n".encode("utf-16"))
+
+
+def test_fasttext_model_is_refused_with_the_remedy(read: Read) -> None:
+    with pytest.raises(ValueError, match=r"fastText model.*\.vec file"):
+        read(np.asarray([793712314, 12], dtype="<i4").tobytes() + bytes(100))
+
+
+def test_zip_archive_is_refused_with_the_remedy(read: Read) -> None:
+    with pytest.raises(ValueError, match=r"zip archive\. Unpack it"):
+        read(b"PK\x03\x04" + bytes(100))
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("damage", ["cut", "overwritten"])
+def test_damaged_packed_file_is_refused(read: Read, pack: Callable[[bytes], bytes], damage: str) -> None:
+    rng = np.random.default_rng(0)
+    packed = pack("".join(f"w{i} {a} {b}\n" for i, (a, b) in enumerate(rng.normal(size=(3000, 2)))).encode())
+    half = len(packed) // 2
+    content = packed[:half] if damage == "cut" else packed[:half] + b"\xff" * 1000 + packed[half + 1000 :]
+    with pytest.raises(ValueError, match="damaged or cut short"):
+        read(content)
+
+
+# Size
+
+
+def test_chunks_do_not_show_in_the_result(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = np.random.default_rng(1).normal(size=(300, 7)).astype(np.float32)
+    content = "300 7\n" + "".join(f"s{i} {' '.join(map(str, row.tolist()))}\n" for i, row in enumerate(table))
+    monkeypatch.setattr(vector_text, "_CHUNK", 1000)
+    vectors = read(content)
+    assert vectors.strings == [f"s{i}" for i in range(300)]
+    np.testing.assert_array_equal(vectors.table, table)
+
+
+def test_memory_holds_the_table_once_and_not_the_text(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vector_text, "_CHUNK", 1 << 16)
+    content = "".join(f"s{i}" + " 0.123456789012" * 100 + "\n" for i in range(4000)).encode()
+    tracemalloc.start()
+    vectors = read(content)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert vectors.table.nbytes < peak < 2.5 * vectors.table.nbytes < len(content)

@@ -1,0 +1,123 @@
+"""Every path of a small CRF, one by one: what the tests of the recursions compare with."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spacy_tener.layers.crf.crf import CRF
+from spacy_tener.tagging import IntArray, TagLayout
+
+LENGTHS = [3, 0, 1, 4, 2, 2, 0]
+"""A batch of mixed lengths, with sequences of no tokens."""
+
+
+def random_crf(n_labels: int, seed: int = 0, scale: float = 1.0) -> CRF:
+    generator = torch.Generator().manual_seed(seed)
+    crf = CRF(n_labels).double()
+    with torch.no_grad():
+        for weight in crf.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator, dtype=torch.float64) * scale)
+    return crf
+
+
+def random_emissions(crf: CRF, lengths: list[int], seed: int = 1, scale: float = 2.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (sum(lengths), crf.layout.n_tags)
+    return torch.randn(shape, generator=generator, dtype=torch.float64) * scale
+
+
+def random_mask(crf: CRF, lengths: list[int], seed: int = 2) -> Tensor:
+    """Half of all tags, and the tags of one path of each sequence, so that there is a path."""
+    rng = np.random.default_rng(seed)
+    mask = rng.random((sum(lengths), crf.layout.n_tags)) < 0.5
+    mask[np.arange(len(mask)), random_tags(crf, lengths, seed).numpy()] = True
+    return torch.from_numpy(mask)
+
+
+def random_tags(crf: CRF, lengths: list[int], seed: int = 3) -> Tensor:
+    rng = np.random.default_rng(seed)
+    chosen = [rng.choice(all_paths(crf.layout, length)) for length in lengths]
+    return torch.from_numpy(np.concatenate(chosen).astype(np.int64))
+
+
+@lru_cache(maxsize=64)
+def all_paths(layout: TagLayout, length: int) -> IntArray:
+    """Every list of entities over `length` tokens, as tags. *Shape* [n_paths, length]"""
+    if length == 0:
+        return np.empty((1, 0), np.int64)
+    follows = layout.transitions()
+    tags = range(layout.n_tags)
+    paths = [(tag,) for tag in tags if not layout.names(tuple("abc"[: layout.n_labels]))[tag].startswith(("E", "I"))]
+    for _ in range(length - 1):
+        paths = [(*path, tag) for path in paths for tag in tags if follows[path[-1], tag]]
+    names = layout.names(tuple("abc"[: layout.n_labels]))
+    return np.array([path for path in paths if not names[path[-1]].startswith(("B", "I"))], np.int64)
+
+
+def scores_of(crf: CRF, emissions: Tensor, paths: IntArray) -> Tensor:
+    """Each path's score, term by term from the CRF's weights, differentiable. *Shape* [n_paths]"""
+    layout = crf.layout
+    index = torch.from_numpy(paths)
+    total = emissions.new_zeros(len(paths))
+    if not index.size(1):
+        return total
+    total = total + crf.start[index[:, 0]] + crf.end[index[:, -1] - layout.closers.start]
+    for position in range(index.size(1)):
+        total = total + emissions[position, index[:, position]]
+        if position:
+            total = total + _moves(crf, index[:, position - 1], index[:, position])
+    return total
+
+
+def _moves(crf: CRF, source: Tensor, target: Tensor) -> Tensor:
+    layout = crf.layout
+    opens = target < layout.openers.stop
+    closer = (source - layout.closers.start).clamp(0, layout.n_open - 1)
+    outside = crf.outside[closer, target.clamp(max=layout.n_open - 1)]
+    if not layout.n_labels:
+        return outside
+    from_inside = (source >= layout.inside.start).long()
+    continued = crf.inside[from_inside, (target - layout.continuers.start).clamp(min=0)]
+    return torch.where(opens, outside, continued)
+
+
+def permitted(paths: IntArray, allowed: Tensor | None) -> IntArray:
+    if allowed is None:
+        return paths
+    mask = allowed.numpy()
+    return paths[mask[np.arange(paths.shape[1]), paths].all(1)]
+
+
+def each(
+    crf: CRF, emissions: Tensor, lengths: list[int], allowed: Tensor | None = None
+) -> list[tuple[IntArray, Tensor]]:
+    """Allowed paths of each sequence, with their scores."""
+    masks = [None] * len(lengths) if allowed is None else allowed.split(lengths)
+    found = []
+    for part, mask, length in zip(emissions.split(lengths), masks, lengths, strict=True):
+        paths = permitted(all_paths(crf.layout, length), mask)
+        found.append((paths, scores_of(crf, part, paths)))
+    return found
+
+
+def log_partition(crf: CRF, emissions: Tensor, lengths: list[int], allowed: Tensor | None = None) -> Tensor:
+    return torch.stack([scores.logsumexp(0) for _, scores in each(crf, emissions, lengths, allowed)])
+
+
+def token_marginals(crf: CRF, emissions: Tensor, lengths: list[int], allowed: Tensor | None = None) -> Tensor:
+    marginals = torch.zeros_like(emissions)
+    begin = 0
+    for length, (paths, scores) in zip(lengths, each(crf, emissions, lengths, allowed), strict=True):
+        for path, probability in zip(paths, scores.softmax(0), strict=True):
+            marginals[torch.arange(begin, begin + length), torch.from_numpy(path)] += probability
+        begin += length
+    return marginals
+
+
+def gradients(loss: Tensor, crf: CRF, emissions: Tensor) -> list[Tensor]:
+    found = torch.autograd.grad(loss, [emissions, *crf.parameters()], allow_unused=True, materialize_grads=True)
+    return list(found)

@@ -1,0 +1,294 @@
+"""The embedder: rows for tokens and for pairs of them, that arrive in training and stay."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import spacy
+from spacy.strings import get_string_id
+from spacy.tokens import Doc
+from thinc.api import SGD, Adam
+
+from spacy_tener.features.normalise import Normaliser
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
+from spacy_tener.models.embed.vocabulary import observe
+
+QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
+
+
+@pytest.fixture(scope="module")
+def nlp():
+    return spacy.blank("zh")
+
+
+@pytest.fixture
+def doc_of(nlp):
+    return nlp.make_doc
+
+
+def embedder(**settings):
+    model = build_char_embed(**{"width": 6, "bigram_width": 4, **QUIET, **settings})
+    model.initialize()
+    return model
+
+
+def n_rows(model):
+    return {name: len(table) for name, table in model.attrs["vocabulary"].tables.items()}
+
+
+def row_of(model, string, name=UNIGRAM):
+    return model.attrs["vocabulary"].tables[name].rows(np.array([get_string_id(string)], dtype=np.uint64))[0]
+
+
+def weights(model, name=UNIGRAM):
+    return torch_shim(model).module.tables[name].detach().numpy()
+
+
+def learn(model, docs, optimizer=None, steps=1):
+    optimizer = optimizer or SGD(0.1)
+    for _ in range(steps):
+        Y, backprop = model.begin_update(docs)
+        backprop([np.ones_like(y) for y in Y])
+        model.finish_update(optimizer)
+    return model
+
+
+def test_a_token_has_its_own_row_and_that_of_its_pair(doc_of):
+    model = learn(embedder(), [doc_of("中国人")])
+    embedded = model.predict([doc_of("中国人")])[0]
+    assert embedded.shape == (3, 10)
+    assert model.get_dim("nO") == 10
+    np.testing.assert_array_equal(embedded[:, :6], weights(model)[1:4])
+    np.testing.assert_array_equal(embedded[:, 6:], weights(model, BIGRAM)[1:4])
+
+
+def test_rows_are_made_in_training_only(doc_of):
+    model = embedder()
+    assert n_rows(model) == {UNIGRAM: 1, BIGRAM: 1}
+    before = model.to_bytes()
+    model.predict([doc_of("中国")])
+    assert model.to_bytes() == before
+    learn(model, [doc_of("中国")])
+    assert n_rows(model) == {UNIGRAM: 3, BIGRAM: 3}
+    learn(model, [doc_of("国中人")])
+    assert n_rows(model) == {UNIGRAM: 4, BIGRAM: 6}
+    assert [row_of(model, string) for string in "中国人"] == [1, 2, 3]
+
+
+def test_strings_never_seen_in_training_share_the_unknown_row(doc_of):
+    model = learn(embedder(), [doc_of("中国")])
+    unknown, pairs = weights(model)[0], weights(model, BIGRAM)[0]
+    for token in model.predict([doc_of("龘"), doc_of("x")]):
+        np.testing.assert_array_equal(token[0], np.concatenate([unknown, pairs]))
+    swapped = model.predict([doc_of("国中")])[0]
+    np.testing.assert_array_equal(swapped[:, :6], weights(model)[[2, 1]])
+    np.testing.assert_array_equal(swapped[:, 6:], np.stack([pairs, pairs]), "both pairs are new")
+
+
+@pytest.mark.parametrize("save", ["bytes", "disk", "pickle", "copy"])
+def test_a_string_seen_in_training_keeps_its_row(save, doc_of, tmp_path):
+    model = learn(embedder(), [doc_of("中国人"), doc_of("人民12")], steps=2)
+    text = doc_of("国民12龘人")
+    expected = model.predict([text])[0]
+    if save == "bytes":
+        loaded = build_char_embed(width=6, bigram_width=4).from_bytes(model.to_bytes())
+    elif save == "disk":
+        model.to_disk(tmp_path / "model")
+        loaded = build_char_embed(width=6, bigram_width=4).from_disk(tmp_path / "model")
+    else:
+        loaded = pickle.loads(pickle.dumps(model)) if save == "pickle" else model.copy()
+    np.testing.assert_array_equal(loaded.predict([text])[0], expected)
+    assert n_rows(loaded) == n_rows(model)
+    learn(loaded, [doc_of("龘")])
+    assert row_of(loaded, "龘") == row_of(model, "0") + 1 == 6
+    assert row_of(model, "龘") == 0
+    assert loaded.to_bytes() != model.to_bytes()
+
+
+def test_a_saved_embedder_is_the_same_when_saved_again(doc_of):
+    data = learn(embedder(), [doc_of("中国人")]).to_bytes()
+    assert build_char_embed(width=6, bigram_width=4).from_bytes(data).to_bytes() == data
+
+
+def test_without_pairs_there_is_one_table(doc_of):
+    model = learn(embedder(bigram_width=0), [doc_of("中国")])
+    assert model.get_dim("nO") == 6
+    assert n_rows(model) == {UNIGRAM: 3}
+    assert set(torch_shim(model).module.tables) == {UNIGRAM}
+    loaded = build_char_embed(width=6, bigram_width=0).from_bytes(model.to_bytes())
+    np.testing.assert_array_equal(loaded.predict([doc_of("国")])[0], weights(model)[2:3])
+
+
+def test_a_file_with_other_tables_than_the_config_s_is_refused():
+    with pytest.raises(ValueError, match=r"has the tables \['unigram'\], but the config asks for \['bigram',"):
+        build_char_embed(width=6, bigram_width=4).from_bytes(embedder(width=10, bigram_width=0).to_bytes())
+
+
+def test_digits_are_one_string_or_ten(doc_of):
+    texts = [doc_of("1"), doc_of("2"), doc_of("９"), doc_of("٣")]
+    same = [y.tolist() for y in learn(embedder(digits=True), texts).predict(texts)]
+    assert same == same[:1] * 4
+    other = learn(embedder(digits=False), texts)
+    assert n_rows(other) == {UNIGRAM: 5, BIGRAM: 5}
+
+
+def test_case_is_kept_or_not(doc_of):
+    texts = [doc_of("A"), doc_of("a")]
+    assert n_rows(learn(embedder(lower=True), texts))[UNIGRAM] == 2
+    assert n_rows(learn(embedder(lower=False), texts))[UNIGRAM] == 3
+
+
+def test_words_are_tokens_too(nlp):
+    doc = Doc(nlp.vocab, words=["New", "York", "PERSON", "New", "York"])
+    model = learn(embedder(), [doc])
+    assert n_rows(model) == {UNIGRAM: 4, BIGRAM: 5}
+    embedded = model.predict([doc])[0]
+    np.testing.assert_array_equal(embedded[0], embedded[3])
+    np.testing.assert_array_equal(embedded[1][:6], embedded[4][:6])
+    assert (embedded[1][6:] != embedded[4][6:]).all(), "the last one's pair is with the end mark"
+
+
+def test_texts_are_embedded_apart_whatever_stands_beside_them(doc_of):
+    texts = [doc_of(text) for text in ("", "中国", "", "", "人", "")]
+    model = learn(embedder(), texts)
+    assert n_rows(model) == {UNIGRAM: 4, BIGRAM: 4}
+    together = model.predict(texts)
+    assert [len(y) for y in together] == [0, 2, 0, 0, 1, 0]
+    for y, text in zip(together, texts, strict=True):
+        np.testing.assert_array_equal(y, model.predict([text])[0])
+
+
+def test_no_docs_and_empty_docs_alone_work(doc_of):
+    model = embedder()
+    Y, backprop = model.begin_update([])
+    assert (Y, backprop([]), model.predict([])) == ([], [], [])
+    learn(model, [doc_of(""), doc_of("")])
+    assert n_rows(model) == {UNIGRAM: 1, BIGRAM: 1}
+
+
+def test_docs_of_several_vocabs_may_be_in_one_batch(doc_of):
+    strangers = spacy.blank("en").make_doc("zebra 12 quagga")
+    texts = [doc_of("中国"), strangers]
+    model = learn(embedder(), texts)
+    assert n_rows(model)[UNIGRAM] == 6
+    np.testing.assert_array_equal(model.predict(texts)[1], model.predict([strangers])[0])
+
+
+def test_only_rows_of_the_batch_are_updated(doc_of):
+    model = learn(embedder(), [doc_of("中国人民")])
+    before, pairs = weights(model).copy(), weights(model, BIGRAM).copy()
+    learn(model, [doc_of("国人国")], SGD(0.1, grad_clip=0.0))
+    changed = (weights(model)[:5] != before[:5]).all(1).tolist()
+    assert changed == [False, False, True, True, False]
+    np.testing.assert_allclose(before[2] - weights(model)[2], 0.2, rtol=1e-5, err_msg="used twice")
+    kept = [row for row in range(5) if row != 2]
+    np.testing.assert_array_equal(weights(model, BIGRAM)[kept], pairs[kept], "of its pairs only 国人 was there before")
+
+
+def test_word_dropout_trains_the_unknown_row_in_training_only(doc_of):
+    model = embedder(word_dropout=0.5, bigram_dropout=0.0)
+    text = doc_of("中" * 100)
+    before = [weights(model)[0].copy(), weights(model, BIGRAM)[0].copy()]
+    learn(model, [text])
+    assert (weights(model)[0] != before[0]).all()
+    np.testing.assert_array_equal(weights(model, BIGRAM)[0], before[1])
+    np.testing.assert_array_equal(model.predict([text])[0][0, :6], weights(model)[1])
+
+
+def test_dropout_is_for_training(doc_of):
+    model = learn(embedder(dropout=0.5), [doc_of("中国")])
+    text = doc_of("中国" * 40)
+    assert 0.3 < (model.begin_update([text])[0][0] == 0).mean() < 0.7
+    np.testing.assert_array_equal(model.predict([text])[0], model.predict([text])[0])
+    assert (model.predict([text])[0] != 0).all()
+
+
+def test_gradients_of_several_batches_add_up_even_where_a_table_grows_between_them(doc_of):
+    model, optimizer = learn(embedder(), [doc_of("中")]), SGD(0.1, grad_clip=0.0)
+    before = weights(model)[1].copy()
+    for text in ("中", "国人民上海北京大学生中"):
+        Y, backprop = model.begin_update([doc_of(text)])
+        backprop([np.ones_like(y) for y in Y])
+    model.finish_update(optimizer)
+    np.testing.assert_allclose(before - weights(model)[1], 0.2, rtol=1e-5)
+
+
+def test_growing_is_rare(doc_of, monkeypatch):
+    model, heights = embedder(bigram_width=0), set()
+    characters = [chr(0x4E00 + number) for number in range(400)]
+    for start in range(0, 400, 4):
+        learn(model, [doc_of("".join(characters[start : start + 4]))])
+        heights.add(len(weights(model)))
+    assert n_rows(model)[UNIGRAM] == 401
+    assert len(heights) < 40
+    assert max(heights) < 500
+
+
+def test_initializing_again_forgets_everything(doc_of):
+    model = learn(embedder(), [doc_of("中国")])
+    before = weights(model)[0].copy()
+    model.initialize([doc_of("人")])
+    assert n_rows(model) == {UNIGRAM: 1, BIGRAM: 1}
+    assert (weights(model)[0] != before).all()
+
+
+def test_an_embedder_learns_with_averages_and_adam(doc_of):
+    model, optimizer = embedder(), Adam(0.05, use_averages=True)
+    learn(model, [doc_of("中国")], optimizer, steps=3)
+    learn(model, [doc_of("中国人民")], optimizer, steps=3)
+    trained = model.predict([doc_of("中国")])[0]
+    with model.use_params(optimizer.averages):
+        np.testing.assert_array_equal(model.predict([doc_of("中国")])[0], trained)
+
+
+def test_an_embedder_that_was_not_initialized_says_so(doc_of):
+    with pytest.raises(ValueError, match=r"Call nlp.initialize"):
+        build_char_embed().predict([doc_of("中")])
+
+
+def test_observing_gives_every_string_a_row_and_trains_nothing(doc_of, caplog):
+    model = embedder()
+    before = {name: weights(model, name)[0].copy() for name in (UNIGRAM, BIGRAM)}
+    observe(model, [[doc_of("中国"), doc_of("")], [doc_of("国人")]])
+    assert n_rows(model) == {UNIGRAM: 4, BIGRAM: 5}
+    for name, row in before.items():
+        np.testing.assert_array_equal(weights(model, name)[0], row)
+    assert "retrained" not in caplog.text
+
+
+def test_observing_for_a_model_without_embedder_reads_nothing():
+    batches = iter([["anything"]])
+    observe(spacy.blank("en").add_pipe("tok2vec").model, batches)
+    assert next(batches) == ["anything"]
+
+
+def test_the_key_of_a_row_is_that_of_the_normalised_string(doc_of):
+    model = learn(embedder(lower=True), [doc_of("A7")])
+    keys = model.attrs["vocabulary"].tables[UNIGRAM].keys.tolist()
+    assert keys == [Normaliser(lower=True).key(string) for string in "A7"] == [get_string_id("a"), get_string_id("0")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 0}, "width >= 1"),
+        ({"bigram_width": -1}, "bigram_width >= 0"),
+        ({"bigram_width": 0, "bigram_vectors": "x.vec"}, "bigram_vectors but bigram_width = 0"),
+        ({"dropout": 1.0}, "a dropout of at least 0 and below 1, but got 1.0"),
+        ({"word_dropout": -0.1}, "a word_dropout"),
+        ({"bigram_dropout": 1.5}, "a bigram_dropout"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_at_once(settings, message):
+    with pytest.raises(ValueError, match=message):
+        build_char_embed(**settings)
+
+
+def test_observing_nothing_adds_no_row():
+    model = build_char_embed()
+    model.initialize()
+    observe(model, [[]])
+    assert model.attrs["vocabulary"].heights() == {UNIGRAM: 1, BIGRAM: 1}

@@ -1,0 +1,191 @@
+"""Pretrained vectors in the embedder: read once, trained on, and kept inside the model."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+import spacy
+from spacy.strings import get_string_id
+from thinc.api import SGD
+
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
+from spacy_tener.models.embed.vocabulary import observe
+
+QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
+CHARACTERS = {"中": [3.0, 0.0, 4.0], "国": [0.0, 2.0, 0.0], "1": [1.0, 1.0, 1.0], "PERSON": [0.0, 0.0, 7.0]}
+PAIRS = {"中国": [6.0, 8.0], "国<eos>": [0.0, 5.0], "中": [9.0, 9.0]}
+
+
+@pytest.fixture(scope="module")
+def nlp():
+    return spacy.blank("zh")
+
+
+def word2vec(path, rows, header=True):
+    lines = [f"{string} {' '.join(map(str, row))}" for string, row in rows.items()]
+    if header:
+        lines.insert(0, f"{len(rows)} {len(next(iter(rows.values())))}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf8")
+    return path
+
+
+@pytest.fixture
+def characters(tmp_path):
+    return word2vec(tmp_path / "characters.vec", CHARACTERS)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    return word2vec(tmp_path / "pairs.vec", PAIRS)
+
+
+def embedder(**settings):
+    model = build_char_embed(**{"width": 3, "bigram_width": 2, **QUIET, **settings})
+    model.initialize()
+    return model
+
+
+def embedded(model, nlp, text):
+    return model.predict([nlp.make_doc(text)])[0]
+
+
+def test_strings_have_their_vectors_before_any_training(characters, pairs, nlp):
+    model = embedder(vectors=characters, bigram_vectors=str(pairs), normalize_vectors=False)
+    np.testing.assert_array_equal(embedded(model, nlp, "中国"), [[3, 0, 4, 6, 8], [0, 2, 0, 0, 5]])
+
+
+def test_vectors_are_of_unit_length_on_request(characters, pairs, nlp):
+    model = embedder(vectors=characters, bigram_vectors=pairs, normalize_vectors=True)
+    np.testing.assert_allclose(embedded(model, nlp, "中国"), [[0.6, 0, 0.8, 0.6, 0.8], [0, 1, 0, 0, 1]], rtol=1e-6)
+
+
+def test_vectors_are_whitened_on_request(tmp_path, nlp):
+    rng = np.random.default_rng(0)
+    strings = [chr(0x4E00 + i) for i in range(300)]
+    rows = dict(zip(strings, rng.normal((9.0, -4.0, 2.0), size=(300, 3)).tolist(), strict=True))
+    path = word2vec(tmp_path / "many.vec", rows)
+    model = embedder(vectors=path, bigram_width=0, normalize_vectors=False, whiten_vectors=True)
+    table = embedded(model, nlp, "".join(strings))
+    np.testing.assert_allclose(table.mean(0), np.zeros(3), atol=1e-5)
+    np.testing.assert_allclose(np.cov(table.T, bias=True), np.eye(3), atol=1e-4)
+
+
+def test_a_vector_of_zeros_stays_one(tmp_path, nlp):
+    path = word2vec(tmp_path / "zeros.vec", {"中": [0.0, 0.0, 0.0]})
+    np.testing.assert_array_equal(embedded(embedder(vectors=path, bigram_width=0), nlp, "中"), [[0, 0, 0]])
+
+
+def test_other_strings_share_a_random_unknown_row(characters, nlp):
+    model = embedder(vectors=characters, bigram_width=0)
+    unknown = embedded(model, nlp, "龘x")
+    np.testing.assert_array_equal(unknown[0], unknown[1])
+    assert not np.array_equal(unknown[0], embedded(model, nlp, "中")[0])
+
+
+def test_vectors_are_found_as_the_embedder_reads_its_tokens(characters, nlp):
+    folded = embedder(vectors=characters, normalize_vectors=False, bigram_width=0)
+    np.testing.assert_array_equal(embedded(folded, nlp, "7９"), [[1, 1, 1], [1, 1, 1]])
+    exact = embedder(vectors=characters, normalize_vectors=False, bigram_width=0, digits=False)
+    np.testing.assert_array_equal(embedded(exact, nlp, "1"), [[1, 1, 1]])
+    assert not np.array_equal(embedded(exact, nlp, "7"), [[1, 1, 1]])
+
+
+def test_a_symbol_of_spacy_s_has_its_vector(characters):
+    doc = spacy.blank("en").make_doc("PERSON")
+    model = embedder(vectors=characters, normalize_vectors=False, bigram_width=0)
+    np.testing.assert_array_equal(model.predict([doc])[0], [[0, 0, 7]])
+
+
+def test_of_strings_that_become_one_the_first_has_its_vector(tmp_path, nlp):
+    path = word2vec(tmp_path / "twice.vec", {"2": [2.0, 2.0, 2.0], "1": [1.0, 1.0, 1.0], "0": [0.0, 0.0, 0.0]})
+    model = embedder(vectors=path, bigram_width=0, normalize_vectors=False)
+    np.testing.assert_array_equal(embedded(model, nlp, "0"), [[2, 2, 2]])
+
+
+def test_vectors_are_trained_on(characters, nlp):
+    model = embedder(vectors=characters, normalize_vectors=False, bigram_width=0)
+    Y, backprop = model.begin_update([nlp.make_doc("中")])
+    backprop([np.ones_like(Y[0])])
+    model.finish_update(SGD(0.5, grad_clip=0.0))
+    np.testing.assert_array_equal(embedded(model, nlp, "中"), [[2.5, -0.5, 3.5]])
+    np.testing.assert_array_equal(embedded(model, nlp, "国"), [[0, 2, 0]])
+
+
+def test_new_strings_of_the_training_data_get_rows_behind_the_vectors(characters, nlp):
+    model = embedder(vectors=characters, bigram_width=0)
+    observe(model, [[nlp.make_doc("中龘国")]])
+    table = model.attrs["vocabulary"].tables[UNIGRAM]
+    assert len(table) == len(CHARACTERS) + 2
+    assert table.rows(np.array([get_string_id("龘")], dtype=np.uint64)).tolist() == [len(CHARACTERS) + 1]
+    assert len(torch_shim(model).module.tables[UNIGRAM]) >= len(table)
+
+
+def test_how_many_strings_have_a_vector_is_logged(characters, pairs, nlp, caplog):
+    model = embedder(vectors=characters, bigram_vectors=pairs)
+    with caplog.at_level(logging.INFO, logger="spacy"):
+        observe(model, [[nlp.make_doc("中国龘8"), nlp.make_doc("中中中国")], [nlp.make_doc("国龘")]])
+    # 中, 国 and the digit of 中, 国, 龘 and the digit; 中国 and 国<eos> of these and 国龘, 龘0, 0<eos>, 中中, 龘<eos>.
+    assert "Pretrained unigram vectors: found 3 of 4 strings of the training data" in caplog.messages
+    assert "Pretrained bigram vectors: found 2 of 7 strings of the training data" in caplog.messages
+
+
+def test_the_pipeline_s_initialization_says_it_too(characters, train, caplog):
+    embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 3, "bigram_width": 0, "vectors": str(characters)}
+    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": 8, "heads": 2, "embed": embed}
+    with caplog.at_level(logging.INFO, logger="spacy"):
+        train(steps=0, model={"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec})
+    assert any(message.startswith("Pretrained unigram vectors: found 2 of ") for message in caplog.messages)
+    assert not any("bigram vectors" in message for message in caplog.messages)
+
+
+def test_a_loaded_pipeline_needs_no_vectors_file(characters, pairs, train, tmp_path):
+    embed = {
+        "@architectures": "spacy_tener.CharEmbed.v1",
+        "width": 3,
+        "bigram_width": 2,
+        "vectors": str(characters),
+        "bigram_vectors": str(pairs),
+    }
+    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": 8, "heads": 2, "embed": embed}
+    nlp = train(steps=2, model={"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec})
+    nlp.to_disk(tmp_path / "pipeline")
+    characters.unlink()
+    pairs.unlink()
+    loaded = spacy.load(tmp_path / "pipeline")
+    for text in ("吴重阳在中国银行工作。", "中国1龘"):
+        emissions = [
+            pipeline.get_pipe("tener_ner").model.predict([nlp.make_doc(text)])[0] for pipeline in (nlp, loaded)
+        ]
+        np.testing.assert_array_equal(*emissions)
+    with pytest.raises(FileNotFoundError, match="There are no vectors at"):
+        loaded.initialize()
+
+
+def test_a_missing_file_is_named_at_initialization(tmp_path):
+    model = build_char_embed(vectors=tmp_path / "nowhere.vec")
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.vec"):
+        model.initialize()
+
+
+@pytest.mark.parametrize(("option", "table"), [("vectors", CHARACTERS), ("bigram_vectors", PAIRS)])
+def test_vectors_of_another_width_are_refused(option, table, tmp_path):
+    path = word2vec(tmp_path / "other.vec", table)
+    with pytest.raises(ValueError, match=r"other\.vec") as error:
+        embedder(width=5, bigram_width=5, **{option: path})
+    assert "5" in str(error.value)
+
+
+def test_a_malformed_line_is_named(tmp_path):
+    path = tmp_path / "broken.vec"
+    path.write_text("2 3\n中 1 2 3\n国 1 x 3\n", encoding="utf8")
+    with pytest.raises(ValueError, match=r"broken\.vec.*3"):
+        embedder(vectors=path)
+
+
+def test_pairs_of_a_file_that_are_none_are_never_met(pairs, nlp):
+    model = embedder(bigram_vectors=pairs, normalize_vectors=False)
+    assert not (embedded(model, nlp, "中中人") == 9.0).any()
+    assert len(model.attrs["vocabulary"].tables[BIGRAM]) == len(PAIRS) + 1

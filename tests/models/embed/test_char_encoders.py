@@ -1,0 +1,260 @@
+"""Embedders of tokens by their characters: rows that arrive in training and stay, distinct words encoded once."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from thinc.api import SGD, Adam
+
+from spacy_tener.features.characters import HALF
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.char_encoders import (
+    CHARACTER,
+    build_char_bilstm,
+    build_char_cnn,
+    build_char_transformer,
+)
+from spacy_tener.models.embed.vocabulary import observe
+
+BUILDERS = {
+    "cnn": (build_char_cnn, {"filters": 7}),
+    "bilstm": (build_char_bilstm, {"hidden": 5}),
+    "transformer": (build_char_transformer, {"adapted": False, "heads": 2, "inner_dropout": 0.0}),
+    "adapted": (build_char_transformer, {"heads": 2, "ff_width": 9, "inner_dropout": 0.0}),
+}
+every_kind = pytest.mark.parametrize("kind", BUILDERS)
+NLP = spacy.blank("en")
+SMALL = {"char_width": 8, "width": 6, "dropout": 0.0, "char_dropout": 0.0}
+
+
+def doc_of(text):
+    return Doc(NLP.vocab, words=text.split())
+
+
+def build(kind, **settings):
+    builder, own = BUILDERS[kind]
+    return builder(**{**SMALL, **own, **settings})
+
+
+def made(kind="cnn", *texts, **settings):
+    """An encoder that knows the characters of the texts."""
+    model = build(kind, **settings)
+    model.initialize()
+    observe(model, [[doc_of(text)] for text in texts])
+    return model
+
+
+def n_rows(model):
+    return len(model.attrs["vocabulary"].tables[CHARACTER])
+
+
+def weights(model):
+    return {name: value.detach().clone() for name, value in torch_shim(model).module.named_parameters()}
+
+
+def learn(model, docs, optimizer=None, steps=1):
+    optimizer = optimizer or SGD(0.1)
+    for _ in range(steps):
+        Y, backprop = model.begin_update(docs)
+        backprop([np.ones_like(y) for y in Y])
+        model.finish_update(optimizer)
+    return model
+
+
+def encoded_words(model):
+    """How many words the torch encoder reads, call by call, and how many characters."""
+    calls = []
+    torch_shim(model).module.encoder.register_forward_hook(
+        lambda _, inputs, output: calls.append((len(output), len(inputs[0])))
+    )
+    return calls
+
+
+@every_kind
+def test_a_token_s_row_depends_on_its_characters_alone(kind):
+    model = made(kind, "the cat saw that")
+    first, second = model.predict([doc_of("the cat saw the cat"), doc_of("cat")])
+    assert first.shape == (5, 6)
+    assert model.get_dim("nO") == 6
+    for a, b in ((first[0], first[3]), (first[1], first[4]), (first[1], second[0])):
+        np.testing.assert_array_equal(a, b)
+    assert not np.allclose(first[0], first[1])
+    np.testing.assert_allclose(model.predict([doc_of("cat")])[0], second, atol=1e-6)
+
+
+@every_kind
+def test_the_distinct_words_of_a_batch_are_encoded_once(kind):
+    model = made(kind)
+    calls = encoded_words(model)
+    docs = [doc_of("the cat saw the cat"), doc_of(""), doc_of("the The saw")]
+    model.predict(docs)
+    learn(model, docs)
+    assert calls == [(4, len("thecatsawThe"))] * 2
+
+
+@every_kind
+def test_every_occurrence_of_a_word_teaches_its_characters(kind):
+    once, thrice = (made(kind, "cat dog") for _ in range(2))
+    thrice.from_bytes(once.to_bytes())
+    for model, text, weight in ((once, "cat", 3.0), (thrice, "cat cat cat", 1.0)):
+        Y, backprop = model.begin_update([doc_of(text)])
+        backprop([np.full_like(Y[0], weight)])
+        model.finish_update(SGD(0.1, grad_clip=0.0))
+    for name, value in weights(once).items():
+        np.testing.assert_allclose(value, weights(thrice)[name], atol=1e-5, err_msg=name)
+
+
+def test_rows_are_made_in_training_only():
+    model = made()
+    before = model.to_bytes()
+    model.predict([doc_of("cat")])
+    assert (n_rows(model), model.to_bytes()) == (1, before)
+    learn(model, [doc_of("cat act")])
+    assert n_rows(model) == 4
+    learn(model, [doc_of("Cat 1 2")])
+    assert n_rows(model) == 6, "a capital and a zero"
+
+
+def test_observing_gives_every_character_a_row_and_trains_nothing():
+    model = made()
+    before = {name: value for name, value in weights(model).items() if "tables" not in name}
+    observe(model, [[doc_of("cat"), doc_of("")], [doc_of("act dog")]])
+    assert n_rows(model) == 7
+    for name, value in before.items():
+        np.testing.assert_array_equal(weights(model)[name], value)
+
+
+def test_characters_never_seen_in_training_share_the_unknown_row():
+    model = made("cnn", "cat")
+    rare = model.predict([doc_of("czt c龘t c👍t cat")])[0]
+    np.testing.assert_allclose(rare[:2], rare[1:3], atol=1e-6)
+    assert not np.allclose(rare[2], rare[3])
+
+
+def test_unknown_characters_are_trained_by_dropout():
+    model = made("cnn", "aaaa", char_dropout=0.5)
+    before = weights(model)["tables.tables.character"][0]
+    learn(model, [doc_of("a" * 40)])
+    assert (weights(model)["tables.tables.character"][0] != before).any()
+    learned = model.predict([doc_of("aaaa")])[0]
+    np.testing.assert_array_equal(learned, model.predict([doc_of("aaaa")])[0])
+
+
+def test_dropout_is_for_training_and_differs_between_tokens():
+    model = made("cnn", "cat", dropout=0.5)
+    (tokens,), _ = model.begin_update([doc_of("cat " * 60)])
+    assert 0.3 < (tokens == 0).mean() < 0.7
+    assert not np.array_equal(tokens[0] == 0, tokens[1] == 0)
+    predicted = model.predict([doc_of("cat " * 60)])[0]
+    assert (predicted == predicted[0]).all()
+
+
+def test_case_is_kept_and_digits_are_one_or_ten():
+    texts = [doc_of("A4"), doc_of("A7"), doc_of("a4")]
+    same = learn(made(), texts).predict(texts)
+    np.testing.assert_array_equal(same[0], same[1])
+    assert not np.array_equal(same[0], same[2])
+    other = learn(made(digits=False), texts).predict(texts)
+    assert not np.array_equal(other[0], other[1])
+
+
+@every_kind
+def test_very_long_tokens_cost_no_more_than_their_ends(kind):
+    model = made(kind, "abcdefgh")
+    calls = encoded_words(model)
+    start, end = "ab" * (HALF // 2), "gh" * (HALF // 2)
+    texts = [doc_of(start + middle * 1000 + end) for middle in "cd"]
+    same = model.predict(texts)
+    np.testing.assert_allclose(same[0], same[1], atol=1e-6)
+    assert calls == [(2, 4 * HALF)]
+
+
+@every_kind
+def test_empty_docs_and_no_docs_work(kind):
+    model = made(kind)
+    Y, backprop = model.begin_update([])
+    assert (Y, backprop([]), model.predict([])) == ([], [], [])
+    docs = [doc_of(""), doc_of("")]
+    assert [y.shape for y in model.predict(docs)] == [(0, 6)] * 2
+    learn(model, docs)
+    assert n_rows(model) == 1
+    mixed = learn(model, [doc_of(""), doc_of("cat"), doc_of("")]).predict([doc_of("cat"), doc_of(""), doc_of("cat")])
+    assert [len(y) for y in mixed] == [1, 0, 1]
+
+
+@every_kind
+def test_white_space_single_characters_and_chinese_are_words_too(kind):
+    model = build(kind)
+    model.initialize()
+    docs = [NLP.make_doc("a  \n b\t"), spacy.blank("zh").make_doc("我爱北京"), NLP.make_doc("👍")]
+    learn(model, docs)
+    embedded = model.predict(docs)
+    assert [len(y) for y in embedded] == [len(doc) for doc in docs]
+    assert all(np.isfinite(y).all() for y in embedded)
+
+
+@every_kind
+@pytest.mark.parametrize("save", ["bytes", "disk", "pickle", "deepcopy"])
+def test_what_was_learned_is_kept(kind, save, tmp_path):
+    model = learn(made(kind), [doc_of("the cat"), doc_of("12 Cats")], Adam(0.01), steps=2)
+    docs = [doc_of("the Dog"), doc_of("cats 33 龘")]
+    if save == "bytes":
+        loaded = build(kind).from_bytes(model.to_bytes())
+    elif save == "disk":
+        model.to_disk(tmp_path / "model")
+        loaded = build(kind).from_disk(tmp_path / "model")
+    else:
+        loaded = pickle.loads(pickle.dumps(model)) if save == "pickle" else copy.deepcopy(model)
+    for own, kept in zip(model.predict(docs), loaded.predict(docs), strict=True):
+        np.testing.assert_array_equal(own, kept)
+    assert n_rows(loaded) == n_rows(model)
+    before = model.to_bytes()
+    learn(loaded, [doc_of("zebra")])
+    assert model.to_bytes() == before
+
+
+@every_kind
+def test_an_encoder_learns(kind):
+    model = made(kind, "cat dog")
+    docs, optimizer = [doc_of("cat dog tac")], Adam(0.05)
+    target = np.random.default_rng(0).normal(size=(3, 6)).astype("f")
+    losses = []
+    for _ in range(60):
+        (Y,), backprop = model.begin_update(docs)
+        losses.append(float(((Y - target) ** 2).sum()))
+        backprop([Y - target])
+        model.finish_update(optimizer)
+    assert losses[-1] < 0.05 * losses[0]
+
+
+def test_initializing_again_forgets_everything():
+    model = learn(made("bilstm", "cat"), [doc_of("dog")])
+    before = weights(model)
+    model.initialize([doc_of("cat")])
+    assert n_rows(model) == 1
+    assert all((value != before[name][: len(value)]).any() for name, value in weights(model).items())
+
+
+@pytest.mark.parametrize(
+    ("builder", "settings", "message"),
+    [
+        (build_char_cnn, {"filters": 0}, "CharCNN needs a filters of at least 1, but got 0"),
+        (build_char_cnn, {"width": 0}, "CharCNN needs a width"),
+        (build_char_cnn, {"window": 2}, "CharCNN needs an odd window"),
+        (build_char_cnn, {"window": -1}, "CharCNN needs an odd window"),
+        (build_char_cnn, {"char_dropout": 1.0}, "CharCNN needs a char_dropout"),
+        (build_char_bilstm, {"hidden": 0}, "CharBiLSTM needs a hidden"),
+        (build_char_bilstm, {"dropout": -0.5}, "CharBiLSTM needs a dropout"),
+        (build_char_transformer, {"heads": 4}, "width must be a multiple of n_heads"),
+        (build_char_transformer, {"inner_dropout": 1.0}, "dropout must be at least 0"),
+        (build_char_transformer, {"width": -1}, "CharTransformer needs a width"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_at_once(builder, settings, message):
+    with pytest.raises(ValueError, match=message):
+        builder(**settings)

@@ -1,0 +1,351 @@
+"""The embedder of components: a token by what its characters are made of, with nothing left to read when loaded."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+
+import numpy as np
+import pytest
+from spacy.lang.en import English
+from spacy.lang.zh import Chinese
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+from thinc.api import SGD, Adam
+
+from spacy_tener.features.components.components import Structures
+from spacy_tener.features.components.sources import components_file
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.char import build_char_embed
+from spacy_tener.models.embed.component import COMPONENT, build_component_embed
+from spacy_tener.models.embed.join import build_join_embed
+from spacy_tener.models.embed.vocabulary import observe
+from spacy_tener.models.tener import build_tener
+from spacy_tener.optim.sgd import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
+
+PARTS = {
+    "江": ("氵", "工"),
+    "河": ("氵", "可"),
+    "湖": ("氵", "胡"),
+    "胡": ("古", "月"),
+    "古": ("十", "口"),
+    "可": ("丁", "口"),
+    "钢": ("钅", "冈"),
+    "银": ("钅", "艮"),
+    "𢰌": ("扌", "罒", "心"),
+}
+
+
+def few_characters():
+    return Structures(PARTS, "made up")
+
+
+def embedder(**settings):
+    quiet = {"dropout": 0.0, "component_dropout": 0.0, "source": few_characters}
+    model = build_component_embed(**{**quiet, "width": 8, "component_width": 6, "filters": 5, **settings})
+    model.initialize()
+    return model
+
+
+@pytest.fixture(scope="module")
+def doc_of():
+    return Chinese().make_doc
+
+
+def doc_of_words(*words):
+    return Doc(Vocab(), words=list(words))
+
+
+def learn(model, docs, optimizer=None, steps=1):
+    optimizer = optimizer or SGD(0.1)
+    for _ in range(steps):
+        Y, backprop = model.begin_update(docs)
+        backprop([np.ones_like(y) for y in Y])
+        model.finish_update(optimizer)
+    return model
+
+
+def known(model):
+    return "".join(map(chr, model.attrs["vocabulary"].tables[COMPONENT].keys.tolist()))
+
+
+def table(model):
+    return torch_shim(model).module.components.tables.tables[COMPONENT].detach()
+
+
+# --- what is embedded ------------------------------------------------------------------------------------------------
+
+
+def test_each_token_has_a_row_of_floats(doc_of):
+    model = embedder()
+    first, second = model.predict([doc_of("江湖a。"), doc_of("河")])
+    assert (first.shape, second.shape) == ((4, 8), (1, 8))
+    assert first.dtype == np.float32
+    assert model.get_dim("nO") == 8
+
+
+def test_components_get_rows_in_training_only(doc_of):
+    model = embedder()
+    before = model.to_bytes()
+    model.predict([doc_of("江")])
+    assert model.to_bytes() == before
+    assert known(model) == ""
+    learn(model, [doc_of("江河")])
+    assert sorted(known(model)) == sorted("氵工可")
+    learn(model, [doc_of("钢")])
+    assert sorted(known(model)) == sorted("氵工可钅冈")
+
+
+def test_all_components_of_the_training_data_get_rows_when_it_is_shown(doc_of):
+    model = embedder()
+    observe(model, [[doc_of("江河"), doc_of("x")], [doc_of("江")]])
+    assert sorted(known(model)) == sorted("氵工可x")
+    assert len(table(model)) >= 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "components"),
+    [
+        ({}, "氵胡"),
+        ({"depth": 2}, "氵古月"),
+        ({"depth": None}, "氵十口月"),
+        ({"kind": "head_tail", "depth": None}, "氵月"),
+        ({"kind": "radical"}, "氵"),
+    ],
+)
+def test_kind_and_depth_say_what_is_read_of_a_character(doc_of, settings, components):
+    assert sorted(known(learn(embedder(**settings), [doc_of("湖")]))) == sorted(components)
+
+
+def test_what_has_no_components_stands_for_itself(doc_of):
+    words = ["A", "é", "。", "😀", "龘", "𢰌"]
+    assert sorted(known(learn(embedder(), [doc_of_words(*words)]))) == sorted("Aé。😀龘扌罒心")
+
+
+def test_digits_are_one_unless_they_are_wanted(doc_of):
+    text = doc_of_words("1", "2", "７")
+    assert known(learn(embedder(), [text])) == "0"
+    assert sorted(known(learn(embedder(digits=False), [text]))) == sorted("12７")
+
+
+def test_unknown_components_share_a_row(doc_of):
+    model = learn(embedder(), [doc_of("江河")])
+    silver, letter, emoji, river = model.predict([doc_of_words("银", "x", "😀", "江")])[0]
+    np.testing.assert_array_equal(letter, emoji)
+    assert not np.allclose(silver, letter), "two unknown components are not one"
+    assert not np.allclose(river, letter)
+
+
+def test_an_unseen_character_of_known_components_is_read_by_them(doc_of):
+    # What the embedding of components is for.
+    model = learn(embedder(kind="radical"), [doc_of("江河")])
+    lake, river, silver = model.predict([doc_of_words("湖", "江", "银")])[0]
+    np.testing.assert_array_equal(lake, river)
+    assert not np.allclose(silver, river)
+
+
+def test_a_token_of_several_characters_is_read_by_the_components_of_all():
+    word = doc_of_words("江河a")
+    model = learn(embedder(), [word])
+    assert sorted(known(model)) == sorted("氵工可a")
+    spelled = model.attrs["vocabulary"].spell([word])
+    assert "".join(map(chr, spelled.spellings.keys.tolist())) == "氵工氵可a"
+    assert spelled.spellings.lengths.tolist() == [5]
+
+
+def test_an_endless_token_is_bounded():
+    model = embedder()
+    endless = doc_of_words("江" * 100_000)
+    assert model.attrs["vocabulary"].spell([endless]).spellings.keys.size <= 200
+    assert model.predict([endless])[0].shape == (1, 8)
+
+
+def test_words_of_english_are_read_by_their_letters():
+    model = learn(embedder(), [English().make_doc("I saw 3 dogs")])
+    assert set(known(model)) == set("Isaw0dog")
+
+
+def test_a_distinct_character_is_encoded_once(doc_of):
+    model = learn(embedder(), [doc_of("江河")])
+    seen = []
+    handle = torch_shim(model).module.components.encoder.register_forward_hook(lambda *call: seen.append(call[2]))
+    docs = [doc_of("江河江河江江"), doc_of("河"), doc_of("江")]
+    rows = np.concatenate(model.predict(docs))
+    handle.remove()
+    assert [len(encoded) for encoded in seen] == [2]
+    np.testing.assert_array_equal(rows[[0, 2, 4, 5, 7]], np.tile(rows[0], (5, 1)))
+
+
+def test_a_doc_is_embedded_the_same_alone_and_in_a_batch(doc_of):
+    model = learn(embedder(), [doc_of("江河湖钢银")])
+    docs = [doc_of(text) for text in ("江钢", "", "银湖河x", "河")]
+    for doc, rows in zip(docs, model.predict(docs), strict=True):
+        np.testing.assert_allclose(rows, model.predict([doc])[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["", ""], ["", "江", ""]])
+def test_empty_batches_and_docs_are_legal(doc_of, texts):
+    docs = [doc_of(text) for text in texts]
+    model = embedder()
+    assert [rows.shape for rows in model.predict(docs)] == [(len(text), 8) for text in texts]
+    Y, backprop = model.begin_update(docs)
+    assert backprop([np.ones_like(y) for y in Y]) == docs
+    model.finish_update(SGD(0.1))
+
+
+def test_docs_may_have_vocabs_of_their_own():
+    model = learn(embedder(), [doc_of_words("江", "河")])
+    apart = model.predict([doc_of_words("江", "钢"), doc_of_words("河", "江")])
+    np.testing.assert_allclose(apart[0][0], apart[1][1], atol=1e-6)
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", [Adam(0.02), MomentumSGD(0.05)])
+def test_what_it_learns_of_a_component_holds_for_unseen_characters(doc_of, optimizer):
+    model = embedder(width=2, component_width=30, filters=30, kind="radical")
+    docs, target = [doc_of("江河钢")], np.array([[1, 0], [1, 0], [0, 1]], dtype="f")
+    for _ in range(150):
+        Y, backprop = model.begin_update(docs)
+        backprop([Y[0] - target])
+        model.finish_update(optimizer)
+    np.testing.assert_allclose(model.predict([doc_of("湖银")])[0], [[1, 0], [0, 1]], atol=0.05)
+
+
+def test_dropout_is_on_in_training_only(doc_of):
+    docs = [doc_of("江河湖" * 20)]
+    for settings in ({"dropout": 0.5}, {"component_dropout": 0.5}):
+        model = learn(embedder(**settings), docs)
+        predicted = model.predict(docs)[0]
+        np.testing.assert_array_equal(model.predict(docs)[0], predicted)
+        assert not np.allclose(model(docs, is_train=True)[0][0], predicted)
+
+
+def test_the_components_can_have_a_learning_rate_of_their_own(doc_of):
+    docs = [doc_of("江河")]
+    join = build_join_embed(build_char_embed(width=4, bigram_width=3, dropout=0.0), embedder())
+    join.initialize()
+    learn(join, docs)
+    before = join.copy()
+    learn(join, docs, MomentumSGD(0.1, rates={"components.*": 0.0}))
+    (chars, components), (old_chars, old_components) = join.layers, before.layers
+    assert components.to_bytes() == old_components.to_bytes()
+    assert chars.to_bytes() != old_chars.to_bytes()
+
+
+# --- saving ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("save", ["bytes", "disk", "pickle", "deepcopy", "copy"])
+def test_a_copy_predicts_the_same_and_reads_no_source(doc_of, monkeypatch, tmp_path, save):
+    model = embedder(source=None)
+    texts = [doc_of("南京市长江大桥x1😀"), doc_of("银河")]
+    learn(model, texts[:1])
+
+    def missing(name):
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    fresh = build_component_embed(width=8, component_width=6, filters=5)
+    if save == "bytes":
+        loaded = fresh.from_bytes(model.to_bytes())
+    elif save == "disk":
+        model.to_disk(tmp_path / "model")
+        loaded = fresh.from_disk(tmp_path / "model")
+    elif save == "pickle":
+        loaded = pickle.loads(pickle.dumps(model))
+    else:
+        loaded = copy.deepcopy(model) if save == "deepcopy" else model.copy()
+    for expected, rows in zip(model.predict(texts), loaded.predict(texts), strict=True):
+        np.testing.assert_array_equal(rows, expected)
+    assert loaded.attrs["vocabulary"].structures["银"] == "钅艮"
+    assert "CC BY" in loaded.attrs["vocabulary"].structures.credit
+    learn(loaded, texts[1:])
+    assert set(known(loaded)) == set(known(model)) | set("钅艮氵可")
+    assert "钅" not in known(model)
+
+
+def test_a_saved_embedder_is_the_same_when_saved_again(doc_of):
+    data = learn(embedder(), [doc_of("江河")]).to_bytes()
+    assert build_component_embed(width=8, component_width=6, filters=5).from_bytes(data).to_bytes() == data
+
+
+def test_initializing_again_starts_anew(doc_of):
+    model = learn(embedder(), [doc_of("江河")])
+    model.initialize()
+    assert known(model) == ""
+    assert len(table(model)) == 1
+    assert model.attrs["vocabulary"].structures["江"] == "氵工"
+
+
+def test_without_the_package_initializing_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise ModuleNotFoundError(name)
+
+    model = build_component_embed()
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(ImportError, match=r"spacy_tener\[zh\]"):
+        model.initialize()
+
+
+def test_a_file_of_one_s_own_serves_as_the_source(doc_of, tmp_path):
+    path = tmp_path / "radicals.txt"
+    path.write_text("湖\t水\n", encoding="utf8")
+    model = learn(embedder(source=components_file(path)), [doc_of("湖江")])
+    assert sorted(known(model)) == sorted("水江")
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"width": 0}, "width"),
+        ({"component_width": 0}, "component_width"),
+        ({"filters": 0}, "filters"),
+        ({"window": 2}, "window"),
+        ({"depth": 0}, "depth"),
+        ({"kind": "strokes"}, "strokes"),
+        ({"kind": "radical", "depth": None}, "radical"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"component_dropout": -0.1}, "component_dropout"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_its_name(settings, named):
+    with pytest.raises(ValueError, match=named):
+        build_component_embed(**settings)
+
+
+# --- beside other embedders ------------------------------------------------------------------------------------------
+
+
+def test_joined_with_characters_it_stands_beside_them(doc_of):
+    chars = build_char_embed(width=4, bigram_width=3, dropout=0.0)
+    join = build_join_embed(chars, embedder())
+    join.initialize()
+    docs = [doc_of("江河"), doc_of("")]
+    observe(join, [docs])
+    joined, empty = join.predict(docs)
+    assert (joined.shape, empty.shape, join.get_dim("nO")) == ((2, 15), (0, 15), 15)
+    for columns, part in ((slice(7), join.layers[0]), (slice(7, 15), join.layers[1])):
+        np.testing.assert_array_equal(joined[:, columns], part.predict(docs)[0])
+
+
+def test_joining_without_parts_joins_characters_and_components():
+    assert [part.name for part in build_join_embed().layers] == ["char_embed", "component_embed"]
+
+
+def test_tener_takes_characters_and_components_and_updates_both(doc_of):
+    docs = [doc_of("江河湖")]
+    tener = build_tener(width=16, heads=2, embed=build_join_embed(second=embedder()))
+    tener.initialize(X=docs)
+    learn(tener, docs)
+    before = [node.to_bytes() for node in tener.walk() if "vocabulary" in node.attrs]
+    learn(tener, docs)
+    after = [node.to_bytes() for node in tener.walk() if "vocabulary" in node.attrs]
+    assert len(before) == 2
+    assert all(old != new for old, new in zip(before, after, strict=True))
+    assert tener.predict(docs)[0].shape == (3, 16)

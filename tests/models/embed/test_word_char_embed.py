@@ -1,0 +1,314 @@
+"""The embedder of words: their rows, with vectors, beside their characters or whatever else stands there."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.util import registry
+from thinc.api import SGD, Adam
+
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.char_encoders import build_char_bilstm, build_char_cnn
+from spacy_tener.models.embed.vocabulary import observe
+from spacy_tener.models.embed.word_char import build_word_char_embed, join_embedders
+
+NLP = spacy.blank("en")
+QUIET = {"dropout": 0.0, "word_dropout": 0.0}
+CHARS = {"char_width": 8, "filters": 7, "width": 4, "dropout": 0.0, "char_dropout": 0.0}
+VECTORS = {"london": [3.0, 0.0, 4.0], "the": [0.0, 2.0, 0.0], "00:00": [1.0, 1.0, 1.0], "PARIS": [0.0, 5.0, 0.0]}
+
+
+def doc_of(text):
+    return Doc(NLP.vocab, words=text.split())
+
+
+def build(chars=True, **settings):
+    part = build_char_cnn(**CHARS) if chars is True else chars
+    return build_word_char_embed(**{"width": 3, **QUIET, "chars": part, **settings})
+
+
+def embedder(*texts, **settings):
+    model = build(**settings)
+    docs = [doc_of(text) for text in texts] or [doc_of("a sample")]
+    model.initialize(docs)
+    observe(model, [docs])
+    return model
+
+
+def embedded(model, text):
+    return model.predict([doc_of(text)])[0]
+
+
+def tables(model):
+    """The rows that each table of the model has given, by the table's name."""
+    nodes = [node for node in model.walk() if "vocabulary" in node.attrs]
+    return {name: len(table) for node in nodes for name, table in node.attrs["vocabulary"].tables.items()}
+
+
+def learn(model, docs, optimizer=None, steps=1):
+    optimizer = optimizer or SGD(0.1)
+    for _ in range(steps):
+        Y, backprop = model.begin_update(docs)
+        backprop([np.ones_like(y) for y in Y])
+        model.finish_update(optimizer)
+    return model
+
+
+@pytest.fixture
+def vectors(tmp_path):
+    lines = [f"{word} {' '.join(map(str, row))}" for word, row in VECTORS.items()]
+    path = tmp_path / "glove.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf8")
+    return path
+
+
+def test_a_token_is_its_row_and_its_characters():
+    chars = build_char_cnn(**CHARS)
+    model = embedder("The cat saw the dog", chars=chars)
+    assert model.get_dim("nO") == 7
+    rows = embedded(model, "The cat saw the dog")
+    assert rows.shape == (5, 7)
+    np.testing.assert_array_equal(rows[:, 3:], chars.predict([doc_of("The cat saw the dog")])[0])
+    np.testing.assert_array_equal(rows[0, :3], rows[3, :3], "one row for The and the")
+    assert (rows[0, 3:] != rows[3, 3:]).any(), "but not the same characters"
+    assert len({tuple(row[:3]) for row in rows.tolist()}) == 4
+
+
+def test_by_default_there_is_a_cnn_of_the_papers_size():
+    model = build_word_char_embed()
+    assert model.get_dim("nO") == 130
+    model.initialize()
+    (features,) = (torch_shim(node).module for node in model.walk() if node.name == "char_encoder")
+    assert sum(parameter.numel() for parameter in features.encoder.parameters()) == 3660
+
+
+def test_characters_can_be_left_out():
+    model = embedder("The cat", chars=None)
+    assert model.get_dim("nO") == 3
+    assert len(tables(model)) == 1
+    rows = embedded(model, "THE the cat")
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert (rows[0] != rows[2]).all()
+
+
+def test_any_other_embedder_may_stand_in_the_characters_place():
+    config = {"@architectures": "spacy.CharacterEmbed.v2", "width": 10, "rows": 100, "nM": 4, "nC": 3}
+    other = registry.resolve({"m": {**config, "include_static_vectors": False, "feature": "ORTH"}})["m"]
+    model = embedder("The cat", chars=other, project_to=5)
+    learn(model, [doc_of("The cat"), doc_of("")])
+    assert [y.shape for y in model.predict([doc_of("The cat saw"), doc_of("")])] == [(3, 5), (0, 5)]
+
+
+def test_case_and_digits_of_words_are_options():
+    words = "Aa aA x1 x2"
+    assert [tables(embedder(words, chars=None, lower=lower, digits=digits)) for lower, digits in
+            ((True, True), (True, False), (False, True), (False, False))] == [
+        {"unigram": 3}, {"unigram": 4}, {"unigram": 4}, {"unigram": 5}
+    ]  # fmt: skip
+
+
+def test_tables_grow_in_training_only():
+    model = embedder("the cat")
+    assert tables(model) == {"unigram": 3, "character": 6}
+    embedded(model, "a dog")
+    assert tables(model) == {"unigram": 3, "character": 6}
+    learn(model, [doc_of("the dog")])
+    assert tables(model) == {"unigram": 4, "character": 9}
+
+
+def test_an_unknown_word_has_the_unknown_row_and_its_own_characters():
+    model = embedder("the cat")
+    rows = embedded(model, "tact hat tact")
+    np.testing.assert_array_equal(rows[0, :3], rows[1, :3])
+    assert (rows[0, 3:] != rows[1, 3:]).any()
+    np.testing.assert_array_equal(rows[0], rows[2])
+
+
+def test_word_dropout_leaves_the_characters_alone():
+    model = embedder("the cat", word_dropout=0.5)
+    (rows,), _ = model.begin_update([doc_of("cat " * 100)])
+    assert len({tuple(row) for row in rows[:, :3].tolist()}) == 2
+    assert (rows[:, 3:] == rows[0, 3:]).all()
+
+
+def test_a_cased_word_finds_the_vector_of_its_lower_form(vectors):
+    model = embedder(vectors=vectors, normalize_vectors=False, width=3)
+    rows = embedded(model, "London LONDON london 12:34 Paris")
+    np.testing.assert_array_equal(rows[:3, :3], [VECTORS["london"]] * 3)
+    np.testing.assert_array_equal(rows[3:, :3], [VECTORS["00:00"], VECTORS["PARIS"]])
+
+
+def test_case_of_vectors_can_be_kept(vectors):
+    model = embedder(vectors=vectors, normalize_vectors=False, lower=False)
+    rows = embedded(model, "london London PARIS")
+    np.testing.assert_array_equal(rows[[0, 2], :3], [VECTORS["london"], VECTORS["PARIS"]])
+    np.testing.assert_array_equal(rows[1, :3], embedded(model, "unheard-of")[0, :3])
+
+
+def test_vectors_are_of_unit_length_by_default_and_trained_on(vectors):
+    model = embedder(vectors=vectors)
+    np.testing.assert_allclose(embedded(model, "London")[0, :3], [0.6, 0.0, 0.8], rtol=1e-6)
+    learn(model, [doc_of("London")], SGD(0.5, grad_clip=0.0))
+    np.testing.assert_allclose(embedded(model, "London")[0, :3], [0.1, -0.5, 0.3], rtol=1e-5)
+    np.testing.assert_allclose(embedded(model, "the")[0, :3], [0.0, 1.0, 0.0])
+
+
+def test_how_many_words_have_a_vector_is_logged(vectors, caplog):
+    model = build(vectors=vectors)
+    model.initialize()
+    with caplog.at_level(logging.INFO, logger="spacy"):
+        observe(model, [[doc_of("London the THE 11:11 dog")]])
+    assert "Pretrained unigram vectors: found 3 of 4 strings of the training data" in caplog.messages
+
+
+def test_a_projection_brings_the_result_to_any_width():
+    model = embedder("The cat", project_to=11)
+    assert model.get_dim("nO") == 11
+    whole, projection = model.layers
+    layer = torch_shim(projection).module.linear
+    rows = whole.predict([doc_of("The cat")])[0] @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    np.testing.assert_allclose(embedded(model, "The cat"), rows, atol=1e-6)
+
+
+@pytest.mark.parametrize("project_to", [None, 5])
+@pytest.mark.parametrize("chars", [True, None])
+def test_no_docs_empty_docs_and_white_space_work(project_to, chars):
+    model = embedder("the cat", chars=chars, project_to=project_to)
+    width = model.get_dim("nO")
+    Y, backprop = model.begin_update([])
+    assert (Y, backprop([]), model.predict([])) == ([], [], [])
+    docs = [doc_of(""), NLP.make_doc("  the \n cat\n\n"), doc_of("")]
+    learn(model, docs)
+    learn(model, [doc_of("")])
+    embedded = model.predict(docs)
+    assert [y.shape for y in embedded] == [(len(doc), width) for doc in docs]
+    assert np.isfinite(embedded[1]).all()
+
+
+def test_texts_are_embedded_apart_whatever_stands_beside_them():
+    texts = ["the cat", "", "cat", "the the dog"]
+    model = embedder(*texts, chars=build_char_bilstm(hidden=5, width=4, dropout=0.0, char_dropout=0.0))
+    together = model.predict([doc_of(text) for text in texts])
+    for rows, text in zip(together, texts, strict=True):
+        np.testing.assert_allclose(rows, embedded(model, text), atol=1e-6)
+
+
+def test_backpropagation_leaves_the_docs_as_they_are():
+    model, docs = embedder("the cat"), [doc_of("the cat"), doc_of("cat")]
+    Y, backprop = model.begin_update(docs)
+    assert backprop(Y) is docs
+    assert len(docs) == 2
+
+
+def test_gradients_reach_words_characters_and_projection_by_their_own_columns():
+    chars = build_char_cnn(**CHARS)
+    model = embedder("the cat", chars=chars)
+    words = model.layers[0]
+
+    def changed(columns):
+        (Y,), backprop = model.begin_update([doc_of("the cat")])
+        dY = np.zeros_like(Y)
+        dY[:, columns] = 1.0
+        before = [node.to_bytes() for node in (words, chars)]
+        backprop([dY])
+        model.finish_update(SGD(0.1))
+        return [node.to_bytes() != data for node, data in zip((words, chars), before, strict=True)]
+
+    assert changed(slice(0, 3)) == [True, False]
+    assert changed(slice(3, 7)) == [False, True]
+    assert changed(slice(2, 4)) == [True, True]
+
+
+def test_an_embedder_learns_apart_what_is_spelled_alike():
+    model = embedder("cat Cat act", project_to=6)
+    target = np.random.default_rng(0).normal(size=(3, 6)).astype("f")
+    optimizer, losses = Adam(0.02), []
+    for _ in range(80):
+        (Y,), backprop = model.begin_update([doc_of("cat Cat act")])
+        losses.append(float(((Y - target) ** 2).sum()))
+        backprop([Y - target])
+        model.finish_update(optimizer)
+    assert losses[-1] < 0.01 * losses[0]
+
+
+@pytest.mark.parametrize("save", ["bytes", "disk", "pickle", "deepcopy"])
+def test_what_was_learned_is_kept_without_the_vectors_file(save, vectors, tmp_path):
+    settings = {"vectors": vectors, "project_to": 6}
+    model = learn(embedder("the cat", **settings), [doc_of("the 12 Cats")], Adam(0.01), steps=2)
+    vectors.unlink()
+    docs = [doc_of("the Dog London"), doc_of("cats 33 龘")]
+    if save == "bytes":
+        loaded = build(**settings).from_bytes(model.to_bytes())
+    elif save == "disk":
+        model.to_disk(tmp_path / "model")
+        loaded = build(**settings).from_disk(tmp_path / "model")
+    else:
+        loaded = pickle.loads(pickle.dumps(model)) if save == "pickle" else copy.deepcopy(model)
+    for own, kept in zip(model.predict(docs), loaded.predict(docs), strict=True):
+        np.testing.assert_array_equal(own, kept)
+    assert tables(loaded) == tables(model)
+    before = model.to_bytes()
+    learn(loaded, [doc_of("zebra")])
+    assert model.to_bytes() == before
+
+
+def test_a_missing_vectors_file_is_named_at_initialization(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
+        build(vectors=tmp_path / "nowhere.txt").initialize()
+
+
+def test_embedders_are_joined_in_their_order():
+    parts = [build(chars=None, width=width) for width in (2, 3, 4)]
+    model = join_embedders(*parts)
+    model.initialize()
+    observe(model, [[doc_of("the cat")]])
+    assert model.get_dim("nO") == 9
+    expected = np.concatenate([embedded(part, "cat the") for part in parts], axis=1)
+    np.testing.assert_array_equal(embedded(model, "cat the"), expected)
+
+
+def test_chinese_characters_are_words_of_one_character():
+    docs = [spacy.blank("zh").make_doc(text) for text in ("我爱北京", "京A12")]
+    model = build()
+    model.initialize()
+    learn(model, docs)
+    assert tables(model) == {"unigram": 7, "character": 7}
+    assert [y.shape for y in model.predict(docs)] == [(4, 7), (4, 7)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 0}, "WordCharEmbed needs a width of at least 1"),
+        ({"project_to": 0}, "WordCharEmbed needs a project_to of at least 1"),
+        ({"dropout": 1.0}, "WordCharEmbed needs a dropout of at least 0 and below 1, but got 1.0"),
+        ({"word_dropout": -0.1}, "WordCharEmbed needs a word_dropout"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_at_once(settings, message):
+    with pytest.raises(ValueError, match=message):
+        build_word_char_embed(**settings)
+
+
+@pytest.mark.parametrize(
+    ("chars", "width"),
+    [
+        ({}, 130),
+        ({"chars": "cnn"}, 130),
+        ({"chars": None}, 100),
+        ({"chars": {"@architectures": "spacy_tener.CharBiLSTM.v1"}}, 130),
+        ({"chars": {"@architectures": "spacy_tener.CharTransformer.v1", "adapted": False, "width": 20}}, 120),
+    ],
+)
+def test_every_choice_of_characters_can_be_written_in_a_config(chars, width):
+    config = {"model": {"@architectures": "spacy_tener.WordCharEmbed.v1", **chars}}
+    assert registry.resolve(config)["model"].get_dim("nO") == width
+    text = spacy.util.Config(registry.fill(config)).to_str()
+    again = spacy.util.Config().from_str(text)
+    assert registry.resolve(again)["model"].get_dim("nO") == width

@@ -1,0 +1,151 @@
+"""The shared component `transformer` of spacy-transformers, whose listener is a part of the recogniser's embedder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from spacy.training import Example
+from tiny_transformer import WIDTH
+
+from spacy_tener.optim.adam import Adam
+
+ARCHITECTURES = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
+TEXT = "吴重阳在中国银行工作。"
+LISTENER = {
+    "@architectures": "spacy-transformers.TransformerListener.v1",
+    "pooling": {"@layers": "reduce_mean.v1"},
+}
+SLOW_TRANSFORMER = {"embeddings.*": 0.05, "encoder.layer.*": 0.05, "pooler.*": 0.05}
+
+
+@pytest.fixture
+def lexicon(tmp_path):
+    path = tmp_path / "places.txt"
+    path.write_text("中国银行\n中国\n上海\n", encoding="utf8")
+    return {"@misc": "spacy_tener.WordList.v1", "path": str(path)}
+
+
+def pipeline(name, tok2vec, **settings):
+    nlp = spacy.blank("zh")
+    spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 20, "stride": 15}
+    model = {
+        "@architectures": "spacy-transformers.TransformerModel.v3",
+        "name": str(name),
+        "get_spans": spans,
+        "tokenizer_config": {"use_fast": True},
+    }
+    nlp.add_pipe("transformer", config={"model": model})
+    tagger = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": tagger, **settings})
+    return nlp
+
+
+def tok2vec_of(architecture, lexicon):
+    first = {"@architectures": "spacy_tener.CharEmbed.v1", "dropout": 0.0}
+    embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": LISTENER}
+    words = {"words": {"@architectures": "spacy_tener.LexiconEmbed.v1", "lexicon": lexicon}}
+    has_words = architecture in ("FLAT", "FLAT_ATSSA", "MECT")
+    return {
+        "@architectures": f"spacy_tener.{architecture}.v1",
+        "embed": embed,
+        "width": 16,
+        "dropout": 0.0,
+        **(words if has_words else {}),
+        **({} if architecture == "GRN" else {"heads": 2}),
+    }
+
+
+def weights(nlp):
+    module = nlp.get_pipe("transformer").model.transformer
+    return {name: value.detach().clone() for name, value in module.named_parameters()}
+
+
+def changed(before, after):
+    return {name for name, value in after.items() if not torch.equal(value, before[name])}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_learns_with_it_and_is_saved(
+    architecture, tiny, lexicon, tmp_path, make_examples, entities_of
+):
+    nlp = pipeline(tiny, tok2vec_of(architecture, lexicon))
+    examples = make_examples(nlp)
+    optimizer = Adam(0.01, use_averages=False, rates=SLOW_TRANSFORMER)
+    nlp.initialize(lambda: examples)
+    before = weights(nlp)
+    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(10)]
+    assert losses[-1] < 0.8 * losses[0]
+    assert any(name.startswith("encoder.layer.0.") for name in changed(before, weights(nlp)))
+    nlp.to_disk(tmp_path / "pipeline")
+    loaded = spacy.load(tmp_path / "pipeline")
+    texts = [TEXT, "王小明去了上海2023", TEXT * 10]
+    assert [entities_of(doc) for doc in loaded.pipe(texts)] == [entities_of(doc) for doc in nlp.pipe(texts)]
+
+
+def test_its_features_are_those_of_the_tokens_that_share_a_piece(tiny, lexicon):
+    nlp = pipeline(tiny, tok2vec_of("TENER", lexicon))
+    nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
+    doc = nlp("2023 去")
+    embed = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[0]
+    rows = embed.predict([doc])[0][:, -WIDTH:]
+    pieces = doc._.trf_data.model_output.last_hidden_state[0]
+    assert [token.text for token in doc] == [*"2023", "去"]
+    np.testing.assert_allclose(rows, pieces[[1, 1, 1, 1, 2]], atol=1e-6)
+
+
+def test_a_frozen_shared_transformer_stays_bit_for_bit(tiny, lexicon, make_examples):
+    nlp = pipeline(tiny, tok2vec_of("TENER", lexicon))
+    examples = make_examples(nlp)
+    optimizer = nlp.initialize(lambda: examples)
+    before, losses = weights(nlp), []
+    for _ in range(10):
+        # What `frozen_components` and `annotating_components` of [training] do.
+        losses.append(
+            nlp.update(examples, sgd=optimizer, exclude=["transformer"], annotates=["transformer"])["tener_ner"]
+        )
+    assert losses[-1] < losses[0]
+    assert changed(before, weights(nlp)) == set()
+
+
+def test_its_parameters_have_the_rate_of_their_names(tiny, lexicon, make_examples):
+    nlp = pipeline(tiny, tok2vec_of("TENER", lexicon))
+    examples = make_examples(nlp)
+    nlp.initialize(lambda: examples)
+    before = weights(nlp)
+    nlp.update(examples, sgd=Adam(0.01, rates=dict.fromkeys(SLOW_TRANSFORMER, 0.0)))
+    assert changed(before, weights(nlp)) == set()
+    nlp.update(examples, sgd=Adam(0.01, rates={"encoder.layer.0.*": 0.0}))
+    moved = changed(before, weights(nlp))
+    assert not [name for name in moved if name.startswith("encoder.layer.0.")]
+    assert [name for name in moved if name.startswith("encoder.layer.1.")]
+
+
+def test_the_rates_of_its_names_are_not_those_of_the_recogniser(tiny, lexicon):
+    for architecture in ARCHITECTURES:
+        nlp = pipeline(tiny, tok2vec_of(architecture, lexicon))
+        nlp.initialize(lambda nlp=nlp: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
+        optimizer = Adam(1.0, rates=SLOW_TRANSFORMER)
+        shims = [shim for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
+        names = [name for shim in shims for name, _ in shim.module.named_parameters()]
+        assert {optimizer.rate_of(name) for name in names} == {1.0}
+        assert {optimizer.rate_of(name) for name in weights(nlp)} == {0.05}
+
+
+def test_characters_of_words_are_refused_with_the_remedy(tiny, lexicon):
+    nlp = pipeline(tiny, tok2vec_of("TENER", lexicon), view="characters")
+    words = spacy.tokens.Doc(nlp.vocab, words=["吴重阳", "在", "上海"], spaces=[False] * 3)
+    example = Example.from_dict(words, {"entities": [(0, 3, "PER")]})
+    with pytest.raises(ValueError, match=r"embeds the pipeline's tokens.*Use view = 'tokens', or give"):
+        nlp.initialize(lambda: [example])
+
+
+@pytest.mark.parametrize("tok2vec", ["joined", "alone"])
+def test_empty_texts_are_legal(tok2vec, tiny, lexicon, make_examples):
+    nlp = pipeline(tiny, LISTENER if tok2vec == "alone" else tok2vec_of("TENER", lexicon))
+    empty = Example.from_dict(nlp.make_doc(""), {})
+    examples = [empty, *make_examples(nlp), empty]
+    optimizer = nlp.initialize(lambda: examples)
+    nlp.update(examples, sgd=optimizer)
+    assert [len(doc) for doc in nlp.pipe(["", TEXT, "", "京"])] == [0, len(TEXT), 0, 1]

@@ -1,0 +1,144 @@
+"""Word pieces: which of them each token has, and the windows in which a transformer reads them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from tiny_transformer import POSITIONS, VOCAB, characters, save_tiny_transformer
+
+from spacy_tener.models.transformer.files import load_pretrained, longest_window
+from spacy_tener.models.transformer.pieces import PieceReader, align, cut
+
+CLS, SEP = "[CLS]", "[SEP]"
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    transformer, tokenizer = load_pretrained(save_tiny_transformer(tmp_path_factory.mktemp("bert")))
+    return PieceReader.of(tokenizer, longest=longest_window(transformer, tokenizer), overlap=5)
+
+
+def words(text: str) -> Doc:
+    return spacy.blank("en")(text)
+
+
+def pieces_of_tokens(reader: PieceReader, *docs: Doc) -> list[tuple[str, list[str]]]:
+    """Each token with its pieces."""
+    found = reader(docs)
+    names = reader.tokenizer.convert_ids_to_tokens(found.ids)
+    tokens = [token.text for doc in docs for token in doc]
+    assert found.n_tokens == len(tokens)
+    assert found.tokens.tolist() == sorted(found.tokens)
+    mine = [[names[row] for row in found.rows[found.tokens == i]] for i in range(len(tokens))]
+    return list(zip(tokens, mine, strict=True))
+
+
+def test_a_chinese_character_is_a_piece_of_its_own(reader):
+    assert pieces_of_tokens(reader, characters("吴重阳在")) == [(c, [c]) for c in "吴重阳在"]
+
+
+def test_digits_and_letters_share_the_pieces_that_cover_them(reader):
+    digits = [(digit, ["2023"]) for digit in "2023"]
+    phone = [(letter, ["iphone"]) for letter in "iPhone"]
+    assert pieces_of_tokens(reader, characters("2023在iPhones去")) == [
+        *digits, ("在", ["在"]), *phone, ("s", ["##s"]), ("去", ["去"])
+    ]  # fmt: skip
+
+
+def test_a_word_has_all_its_pieces(reader):
+    assert pieces_of_tokens(reader, words("John's iPhonesx rained.")) == [
+        ("John", ["john"]),
+        ("'s", ["[UNK]", "s"]),
+        ("iPhonesx", ["iphone", "##s", "##x"]),
+        ("rained", ["rained"]),
+        (".", ["."]),
+    ]
+
+
+def test_white_space_and_control_characters_have_no_piece(reader):
+    found = pieces_of_tokens(reader, characters("吴 \n\u200b\x07\u3000在"))
+    assert found == [("吴", ["吴"]), *((c, []) for c in " \n\u200b\x07\u3000"), ("在", ["在"])]
+
+
+def test_what_the_vocabulary_lacks_is_unknown(reader):
+    assert pieces_of_tokens(reader, characters("龘去😀")) == [("龘", ["[UNK]"]), ("去", ["去"]), ("😀", ["[UNK]"])]
+
+
+def test_accents_that_the_tokenizer_strips_do_not_shift_what_follows(reader):
+    decomposed = "jo\u0308hn去"
+    assert [pieces for _, pieces in pieces_of_tokens(reader, characters(decomposed))] == [["john"]] * 5 + [["去"]]
+    assert pieces_of_tokens(reader, words("Jöhn rained")) == [("Jöhn", ["john"]), ("rained", ["rained"])]
+
+
+def test_the_tokens_do_not_change_the_pieces(reader):
+    text = "吴重阳 bought 2023 iPhones 去"
+    whole = Doc(VOCAB, words=[text], spaces=[False])
+    for doc in (characters(text), words(text), whole):
+        np.testing.assert_array_equal(reader([doc]).ids, reader([whole]).ids)
+
+
+def test_texts_of_a_batch_are_kept_apart(reader):
+    docs = [characters("吴重"), characters(""), words("   "), words("new york"), characters("20")]
+    alone = [pair for doc in docs for pair in pieces_of_tokens(reader, doc)]
+    assert pieces_of_tokens(reader, *docs) == alone
+    assert reader(docs).lengths.tolist() == [4, 4, 3]
+
+
+def test_each_window_has_the_special_pieces_around_it(reader):
+    found = reader([characters("吴重阳" * 40), characters("在")])
+    names = reader.tokenizer.convert_ids_to_tokens(found.ids)
+    ends = np.cumsum(found.lengths)
+    assert {names[end - length] for end, length in zip(ends, found.lengths, strict=True)} == {CLS}
+    assert {names[end - 1] for end in ends} == {SEP}
+    assert max(found.lengths) == POSITIONS
+
+
+def test_a_long_text_is_read_in_windows_without_losing_a_piece(reader):
+    text = "吴重阳在中国银行工作2023" * 30
+    found = pieces_of_tokens(reader, characters(text))
+    assert found == [(c, [c] if c not in "2023" else ["2023"]) for c in text]
+
+
+def test_a_token_longer_than_a_window_has_all_its_pieces(reader):
+    long_word = "吴" * 100
+    ((_, pieces),) = pieces_of_tokens(reader, Doc(VOCAB, words=[long_word]))
+    assert pieces == list(long_word)
+
+
+@pytest.mark.parametrize("n_pieces", [0, 1, 9, 10, 11, 14, 15, 19, 20, 100, 101, 999])
+@pytest.mark.parametrize(("size", "overlap"), [(10, 0), (10, 3), (20, 9), (11, 5)])
+def test_each_piece_is_read_where_it_has_context_on_both_sides(n_pieces, size, overlap):
+    starts, owners = cut(n_pieces, size=size, overlap=overlap)
+    assert len(owners) == n_pieces
+    assert len(starts) == (0 if n_pieces == 0 else 1) or n_pieces > size
+    ends = starts + min(size, n_pieces)
+    assert starts.size == 0 or (starts[0], ends[-1]) == (0, n_pieces)
+    for piece, owner in enumerate(owners):
+        assert starts[owner] <= max(piece - overlap, 0)
+        assert min(piece + overlap + 1, n_pieces) <= ends[owner]
+
+
+@pytest.mark.parametrize("n_pieces", [21, 100, 999])
+def test_there_is_no_window_more_than_the_context_asks_for(n_pieces):
+    starts, _ = cut(n_pieces, size=20, overlap=5)
+    assert (len(starts) - 1) * 10 + 10 < n_pieces <= len(starts) * 10 + 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_alignment_is_that_of_all_pairs_compared(seed):
+    rng = np.random.default_rng(seed)
+    cuts = np.sort(rng.integers(0, 60, size=20))
+    starts, ends = cuts[::2], cuts[1::2]
+    edges = np.sort(rng.integers(0, 60, size=24))
+    spans = np.stack([edges[::2], edges[1::2]], axis=1)
+    expected = [
+        (piece, token)
+        for token, (start, end) in enumerate(zip(starts, ends, strict=True))
+        for piece, (begin, stop) in enumerate(spans)
+        if max(start, begin) < min(end, stop)
+    ]
+    kept = ends > starts
+    pieces, tokens = align(spans, starts[kept], ends[kept])
+    assert list(zip(pieces.tolist(), np.flatnonzero(kept)[tokens].tolist(), strict=True)) == expected

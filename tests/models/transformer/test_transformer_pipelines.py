@@ -1,0 +1,269 @@
+"""Pipelines over a transformer: in every architecture's embedder, and alone; learned, saved, and run on any text."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import set_active_gpu, use_ops
+from tiny_transformer import save_tiny_transformer
+
+from spacy_tener.models.bridge import TorchShim
+from spacy_tener.optim.adam import Adam
+from spacy_tener.optim.sgd import SGD
+
+ARCHITECTURES = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
+TEXT = "吴重阳在中国银行工作。"
+LONG = "今天天气很好。" * 60 + TEXT
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bert")
+    return save_tiny_transformer(path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    path = tmp_path_factory.mktemp("words") / "places.txt"
+    path.write_text("中国银行\n中国\n上海\n", encoding="utf8")
+    return path
+
+
+def transformer(name, **settings):
+    return {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0, **settings}
+
+
+def joined(name, **settings):
+    first = {"@architectures": "spacy_tener.CharEmbed.v1", "dropout": 0.0}
+    return {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": transformer(name, **settings)}
+
+
+def tok2vec_of(architecture, embed, words):
+    lexicon = {"@misc": "spacy_tener.WordList.v1", "path": str(words)}
+    has_words = architecture in ("FLAT", "FLAT_ATSSA", "MECT")
+    return {
+        "@architectures": f"spacy_tener.{architecture}.v1",
+        "embed": embed,
+        **({"words": {"@architectures": "spacy_tener.LexiconEmbed.v1", "lexicon": lexicon}} if has_words else {}),
+        **({"width": 24, "dropout": 0.0} if architecture == "GRN" else {"width": 16, "heads": 2, "dropout": 0.0}),
+    }
+
+
+def pipeline(tok2vec, *, nlp=None, **settings):
+    nlp = nlp or spacy.blank("zh")
+    tagger = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": tagger, **settings})
+    return nlp
+
+
+def teach(nlp, examples, *, optimizer=None, steps=40):
+    made = nlp.initialize(lambda: examples)
+    made.learn_rate = 0.01
+    for _ in range(steps):
+        nlp.update(examples, sgd=optimizer or made)
+    return nlp
+
+
+def parameters(nlp):
+    """All torch parameters of the recogniser by name."""
+    shims = [
+        shim for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims if isinstance(shim, TorchShim)
+    ]
+    return {
+        f"{i}.{name}": value.detach().clone()
+        for i, shim in enumerate(shims)
+        for name, value in shim.module.named_parameters()
+    }
+
+
+def moved(before, after):
+    """The parameters that are not what they were: those of the transformer, and the others."""
+    names = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    inside = {name for name in names if ".transformer." in name}
+    return inside, names - inside
+
+
+def emissions(nlp, texts):
+    return nlp.get_pipe("tener_ner").model.predict([nlp.make_doc(text) for text in texts])
+
+
+def known(entities_of, nlp, texts):
+    return [entities_of(doc) for doc in nlp.pipe(texts)]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "frozen"), [("TENER", True), *((architecture, False) for architecture in ARCHITECTURES)]
+)
+def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
+    architecture, frozen, tiny, words, tmp_path, make_examples, sentences
+):
+    name = shutil.copytree(tiny, tmp_path / "bert")
+    # What training keeps of a frozen one differs in its last digits from what a loaded pipeline computes.
+    nlp = pipeline(tok2vec_of(architecture, joined(name, frozen=frozen, cache=0), words))
+    examples, optimizer = make_examples(nlp), Adam(0.01, use_averages=False, rates={"transformer.*": 0.1})
+    nlp.initialize(lambda: examples)
+    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(10)]
+    assert losses[-1] < 0.8 * losses[0]
+    nlp.to_disk(tmp_path / "pipeline")
+    shutil.rmtree(name)
+    texts = [text for text, _ in sentences]
+    loaded = spacy.load(tmp_path / "pipeline")
+    for mine, other in zip(emissions(nlp, texts), emissions(loaded, texts), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_alone_it_is_a_whole_tok2vec(tiny, make_examples, sentences, entities_of):
+    nlp = pipeline(transformer(tiny))
+    teach(nlp, make_examples(nlp), optimizer=Adam(0.02, use_averages=False, rates={"transformer.*": 0.5}))
+    assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
+
+
+def test_a_frozen_transformer_is_bit_for_bit_the_same_after_training(tiny, words, make_examples):
+    nlp = pipeline(tok2vec_of("TENER", joined(tiny, frozen=True), words))
+    examples = make_examples(nlp)
+    optimizer = nlp.initialize(lambda: examples)
+    before = parameters(nlp)
+    for _ in range(5):
+        nlp.update(examples, sgd=optimizer)
+    inside, others = moved(before, parameters(nlp))
+    assert not inside
+    assert others
+    held = {name for _, name in [*optimizer.mom1, *optimizer.mom2, *(optimizer.averages or {})]}
+    assert held
+    assert not [name for name in held if name.startswith("transformer")]
+
+
+@pytest.mark.parametrize("make", [Adam, SGD])
+def test_its_rate_is_its_own(make, tiny, words, make_examples):
+    steps = {}
+    for factor in (0.0, 0.01, 1.0):
+        spacy.util.fix_random_seed(0)
+        nlp = pipeline(tok2vec_of("TENER", joined(tiny), words))
+        examples = make_examples(nlp)
+        nlp.initialize(lambda examples=examples: examples)
+        before = parameters(nlp)
+        nlp.update(examples, sgd=make(0.001, rates={"transformer.*": factor}))
+        after = parameters(nlp)
+        steps[factor] = {name: (after[name] - before[name]) for name in after}
+        inside, others = moved(before, after)
+        assert bool(inside) == (factor > 0)
+        assert others
+    for name, step in steps[1.0].items():
+        scale = 0.01 if ".transformer." in name else 1.0
+        torch.testing.assert_close(steps[0.01][name], scale * step, rtol=0.1, atol=1e-6)
+
+
+def test_components_have_a_rate_of_their_own(words, tiny, make_examples):
+    for architecture, embed in (("MECT", joined(tiny)), ("TENER", {"@architectures": "spacy_tener.JoinEmbed.v1"})):
+        nlp = pipeline(tok2vec_of(architecture, embed, words))
+        examples = make_examples(nlp)
+        nlp.initialize(lambda examples=examples: examples)
+        before = parameters(nlp)
+        nlp.update(examples, sgd=Adam(0.001, rates={"components.*": 0.0, "transformer.*": 0.0}))
+        still = {name for name, value in parameters(nlp).items() if torch.equal(value, before[name])}
+        assert any(".components." in name for name in still)
+        assert {name.split(".")[1] for name in still if ".weight" in name} <= {"components", "transformer"}
+
+
+def test_averaged_weights_are_those_that_are_evaluated(tiny, words, make_examples):
+    nlp = pipeline(tok2vec_of("TENER", joined(tiny), words))
+    optimizer = Adam(0.01, use_averages=True, rates={"transformer.*": 0.5})
+    teach(nlp, make_examples(nlp), optimizer=optimizer, steps=5)
+    now = parameters(nlp)
+    with nlp.use_params(optimizer.averages):
+        inside, others = moved(now, parameters(nlp))
+        saved = nlp.to_bytes()
+    # All that moved in training is averaged, above the transformer and in it, but for rows of tables.
+    assert inside
+    assert {name.partition(".")[2] for name in inside | others} == {name for _, name in optimizer.averages}
+    assert not any(moved(now, parameters(nlp)))
+    inside, _ = moved(now, parameters(pipeline(tok2vec_of("TENER", joined(None), words)).from_bytes(saved)))
+    assert inside
+
+
+def test_characters_of_words_are_read_where_the_view_says_so(tiny, entities_of):
+    nlp = pipeline(transformer(tiny), view="characters")
+    words = Doc(nlp.vocab, words=["吴重阳", "在", "中国银行", "工作", "2023", "。"], spaces=[False] * 6)
+    examples = [Example.from_dict(words.copy(), {"entities": [(0, 3, "PER"), (4, 8, "ORG")]})]
+    teach(nlp, examples, optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}), steps=25)
+    assert entities_of(nlp.get_pipe("tener_ner")(words.copy())) == [(0, 3, "PER"), (4, 8, "ORG")]
+    component = nlp.get_pipe("tener_ner")
+    assert component.predict([words]) == component.predict([nlp.make_doc(words.text)])
+
+
+def test_long_documents_are_read_in_the_components_windows_and_each_window_once(tiny, monkeypatch):
+    nlp = pipeline(transformer(tiny, overlap=4), window=44, overlap=10)
+    nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
+    module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module
+    read, units = [], []
+    reader = module.reader
+
+    def watch(docs):
+        pieces = reader(docs)
+        read.extend(pieces.lengths.tolist())
+        units.extend(len(doc) for doc in docs)
+        return pieces
+
+    monkeypatch.setattr(module, "reader", watch)
+    doc = nlp(LONG)
+    assert doc.has_annotation("ENT_IOB")
+    assert len(read) == len(units) > 10
+    assert read == [unit + 2 for unit in units]
+
+
+def test_empty_texts_and_white_space_are_legal(tiny, entities_of, make_examples):
+    nlp = pipeline(joined(tiny))
+    examples = [*make_examples(nlp), *(Example.from_dict(nlp.make_doc(text), {}) for text in ("", " \n "))]
+    teach(nlp, examples, steps=2)
+    assert [len(doc) for doc in nlp.pipe(["", TEXT, " ", ""])] == [0, len(TEXT), 1, 0]
+
+
+def test_workers_of_a_pipe_say_the_same(tiny, make_examples, entities_of):
+    nlp = pipeline(transformer(tiny, frozen=True))
+    teach(nlp, make_examples(nlp), steps=20)
+    texts = [TEXT, "王小明去了上海", "", "2023"] * 3
+    alone = known(entities_of, nlp, texts)
+    assert [entities_of(doc) for doc in nlp.pipe(texts, n_process=2, batch_size=3)] == alone
+
+
+def test_a_later_step_may_rehearse_what_was_learned(tiny, make_examples):
+    nlp = pipeline(transformer(tiny))
+    examples = make_examples(nlp)
+    teach(nlp, examples, steps=3)
+    optimizer, losses = nlp.resume_training(), {}
+    nlp.rehearse(examples, sgd=optimizer, losses=losses)
+    assert np.isfinite(losses["tener_ner"])
+
+
+def test_spacys_own_components_sit_on_it(tiny):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": transformer(tiny)}})
+    examples = [Example.from_dict(nlp.make_doc("去上海"), {"tags": ["V", "N", "N"]})]
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.01
+    losses = [nlp.update(examples, sgd=optimizer)["tagger"] for _ in range(8)]
+    assert losses[-1] < 0.5 * losses[0]
+    assert nlp(LONG).has_annotation("TAG")
+
+
+def test_without_a_name_the_pipeline_says_how_to_give_one(make_examples):
+    nlp = pipeline(transformer(None) | {"name": None})
+    with pytest.raises(ValueError, match=r"--paths\.transformer"):
+        nlp.initialize(lambda: make_examples(nlp))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mixed_precision", [False, True])
+def test_it_learns_on_a_gpu_as_overlays_have_it(mixed_precision, tiny, words, make_examples, sentences, entities_of):
+    set_active_gpu(0)
+    with use_ops("cupy"):
+        nlp = pipeline(tok2vec_of("TENER", joined(tiny, mixed_precision=mixed_precision), words))
+        teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}))
+        assert {value.device.type for value in parameters(nlp).values()} == {"cuda"}
+        assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]

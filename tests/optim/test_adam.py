@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from confection import ConfigValidationError
+from numpy.typing import NDArray
+from spacy.util import load_config, registry
+from thinc.api import Adam as ThincAdam
+from thinc.api import Linear, NumpyOps, PyTorchWrapper, RAdam, chain
+
+from spacy_tener.optim.adam import Adam, RatedAdam
+from spacy_tener.optim.rows import apply_row_gradient
+from spacy_tener.optim.sgd import SGD
+
+Array = NDArray[np.float32]
+KEY = (1, "layers.0.weight")
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"L2": 0.1},
+    {"L2": 0.1, "L2_is_weight_decay": False},
+    {"grad_clip": 0.0},
+    {"beta1": 0.8, "beta2": 0.99, "eps": 1e-4},
+    {"use_averages": False},
+]
+
+
+def numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(scale=3.0, size=shape).astype("f")
+
+
+def follow(optimizer: Any, steps: int = 12, key: tuple[int, str] = KEY, scale: float = 1.0) -> list[Array]:
+    """Where weights are after each of some steps with known gradients."""
+    weights, path = numbers(5, 3, seed=99), []
+    for step in range(steps):
+        weights, gradient = optimizer(key, weights, numbers(5, 3, seed=step), lr_scale=scale)
+        assert not gradient.any()
+        optimizer.step_schedules()
+        path.append(weights.copy())
+    return path
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_without_rates_it_is_thincs_adam(options: dict[str, Any]) -> None:
+    rates = [0.1 / (1 + step) for step in range(12)]
+    ours, theirs = Adam(iter(rates), **options), ThincAdam(iter(rates), **options)
+    np.testing.assert_array_equal(follow(ours), follow(theirs))
+    assert (ours.averages is None) == (theirs.averages is None)
+    if ours.averages is not None:
+        np.testing.assert_array_equal(ours.averages[KEY], theirs.averages[KEY])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_rectified_it_is_thincs_radam(options: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(follow(Adam(0.1, use_radam=True, **options)), follow(RAdam(0.1, **options)))
+
+
+@pytest.mark.parametrize("use_radam", [False, True])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_rate_of_its_own_is_that_learning_rate(options: dict[str, Any], use_radam: bool) -> None:
+    rated = Adam(0.1, rates={"layers.*": 0.3}, use_radam=use_radam, **options)
+    np.testing.assert_allclose(follow(rated), follow(Adam(0.03, use_radam=use_radam, **options)), rtol=1e-6)
+    np.testing.assert_array_equal(
+        follow(rated, key=(2, "crf.start")), follow(Adam(0.1, use_radam=use_radam, **options), key=(2, "crf.start"))
+    )
+
+
+@pytest.mark.parametrize("use_radam", [False, True])
+def test_a_scale_of_the_rate_is_honoured(use_radam: bool) -> None:
+    whole = follow(Adam(0.03, rates={"*": 2.0}, use_radam=use_radam), scale=0.5)
+    np.testing.assert_allclose(whole, follow(Adam(0.03, use_radam=use_radam)), rtol=1e-6)
+
+
+def test_a_rate_of_0_leaves_weights_as_they_are() -> None:
+    path = follow(Adam(0.1, L2=0.1, rates={"layers.*": 0.0}))
+    assert all(np.array_equal(weights, numbers(5, 3, seed=99)) for weights in path)
+
+
+def test_patterns_are_read_as_those_of_sgd() -> None:
+    rates = {"embed.*": 2.0, "*.bias": 0.0, "embed.char": 9.0}
+    adam, sgd = Adam(0.5, rates=rates), SGD(0.5, rates=rates)
+    for name, rate in (("embed.char", 1.0), ("embed.bias", 1.0), ("crf.bias", 0.0), ("crf.start", 0.5)):
+        assert adam.rate_of(name) == sgd.rate_of(name) == rate
+
+
+def test_the_learning_rate_is_put_back_also_after_an_error() -> None:
+    adam = Adam(0.1, rates={"*": 0.5})
+    follow(adam)
+    assert adam.learn_rate == 0.1
+    with pytest.raises(ValueError, match="shape"):
+        adam(KEY, numbers(2, 2), numbers(3, 3))
+    assert adam.learn_rate == 0.1
+
+
+def test_rows_of_a_table_have_the_rate_of_its_name() -> None:
+    tables = {}
+    for rates, learn_rate in (({"components.*": 1.3}, 0.1), (None, 0.13)):
+        table, adam = torch.from_numpy(numbers(6, 2, seed=9)), Adam(learn_rate, rates=rates, use_averages=False)
+        for step in range(3):
+            values = torch.from_numpy(numbers(2, 2, seed=step))
+            gradient = torch.sparse_coo_tensor(torch.tensor([[1, 4]]), values, (6, 2), check_invariants=True)
+            apply_row_gradient(adam, (3, "components.tables.component"), table, gradient.coalesce())
+        tables[learn_rate] = table
+    torch.testing.assert_close(tables[0.1], tables[0.13])
+    assert torch.equal(tables[0.1][[0, 2, 3, 5]], torch.from_numpy(numbers(6, 2, seed=9))[[0, 2, 3, 5]])
+
+
+def test_modules_in_thincs_own_wrapper_are_known_by_their_parameters_names() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+    model: Any = chain(PyTorchWrapper(module), Linear(1, 1))
+    model.initialize(X=numbers(6, 3), Y=numbers(6, 1))
+    before = {name: value.detach().clone() for name, value in module.named_parameters()}
+    adam = Adam(0.1, rates={"0.*": 0.0, "*.bias": 0.5})
+    outputs, backprop = model.begin_update(numbers(6, 3))
+    backprop(np.ones_like(outputs))
+    model.finish_update(adam)
+    moved = {name: float((value.detach() - before[name]).abs().max()) for name, value in module.named_parameters()}
+    assert moved["0.weight"] == moved["0.bias"] == 0.0
+    assert moved["1.bias"] == pytest.approx(0.5 * moved["1.weight"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"learn_rate": -0.1}, r"spacy_tener.Adam.v1: learn_rate must be at least 0, got -0.1"),
+        ({"L2": -1.0}, "L2 must be at least 0"),
+        ({"rates": {"embed*": -2.0}}, r"rates\['embed\*'\] must be at least 0, got -2.0"),
+        ({"learn_rate": object()}, "Invalid schedule for 'learn_rate'"),
+    ],
+)
+def test_wrong_settings_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Adam(**wrong)
+
+
+@pytest.mark.parametrize("setting", ["momentum", "rate"])
+def test_unknown_settings_are_refused(setting: str) -> None:
+    with pytest.raises(ConfigValidationError, match=setting):
+        registry.resolve({"optimizer": {"@optimizers": "spacy_tener.Adam.v1", setting: 0.9}})
+
+
+CONFIG = """
+[optimizer]
+@optimizers = "spacy_tener.Adam.v1"
+L2 = 0.01
+
+[optimizer.learn_rate]
+@schedules = "spacy_tener.triangular.v1"
+max_rate = 0.001
+total_steps = 100
+warmup = 0.05
+
+[optimizer.rates]
+transformer.* = 0.05
+components.* = 1.3
+"""
+
+
+def test_it_comes_out_of_a_config_file_and_goes_back(tmp_path: Path) -> None:
+    path = tmp_path / "config.cfg"
+    path.write_text(CONFIG, encoding="utf8")
+    config = load_config(path)
+    adam = registry.resolve(config)["optimizer"]
+    assert isinstance(adam, RatedAdam)
+    assert adam.rate_of("transformer.embeddings.weight") == pytest.approx(0.05 * adam.learn_rate)
+    first = adam.learn_rate
+    adam.step_schedules()
+    assert adam.rate_of("components.encoder.weight") == pytest.approx(1.3 * adam.learn_rate)
+    assert adam.learn_rate > first
+    filled = registry.fill(config)
+    filled.to_disk(path)
+    assert load_config(path) == filled
+
+
+def test_its_defaults_are_those_of_thincs_adam() -> None:
+    ours = registry.fill({"optimizer": {"@optimizers": "spacy_tener.Adam.v1"}})["optimizer"]
+    theirs = registry.fill({"optimizer": {"@optimizers": "Adam.v1", "learn_rate": 0.001}})["optimizer"]
+    assert {**ours, "@optimizers": "Adam.v1"} == {**theirs, "use_radam": False, "rates": None}
+
+
+def test_with_a_fixed_rate_it_can_be_pickled() -> None:
+    adam = Adam(0.1, rates={"a": 2.0})
+    follow(adam)
+    again = pickle.loads(pickle.dumps(adam))
+    assert (again.rates, again.learn_rate) == ({"a": 2.0}, 0.1)
+    np.testing.assert_array_equal(again.mom1[KEY], adam.mom1[KEY])
+
+
+def test_thinc_models_train_with_it() -> None:
+    model: Any = Linear(nO=1, nI=3)
+    model.initialize()
+    model.ops = NumpyOps()
+    x, adam = numbers(40, 3), Adam(0.05)
+    y = x @ np.array([[1.0], [-2.0], [0.5]], dtype="f")
+    for _ in range(200):
+        guess, backprop = model.begin_update(x)
+        backprop((guess - y) / len(x))
+        model.finish_update(adam)
+    np.testing.assert_allclose(model.get_param("W"), [[1.0, -2.0, 0.5]], atol=0.05)

@@ -1,0 +1,373 @@
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from confection import ConfigValidationError
+from numpy.typing import NDArray
+from spacy.training import Example
+from spacy.util import load_config, registry
+from thinc.api import Adam, Linear, NumpyOps
+
+from spacy_tener.optim.sgd import SGD, MomentumSGD
+
+Array = NDArray[np.float32]
+KEY = (1, "layers.0.weight")
+
+
+def numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(scale=3.0, size=shape).astype("f")
+
+
+def follow(sgd: MomentumSGD, start: Array, steps: int, key: tuple[int, str] = KEY) -> list[Array]:
+    """Where the weights are after each of some steps with known gradients."""
+    weights, path = start.copy(), []
+    for step in range(steps):
+        sgd(key, weights, numbers(*start.shape, seed=step))
+        sgd.step_schedules()
+        path.append(weights.copy())
+    return path
+
+
+def follow_torch(start: Array, rates: list[float], clip: float | None, **settings: Any) -> list[Array]:
+    weights = torch.nn.Parameter(torch.from_numpy(start.copy()))
+    optimizer = torch.optim.SGD([weights], lr=rates[0], **settings)
+    path = []
+    for step, rate in enumerate(rates):
+        weights.grad = torch.from_numpy(numbers(*start.shape, seed=step))
+        if clip is not None:
+            torch.nn.utils.clip_grad_value_([weights], clip)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        path.append(weights.detach().numpy().copy())
+    return path
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True},
+        {"momentum": 0.0},
+        {"momentum": 0.5, "L2": 0.1},
+        {"momentum": 0.9, "nesterov": True, "L2": 0.01},
+    ],
+)
+@pytest.mark.parametrize("clip", [None, 2.0, 5.0])
+def test_steps_are_torchs(settings: dict[str, Any], clip: float | None) -> None:
+    start, rates = numbers(7, 4, seed=99), [0.1 / (1 + step) for step in range(25)]
+    ours = follow(SGD(iter(rates), clip_value=clip or 0.0, **settings), start, len(rates))
+    theirs = {("weight_decay" if name == "L2" else name): value for name, value in settings.items()}
+    for got, wanted in zip(ours, follow_torch(start, rates, clip, **theirs), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
+
+
+def test_gradients_are_clipped_number_by_number_to_5_unless_told_otherwise() -> None:
+    weights, gradient = np.zeros(4, dtype="f"), np.array([-9.0, 5.5, 0.25, -5.0], dtype="f")
+    SGD(1.0, momentum=0.0)(KEY, weights, gradient)
+    assert weights.tolist() == [5.0, -5.0, -0.25, 5.0]
+
+
+def test_weights_change_in_place_and_gradients_are_used_up() -> None:
+    weights, gradient = numbers(3, 2), numbers(3, 2, seed=1)
+    before = weights.copy()
+    returned, spent = SGD(0.1)(KEY, weights, gradient)
+    assert returned is weights
+    assert spent is gradient
+    assert not np.array_equal(weights, before)
+    assert not gradient.any()
+
+
+def test_parameters_have_velocities_of_their_own() -> None:
+    sgd, alone = SGD(0.1), SGD(0.1)
+    first, second = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
+    for step in range(5):
+        sgd((1, "W"), first, numbers(3, seed=step))
+        sgd((2, "W"), np.zeros(5, dtype="f"), numbers(5, seed=step))
+        alone((1, "W"), second, numbers(3, seed=step))
+    assert np.array_equal(first, second)
+
+
+def test_velocity_starts_anew_when_a_parameter_has_grown() -> None:
+    sgd = SGD(1.0, momentum=0.9)
+    sgd(KEY, np.zeros((2, 3), dtype="f"), np.ones((2, 3), dtype="f"))
+    grown = np.zeros((4, 3), dtype="f")
+    sgd(KEY, grown, np.ones((4, 3), dtype="f"))
+    assert np.array_equal(grown, np.full((4, 3), -1.0, dtype="f"))
+
+
+class OnAnotherDevice:
+    """A stand-in for an array on a GPU: what `Ops.asarray` brings home by `get`."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.shape = array.shape
+
+    def get(self) -> Array:
+        return self.array
+
+
+def test_velocity_follows_the_weights_to_their_device() -> None:
+    sgd, stayed = SGD(0.1), SGD(0.1)
+    weights, expected = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
+    for step in range(3):
+        sgd(KEY, weights, numbers(3, seed=step))
+        stayed(KEY, expected, numbers(3, seed=step))
+        sgd.mom1[KEY] = OnAnotherDevice(sgd.mom1[KEY])  # type: ignore[assignment, arg-type]
+    assert np.array_equal(weights, expected)
+
+
+def test_a_scale_of_the_rate_is_honoured() -> None:
+    whole, half = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
+    SGD(0.1)(KEY, whole, numbers(3))
+    SGD(0.1)(KEY, half, numbers(3), lr_scale=0.5)
+    np.testing.assert_allclose(half, whole / 2, rtol=1e-6)
+
+
+def test_parameters_without_elements_are_legal() -> None:
+    SGD(0.1)(KEY, np.zeros((0, 3), dtype="f"), np.zeros((0, 3), dtype="f"))
+
+
+def test_rates_multiply_by_the_pattern_that_the_name_matches() -> None:
+    sgd = SGD(0.5, rates={"embed.*": 2.0, "*.bias": 0.0, "embed.char": 9.0})
+    assert sgd.rate_of("embed.char") == 1.0
+    assert sgd.rate_of("embed.bias") == 1.0
+    assert sgd.rate_of("crf.bias") == 0.0
+    assert sgd.rate_of("crf.start") == 0.5
+
+
+def test_rates_act_on_steps_and_on_rows() -> None:
+    paths = {}
+    for factor in (1.0, 3.0):
+        sgd = SGD(0.01, rates={"*weight": factor})
+        paths[factor] = follow(sgd, np.zeros((4, 2), dtype="f"), 5)[-1]
+        table = np.zeros((6, 2), dtype="f")
+        sgd.update_rows(KEY, table, np.array([1, 4]), numbers(2, 2))
+        paths[-factor] = table
+    np.testing.assert_allclose(paths[3.0], 3.0 * paths[1.0], rtol=1e-5)
+    np.testing.assert_allclose(paths[-3.0], 3.0 * paths[-1.0], rtol=1e-5)
+
+
+def test_rows_go_at_once_as_far_as_momentum_would_carry_them() -> None:
+    gradient = numbers(2, 3) * 4
+    table, dense = np.zeros((9, 3), dtype="f"), np.zeros((9, 3), dtype="f")
+    whole = np.zeros_like(dense)
+    whole[[2, 7]] = gradient
+    SGD(0.1, momentum=0.9).update_rows(KEY, table, np.array([2, 7]), gradient.copy())
+    sgd = SGD(0.1, momentum=0.9)
+    for _ in range(300):
+        # One gradient, then nothing but what momentum keeps of it.
+        sgd(KEY, dense, whole)
+    np.testing.assert_allclose(table, dense, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_are_clipped_before_momentum_is_made_up_for() -> None:
+    table = np.zeros((3, 2), dtype="f")
+    SGD(1.0, momentum=0.5, clip_value=5.0).update_rows(KEY, table, np.array([1]), np.array([[100.0, -1.0]], dtype="f"))
+    assert table.tolist() == [[0.0, 0.0], [-10.0, 2.0], [0.0, 0.0]]
+
+
+def test_weight_decay_of_rows_is_that_of_the_rows_in_use() -> None:
+    table = np.ones((3, 2), dtype="f")
+    SGD(0.5, momentum=0.0, L2=0.1).update_rows(KEY, table, np.array([2]), np.zeros((1, 2), dtype="f"))
+    np.testing.assert_allclose(table, [[1.0, 1.0], [1.0, 1.0], [0.95, 0.95]], rtol=1e-6)
+
+
+class Watched(np.ndarray):  # type: ignore[type-arg]
+    """A table that notes every index by which it is read or written."""
+
+    seen: list[Any]
+
+    def __getitem__(self, index: Any) -> Any:
+        self.seen.append(index)
+        return np.asarray(super().__getitem__(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.seen.append(index)
+        super().__setitem__(index, value)
+
+
+def test_rows_not_in_use_are_neither_read_nor_written() -> None:
+    table = numbers(50, 4).view(Watched)
+    table.seen = []
+    # Whoever read another row would meet a number that spoils everything.
+    rows = np.array([3, 41, 8])
+    others = np.setdiff1d(np.arange(50), rows)
+    np.asarray(table)[others] = np.nan
+    SGD(0.1, L2=0.1).update_rows(KEY, table, rows, numbers(3, 4, seed=1))
+    assert table.seen
+    assert all(np.array_equal(index, rows) for index in table.seen)
+    assert np.isfinite(np.asarray(table)[rows]).all()
+    assert np.isnan(np.asarray(table)[others]).all()
+
+
+def test_rows_leave_no_state_behind() -> None:
+    sgd = SGD(0.1)
+    sgd.update_rows(KEY, np.zeros((5, 2), dtype="f"), np.array([1]), numbers(1, 2))
+    assert not sgd.mom1
+    assert not sgd.mom2
+
+
+def test_the_time_of_rows_does_not_grow_with_the_tables_height() -> None:
+    def best(height: int) -> float:
+        table, rows, gradient = np.zeros((height, 50), dtype="f"), np.arange(0, 1000, 5), numbers(200, 50)
+        sgd, times = SGD(0.1), []
+        for _ in range(30):
+            start = time.perf_counter()
+            sgd.update_rows(KEY, table, rows, gradient)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    # A step that passed over the whole table would take some 300 times as long.
+    assert best(300_000) < 10 * best(1_000)
+
+
+def test_a_row_named_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a row of 'layers.0.weight' is named twice"):
+        SGD(0.1).update_rows(KEY, np.zeros((5, 2), dtype="f"), np.array([1, 3, 1]), numbers(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"learn_rate": -0.1}, "learn_rate must be at least 0, got -0.1"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
+        ({"momentum": -0.5}, "momentum must be at least 0 and below 1, got -0.5"),
+        ({"nesterov": True, "momentum": 0.0}, "nesterov must be false where momentum is 0"),
+        ({"clip_value": -1.0}, "clip_value must be at least 0"),
+        ({"L2": -1.0}, "L2 must be at least 0"),
+        ({"rates": {"embed*": -2.0}}, r"rates\['embed\*'\] must be at least 0, got -2.0"),
+        ({"learn_rate": object()}, "Invalid schedule for 'learn_rate'"),
+    ],
+)
+def test_wrong_settings_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SGD(**wrong)
+
+
+def test_unknown_settings_are_refused() -> None:
+    with pytest.raises(ConfigValidationError, match="moment"):
+        registry.resolve({"optimizer": {"@optimizers": "spacy_tener.SGD.v1", "moment": 0.9}})
+
+
+def test_settings_of_the_wrong_kind_are_refused() -> None:
+    with pytest.raises(ConfigValidationError, match="momentum"):
+        registry.resolve({"optimizer": {"@optimizers": "spacy_tener.SGD.v1", "momentum": "much"}})
+
+
+@pytest.mark.parametrize("rate", [[0.4, 0.2], iter([0.4, 0.2])])
+def test_rates_come_from_lists_and_generators_and_end_with_the_last(rate: Any) -> None:
+    sgd = SGD(rate)
+    seen = []
+    for _ in range(4):
+        seen.append(sgd.learn_rate)
+        sgd.step_schedules()
+    assert seen == [0.4, 0.2, 0.2, 0.2]
+
+
+CONFIG = """
+[optimizer]
+@optimizers = "spacy_tener.SGD.v1"
+momentum = 0.8
+
+[optimizer.learn_rate]
+@schedules = "spacy_tener.inverse_time.v1"
+rate = 0.02
+decay = 0.5
+steps_per_epoch = 1
+
+[optimizer.rates]
+*embed* = 0.1
+"""
+
+
+def test_optimizer_comes_out_of_a_config_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.cfg"
+    path.write_text(CONFIG, encoding="utf8")
+    sgd = registry.resolve(load_config(path))["optimizer"]
+    assert isinstance(sgd, MomentumSGD)
+    assert (sgd.momentum, sgd.clip_value, sgd.rates) == (0.8, 5.0, {"*embed*": 0.1})
+    assert sgd.learn_rate == 0.02
+    sgd.step_schedules()
+    assert sgd.learn_rate == pytest.approx(0.02 / 1.5)
+
+
+def test_a_filled_config_is_the_same_after_writing(tmp_path: Path) -> None:
+    path = tmp_path / "config.cfg"
+    path.write_text('[optimizer]\n@optimizers = "spacy_tener.SGD.v1"\n', encoding="utf8")
+    filled = registry.fill(load_config(path))
+    assert filled["optimizer"]["learn_rate"] == 0.001
+    assert filled["optimizer"]["clip_value"] == 5.0
+    filled.to_disk(path)
+    assert load_config(path) == filled
+
+
+def test_an_optimizer_with_a_fixed_rate_can_be_pickled() -> None:
+    sgd = SGD(0.1, rates={"a": 2.0})
+    sgd(KEY, np.zeros(3, dtype="f"), np.ones(3, dtype="f"))
+    again = pickle.loads(pickle.dumps(sgd))
+    assert again.rates == {"a": 2.0}
+    assert np.array_equal(again.mom1[KEY], sgd.mom1[KEY])
+
+
+def test_thinc_models_train_with_it() -> None:
+    model: Any = Linear(nO=1, nI=3)
+    model.initialize()
+    model.ops = NumpyOps()
+    x, sgd = numbers(40, 3), SGD(0.02)
+    y = x @ np.array([[1.0], [-2.0], [0.5]], dtype="f")
+    for _ in range(150):
+        guess, backprop = model.begin_update(x)
+        backprop((guess - y) / len(x))
+        model.finish_update(sgd)
+    np.testing.assert_allclose(model.get_param("W"), [[1.0, -2.0, 0.5]], atol=0.05)
+
+
+def tagged() -> Iterator[tuple[list[str], list[str]]]:
+    for verb in ("eats", "sees", "likes"):
+        for noun in ("apples", "birds", "books"):
+            yield ["she", verb, noun], ["PRON", "VERB", "NOUN"]
+
+
+def train_tagger(optimizer: Any, steps: int) -> tuple[list[float], spacy.Language]:
+    spacy.util.fix_random_seed(0)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tagger")
+    docs = [(spacy.tokens.Doc(nlp.vocab, words=words), tags) for words, tags in tagged()]
+    examples = [Example.from_dict(doc, {"tags": tags}) for doc, tags in docs]
+    nlp.initialize(lambda: examples, sgd=optimizer)
+    losses = []
+    for _ in range(steps):
+        loss: dict[str, float] = {}
+        nlp.update(examples, sgd=optimizer, losses=loss)
+        optimizer.step_schedules()
+        losses.append(loss["tagger"])
+    return losses, nlp
+
+
+def test_spacys_own_tagger_trains_with_it() -> None:
+    rate = (0.05 / (1 + 0.01 * step) for step in count())
+    losses, nlp = train_tagger(SGD(rate), 12)
+    assert losses[-1] < 0.2 * losses[0]
+    assert [token.tag_ for token in nlp("she likes birds")] == ["PRON", "VERB", "NOUN"]
+
+
+def test_it_keeps_no_averages_as_spacys_loop_asks() -> None:
+    assert SGD(0.1).averages is None
+    assert Adam(0.1, use_averages=False).averages is None
+    nlp = spacy.blank("en")
+    with nlp.use_params(SGD(0.1).averages):
+        assert nlp.pipe_names == []
+
+
+def test_spacys_rehearsal_finds_the_settings_that_it_reads() -> None:
+    sgd = SGD(0.1)
+    assert (sgd.learn_rate, sgd.b1, sgd.b2) == (0.1, 0.0, 0.0)

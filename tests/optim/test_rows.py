@@ -1,0 +1,219 @@
+"""Sparse steps: the rows in use are updated as a small table of their own would be, and no others are touched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from thinc.api import SGD, Adam, RAdam
+
+from spacy_tener.optim.rows import apply_row_gradient
+from spacy_tener.optim.sgd import MomentumSGD
+
+HEIGHT, WIDTH = 6, 3
+KEY = (7, "tables.unigram")
+ALL = list(range(HEIGHT))
+
+THINC = {
+    "Adam": lambda **settings: Adam(0.01, grad_clip=0.0, **settings),
+    "Adam with clipping": lambda **settings: Adam(0.01, grad_clip=0.5, **settings),
+    "Adam with weight decay": lambda **settings: Adam(0.01, L2=0.1, **settings),
+    "Adam with L2": lambda **settings: Adam(0.01, L2=0.1, L2_is_weight_decay=False, **settings),
+    "RAdam": lambda **settings: RAdam(0.01, grad_clip=0.0, **settings),
+    "SGD": lambda **settings: SGD(0.01, grad_clip=0.0, **settings),
+}
+every_optimizer = pytest.mark.parametrize("make", THINC.values(), ids=THINC.keys())
+
+
+def table(height=HEIGHT, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=(height, WIDTH)).astype("f"))
+
+
+def gradients(n_steps, n_rows=HEIGHT):
+    return np.random.default_rng(1).normal(size=(n_steps, n_rows, WIDTH)).astype("f")
+
+
+def sparse(rows, values, height=HEIGHT):
+    indices = torch.tensor([rows], dtype=torch.int64)
+    return torch.sparse_coo_tensor(
+        indices, torch.from_numpy(values.copy()), (height, WIDTH), check_invariants=True
+    ).coalesce()
+
+
+def step(optimizer, weights, rows, values):
+    apply_row_gradient(optimizer, KEY, weights, sparse(rows, values, len(weights)))
+
+
+@every_optimizer
+def test_with_every_row_used_at_every_step_it_is_the_dense_optimizer(make):
+    ours, theirs = table(), table().numpy().copy()
+    lazy, dense = make(use_averages=False), make(use_averages=False)
+    for gradient in gradients(8):
+        step(lazy, ours, ALL, gradient)
+        theirs, _ = dense(KEY, theirs, gradient.copy())
+    np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-5, atol=1e-7)
+
+
+@every_optimizer
+def test_with_the_same_rows_used_at_every_step_they_are_a_dense_table_of_their_own(make):
+    rows = [1, 4]
+    ours, theirs = table(), table().numpy()[rows].copy()
+    lazy, dense = make(use_averages=False), make(use_averages=False)
+    for gradient in gradients(8, len(rows)):
+        step(lazy, ours, rows, gradient)
+        theirs, _ = dense(KEY, theirs, gradient.copy())
+    np.testing.assert_allclose(ours.numpy()[rows], theirs, rtol=1e-5, atol=1e-7)
+
+
+@every_optimizer
+def test_rows_that_were_not_used_stay_and_so_does_their_momentum(make):
+    ours, optimizer = table(), make(use_averages=False)
+    first, second = gradients(2)
+    step(optimizer, ours, [0, 1, 2], first[:3])
+    before, moments = ours.clone(), [copied(kept) for kept in (optimizer.mom1, optimizer.mom2)]
+    step(optimizer, ours, [2, 5], second[:2])
+    assert torch.equal(ours[[0, 1, 3, 4]], before[[0, 1, 3, 4]])
+    assert (ours[[2, 5]] != before[[2, 5]]).all()
+    for kept, earlier in zip((optimizer.mom1, optimizer.mom2), moments, strict=True):
+        assert kept.keys() == earlier.keys()
+        for key, whole in kept.items():
+            assert whole.shape == (HEIGHT, WIDTH)
+            np.testing.assert_array_equal(whole[[0, 1, 3, 4]], earlier[key][[0, 1, 3, 4]])
+            assert (whole[[2, 5]] != earlier[key][[2, 5]]).all()
+
+
+def copied(kept):
+    return {key: value.copy() for key, value in kept.items()}
+
+
+def test_a_row_comes_back_to_the_momentum_that_it_left():
+    """The second step of row 1 is Adam's for its own two gradients, whatever happened between."""
+    ours, optimizer = table(), Adam(0.01, grad_clip=0.0, beta1=0.9, beta2=0.999)
+    one, other, again = gradients(3)[:, :1]
+    step(optimizer, ours, [1], one)
+    step(optimizer, ours, [3], other)
+    before = ours[1].clone()
+    step(optimizer, ours, [1], again)
+    mom1 = 0.1 * (0.9 * one + again)
+    mom2 = 0.001 * (0.999 * one**2 + again**2)
+    # The bias is corrected by the number of the table's steps, as in torch.optim.SparseAdam.
+    rate = 0.01 * (1 - 0.999**3) ** 0.5 / (1 - 0.9**3)
+    np.testing.assert_allclose((before - ours[1]).numpy()[None], rate * mom1 / (mom2**0.5 + 1e-8), rtol=1e-4)
+
+
+def test_steps_are_those_of_torch_s_sparse_adam():
+    ours, theirs = table(), torch.nn.Parameter(table())
+    lazy = Adam(0.01, grad_clip=0.0, L2=0.0)
+    reference = torch.optim.SparseAdam([theirs], lr=0.01)
+    for number, gradient in enumerate(gradients(10)):
+        rows = sorted({number % HEIGHT, (number * 2) % HEIGHT})
+        step(lazy, ours, rows, gradient[: len(rows)])
+        theirs.grad = sparse(rows, gradient[: len(rows)])
+        reference.step()
+    torch.testing.assert_close(ours, theirs.detach(), rtol=1e-4, atol=1e-6)
+
+
+@every_optimizer
+def test_averages_know_nothing_of_tables(make):
+    ours, optimizer = table(), make(use_averages=True)
+    dense = np.ones(2, dtype="f")
+    optimizer((1, "W"), dense, dense.copy())
+    averages = copied(optimizer.averages)
+    step(optimizer, ours, [0, 2], gradients(1)[0][:2])
+    assert optimizer.averages.keys() == averages.keys()
+    np.testing.assert_array_equal(optimizer.averages[1, "W"], averages[1, "W"])
+
+
+def test_an_error_in_the_optimizer_leaves_its_averages_in_place(monkeypatch):
+    optimizer = Adam(0.01, use_averages=True)
+    averages = optimizer.averages
+    monkeypatch.setattr(Adam(0.1).__class__, "_adam", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        step(optimizer, table(), [0], gradients(1)[0][:1])
+    assert optimizer.averages is averages
+
+
+@every_optimizer
+def test_a_grown_table_keeps_the_momentum_of_its_rows_and_the_new_rows_start_without(make):
+    grown_height = HEIGHT + 4
+    optimizers = [make(use_averages=False), make(use_averages=False)]
+    tables = [table(), table(grown_height)]
+    tables[1][:HEIGHT] = tables[0]
+    first, second = gradients(2)
+    for optimizer, weights in zip(optimizers, tables, strict=True):
+        step(optimizer, weights, [1, 2], first[:2])
+    tables[0] = torch.cat([tables[0], tables[1][HEIGHT:]])
+    for optimizer, weights in zip(optimizers, tables, strict=True):
+        step(optimizer, weights, [2, HEIGHT + 1], second[:2])
+    torch.testing.assert_close(tables[0], tables[1])
+    assert all(whole.shape == (grown_height, WIDTH) for whole in optimizers[0].mom1.values())
+
+
+def test_growing_often_leaves_nothing_behind():
+    optimizer = Adam(0.01)
+    for height in range(HEIGHT, HEIGHT + 20):
+        step(optimizer, table(height), [0, height - 1], gradients(1)[0][:2])
+    assert len(optimizer.mom1) == len(optimizer.mom2) == 1
+    assert optimizer.nr_update == {KEY: 20}
+
+
+@every_optimizer
+def test_no_used_rows_change_nothing(make):
+    ours, optimizer = table(), make(use_averages=True)
+    for rows in ([], [1], []):
+        before = ours.clone()
+        step(optimizer, ours, rows, gradients(1)[0][: len(rows)])
+        assert torch.equal(ours, before) == (not rows)
+
+
+def test_tables_of_one_optimizer_are_kept_apart():
+    optimizer, alone = Adam(0.01), Adam(0.01)
+    ours, other, expected = table(), table(seed=5), table()
+    for gradient in gradients(3):
+        step(optimizer, ours, ALL, gradient)
+        apply_row_gradient(optimizer, (7, "tables.bigram"), other, sparse(ALL, -gradient))
+        step(alone, expected, ALL, gradient)
+    assert torch.equal(ours, expected)
+
+
+def test_a_function_in_the_optimizer_s_place_is_given_the_whole_table():
+    """`nlp.rehearse` passes one, notes what it is given, and hands that to the optimizer later."""
+    noted = {}
+
+    def note(key, weights, gradient):
+        noted[key] = (weights, gradient)
+        return weights, gradient
+
+    ours, gradient = table(), gradients(1)[0][:2]
+    before = ours.clone()
+    step(note, ours, [1, 4], gradient)
+    ((_, name), (weights, dense)) = noted.popitem()
+    assert name == f"tables.unigram[{HEIGHT}]"
+    np.testing.assert_array_equal(dense[[1, 4]], gradient)
+    assert not dense[[0, 2, 3, 5]].any()
+    assert torch.equal(ours, before)
+    SGD(0.1, grad_clip=0.0)(KEY, weights, dense)
+    np.testing.assert_allclose((before - ours)[[1, 4]].numpy(), 0.1 * gradient, rtol=1e-5)
+
+
+class Watching(MomentumSGD):
+    """Writes down which rows it was given, and refuses whole tables."""
+
+    __slots__ = ["calls"]
+
+    def update_rows(self, key, table, rows, gradient):
+        self.calls = [(key, rows.tolist())]
+        super().update_rows(key, table, rows, gradient)
+
+    def __call__(self, *_):
+        pytest.fail("the table was given as a whole")
+
+
+def test_the_package_s_own_optimizer_updates_rows_itself():
+    optimizer = Watching(0.1, momentum=0.9, clip_value=0.0)
+    ours, gradient = table(), gradients(1)[0][:2]
+    before = ours.clone()
+    step(optimizer, ours, [1, 4], gradient)
+    assert optimizer.calls == [(KEY, [1, 4])]
+    np.testing.assert_allclose((before - ours)[[1, 4]].numpy(), gradient, rtol=1e-5)
+    assert torch.equal(ours[[0, 2, 3, 5]], before[[0, 2, 3, 5]])

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spacy.util import load_config, registry
+
+from spacy_tener.optim.schedules import inverse_time, triangular
+
+
+def first(schedule: Iterator[float], n: int) -> list[float]:
+    return list(islice(schedule, n))
+
+
+def test_triangular_goes_up_and_down_in_straight_lines() -> None:
+    # 20 % of 10 steps: up in two, down in eight.
+    expected = [0.5, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0]
+    assert first(triangular(1.0, 10, warmup=0.2), 10) == pytest.approx(expected)
+
+
+def test_triangular_stays_at_zero_after_its_last_step() -> None:
+    assert first(triangular(1.0, 4), 12)[4:] == [0.0] * 8
+
+
+def test_triangular_scales_with_its_rate() -> None:
+    whole, scaled = first(triangular(1.0, 300), 300), first(triangular(7e-4, 300), 300)
+    assert scaled == pytest.approx([7e-4 * value for value in whole])
+
+
+def test_triangular_warms_up_for_one_percent_unless_told_otherwise() -> None:
+    values = first(triangular(1.0, 1000), 1000)
+    assert values[:10] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+    assert values[999] == 0.0
+    assert values[504] == pytest.approx(495 / 990)
+
+
+def test_triangular_without_warmup_only_falls() -> None:
+    assert first(triangular(1.0, 4, warmup=0.0), 4) == pytest.approx([0.75, 0.5, 0.25, 0.0])
+
+
+@pytest.mark.parametrize("total", [1, 2, 7, 30, 99, 101, 1234])
+@pytest.mark.parametrize("warmup", [0.0, 0.01, 0.1, 0.33, 0.9])
+def test_triangular_never_leaves_its_range(total: int, warmup: float) -> None:
+    values = first(triangular(1.0, total, warmup=warmup), total + 5)
+    assert all(0.0 <= value <= 1.0 for value in values)
+    top = values.index(max(values))
+    assert values[: top + 1] == sorted(values[: top + 1])
+    assert values[top:] == sorted(values[top:], reverse=True)
+
+
+def test_inverse_time_falls_from_epoch_to_epoch() -> None:
+    expected = [0.02] * 3 + [0.02 / 1.02] * 3 + [0.02 / 1.04] * 3
+    assert first(inverse_time(0.02, decay=0.02, steps_per_epoch=3), 9) == pytest.approx(expected)
+
+
+def test_inverse_time_without_decay_is_constant() -> None:
+    assert first(inverse_time(0.1, decay=0.0, steps_per_epoch=2), 5) == [0.1] * 5
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: triangular(-1.0, 10), r"triangular.v1: max_rate must be at least 0, got -1.0"),
+        (lambda: triangular(1.0, 0), r"triangular.v1: total_steps must be at least 1, got 0"),
+        (lambda: triangular(1.0, 10, warmup=1.0), r"triangular.v1: warmup must be at least 0 and below 1, got 1.0"),
+        (lambda: inverse_time(-0.1, decay=0.1, steps_per_epoch=1), r"inverse_time.v1: rate must be at least 0"),
+        (lambda: inverse_time(0.1, decay=-0.1, steps_per_epoch=1), r"inverse_time.v1: decay must be at least 0"),
+        (lambda: inverse_time(0.1, decay=0.1, steps_per_epoch=0), r"steps_per_epoch must be at least 1, got 0"),
+    ],
+)
+def test_wrong_settings_are_named_before_training_starts(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+CONFIG = """
+[rate]
+@schedules = "spacy_tener.triangular.v1"
+max_rate = 0.001
+total_steps = 10
+warmup = 0.2
+
+[decay]
+@schedules = "spacy_tener.inverse_time.v1"
+rate = 0.02
+decay = 0.02
+steps_per_epoch = 2
+"""
+
+
+def test_schedules_come_out_of_a_config_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.cfg"
+    path.write_text(CONFIG, encoding="utf8")
+    resolved = registry.resolve(load_config(path))
+    assert first(resolved["rate"], 3) == pytest.approx([0.0005, 0.001, 0.000875])
+    assert first(resolved["decay"], 3) == pytest.approx([0.02, 0.02, 0.02 / 1.02])
+
+
+def test_a_config_is_the_same_after_filling_and_writing(tmp_path: Path) -> None:
+    path = tmp_path / "config.cfg"
+    path.write_text(CONFIG.replace("warmup = 0.2\n", ""), encoding="utf8")
+    filled = registry.fill(load_config(path))
+    assert filled["rate"]["warmup"] == 0.01
+    filled.to_disk(path)
+    assert load_config(path) == filled

@@ -1,0 +1,192 @@
+"""Corpora in columns: `char TAG`, CoNLL-2003 and Weibo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spacy_tener.workbench.corpus import CorpusError, Entity, Event, ReadOptions, Sentence, read_corpus
+
+RESUME = "高 B-NAME\n勇 E-NAME\n： O\n男 O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n1 O\n\n"
+WEIBO = "科0\tB-ORG.NAM\n技1\tI-ORG.NAM\n10\tO\n11\tO\n#0\tO\n\n老0\tB-PER.NOM\n师1\tI-PER.NOM\n😂0\tO\n０0\tO\n\n"
+CONLL = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP B-ORG
+rejects VBZ B-VP O
+German JJ B-NP B-MISC
+
+Peter NNP B-NP B-PER
+Blackburn NNP I-NP I-PER
+
+-DOCSTART- -X- -X- O
+
+BRUSSELS NNP B-NP B-LOC
+"""
+
+
+def sentences(path: Path, text: str, **options: str) -> list[Sentence]:
+    path = path / "corpus.txt"
+    path.write_text(text, encoding="utf-8", newline="")
+    return list(read_corpus(path, ReadOptions(**options)))
+
+
+def tokens(found: list[Sentence]) -> list[str]:
+    return ["|".join(sentence.tokens) for sentence in found]
+
+
+def test_characters_with_tags(tmp_path: Path) -> None:
+    first, second = sentences(tmp_path, RESUME)
+    assert first == Sentence(("高", "勇", "：", "男"), (Entity(0, 2, "NAME"),), (), 1, True)
+    assert second == Sentence(("中", "国", "籍", "1"), (Entity(0, 3, "CONT"),), (), 6, False)
+
+
+def test_weibo_positions_are_taken_off_and_digits_stay(tmp_path: Path) -> None:
+    first, second = sentences(tmp_path, WEIBO)
+    assert first.tokens == ("科", "技", "1", "1", "#")
+    assert first.spans == (Entity(0, 2, "ORG.NAM"),)
+    assert second.tokens == ("老", "师", "😂", "０")
+
+
+def test_weibo_positions_of_two_digits_and_tokens_of_two_characters(tmp_path: Path) -> None:
+    text = "".join(f"{digit}{position}\tO\n" for position, digit in enumerate("201112345678")) + "\ufffd\ufffd0\tO\n"
+    (found,) = sentences(tmp_path, text)
+    assert "".join(found.tokens[:-1]) == "201112345678"
+    assert found.tokens[-1] == "\ufffd\ufffd"
+
+
+def test_weibo_is_told_by_positions_that_count_up(tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    path.write_text(WEIBO, encoding="utf-8")
+    reader = read_corpus(path)
+    assert len(list(reader)) == 2
+    assert reader.format == "weibo"
+
+
+@pytest.mark.parametrize("text", ["B2 O\nB5 O\nC7 O\n", "10 O\n20 O\n35 O\n", "A0 O\nB O\n", "9" * 5000 + " O\n"])
+def test_numbers_that_are_no_positions_stay(tmp_path: Path, text: str) -> None:
+    (found,) = sentences(tmp_path, text)
+    assert list(found.tokens) == [line.split()[0] for line in text.splitlines()]
+
+
+def test_named_columns_keep_what_looks_like_a_position(tmp_path: Path) -> None:
+    assert sentences(tmp_path, WEIBO, format="columns")[0].tokens == ("科0", "技1", "10", "11", "#0")
+
+
+def test_named_weibo_refuses_a_token_without_a_position(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"corpus\.txt:2: '技' does not end in its position"):
+        sentences(tmp_path, "科0\tO\n技\tO\n", format="weibo")
+
+
+def test_conll_2003_with_documents(tmp_path: Path) -> None:
+    found = sentences(tmp_path, CONLL)
+    assert tokens(found) == ["EU|rejects|German", "Peter|Blackburn", "BRUSSELS"]
+    assert [sentence.starts_document for sentence in found] == [True, False, True]
+    assert found[1].spans == (Entity(0, 2, "PER"),)
+    assert found[0].line == 3
+
+
+def test_a_document_start_ends_a_sentence_without_a_blank_line(tmp_path: Path) -> None:
+    found = sentences(tmp_path, "a O\n-DOCSTART- O\nb O\n-DOCSTART-\n-DOCSTART-\n\nc O")
+    assert tokens(found) == ["a", "b", "c"]
+    assert all(sentence.starts_document for sentence in found)
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", " \t ", "\u3000"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_white_space_end_a_sentence(tmp_path: Path, blank: str, end: str) -> None:
+    found = sentences(tmp_path, end.join([blank, "a O", blank, blank, "b O", "c O", blank]))
+    assert tokens(found) == ["a", "b|c"]
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n", "\n\n\n", "\r\n"])
+def test_the_last_sentence_needs_no_end(tmp_path: Path, ending: str) -> None:
+    assert tokens(sentences(tmp_path, "a O\n\nb B-X" + ending)) == ["a", "b"]
+
+
+def test_lines_that_begin_with_a_hash_are_data(tmp_path: Path) -> None:
+    assert tokens(sentences(tmp_path, "# O\n#topic O\n\n# O\n")) == ["#|#topic", "#"]
+
+
+@pytest.mark.parametrize("opening", ["{", "[", '"', "[[", '{"'])
+def test_brackets_and_quotes_are_data(tmp_path: Path, opening: str) -> None:
+    assert tokens(sentences(tmp_path, f"{opening} O\n] O\n", format="columns")) == [f"{opening}|]"]
+
+
+@pytest.mark.parametrize("opening", ["{", "[", '"', "[["])
+def test_a_bracket_at_the_start_does_not_make_it_json(tmp_path: Path, opening: str) -> None:
+    assert tokens(sentences(tmp_path, f"{opening} O\n] O\n")) == [f"{opening}|]"]
+
+
+def test_tabs_separate_before_spaces_do(tmp_path: Path) -> None:
+    found = sentences(tmp_path, "New York\tB-LOC\n\u3000\tO\n \tO\nend\tO\t\n")
+    assert found[0].tokens == ("New York", "\u3000", " ", "end")
+
+
+def test_columns_may_be_aligned_with_spaces(tmp_path: Path) -> None:
+    found = sentences(tmp_path, "EU      NNP  B-ORG\nrejects VBZ  O   \n")
+    assert found[0].tokens == ("EU", "rejects")
+    assert found[0].spans == (Entity(0, 1, "ORG"),)
+
+
+def test_unicode_spaces_are_tokens_and_not_separators(tmp_path: Path) -> None:
+    found = sentences(tmp_path, "\u3000 O\n\xa0 O\na\u2028b O\n\x85 O\n  O\n")
+    assert found[0].tokens == ("\u3000", "\xa0", "a\u2028b", "\x85", " ")
+
+
+def test_supplementary_planes_and_full_width_forms_are_kept(tmp_path: Path) -> None:
+    text = "𠮷 B-PER\n田 E-PER\n👨‍👩‍👧 O\n０ O\n～ O\n\u200d O\n"
+    assert sentences(tmp_path, text)[0].tokens == ("𠮷", "田", "👨‍👩‍👧", "０", "～", "\u200d")
+
+
+def test_repairs_are_counted_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a B-X\nb I-X\n\nc O\nd I-X\n\ne I-Y\n\nf B-X\n", encoding="utf-8")
+    reader = read_corpus(path)
+    assert [len(sentence.spans) for sentence in reader] == [1, 1, 1, 1]
+    assert (reader.format, reader.scheme) == ("columns", "IOB2")
+    assert reader.notes.counts == {Event.REPAIRED: 2}
+    assert reader.notes.examples[Event.REPAIRED][0] == "line 5: I-X after O begins an entity"
+
+
+def test_a_reader_can_be_read_again_and_counts_afresh(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a B-X\n\nd O\ne I-X\n\nf B-X\n", encoding="utf-8")
+    reader = read_corpus(path)
+    assert list(reader) == list(reader)
+    assert reader.notes.counts == {Event.REPAIRED: 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("a O\nb\n", 2, "the line has one column"),
+        ("a\n", 1, "the line has one column"),
+        ("a O\nNew York B-LOC\n", 2, "the line has 3 columns, the lines before it 2"),
+        ("a NN O\n\nb O\n", 3, "the line has 2 columns, the lines before it 3"),
+        ("a O\n O\n", 2, "the first column, the token, is empty"),
+        ("a\tO\n\tO\n", 2, "the first column, the token, is empty"),
+        ("a NN O\n  b NN O\n", 2, "the line has 4 columns, the lines before it 3"),
+        ("a O\n\nb O\nc B\n", 4, "'B' is not a tag"),
+        ("a B-X\nb L-X\nc E-X\n", 3, "tag 'E-X' does not belong to the scheme BILOU"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        sentences(tmp_path, text)
+    assert caught.value.line == line
+    assert caught.value.reason.startswith(reason)
+    assert caught.value.remedy
+    assert str(caught.value).startswith(f"{tmp_path / 'corpus.txt'}:{line}: {reason}")
+
+
+def test_a_named_scheme_is_held_to(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="does not belong to the scheme IOB2"):
+        sentences(tmp_path, RESUME, scheme="IOB2")
+
+
+def test_unknown_options_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"Unknown corpus format 'csv'.*columns, weibo, jsonl, labelstudio, cluener"):
+        ReadOptions(format="csv")
+    with pytest.raises(ValueError, match="Unknown tag scheme 'bio'"):
+        ReadOptions(scheme="bio")

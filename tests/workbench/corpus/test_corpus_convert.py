@@ -1,0 +1,182 @@
+"""Conversion as a function: what is written, what is reported, and what happens when it cannot go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+from spacy.training import Corpus
+
+from spacy_tener.workbench.corpus import CorpusError, DocOptions, Event, ReadOptions, convert
+
+COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
+ENGLISH = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nleft VBD O\n\nPeter NNP B-PER\n\n-DOCSTART- -X- O\n\nUN NNP B-ORG\n"
+JSONL = """
+{"text": "高勇在New York.", "label": [[0, 2, "PER"], [3, 11, "LOC"]]}
+{"text": "in Newcastle", "label": [[3, 6, "X"]]}
+"""
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def file(name: str, text: str) -> Path:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path / name
+
+    return file
+
+
+def docs(path: Path, lang: str = "zh") -> list[Doc]:
+    return list(DocBin().from_disk(path).get_docs(spacy.blank(lang).vocab))
+
+
+def ents(found: list[Doc]) -> list[tuple[str, str]]:
+    return [(entity.text, entity.label_) for doc in found for entity in doc.ents]
+
+
+def test_columns_become_a_doc_for_each_sentence(write: Write, tmp_path: Path) -> None:
+    (report,) = convert([write("train.char.bmes", COLUMNS)], tmp_path / "out")
+    found = docs(tmp_path / "out" / "train.spacy")
+    assert [doc.text for doc in found] == ["高勇，", "中国籍", "李"]
+    assert ents(found) == [("高勇", "NAME"), ("中国籍", "CONT"), ("李", "NAME")]
+    assert report.output == tmp_path / "out" / "train.spacy"
+    assert (report.format, report.scheme) == ("columns", "BMES")
+    assert (report.documents, report.sentences, report.docs, report.tokens) == (1, 3, 3, 7)
+    assert (report.entities, report.labels) == (3, {"NAME": 2, "CONT": 1})
+    assert report.notes.counts == {Event.REPAIRED: 2}
+
+
+def test_spacys_corpus_reader_aligns_what_is_written(write: Write, tmp_path: Path) -> None:
+    convert([write("a.txt", COLUMNS)], tmp_path)
+    examples = list(Corpus(tmp_path / "a.spacy")(spacy.blank("zh")))
+    assert [example.get_aligned_ner()[:2] for example in examples] == [
+        ["B-NAME", "L-NAME"],
+        ["B-CONT", "I-CONT"],
+        ["U-NAME"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("n_sents", "texts"),
+    [(1, ["EU left ", "Peter ", "UN "]), (2, ["EU left Peter ", "UN "]), (0, ["EU left Peter ", "UN "])],
+)
+def test_sentences_are_grouped_inside_of_documents(
+    write: Write, tmp_path: Path, n_sents: int, texts: list[str]
+) -> None:
+    (report,) = convert([write("eng.txt", ENGLISH)], tmp_path, making=DocOptions(lang="en", n_sents=n_sents))
+    found = docs(tmp_path / "eng.spacy", "en")
+    assert [doc.text for doc in found] == texts
+    assert (report.documents, report.sentences, report.docs) == (2, 3, len(texts))
+    assert ents(found) == [("EU", "ORG"), ("Peter", "PER"), ("UN", "ORG")]
+    assert sum(1 for doc in found for _ in doc.sents) == 3
+
+
+@pytest.mark.parametrize(
+    ("lang", "spaces", "text"),
+    [("zh", "auto", "ab"), ("zh", "yes", "a b "), ("en", "auto", "a b "), ("en", "no", "ab"), ("xx", "auto", "a b ")],
+)
+def test_spaces_follow_the_language_or_what_is_asked_for(
+    write: Write, tmp_path: Path, lang: str, spaces: str, text: str
+) -> None:
+    convert([write("a.txt", "a O\nb O\n")], tmp_path, making=DocOptions(lang=lang, spaces=spaces))
+    assert docs(tmp_path / "a.spacy")[0].text == text
+
+
+def test_texts_keep_their_characters_and_report_what_does_not_fit(write: Write, tmp_path: Path) -> None:
+    (report,) = convert([write("a.jsonl", JSONL)], tmp_path, making=DocOptions(lang="en"))
+    found = docs(tmp_path / "a.spacy", "en")
+    assert [doc.text for doc in found] == ["高勇在New York.", "in Newcastle"]
+    assert (report.format, report.scheme) == ("jsonl", None)
+    assert (report.documents, report.sentences, report.docs) == (2, 2, 2)
+    assert report.notes.counts == {Event.MISALIGNED: 3}
+    assert (report.entities, report.missing) == (0, 3)
+    (report,) = convert([tmp_path / "a.jsonl"], tmp_path)
+    assert ents(docs(tmp_path / "a.spacy")) == [("高勇", "PER"), ("New York", "LOC"), ("New", "X")]
+    assert (report.notes.counts.total(), report.missing) == (0, 0)
+
+
+def test_missing_tags_are_missing_annotation(write: Write, tmp_path: Path) -> None:
+    (report,) = convert([write("a.txt", "a -\nb B-X\nc O\n")], tmp_path)
+    assert [token.ent_iob for token in docs(tmp_path / "a.spacy")[0]] == [0, 3, 2]
+    assert report.missing == 1
+
+
+def test_many_inputs_give_as_many_outputs_and_reports(write: Write, tmp_path: Path) -> None:
+    inputs = [write("x.train", COLUMNS), write("x.dev", COLUMNS), write("y.jsonl", JSONL)]
+    reports = convert(inputs, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["x.dev.spacy", "x.train.spacy", "y.spacy"]
+    assert [report.source for report in reports] == [str(path) for path in inputs]
+
+
+def test_converting_again_gives_the_same_bytes(write: Write, tmp_path: Path) -> None:
+    convert([write("a.txt", COLUMNS)], tmp_path / "1")
+    convert([tmp_path / "a.txt"], tmp_path / "2")
+    convert([tmp_path / "a.txt"], tmp_path / "1")
+    first, second = (docs(tmp_path / each / "a.spacy") for each in "12")
+    assert [doc.to_bytes() for doc in first] == [doc.to_bytes() for doc in second]
+
+
+def test_a_bad_line_leaves_finished_outputs_and_no_part_of_its_own(write: Write, tmp_path: Path) -> None:
+    good, bad, late = write("a.txt", COLUMNS), write("b.txt", COLUMNS + "坏\n"), write("c.txt", COLUMNS)
+    with pytest.raises(CorpusError, match=r"b\.txt:10: the line has one column"):
+        convert([good, bad, late], tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
+    assert len(docs(tmp_path / "out" / "a.spacy")) == 3
+
+
+def test_a_bad_line_leaves_an_older_output_as_it_was(write: Write, tmp_path: Path) -> None:
+    convert([write("a.txt", COLUMNS)], tmp_path)
+    before = (tmp_path / "a.spacy").read_bytes()
+    write("a.txt", "坏\n")
+    with pytest.raises(CorpusError):
+        convert([tmp_path / "a.txt"], tmp_path)
+    assert (tmp_path / "a.spacy").read_bytes() == before
+
+
+def test_an_output_that_cannot_be_written_is_named_and_leaves_nothing_behind(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "out" / "a.spacy").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    source = write("a.txt", COLUMNS)
+    with pytest.raises(CorpusError, match=r"a\.spacy: cannot be written: Is a directory"):
+        convert([source], tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
+    with pytest.raises(CorpusError, match=r"a\.spacy: cannot be written"):
+        convert([source], tmp_path / "file" / "out")
+
+
+@pytest.mark.parametrize("text", ["", "\n\n \n", "-DOCSTART- O\n\n", "[]"])
+def test_a_file_without_sentences_is_refused(write: Write, tmp_path: Path, text: str) -> None:
+    with pytest.raises(CorpusError, match=r"a\.txt: there is no annotated sentence or text in it"):
+        convert([write("a.txt", text)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_whose_records_are_all_left_out_is_refused(write: Write, tmp_path: Path) -> None:
+    record = json.dumps({"text": "a", "spans": [], "answer": "reject"})
+    with pytest.raises(CorpusError, match="there is no annotated sentence"):
+        convert([write("a.jsonl", record)], tmp_path)
+
+
+def test_a_very_long_sentence_and_a_very_long_token_are_converted(write: Write, tmp_path: Path) -> None:
+    (report,) = convert([write("a.txt", "字 O\n" * 30_000 + "x" * 1_000_000 + " B-X\n")], tmp_path)
+    assert (report.sentences, report.tokens, report.entities) == (1, 30_001, 1)
+
+
+def test_reading_options_reach_the_reader(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="does not belong to the scheme BIOES"):
+        convert([write("a.txt", COLUMNS)], tmp_path, reading=ReadOptions(scheme="BIOES"))
+
+
+def test_options_that_make_no_sense_are_refused(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="n_sents is -1"):
+        DocOptions(n_sents=-1)
+    with pytest.raises(ValueError, match=r"spaces is 'some'. Use one of: auto, yes, no"):
+        DocOptions(spaces="some")
+    with pytest.raises(ValueError, match="no tokenizer for the language 'qqq'"):
+        convert([write("a.txt", COLUMNS)], tmp_path, making=DocOptions(lang="qqq"))

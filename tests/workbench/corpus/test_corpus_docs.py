@@ -1,0 +1,159 @@
+"""Sentences and texts as Docs: tokens, spaces, sentence starts, entities and what is unknown."""
+
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+
+from spacy_tener.workbench.corpus import AnnotatedText, Entity, Event, Notes, Sentence
+from spacy_tener.workbench.corpus.docs import group_sentences, sentences_to_doc, text_to_doc
+
+ZH = spacy.blank("zh")
+EN = spacy.blank("en")
+
+
+def sentence(words: str, *spans: tuple[int, int, str], missing: tuple[int, ...] = (), starts: bool = False) -> Sentence:
+    return Sentence(tuple(words.split("|")), tuple(Entity(*span) for span in spans), missing, 10, starts)
+
+
+def doc_of(*sentences: Sentence, spaces: bool = False, notes: Notes | None = None) -> Doc:
+    return sentences_to_doc(ZH.vocab, sentences, spaces=spaces, note=(notes or Notes()).add)
+
+
+def text_doc(
+    text: str,
+    *spans: tuple[int, int, str],
+    nlp: spacy.language.Language = EN,
+    notes: Notes | None = None,
+    missing: tuple[tuple[int, int], ...] = (),
+) -> Doc:
+    annotated = AnnotatedText(text, tuple(Entity(*span) for span in spans), missing, 5)
+    return text_to_doc(nlp.tokenizer, annotated, note=(notes or Notes()).add)
+
+
+def ents(doc: Doc) -> list[tuple[str, str]]:
+    return [(entity.text, entity.label_) for entity in doc.ents]
+
+
+def iob(doc: Doc) -> str:
+    return "".join("?IOB"[token.ent_iob] for token in doc)
+
+
+def test_tokens_of_the_corpus_are_the_tokens_of_the_doc() -> None:
+    doc = doc_of(sentence("高|勇|\ufffd\ufffd|😂", (0, 2, "NAME")))
+    assert [token.text for token in doc] == ["高", "勇", "\ufffd\ufffd", "😂"]
+    assert doc.text == "高勇\ufffd\ufffd😂"
+    assert (ents(doc), iob(doc)) == ([("高勇", "NAME")], "BIOO")
+
+
+def test_spaces_follow_the_tokens_if_asked_for_as_in_spacys_own_converter() -> None:
+    assert doc_of(sentence("New|York"), spaces=True).text == "New York "
+
+
+def test_neighbouring_entities_of_one_type_stay_two() -> None:
+    assert iob(doc_of(sentence("a|b|c", (0, 1, "X"), (1, 3, "X")))) == "BBI"
+
+
+def test_sentences_of_a_doc_begin_where_they_did() -> None:
+    doc = doc_of(sentence("a|b", (1, 2, "X")), sentence("c|d|e", (0, 2, "Y"), missing=(2,)))
+    assert [sent.text for sent in doc.sents] == ["ab", "cde"]
+    assert (ents(doc), iob(doc)) == ([("b", "X"), ("cd", "Y")], "OBBI?")
+
+
+def test_tokens_without_annotation_are_missing_and_not_outside() -> None:
+    assert iob(doc_of(sentence("a|b|c|d", (0, 1, "X"), missing=(1, 3)))) == "B?O?"
+
+
+def test_entities_lose_tokens_of_white_space_at_their_edges() -> None:
+    notes = Notes()
+    doc = doc_of(sentence(" |a|\u3000|b|\t|c", (0, 5, "X"), (5, 6, "Y")), sentence(" ", (0, 1, "X")), notes=notes)
+    assert ents(doc) == [("a\u3000b", "X"), ("c", "Y")]
+    assert notes.counts == {Event.TRIMMED: 1, Event.BLANK: 1}
+    assert notes.examples[Event.TRIMMED] == ["line 10: X"]
+
+
+@pytest.mark.parametrize(
+    ("n_sents", "groups"),
+    [
+        (1, ["a", "b", "c", "d", "e"]),
+        (2, ["ab", "c", "de"]),
+        (3, ["abc", "de"]),
+        (10, ["abc", "de"]),
+        (0, ["abc", "de"]),
+    ],
+)
+def test_groups_never_cross_a_document(n_sents: int, groups: list[str]) -> None:
+    sentences = [sentence(letter, starts=letter in "ad") for letter in "abcde"]
+    found = group_sentences(sentences, n_sents)
+    assert ["".join(each.tokens[0] for each in group if isinstance(each, Sentence)) for group in found] == groups
+
+
+def test_texts_are_not_grouped() -> None:
+    texts = [AnnotatedText("a", ()), AnnotatedText("b", ())]
+    assert list(group_sentences(texts, 0)) == texts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "北京 \u3000上海\n\n",
+        "\r\n a  b\t",
+        "👨‍👩‍👧 𠮷田さん",
+        "０，：～！（）",
+        "don't (re-)tokenise",
+        "a\u2028b\xa0c",
+    ],
+)
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_a_text_keeps_every_character_and_the_tokenizers_tokens(text: str, lang: str) -> None:
+    nlp = {"zh": ZH, "en": EN}[lang]
+    doc = text_doc(text, nlp=nlp)
+    assert doc.text == text
+    assert [token.text for token in doc] == [token.text for token in nlp.make_doc(text)]
+
+
+def test_chinese_texts_have_a_token_for_each_character() -> None:
+    doc = text_doc("高勇在北京😂", (0, 2, "PER"), (3, 5, "LOC"), nlp=ZH)
+    assert (ents(doc), iob(doc)) == ([("高勇", "PER"), ("北京", "LOC")], "BIOBIO")
+
+
+def test_entities_before_and_after_punctuation_sit_on_token_edges() -> None:
+    doc = text_doc("In (Paris), France.", (4, 9, "LOC"), (12, 18, "LOC"))
+    assert ents(doc) == [("Paris", "LOC"), ("France", "LOC")]
+
+
+def test_an_entity_off_the_token_edges_leaves_its_tokens_unknown_and_is_counted() -> None:
+    notes = Notes()
+    doc = text_doc("the unbelievable York", (6, 13, "X"), (17, 21, "LOC"), notes=notes)
+    assert (ents(doc), iob(doc)) == ([("York", "LOC")], "O?B")
+    assert notes.counts == {Event.MISALIGNED: 1}
+    assert notes.examples[Event.MISALIGNED] == ["line 5: X 'believa'"]
+
+
+def test_an_entity_over_several_tokens_off_the_edges_leaves_them_all_unknown() -> None:
+    assert iob(text_doc("one two three four", (5, 10, "X"))) == "O??O"
+
+
+def test_two_entities_inside_of_one_token_leave_it_unknown_once() -> None:
+    assert iob(text_doc("a newyorkcity b", (2, 5, "X"), (5, 9, "Y"))) == "O?O"
+
+
+def test_tokens_that_only_touch_an_entity_off_the_edges_stay_known() -> None:
+    assert iob(text_doc("(Parisian)", (1, 4, "X"))) == "O?O"
+    assert iob(text_doc("(Parisian)", (4, 9, "X"))) == "O?O"
+
+
+def test_characters_without_annotation_are_unknown_where_no_entity_covers_them() -> None:
+    doc = text_doc("one two three four", (4, 13, "X"), missing=((0, 7), (8, 9), (13, 14)))
+    assert iob(doc) == "?BIO"
+
+
+def test_annotation_survives_the_binary_format() -> None:
+    doc = doc_of(sentence("a|b|c", (0, 2, "X"), missing=(2,)), sentence("d", (0, 1, "Y")))
+    stored = DocBin(attrs=["ENT_IOB", "ENT_TYPE", "SENT_START"], docs=[doc, text_doc("")]).to_bytes()
+    read, empty = DocBin().from_bytes(stored).get_docs(EN.vocab)
+    assert (ents(read), iob(read), [sent.text for sent in read.sents]) == (ents(doc), "BI?B", ["abc", "d"])
+    assert len(empty) == 0

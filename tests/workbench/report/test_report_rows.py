@@ -1,0 +1,215 @@
+"""The rows of a report, against sums made by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from made_runs import Counted, make_run
+
+from spacy_tener.workbench.report.errors import ReportError
+from spacy_tener.workbench.report.rows import Options, Report, Row, make_report
+from spacy_tener.workbench.report.runs import find_runs
+from spacy_tener.workbench.report.statistics import Summary
+
+# Two seeds of Weibo. The label GPE.NOM shows what its scores cannot: nothing right in both, wrong ones in the second.
+FIRST: Counted = {"PER.NAM": (6, 2, 4), "ORG.NAM": (1, 0, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 0, 2)}
+SECOND: Counted = {"PER.NAM": (8, 2, 2), "ORG.NAM": (1, 3, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 5, 2)}
+
+
+def report(root: Path, **options: object) -> Report:
+    return make_report(find_runs([root]), Options(**options))  # type: ignore[arg-type]
+
+
+def ours(rows: tuple[Row, ...]) -> list[Row]:
+    return [row for row in rows if not row.source]
+
+
+@pytest.fixture
+def weibo(tmp_path: Path) -> Path:
+    make_run(tmp_path, "weibo/mine/1", FIRST, dev_f=0.5, speed=1000.0)
+    make_run(tmp_path, "weibo/mine/2", SECOND, dev_f=0.7, speed=3000.0)
+    return tmp_path
+
+
+def test_scores_are_means_over_seeds_in_percent(weibo: Path) -> None:
+    (row,) = report(weibo).overall
+    # First: 12 right, 7 wrong, 20 missed; second: 14 right, 15 wrong, 18 missed.
+    p, r, f = (12 / 19, 14 / 29), (12 / 32, 14 / 32), (24 / 51, 28 / 61)
+    for summary, (one, two) in ((row.p, p), (row.r, r), (row.f, f)):
+        assert summary is not None
+        assert summary.mean == pytest.approx(50 * (one + two))
+        assert summary.sd == pytest.approx(100 * abs(one - two) / math.sqrt(2))
+        assert summary.n == 2
+    assert row.key == ("weibo", "mine")
+    assert (row.seeds, row.gold) == ((1, 2), 32)
+    assert row.dev_f == Summary(mean=pytest.approx(60.0), sd=pytest.approx(10 * math.sqrt(2)), n=2)
+    assert row.speed == Summary(mean=2000.0, sd=pytest.approx(1000 * math.sqrt(2)), n=2)
+    assert row.versus is None
+
+
+def test_each_label_has_a_row(weibo: Path) -> None:
+    rows = {row.label: row for row in report(weibo, per_label=True).labels}
+    assert list(rows) == ["GPE.NOM", "ORG.NAM", "PER.NAM", "PER.NOM"]
+    per = rows["PER.NAM"]
+    # P 6/8 and 8/10, R 6/10 and 8/10.
+    assert per.p is not None
+    assert per.p.mean == pytest.approx(77.5)
+    assert per.r is not None
+    assert per.r.mean == pytest.approx(70.0)
+    assert per.f.mean == pytest.approx(50 * (12 / 18 + 16 / 20))
+    assert (per.seeds, per.gold) == ((1, 2), 10)
+    assert rows["GPE.NOM"].f == Summary(0.0, 0.0, 2)
+
+
+def test_a_label_that_one_seed_never_saw_is_a_mean_over_the_other(weibo: Path) -> None:
+    make_run(weibo, "weibo/other/1", {"A": (1, 0, 0)})
+    make_run(weibo, "weibo/other/2", {"A": (1, 0, 0), "B": (0, 3, 0)})
+    rows = {row.label: row for row in report(weibo, per_label=True).labels if row.key[1] == "other"}
+    assert rows["A"].seeds == (1, 2)
+    assert (rows["B"].seeds, rows["B"].f.mean, rows["B"].f.sd) == ((2,), 0.0, None)
+
+
+def test_named_and_nominal_entities_are_micro_averaged_from_counts(weibo: Path) -> None:
+    named, nominal = report(weibo, named_nominal=True).mentions
+    assert (named.label, nominal.label) == ("named", "nominal")
+    # Named: 7 right, 2 wrong, 13 missed; 9 right, 5 wrong, 11 missed.
+    assert named.f.mean == pytest.approx(50 * (14 / 29 + 18 / 34))
+    assert named.p is not None
+    assert named.p.mean == pytest.approx(50 * (7 / 9 + 9 / 14))
+    assert named.gold == 20
+    # Nominal: 5 right, 5 wrong, 7 missed; 5 right, 10 wrong, 7 missed. By label the scores are the same in both.
+    assert nominal.f.mean == pytest.approx(50 * (10 / 22 + 10 / 27))
+    assert nominal.f.sd == pytest.approx(100 * (10 / 22 - 10 / 27) / math.sqrt(2))
+    assert nominal.gold == 12
+
+
+def test_the_mean_of_labels_is_not_sold_as_micro_averaged(weibo: Path) -> None:
+    result = report(weibo, named_nominal=True, per_label=True)
+    labels = [row.f.mean for row in result.labels if row.label.endswith(".NAM")]
+    named = result.mentions[0].f.mean
+    assert abs(named - sum(labels) / 2) > 5
+
+
+def test_named_and_nominal_need_counts(weibo: Path) -> None:
+    folder = make_run(weibo, "weibo/mine/3", FIRST, with_counts=False)
+    with pytest.raises(ReportError, match=r"has no counts.*spacy tener evaluate") as error:
+        report(weibo, named_nominal=True)
+    assert str(folder) in str(error.value)
+
+
+def test_named_and_nominal_are_asked_of_corpora_that_have_them(weibo: Path) -> None:
+    make_run(weibo, "resume/mine/1", {"PER": (1, 1, 1)}, with_counts=False)
+    assert {row.key[0] for row in report(weibo, named_nominal=True).mentions} == {"weibo"}
+    found = find_runs([weibo]).only(corpora=["resume"])
+    with pytest.raises(ReportError, match=r"No run has labels that end in \.NAM"):
+        make_report(found, Options(named_nominal=True))
+
+
+def test_a_baseline_is_compared_by_the_seeds_in_common(weibo: Path) -> None:
+    for seed, (one, other) in enumerate([(0.50, 0.52), (0.53, 0.54), (0.53, 0.56)], start=1):
+        make_run(weibo, f"resume/ner/{seed}", f=one)
+        make_run(weibo, f"resume/tener/{seed}", f=other)
+    make_run(weibo, "resume/tener/4", f=0.99)
+    result = report(weibo, baseline="ner", published=False)
+    versus = {row.key: row.versus for row in result.overall}
+    test = versus["resume", "tener"]
+    # Differences 2, 1 and 3 points.
+    assert test is not None
+    assert (test.n, test.difference) == (3, pytest.approx(2.0))
+    assert test.p == pytest.approx(1 - math.sqrt(12 / 14))
+    assert versus["resume", "ner"] is None
+    assert versus["weibo", "mine"] is None, "there is no ner on Weibo"
+
+
+def test_the_metric_is_what_is_compared(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/a/1", {"X": (8, 0, 2)})
+    make_run(tmp_path, "weibo/b/1", {"X": (8, 8, 2)})
+    differences = {
+        metric: next(row.versus for row in report(tmp_path, baseline="a", metric=metric).overall if row.versus)
+        for metric in "prf"
+    }
+    assert differences["p"].difference == pytest.approx(-50.0)
+    assert differences["r"].difference == 0.0
+    assert differences["f"].difference == pytest.approx(100 * (16 / 26 - 16 / 18))
+    with pytest.raises(ReportError, match="Unknown metric"):
+        report(tmp_path, metric="F")
+
+
+def test_a_baseline_that_is_not_there_is_an_error(weibo: Path) -> None:
+    make_run(weibo, "weibo/slow/1")
+    with pytest.raises(ReportError, match=r"ner is none of these systems\. Finished: mine"):
+        report(weibo, baseline="ner")
+    with pytest.raises(ReportError, match="slow has no finished run"):
+        report(weibo, baseline="slow")
+    with pytest.raises(ReportError, match="not grouped by system"):
+        report(weibo, baseline="mine", by=("corpus",))
+
+
+def test_settings_of_the_config_can_group(tmp_path: Path) -> None:
+    for k, f in ((1, 0.5), (3, 0.6)):
+        for seed in (1, 2):
+            make_run(tmp_path, f"weibo/atssa-{k}/{seed}", f=f, config=f"[model]\nk = {k}\n")
+    rows = report(tmp_path, by=("corpus", "k")).overall
+    assert [(row.key, row.f.mean) for row in rows] == [(("weibo", 1), 50.0), (("weibo", 3), 60.0)]
+
+
+def test_printed_rows_follow_ours(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/mect/1", FIRST)
+    first, table4, *others = report(tmp_path).overall
+    assert first.source == ""
+    assert table4.source == "MECT, Wu et al. 2021, table 4, pretrained vectors"
+    assert (table4.f, table4.p, table4.seeds) == (Summary(63.30), None, ())
+    assert all(row.source for row in others)
+
+
+def test_printed_rows_know_names_and_nominal_mentions(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/mect/1", FIRST)
+    rows = [(row.label, row.f.mean) for row in report(tmp_path, named_nominal=True).mentions if row.source]
+    assert rows == [("named", 61.91), ("nominal", 62.51)]
+
+
+def test_printed_rows_have_their_deviation_precision_recall_and_dev(tmp_path: Path) -> None:
+    make_run(tmp_path, "conll2003/grn/1", f=0.9)
+    make_run(tmp_path, "weibo/tener/1", f=0.5)
+    rows = {row.source: row for row in report(tmp_path).overall}
+    grn = rows["GRN, Chen et al. 2019, table 2, pretrained vectors"]
+    assert (grn.p, grn.r, grn.f) == (Summary(91.31), Summary(91.57), Summary(91.44, 0.16))
+    released = rows["TENER, released code, random embeddings, one seed"]
+    assert (released.f, released.dev_f) == (Summary(51.2), Summary(57.7))
+
+
+@pytest.mark.parametrize("options", [{"published": False}, {"by": ("system",)}, {"by": ("corpus", "system", "seed")}])
+def test_printed_rows_stand_where_runs_are_of_a_corpus_and_a_system(tmp_path: Path, options: dict[str, object]) -> None:
+    make_run(tmp_path, "weibo/mect/1", FIRST)
+    assert ours(report(tmp_path, **options).overall) == list(report(tmp_path, **options).overall)
+
+
+def test_the_order_of_grouping_is_the_order_of_rows(tmp_path: Path) -> None:
+    for name in ("weibo/tener/1", "resume/mect/1", "weibo/mect/1"):
+        make_run(tmp_path, name, FIRST)
+    rows = report(tmp_path, by=("system", "corpus"))
+    assert [row.key for row in ours(rows.overall)] == [("mect", "resume"), ("mect", "weibo"), ("tener", "weibo")]
+    assert len(rows.overall) > 3, "printed rows are given in this order too"
+
+
+def test_runs_scored_on_other_data_are_warned_of(weibo: Path) -> None:
+    assert report(weibo).warnings == ()
+    make_run(weibo, "weibo/other/1", {"PER.NAM": (1, 0, 2)})
+    (warning,) = report(weibo).warnings
+    assert warning == "weibo/other/1 was scored on 3 entities, weibo/mine/1 on 32: not the same test data"
+
+
+def test_unfinished_runs_are_part_of_the_report(weibo: Path) -> None:
+    make_run(weibo, "weibo/mine/3")
+    result = report(weibo)
+    assert [each.name for each in result.unfinished] == ["weibo/mine/3"]
+    assert result.overall[0].seeds == (1, 2)
+
+
+def test_without_a_finished_run_there_are_no_rows(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/mine/3")
+    result = report(tmp_path)
+    assert result.overall == ()
+    assert len(result.unfinished) == 1

@@ -1,0 +1,90 @@
+"""Scores, counts, and metrics.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import metrics, prf, write_json
+
+from spacy_tener.workbench.report.errors import ReportError
+from spacy_tener.workbench.report.scores import Counts, Score, check_metric, read_metrics, total
+
+COUNTS = {"PER": (6, 2, 4), "ORG": (0, 5, 1)}
+NUMBER = st.integers(0, 50)
+
+
+@given(NUMBER, NUMBER, NUMBER)
+def test_score_of_counts_is_by_definition(tp: int, fp: int, fn: int) -> None:
+    score = Counts(tp=tp, fp=fp, fn=fn).score
+    expected = prf(tp, fp, fn)
+    assert (score.p, score.r, score.f) == pytest.approx((expected["p"], expected["r"], expected["f"]))
+
+
+def test_counts_of_labels_add_up() -> None:
+    assert total([Counts(1, 2, 3), Counts(10, 20, 30)]) == Counts(11, 22, 33)
+    assert total([]).score == Score(0.0, 0.0, 0.0)
+    assert Counts(11, 22, 33).gold == 44
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    write_json(tmp_path / "m.json", {**metrics(COUNTS, speed=123.5), "token_acc": 1.0})
+    read = read_metrics(tmp_path / "m.json")
+    assert read.overall.p == pytest.approx(6 / 13)
+    assert read.overall.r == pytest.approx(6 / 11)
+    assert read.overall.f == pytest.approx(12 / 24)
+    assert read.labels["PER"] == Score(p=0.75, r=0.6, f=pytest.approx(2 / 3))
+    assert read.counts == {"PER": Counts(6, 2, 4), "ORG": Counts(0, 5, 1)}
+    assert read.speed == 123.5
+
+
+def test_what_spacy_evaluate_writes_has_no_counts(tmp_path: Path) -> None:
+    write_json(tmp_path / "m.json", metrics(COUNTS, speed=None, with_counts=False))
+    read = read_metrics(tmp_path / "m.json")
+    assert read.counts is None
+    assert read.speed is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"ents_p": 1,', ["broken JSON"]),
+        ("[1]", ["expected a JSON object", "list"]),
+        ('{"ents_p": 1, "ents_r": 1}', ["there is no 'ents_f'", "finds entities"]),
+        ('{"ents_p": null, "ents_r": null, "ents_f": null}', ["no scores of entities", "annotated"]),
+        ('{"ents_p": 1, "ents_r": 1, "ents_f": "x"}', ["no scores of entities", "'x'"]),
+        ('{"ents_p": 1, "ents_r": 1, "ents_f": 1, "ents_per_type": {"A": {"p": 1}}}', ["no scores of entities"]),
+        ('{"ents_p": 1, "ents_r": 1, "ents_f": 1, "ents_per_type": [1]}', ["no scores of entities"]),
+        ('{"ents_p": 1, "ents_r": 1, "ents_f": 1, "ents_counts": {"A": {"tp": 1}}}', ["no scores of entities"]),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, words: list[str]) -> None:
+    path = tmp_path / "metrics.json"
+    path.write_text(text, encoding="utf8")
+    with pytest.raises(ReportError) as error:
+        read_metrics(path)
+    for word in [str(path), *words]:
+        assert word in str(error.value)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ReportError, match=r"metrics\.json: cannot be read"):
+        read_metrics(path)
+
+
+def test_labels_may_be_missing(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.json"
+    path.write_text(json.dumps({"ents_p": 1, "ents_r": 0.5, "ents_f": 0.75, "ents_per_type": None}), encoding="utf8")
+    assert read_metrics(path).labels == {}
+
+
+def test_metrics_are_p_r_and_f() -> None:
+    for metric in "prf":
+        check_metric(metric)
+    with pytest.raises(ReportError, match="Unknown metric 'F1'"):
+        check_metric("F1")

@@ -1,0 +1,393 @@
+"""A search: drawn, trained, kept, taken up again. A few lines of Python train instead of spaCy."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from optuna.samplers import RandomSampler, TPESampler
+from optuna.trial import TrialState
+
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.composing.files import ConfigError
+from spacy_tener.workbench.composing.search_space import read_space
+from spacy_tener.workbench.files import TrainingError
+from spacy_tener.workbench.runs import search as module
+from spacy_tener.workbench.runs.search import Plan, Running, Search, distributions, open_search
+from spacy_tener.workbench.runs.search_trial import Outcome
+
+WEIBO = Path(__file__).parents[3] / "configs" / "weibo.cfg"
+TOK2VEC = "components.tener_ner.model.tok2vec"
+RATE = "training.optimizer.learn_rate.max_rate"
+SPACE = f"""
+[draws]
+head_width = [8, 16]
+
+[{TOK2VEC}]
+heads = [2, 4, 6, 8]
+width = "= heads * head_width"
+
+[training.optimizer.learn_rate]
+max_rate = {{"low": 0.0001, "high": 0.01, "log": true}}
+"""
+# Scores by the number of heads, crashes with six, and waits while there is a file `hold`.
+TRAINER = """
+import json, pathlib, re, sys, time
+out = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
+heads = int(re.search(r"^heads = (\\d+)$", pathlib.Path(sys.argv[1]).read_text(), re.M)[1])
+(out / "pid").write_text(str(__import__("os").getpid()))
+while (out.parent.parent / "hold").exists():
+    time.sleep(0.05)
+if heads == 6:
+    raise ValueError("[E910] Encountered NaN loss value")
+print(f"  0      10   1.00   0.10   0.{heads}0", flush=True)
+(out / "model-best").mkdir()
+(out / "model-best" / "meta.json").write_text(json.dumps({"performance": {"ents_f": heads / 10}}))
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "space.cfg").write_text(SPACE, encoding="utf8")
+    (tmp_path / "trainer.py").write_text(TRAINER, encoding="utf8")
+    return tmp_path
+
+
+@pytest.fixture
+def opened(files: Path):
+    """Opens the search in a directory."""
+
+    def open_it(name: str = "found", *, running: dict | None = None, **changes):
+        plan = Plan(WEIBO, (), ("training.max_steps=4",), read_space(files / "space.cfg"), **changes)
+        command = (sys.executable, str(files / "trainer.py"))
+        return open_search(plan, files / name, Running(command=command, **(running or {})))
+
+    return open_it
+
+
+def drawn(search: Search) -> list[dict]:
+    return [row.values for row in search.rows]
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory) -> Search:
+    """A search of six trials, as it lies there afterwards."""
+    files = tmp_path_factory.mktemp("six")
+    (files / "space.cfg").write_text(SPACE, encoding="utf8")
+    (files / "trainer.py").write_text(TRAINER, encoding="utf8")
+    plan = Plan(WEIBO, (), ("training.max_steps=4",), read_space(files / "space.cfg"), seed=1)
+    with open_search(plan, files / "found", Running(command=(sys.executable, str(files / "trainer.py")))) as search:
+        search.run(6)
+    return search
+
+
+@pytest.fixture
+def instantly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let trainings take no time: only what is drawn matters."""
+    config = compose(WEIBO).config
+    monkeypatch.setattr(Plan, "config", lambda plan, values: config)
+    monkeypatch.setattr(module, "train", lambda folder, **_: Outcome(0.1 + 0.01 * int(folder.name)))
+
+
+# What comes out
+
+
+def test_trials_are_drawn_trained_and_kept(six: Search) -> None:
+    assert [row.number for row in six.rows] == list(range(6))
+    assert {row.state for row in six.rows} == {"done", "failed"}
+    for row in six.rows:
+        folder = six.trial_folder(row.number)
+        config = (folder / "config.cfg").read_text(encoding="utf8")
+        heads = row.values[f"{TOK2VEC}.heads"]
+        assert f"\nheads = {heads}\n" in config
+        assert f"\nwidth = {row.values[f'{TOK2VEC}.width']}\n" in config
+        assert "max_steps = 4" in config
+        assert row.values[f"{TOK2VEC}.width"] // heads in (8, 16)
+        assert 0.0001 <= row.values[RATE] <= 0.01
+        assert (folder / "train.log").exists()
+        assert row.seconds is not None
+        assert row.score == (None if heads == 6 else heads / 10)
+
+
+def test_a_training_that_fails_is_kept_with_its_reason_and_the_search_goes_on(six: Search) -> None:
+    failed = [row for row in six.rows if row.state == "failed"]
+    assert {row.reason for row in failed} == {"exit 1: ValueError: [E910] Encountered NaN loss value"}
+    assert {row.values[f"{TOK2VEC}.heads"] for row in failed} == {6}
+    assert failed[0].number < 5
+    assert "Traceback" in (six.trial_folder(failed[0].number) / "train.log").read_text()
+
+
+def test_best_is_the_highest_on_dev_and_its_config_is_written(six: Search) -> None:
+    assert six.best.score == max(row.score for row in six.rows if row.score is not None)
+    text = (six.folder / "best.cfg").read_text(encoding="utf8")
+    assert text.startswith(f"# Trial {six.best.number} of a search: F1 {100 * six.best.score:.2f} on dev\n")
+    assert f"\nheads = {six.best.values[f'{TOK2VEC}.heads']}\n" in text
+
+
+def test_tables_have_every_trial_with_every_setting(six: Search) -> None:
+    lines = list(csv.DictReader((six.folder / "trials.csv").open(encoding="utf8")))
+    assert [int(line["number"]) for line in lines] == list(range(6))
+    assert list(lines[0])[:3] == ["number", "state", "score"]
+    data = json.loads((six.folder / "trials.json").read_text(encoding="utf8"))
+    assert data["best"] == six.best.number
+    for line, each, row in zip(lines, data["trials"], six.rows, strict=True):
+        assert each["values"] == row.values
+        assert float(line[RATE]) == row.values[RATE]
+        assert line["score"] == ("" if row.score is None else str(row.score))
+
+
+def test_only_the_best_pipeline_is_kept(six: Search) -> None:
+    kept = [path.parent.name for path in six.folder.glob("trials/*/model-best")]
+    assert kept == [f"{six.best.number:04d}"]
+
+
+def test_all_pipelines_are_kept_if_they_are_wanted(opened, files: Path) -> None:
+    (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [2, 4]\n")
+    with opened(seed=1, running={"keep_models": True}) as search:
+        search.run(2)
+    assert len(list((files / "found").glob("trials/*/model-best"))) == 2
+
+
+# What is drawn
+
+
+@pytest.mark.usefixtures("instantly")
+def test_the_same_seed_draws_the_same_and_another_one_something_else(opened) -> None:
+    found = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        with opened(name, seed=seed) as search:
+            search.run(2)
+            found.append(drawn(search))
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.usefixtures("instantly")
+def test_a_search_in_several_goes_draws_what_it_would_have_drawn_in_one(opened) -> None:
+    with opened("one", seed=3) as search:
+        search.run(4)
+        whole = drawn(search)
+    for trials in (1, 4):
+        with opened("several", seed=3) as search:
+            search.run(trials)
+    assert drawn(search) == whole
+    assert len({values[RATE] for values in whole}) == 4
+
+
+@pytest.mark.usefixtures("instantly")
+def test_tpe_draws_where_it_is_asked_for(opened) -> None:
+    for name, sampler in (("random", RandomSampler), ("tpe", TPESampler)):
+        with opened(name, seed=1, sampler=name) as search:
+            search.run(2)
+            assert type(search.study.sampler) is sampler
+            assert all(set(values) == {f"{TOK2VEC}.heads", f"{TOK2VEC}.width", RATE} for values in drawn(search))
+
+
+def test_ranges_and_choices_are_optuna_s_distributions(files: Path) -> None:
+    (files / "space.cfg").write_text(
+        '[a]\nx = ["y", null]\nn = {"low": 1, "high": 9, "step": 4}\nr = {"low": 0.5, "high": 2.0, "step": 0.5}\n'
+    )
+    made = distributions(read_space(files / "space.cfg"))
+    assert made["a.x"].choices == ("y", None)
+    assert (made["a.n"].low, made["a.n"].high, made["a.n"].step) == (1, 9, 4)
+    assert (made["a.r"].low, made["a.r"].high, made["a.r"].step) == (0.5, 2.0, 0.5)
+
+
+# Going on
+
+
+def test_a_finished_search_does_nothing_more(opened, files: Path) -> None:
+    with opened() as search:
+        search.run(2)
+    (files / "trainer.py").write_text("raise SystemExit('trained again')")
+    with opened() as search:
+        search.run(2)
+        assert len(search.rows) == 2
+        assert "trained again" not in str(search.rows)
+
+
+@pytest.mark.usefixtures("instantly")
+def test_an_interrupted_trial_is_marked_and_done_again_with_the_same_settings(opened) -> None:
+    with opened("whole", seed=1) as search:
+        search.run(3)
+        whole = drawn(search)
+    with opened(seed=1) as search:
+        search.run(1)
+        interrupted = _begin_without_end(search)
+    with opened(seed=1) as search:
+        assert [row.state for row in search.rows] == ["done", "interrupted", "waiting"]
+        search.run(3)
+        rows = search.rows
+    assert [row.again_of for row in rows] == [None, None, interrupted, None]
+    assert rows[2].values == rows[1].values
+    assert rows[2].state in ("done", "failed")
+    assert [row.values for row in rows if row.number != interrupted] == whole
+
+
+def _begin_without_end(search: Search) -> int:
+    """What a search leaves that is killed in the middle of a training."""
+    search.study.sampler = module._sampler("random", search.plan.seed, 1)
+    return search.study.ask(distributions(search.plan.space)).number
+
+
+@pytest.mark.usefixtures("instantly")
+def test_what_was_interrupted_is_not_done_again_twice(opened) -> None:
+    with opened() as search:
+        _begin_without_end(search)
+    for _ in range(3):
+        with opened() as search:
+            assert [row.state for row in search.rows] == ["interrupted", "waiting"]
+    with opened() as search:
+        search.run(1)
+    with opened() as search:
+        assert len(search.rows) == 2
+
+
+@pytest.mark.usefixtures("instantly")
+def test_a_trial_killed_before_all_was_drawn_is_done_again(opened) -> None:
+    with opened(seed=1) as search:
+        trial = search.study.ask()
+        trial.suggest_categorical("draws.head_width", [8, 16])
+    with opened(seed=1) as search:
+        search.run(1)
+        assert search.rows[0].state == "interrupted"
+        assert search.rows[0].values == {}
+        assert set(search.rows[1].values) == {f"{TOK2VEC}.heads", f"{TOK2VEC}.width", RATE}
+
+
+def test_a_search_killed_in_the_middle_loses_nothing(opened, files: Path) -> None:
+    with opened(seed=1) as search:
+        search.run(1)
+    (files / "found" / "hold").touch()
+    code = f"""
+import sys
+from pathlib import Path
+from spacy_tener.workbench.runs.search import *
+plan = Plan(Path({str(WEIBO)!r}), (), ("training.max_steps=4",), read_space(Path({str(files / "space.cfg")!r})), seed=1)
+command = (sys.executable, {str(files / "trainer.py")!r})
+with open_search(plan, Path({str(files / "found")!r}), Running(command=command)) as search:
+    search.run(3)
+""".replace("search import *", "search import *\nfrom spacy_tener.workbench.composing.search_space import read_space")
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    pid = files / "found" / "trials" / "0001" / "pid"
+    _wait_for(lambda: pid.exists() and pid.read_text(), process)
+    with pytest.raises(TrainingError, match="another process"), opened(seed=1):
+        pass
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    (files / "found" / "hold").unlink()
+    if sys.platform == "linux":
+        _wait_for(lambda: not _alive(int(pid.read_text())))
+    with opened(seed=1) as search:
+        search.run(3)
+        rows = search.rows
+    assert [row.state == "interrupted" for row in rows] == [False, True, False, False]
+    assert rows[2].values == rows[1].values
+    assert rows[2].again_of == 1
+    assert (files / "found" / "trials" / "0001" / "config.cfg").exists()
+
+
+def _wait_for(condition, process: subprocess.Popen | None = None) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        assert process is None or process.poll() is None, process.stderr.read().decode()
+        time.sleep(0.05)
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has asked about does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [({"seed": 2}, "its seed differ"), ({"sampler": "tpe"}, "its sampler differ")],
+)
+def test_a_directory_with_another_search_is_refused(opened, changes: dict, what: str) -> None:
+    with opened(seed=1) as search:
+        search.run(1)
+    with pytest.raises(ConfigError, match=what), opened(**{"seed": 1, **changes}):
+        pass
+
+
+def test_another_space_or_config_is_another_search(opened, files: Path) -> None:
+    with opened() as search:
+        search.run(1)
+    (files / "space.cfg").write_text(SPACE.replace("[8, 16]", "[8, 24]"))
+    with pytest.raises(ConfigError, match="its space differ"), opened():
+        pass
+    plan = Plan(WEIBO, (), ("training.max_steps=5",), search.plan.space)
+    with pytest.raises(ConfigError, match="its config differ"), open_search(plan, files / "found", Running()):
+        pass
+
+
+# Pruning
+
+
+def test_a_training_below_the_median_of_the_others_is_stopped_and_counts(opened, files: Path) -> None:
+    rows = TRAINER.replace('(out / "model-best").mkdir()', '(out / "model-best").mkdir()\nslow = heads == 2')
+    (files / "trainer.py").write_text(rows + "\nif slow:\n    time.sleep(30)\n")
+    (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [2, 8]\n")
+    with opened(running={"prune": True}) as search:
+        for _ in range(5):
+            search.study.enqueue_trial({f"{TOK2VEC}.heads": 8})
+        search.study.enqueue_trial({f"{TOK2VEC}.heads": 2})
+        search.run(6)
+        states = [row.state for row in search.rows]
+    assert states == ["done"] * 5 + ["pruned"]
+    assert search.rows[5].score == 0.2
+    assert search.best.number == 0
+    assert [trial.state for trial in search.study.trials][5] == TrialState.PRUNED
+
+
+# What is refused before the first trial
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        (
+            f"[{TOK2VEC}]\nhaeds = [2, 4]\n",
+            f"The config has no '{TOK2VEC}.haeds', which the space decides. Did you mean",
+        ),
+        (f'[{TOK2VEC}]\nheads = ["many"]\n', "heads"),
+        (f"[{TOK2VEC}]\nheads = [5]\nwidth = [12]\n", "width must be a multiple of n_heads"),
+    ],
+)
+def test_a_space_that_does_not_fit_the_config_is_refused(opened, files: Path, space: str, message: str) -> None:
+    (files / "space.cfg").write_text(space)
+    with pytest.raises(ConfigError) as caught, opened():
+        pass
+    assert message in str(caught.value)
+    assert not (files / "found").exists()
+
+
+def test_settings_that_do_not_fit_together_fail_alone(opened, files: Path) -> None:
+    (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [4]\nwidth = [16, 18]\n")
+    with opened(seed=1) as search:
+        search.run(3)
+        found = {row.values[f"{TOK2VEC}.width"]: (row.state, row.reason) for row in search.rows}
+    assert found[16] == ("done", None)
+    assert found[18][0] == "failed"
+    assert "multiple of n_heads" in found[18][1]
+
+
+def test_an_unknown_sampler_is_named(opened) -> None:
+    with pytest.raises(ConfigError, match="Unknown sampler 'smac'"), opened(sampler="smac"):
+        pass
+
+
+def test_without_optuna_the_extra_is_named(opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ConfigError, match=r"spacy_tener\[search\]"), opened():
+        pass

@@ -1,0 +1,85 @@
+"""`spacy pretrain` by the overlay: what an architecture learned from raw text is where its training begins."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from made_trainings import sentences, write_corpus
+from spacy.cli._util import app
+from spacy.language import Language
+from spacy.training import Example
+from spacy.training.initialize import init_nlp
+from thinc.api import Config, Model
+from typer.testing import CliRunner
+
+from spacy_tener.workbench.composing.compose import compose
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+CHINESE = [text for text, _ in sentences()] + ["吴重阳从南京去了上海。", "人喜欢住在长沙!"]
+ENGLISH = ["John Smith went to New York .", "It rained all day in Acme City ."]
+SYSTEMS = [("weibo", name) for name in ("tener", "flat", "flat-atssa", "mect", "char-grn")]
+
+
+def config_of(folder: Path, base: str, system: str, *settings: str) -> Config:
+    texts = ENGLISH if base == "conll2003" else CHINESE
+    (folder / "raw.txt.xz").write_bytes(lzma.compress("\n".join(texts).encode()))
+    for part in ("train", "dev"):
+        write_corpus(folder / f"{part}.spacy", 6)
+    paths = {"train": "train.spacy", "dev": "dev.spacy", "raw_text": "raw.txt.xz"}
+    named = [f"paths.{name}={folder / file}" for name, file in paths.items()]
+    overlays = [CONFIGS / "models" / f"{name}.cfg" for name in (system, "pretraining") if name != "tener"]
+    return compose(CONFIGS / f"{base}.cfg", overlays, [*named, *settings]).config
+
+
+def pretrain(config: Config, output: Path, *arguments: str) -> Path:
+    path = output.parent / "config.cfg"
+    config.to_disk(path)
+    result = CliRunner().invoke(app, ["pretrain", str(path), str(output), *arguments])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return output / "model-last.bin"
+
+
+def layer(nlp: Language) -> Model[Any, Any]:
+    return nlp.get_pipe("tener_ner").model.get_ref("tok2vec")
+
+
+def weights(model: Model[Any, Any]) -> list[torch.Tensor]:
+    """Those of all but the embedders."""
+    modules = [shim.module for node in model.walk() if "vocabulary" not in node.attrs for shim in node.shims]
+    return [each.detach().clone() for module in modules for each in module.parameters()]
+
+
+def moved(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
+    return not any(torch.equal(a, b) for a, b in zip(first, second, strict=True) if a.ndim > 1)
+
+
+@pytest.mark.parametrize(("base", "system"), [*SYSTEMS, ("conll2003", "tener"), ("conll2003", "grn")])
+def test_training_begins_where_pretraining_ended(tmp_path: Path, base: str, system: str) -> None:
+    config = config_of(tmp_path, base, system)
+    learned = pretrain(config, tmp_path / "pretrained")
+    fresh = layer(init_nlp(config))
+    config["paths"]["init_tok2vec"] = str(learned)
+    nlp = init_nlp(config)
+    began = weights(layer(nlp))
+    assert all(map(torch.equal, began, weights(fresh.copy().from_disk(learned))))
+    assert moved(began, weights(fresh))
+    # What was in the raw text has a row; what training alone has gets one.
+    vocabulary = next(node.attrs["vocabulary"] for node in layer(nlp).walk() if "vocabulary" in node.attrs)
+    heights = vocabulary.heights()
+    doc = nlp.make_doc("从未有过 alpha beta gamma delta")
+    nlp.update([Example.from_dict(doc, {"entities": [(0, 4, "PER")]})], sgd=nlp.create_optimizer())
+    assert all(vocabulary.heights()[name] > height for name, height in heights.items())
+    loaded = nlp.from_bytes(nlp.to_bytes())
+    assert loaded(CHINESE[-1]).has_annotation("ENT_IOB")
+
+
+def test_pretraining_goes_on_after_the_epochs_that_it_had(tmp_path: Path) -> None:
+    pretrain(config_of(tmp_path, "weibo", "tener", "pretraining.max_epochs=2"), tmp_path / "first")
+    config = config_of(tmp_path, "weibo", "tener", "pretraining.max_epochs=4")
+    pretrain(config, tmp_path / "second", "--resume-path", str(tmp_path / "first" / "model1.bin"))
+    epochs = [sorted(path.name for path in (tmp_path / name).glob("model[0-9]*")) for name in ("first", "second")]
+    assert epochs == [["model0.bin", "model1.bin"], ["model2.bin", "model3.bin"]]

@@ -1,0 +1,128 @@
+"""Raw text from files of every kind, paragraph by paragraph."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+
+from spacy_tener.workbench.corpus import CorpusError
+from spacy_tener.workbench.vectors.raw_text import find_texts, is_corpus, read_texts, read_words
+
+TEXT = "第一条 为了规范\n\n第二条\n"
+
+
+def write(path: Path, text: str = TEXT) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf8")
+    return path
+
+
+# Which files
+
+
+def test_files_are_read_in_the_order_given_and_as_often(tmp_path: Path) -> None:
+    a, b = write(tmp_path / "b.txt"), write(tmp_path / "a.unknown")
+    assert find_texts([a, b, a, "-"]) == ([str(a), str(b), str(a), "-"], [])
+
+
+def test_directory_gives_its_texts_sorted_and_names_the_other_files(tmp_path: Path) -> None:
+    wanted = [write(tmp_path / name) for name in ("a.txt", "b.jsonl.gz", "c.spacy", "d/e.txt.xz")]
+    other = [write(tmp_path / "chars.vec"), write(tmp_path / "z.conll")]
+    write(tmp_path / ".git" / "hidden.txt")
+    assert find_texts([tmp_path]) == ([str(path) for path in wanted], other)
+
+
+def test_directory_without_texts_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "vectors.json")
+    with pytest.raises(CorpusError, match=r"no text among its 1 files.*\.txt, \.jsonl or \.spacy"):
+        find_texts([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("a.spacy", True), ("a.jsonl.xz", True), ("a.txt", False), ("words", False)]
+)
+def test_corpora_are_told_from_word_lists_by_name(name: str, expected: bool) -> None:
+    assert is_corpus(name) is expected
+
+
+# What is in them
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)]
+)
+def test_text_is_read_line_by_line_packed_or_not(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / f"laws.txt{suffix}"
+    path.write_bytes(pack(TEXT.encode()))
+    assert list(read_texts(path)) == ["第一条 为了规范", "", "第二条"]
+
+
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    assert list(read_texts("-")) == ["第一条 为了规范", "", "第二条"]
+
+
+def test_texts_of_json_lines_are_read_paragraph_by_paragraph(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"text": "一\\n二", "label": []}\n\n{"text": "三"}\n')
+    assert list(read_texts(path)) == ["一", "二", "三"]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"body": "x"}', '{"text": 3}', '"text"'])
+def test_line_without_a_text_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path / "a.jsonl", f'{{"text": "一"}}\n{line}\n')
+    with pytest.raises(CorpusError, match=r'a\.jsonl:2: no record with a "text"'):
+        list(read_texts(path))
+
+
+def test_docs_of_a_spacy_file_are_read(tmp_path: Path) -> None:
+    vocab = spacy.blank("zh").vocab
+    words = [["上", "海"], ["a", "b", "\n", "c"]]
+    spaces = [[False] * 2, [True, False, False, False]]
+    docs = [Doc(vocab, words=words[n], spaces=spaces[n]) for n in range(2)]
+    DocBin(docs=docs).to_disk(tmp_path / "train.spacy")
+    assert list(read_texts(tmp_path / "train.spacy")) == ["上海", "a b", "c"]
+
+
+def test_file_that_is_no_docbin_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"x\.spacy: is no \.spacy file"):
+        list(read_texts(write(tmp_path / "x.spacy")))
+
+
+@pytest.mark.parametrize("name", ["nowhere.txt", "nowhere.spacy", "nowhere.jsonl"])
+def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CorpusError, match=rf"{name}: cannot be read: No such file"):
+        list(read_texts(tmp_path / name))
+
+
+def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
+    with pytest.raises(CorpusError, match=r"gbk\.txt:2: byte 1 of the line is not UTF-8"):
+        list(read_texts(tmp_path / "gbk.txt"))
+
+
+# Lists of words
+
+
+def test_words_of_a_list_come_once_without_their_frequencies(tmp_path: Path) -> None:
+    path = write(tmp_path / "words.txt", "权利\t13204281\r\n法人\n\n权利\n有限公司\n")
+    assert read_words(path) == ["权利", "法人", "有限公司"]
+
+
+def test_words_of_all_lists_of_a_directory_are_joined(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "权利\t1\n法人\t2\n")
+    write(tmp_path / "b.txt", "法人\n海口\n")
+    assert read_words(tmp_path) == ["权利", "法人", "海口"]
+
+
+def test_empty_word_list_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"words\.txt: there is no word in it"):
+        read_words(write(tmp_path / "words.txt", "\n \n"))

@@ -1,0 +1,170 @@
+"""Characters, bigrams and words of a text: the very strings that the embedders look up."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spacy_tener.workbench.vectors.strings as strings_module
+from spacy_tener.features.normalise import Normaliser
+from spacy_tener.features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
+from spacy_tener.workbench.vectors.strings import (
+    BIGRAMS,
+    CHARS,
+    KINDS,
+    WORDS,
+    CharacterSplitter,
+    LexiconSplitter,
+    Spelling,
+    TextSplitter,
+    TokenSplitter,
+    bigrams,
+)
+
+PLAIN = Normaliser(digits=False)
+
+
+@pytest.fixture(scope="module")
+def jieba_words() -> LexiconSplitter:
+    return LexiconSplitter(Normaliser(lower=True))
+
+
+# Characters
+
+
+def test_characters_are_normalised_one_by_one() -> None:
+    split = CharacterSplitter(Normaliser(digits=True, lower=True))
+    assert split("A１٣b7𠮷") == ["a", "0", "0", "b", "0", "𠮷"]
+    # Not the lower case of the whole text, which has another sigma at the end of a word.
+    assert split("ΟΣ") == ["ο", "σ"]
+
+
+@pytest.mark.parametrize("text", ["第一条 为了", "　　为了　规范", "a\u00a0b", "好 \u3000好", "无"])
+def test_characters_are_the_tokens_of_spacys_chinese_tokenizer(text: str) -> None:
+    tokens = [token.text for token in spacy.blank("zh")(text)]
+    assert CharacterSplitter(PLAIN)(text) == tokens
+
+
+@pytest.mark.parametrize("text", ["", " ", " \t ", "\r"])
+def test_blank_text_has_no_characters(text: str) -> None:
+    assert CharacterSplitter(PLAIN)(text) == []
+
+
+@given(st.text(st.one_of(st.characters(codec="utf8"), st.sampled_from(" \t\r\v\f\u3000\u00a0上海市长ab12,。"))))
+@pytest.mark.parametrize(
+    "splitter",
+    [
+        CharacterSplitter(PLAIN),
+        LexiconSplitter(PLAIN),
+        LexiconSplitter(PLAIN, all_matches=True),
+        TokenSplitter(PLAIN, "en"),
+    ],
+    ids=["characters", "words", "all matches", "tokens"],
+)
+def test_no_string_can_break_the_trainers_lines(splitter: Callable[[str], list[str]], text: str) -> None:
+    for string in splitter(text):
+        assert string.encode().split() == [string.encode()]
+
+
+# Bigrams
+
+
+def test_bigrams_pair_neighbours_and_the_last_with_the_end_mark() -> None:
+    assert bigrams(["上", "海", "市"]) == ["上海", "海市", f"市{END_MARK}"]
+    assert bigrams(["上"]) == [f"上{END_MARK}"]
+    assert bigrams([]) == []
+
+
+@given(st.text(st.sampled_from("上海市2３aB𠮷。<"), min_size=1))
+def test_bigrams_have_the_keys_that_the_embedder_looks_up(text: str) -> None:
+    normaliser = Normaliser(digits=True, lower=True)
+    keys = unigram_key_array(text, normaliser)
+    looked_up = pair_keys(keys, np.asarray([len(text)]), normaliser.key(END_MARK))
+    written = bigrams(CharacterSplitter(normaliser)(text))
+    np.testing.assert_array_equal(bigram_key_array(written, normaliser), looked_up)
+
+
+# Words
+
+
+def test_chinese_words_are_jiebas(jieba_words: LexiconSplitter) -> None:
+    assert jieba_words("有限责任公司 的　股东") == ["有限责任", "公司", "的", "股东"]
+
+
+def test_words_of_the_dictionary_stay_as_they_are_and_others_are_normalised(jieba_words: LexiconSplitter) -> None:
+    assert "T恤" in jieba_words.dictionary
+    assert jieba_words("T恤2011年ABC") == ["T恤", "0000", "年", "abc"]
+
+
+def test_dictionary_has_the_words_that_a_lattice_can_hold(jieba_words: LexiconSplitter) -> None:
+    assert {"公司", "有限责任"} <= set(jieba_words.dictionary)
+    assert min(map(len, jieba_words.dictionary)) == 2
+    counts = list(jieba_words.dictionary.values())
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] > 0
+
+
+def test_lexicon_words_are_found_whole_and_only_by_the_splitter_that_has_them(jieba_words: LexiconSplitter) -> None:
+    assert jieba_words("量子波动速读机") != ["量子波动速读机"]
+    split = LexiconSplitter(Normaliser(), ["量子波动速读机", "机"])
+    assert split("买量子波动速读机") == ["买", "量子波动速读机"]
+    assert split.words - set(split.dictionary) == {"量子波动速读机"}
+    assert split.dictionary == jieba_words.dictionary
+    assert jieba_words("量子波动速读机") != ["量子波动速读机"]
+
+
+def test_all_matches_are_the_words_of_a_lattice(jieba_words: LexiconSplitter) -> None:
+    assert jieba_words("上海市长 ２") == ["上海", "市长", "0"]
+    split = LexiconSplitter(Normaliser(), ["海市长"], all_matches=True)
+    assert split("上海市长 ２") == ["上海", "上海市", "海市", "海市长", "市长", "0"]
+
+
+def test_other_languages_have_the_words_of_spacys_tokenizer() -> None:
+    assert TokenSplitter(Normaliser(lower=True), "en")("Don't  panic in 1999!") == [
+        "do",
+        "n't",
+        "panic",
+        "in",
+        "0000",
+        "!",
+    ]
+
+
+def test_language_that_spacy_does_not_know_is_refused() -> None:
+    with pytest.raises(ValueError, match="no tokenizer for the language 'qq'"):
+        TokenSplitter(Normaliser(), "qq")
+
+
+def test_missing_jieba_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    with pytest.raises(ValueError, match=r"jieba.*spacy_tener\[vectors\]"):
+        LexiconSplitter(Normaliser(), ["量子波动速读机"])
+
+
+# All at once
+
+
+@pytest.mark.parametrize("kinds", [KINDS, (CHARS,), (BIGRAMS,), (WORDS,), (WORDS, CHARS)])
+def test_only_what_is_wanted_is_split(kinds: tuple[str, ...]) -> None:
+    whole = {CHARS: ["i", "n"], BIGRAMS: ["in", "n<eos>"], WORDS: ["in"]}
+    assert TextSplitter(kinds, PLAIN, lang="en")("in") == {kind: whole[kind] for kind in kinds}
+
+
+def test_spelling_is_worked_out_once_and_never_kept_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strings_module, "_CACHE_LIMIT", 3)
+    asked: list[str] = []
+
+    def upper(text: str) -> str:
+        asked.append(text)
+        return text.upper()
+
+    spelling = Spelling(upper)
+    assert [spelling[text] for text in "aabbcdd"] == list("AABBCDD")
+    assert asked == list("abcd")
+    assert len(spelling) <= 3

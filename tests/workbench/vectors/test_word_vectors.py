@@ -1,0 +1,319 @@
+"""word2vec on a file of strings, and whole runs from text to files of vectors."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+
+from spacy_tener.features.normalise import Normaliser
+from spacy_tener.features.tables import END_MARK
+from spacy_tener.features.vectors.vectors import read_vectors
+from spacy_tener.models.embed.char import build_char_embed
+from spacy_tener.models.embed.vocabulary import Vocabulary
+from spacy_tener.workbench.corpus import CorpusError
+from spacy_tener.workbench.vectors import from_text as vectors_from_text
+from spacy_tener.workbench.vectors.coverage import Coverage, cover_words
+from spacy_tener.workbench.vectors.from_text import (
+    JIEBA,
+    SUMMARY,
+    UNCOVERED,
+    TextSettings,
+    VectorsReport,
+    make_vectors,
+)
+from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS, KINDS, WORDS
+from spacy_tener.workbench.vectors.word_vectors import StringFile, TrainingSettings, train_vectors, write_vectors
+
+SMALL = TrainingSettings(width=8, epochs=2, min_count=1)
+TEXT = "上海市２０20年　上海口岸。\n\n第1条 A股公司\n"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "laws.txt"
+    path.write_text(TEXT, encoding="utf8")
+    return path
+
+
+def string_file(path: Path, lines: list[str], *, max_strings: int = 1000) -> StringFile:
+    with StringFile(path, max_strings=max_strings) as file:
+        for line in lines:
+            file.add(line.split(" ") if line else [])
+    return file
+
+
+def make(text: Path, output: Path, *kinds: str, settings: TrainingSettings = SMALL, **options: object) -> VectorsReport:
+    return make_vectors([str(text)], output, dict.fromkeys(kinds or KINDS, settings), **options)  # type: ignore[arg-type]
+
+
+def strings_of(path: Path) -> set[str]:
+    return set(read_vectors(path).strings)
+
+
+# The file of strings
+
+
+def test_strings_are_written_and_counted_by_paragraph(tmp_path: Path) -> None:
+    file = string_file(tmp_path / "f", ["a b a", "", "\u3000 c"])
+    assert file.path.read_text(encoding="utf8") == "a b a\n\u3000 c\n"
+    assert file.counts == {"a": 2, "b": 1, "\u3000": 1, "c": 1}
+    assert (file.lines, file.tokens) == (2, 5)
+
+
+def test_rarest_strings_are_forgotten_before_memory_runs_out(tmp_path: Path) -> None:
+    lines = ["a a a b b", *(f"x{n}" for n in range(50)), "a b"]
+    file = string_file(tmp_path / "f", lines, max_strings=10)
+    assert len(file.counts) <= 10
+    assert file.counts["a"] == 4
+    assert file.counts["b"] == 3
+    assert file.tokens == 57
+
+
+# Training
+
+
+def test_strings_that_share_contexts_come_near_each_other(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    lines = [f"{a} {x} {a} {x} {a}" for x, a in rng.choices([("x", "a"), ("y", "a"), ("z", "b"), ("w", "b")], k=2000)]
+    file = string_file(tmp_path / "f", lines)
+    strings, table = train_vectors(file, TrainingSettings(width=8, epochs=5, window=2), name="words")
+    unit = dict(zip(strings, table / np.linalg.norm(table, axis=1, keepdims=True), strict=True))
+    assert unit["x"] @ unit["y"] > unit["x"] @ unit["z"] + 0.5
+    assert unit["z"] @ unit["w"] > unit["y"] @ unit["w"] + 0.5
+
+
+def test_white_space_of_other_scripts_is_a_string_like_any_other(tmp_path: Path) -> None:
+    file = string_file(tmp_path / "f", ["\u3000 a \u3000 b \u00a0 c"] * 500)
+    start, _ = train_vectors(file, TrainingSettings(width=4, epochs=1), name="chars")
+    assert set(start) == {"\u3000", "\u00a0", "a", "b", "c"}
+    _, once = train_vectors(file, TrainingSettings(width=4, epochs=1), name="chars")
+    _, often = train_vectors(file, TrainingSettings(width=4, epochs=9), name="chars")
+    # Trained rows move away from where the same seed let them start.
+    assert (np.abs(once - often).max(axis=1) > 1e-3).all()
+
+
+def test_strings_come_by_frequency_and_rare_ones_are_left_out(tmp_path: Path) -> None:
+    file = string_file(tmp_path / "f", ["a b b c c c"] * 2)
+    strings, table = train_vectors(file, TrainingSettings(width=4, min_count=4), name="chars")
+    assert strings == ["c", "b"]
+    assert table.shape == (2, 4)
+    assert np.isfinite(table).all()
+
+
+def test_nothing_frequent_enough_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    file = string_file(tmp_path / "f", ["a b"])
+    with pytest.raises(ValueError, match=r"None of the 2 distinct bigrams occurs 2 times.*--min-count"):
+        train_vectors(file, TrainingSettings(min_count=2), name="bigrams")
+
+
+def test_training_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    log = logging.getLogger("gensim.models.word2vec")
+    before = log.level, log.propagate, list(log.handlers)
+    train_vectors(string_file(tmp_path / "f", ["a b"] * 5), SMALL, name="chars", progress=True)
+    assert (log.level, log.propagate, list(log.handlers)) == before
+
+
+@pytest.mark.parametrize("name", ["width", "epochs", "window", "negative", "min_count", "workers"])
+def test_settings_below_one_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, but is 0"):
+        TrainingSettings(**{name: 0})
+
+
+def test_seed_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed must be from 0 to 4294967295, but is -1"):
+        TrainingSettings(seed=-1)
+
+
+# The file of vectors
+
+
+def test_written_vectors_are_read_back(tmp_path: Path) -> None:
+    table = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32) * [[1], [1e-6], [1e6], [0]]
+    strings = ["上海", "\u3000", "a<eos>", "𠮷"]
+    write_vectors(tmp_path / "v.vec", strings, table.astype(np.float32))
+    vectors = read_vectors(tmp_path / "v.vec", width=5)
+    assert vectors.strings == strings
+    np.testing.assert_allclose(vectors.table, table, rtol=1e-4)
+    assert (tmp_path / "v.vec").read_text(encoding="utf8").startswith("4 5\n上海 ")
+
+
+# Whole runs
+
+
+def test_every_kind_gets_a_file_with_its_strings(text: Path, tmp_path: Path) -> None:
+    report = make(text, tmp_path / "out")
+    assert strings_of(tmp_path / "out" / "chars.vec") == set("上海市0年\u3000口岸。第条A股公司")
+    pairs = "上海 海市 市0 00 0年 年\u3000 \u3000上 海口 口岸 岸。 。<eos> 第0 0条 条A A股 股公 公司 司<eos>"
+    assert strings_of(tmp_path / "out" / "bigrams.vec") == set(pairs.split(" "))
+    assert {"口岸", "公司", "A股", "0", "00"} <= strings_of(tmp_path / "out" / "words.vec")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "chars.vec",
+        "bigrams.vec",
+        "words.vec",
+        SUMMARY,
+        UNCOVERED,
+    }
+    assert [part.kind for part in report.kinds] == list(KINDS)
+    assert report.characters == len(TEXT) - TEXT.count("\n")
+    chars = report.kinds[0]
+    assert (chars.tokens, chars.distinct, chars.strings) == (21, 15, 15)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_digits_and_case_are_read_as_asked(text: Path, tmp_path: Path) -> None:
+    make(text, tmp_path / "out", CHARS, BIGRAMS, reading=TextSettings(digits=False, lower=True))
+    chars, pairs = strings_of(tmp_path / "out" / "chars.vec"), strings_of(tmp_path / "out" / "bigrams.vec")
+    assert {"２", "2", "1", "a"} <= chars
+    assert "A" not in chars
+    assert {"第1", "条a"} <= pairs
+
+
+def test_files_serve_the_embedder_with_every_token_of_their_text(text: Path, tmp_path: Path) -> None:
+    make(text, tmp_path / "out", CHARS, BIGRAMS)
+    embed = build_char_embed(
+        width=8, bigram_width=8, vectors=tmp_path / "out" / "chars.vec", bigram_vectors=tmp_path / "out" / "bigrams.vec"
+    )
+    embed.initialize()
+    vocabulary: Vocabulary = embed.attrs["vocabulary"]
+    docs = [spacy.blank("zh")(line) for line in TEXT.splitlines() if line]
+    keys = vocabulary.keys(docs)
+    assert set(keys) == set(vocabulary.tables)
+    for name, table in vocabulary.tables.items():
+        assert (table.rows(keys[name]) > 0).all(), name
+
+
+def test_same_seed_gives_the_same_files_and_another_seed_others(text: Path, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        make(text, tmp_path / name, settings=TrainingSettings(width=8, epochs=2, seed=seed))
+    for kind in KINDS:
+        first, again, other = ((tmp_path / name / f"{kind}.vec").read_bytes() for name in "abc")
+        assert first == again
+        assert first != other
+
+
+def test_file_given_twice_counts_twice(text: Path, tmp_path: Path) -> None:
+    report = make_vectors([str(text), str(text)], tmp_path / "out", {CHARS: SMALL})
+    assert report.kinds[0].tokens == 42
+
+
+def test_summary_says_how_the_vectors_were_made(text: Path, tmp_path: Path) -> None:
+    make(text, tmp_path / "out", CHARS, settings=TrainingSettings(width=8, seed=7), reading=TextSettings(lower=True))
+    summary = json.loads((tmp_path / "out" / SUMMARY).read_text(encoding="utf8"))
+    assert list(summary) == [CHARS]
+    chars = summary[CHARS]
+    assert (chars["file"], chars["strings"], chars["tokens"], chars["inputs"]) == ("chars.vec", 15, 21, [str(text)])
+    assert (chars["training"]["seed"], chars["text"]["lower"]) == (7, True)
+    assert {"gensim", "numpy", "spacy_tener"} <= set(chars["versions"])
+
+
+def test_later_run_for_another_kind_leaves_what_is_there(text: Path, tmp_path: Path) -> None:
+    make(text, tmp_path / "out", CHARS)
+    before = (tmp_path / "out" / "chars.vec").read_bytes()
+    make(text, tmp_path / "out", BIGRAMS)
+    assert (tmp_path / "out" / "chars.vec").read_bytes() == before
+    assert set(json.loads((tmp_path / "out" / SUMMARY).read_text(encoding="utf8"))) == {CHARS, BIGRAMS}
+
+
+# Coverage
+
+
+def test_coverage_of_a_lexicon_counts_words_of_two_characters_and_more() -> None:
+    coverage = cover_words("words.txt", ["好", "上海", "海口", "口岸"], {"上海", "好"})
+    assert coverage == Coverage("words.txt", WORDS, 3, ("海口", "口岸"))
+    assert coverage.covered == 1
+
+
+def test_lexicons_and_corpora_are_covered(text: Path, tmp_path: Path) -> None:
+    words = tmp_path / "places.txt"
+    words.write_text("上海口岸\t5\n火星基地\t2\n", encoding="utf8")
+    docs = [Doc(spacy.blank("zh").vocab, words=list(line), spaces=[False] * 4) for line in ("上海9月", "上海火星")]
+    DocBin(docs=docs).to_disk(tmp_path / "dev.spacy")
+    reading = TextSettings(lexicon=(str(words),))
+    report = make(text, tmp_path / "out", reading=reading, cover=[tmp_path / "dev.spacy"])
+    own, listed, chars, pairs, _ = report.coverage
+    assert (own.source, own.covered > 0, "上海口岸" in own.missing) == (JIEBA, True, False)
+    assert listed == Coverage(str(words), WORDS, 2, ("火星基地",))
+    assert chars == Coverage(str(tmp_path / "dev.spacy"), CHARS, 6, ("月", "火", "星"), (8, 5))
+    assert (pairs.kind, pairs.strings, pairs.covered) == (BIGRAMS, 7, 1)
+    uncovered = (tmp_path / "out" / UNCOVERED).read_text(encoding="utf8").splitlines()
+    assert "火星基地" in uncovered
+    assert "上海口岸" not in uncovered
+    assert len(uncovered) == len(set(uncovered)) == len(set(own.missing + listed.missing))
+
+
+# What goes wrong
+
+
+def test_text_without_anything_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "blank.txt").write_text("\n \n")
+    with pytest.raises(CorpusError, match=r"blank\.txt: there is no text"):
+        make(tmp_path / "blank.txt", tmp_path / "out", CHARS)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("stage", ["train_vectors", "write_vectors", "_write_summary"])
+def test_run_that_fails_leaves_what_was_there(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    make(text, tmp_path / "out", CHARS)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(vectors_from_text, stage, fail)
+    with pytest.raises(OSError, match="disk full"):
+        make(text, tmp_path / "out", CHARS, settings=TrainingSettings(width=16))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert {path.name for path in tmp_path.iterdir()} == {"laws.txt", "out"}
+
+
+def test_output_that_is_a_file_is_refused(text: Path) -> None:
+    with pytest.raises(CorpusError, match=r"laws\.txt: not a directory"):
+        make(text, text)
+
+
+def test_unknown_kinds_are_refused_with_the_known_ones(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\['trigrams'\]. Use some of: chars, bigrams, words"):
+        make(text, tmp_path / "out", "trigrams", CHARS)
+
+
+def test_lists_of_words_need_vectors_for_words(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"laws\.txt is a list of words, but no vectors for words"):
+        make(text, tmp_path / "out", CHARS, cover=[text])
+
+
+def test_missing_file_to_cover_is_told_before_anything_is_trained(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"nowhere\.spacy: there is no such file"):
+        make(text, tmp_path / "out", CHARS, cover=[tmp_path / "nowhere.spacy"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options", [{"lexicon": ("words.txt",)}, {"all_matches": True}])
+def test_lexicon_for_another_language_than_chinese_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="are for Chinese"):
+        TextSettings(lang="en", **options)
+
+
+def test_missing_gensim_is_told_with_the_extra_before_the_text_is_read(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    monkeypatch.setattr(vectors_from_text, "read_texts", lambda source: pytest.fail("the text was read"))
+    with pytest.raises(ValueError, match=r"needs gensim.*spacy_tener\[vectors\]"):
+        make(text, tmp_path / "out", CHARS)
+
+
+def test_text_settings_make_the_embedders_normaliser() -> None:
+    assert TextSettings().normaliser == Normaliser()
+    assert TextSettings(digits=False, lower=True).normaliser == Normaliser(digits=False, lower=True)
+    assert END_MARK not in TextSettings().normaliser("0")
