@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
 # From the ground up. Rooms on one floor know nothing of each other.
 FLOORS = [
-    {"about", "errors", "tagging"},
+    {"about", "errors", "tagging", "types"},
     {"layers", "features", "optim"},
     {"models"},
     {"pipeline"},
@@ -23,6 +23,7 @@ FLOOR_OF = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 FOREIGN = {
     "errors": {"spacy", "thinc", "torch"},
     "tagging": {"spacy", "thinc", "torch"},
+    "types": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
     "features": {"torch", "thinc"},
 }

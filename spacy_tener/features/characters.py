@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.strings import StringStore
 from spacy.tokens import Doc
 
+from ..types import IntArray
 from .normalise import Keys, Normaliser, search, token_orths
-
-IntArray = NDArray[np.int64]
 
 HALF = 32
 """Of a word longer than twice this, only so many characters at each end are read: a bound against hostile text."""

@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from ..types import IntArray
+
 Lengths = Sequence[int] | IntArray | torch.Tensor
 
 

@@ -19,7 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-IntArray = NDArray[np.int64]
+from ..types import IntArray
+
 Lengths = Sequence[int] | IntArray | Tensor
 
 # What one more bucket costs, in pairs of tokens: its dozen operations take as long as attention over so many pairs.

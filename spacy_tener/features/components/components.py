@@ -15,7 +15,8 @@ from typing import Literal, cast
 import numpy as np
 import srsly
 
-from ..characters import IntArray, Spellings
+from ...types import IntArray
+from ..characters import Spellings
 from ..normalise import Keys, search
 
 Kind = Literal["components", "head_tail", "radical"]

@@ -15,8 +15,9 @@ from ahocorasick_rs import AhoCorasick
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
+from ...types import IntArray
 from .packed import pack, unpack
-from .text import SEPARATOR, IntArray, JoinedText, join_texts
+from .text import SEPARATOR, JoinedText, join_texts
 
 # Bytes of one match in the library's answer come to some 170: what a window may cost is 45 MB.
 _MATCHES_PER_WINDOW = 1 << 18

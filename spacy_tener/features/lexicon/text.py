@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from spacy.attrs import ORTH, SPACY
 from spacy.tokens import Doc
 
-IntArray = NDArray[np.int64]
+from ...types import IntArray
+
 CodePoints = NDArray[np.uint32]
 
 SEPARATOR = "\0"

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...types import IntArray
 from ..embedding import UNKNOWN_ROW
-from ..ragged import IntArray
 from .encoders import CharacterFeatures
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ...tagging import IntArray, TagLayout
+from ...tagging import TagLayout
+from ...types import IntArray
 from ..packing import Lengths, Packing
 from .decode import FloatArray, HostTables, viterbi
 from .forward import Lattice

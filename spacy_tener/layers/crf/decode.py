@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tagging import IntArray, TagLayout
+from ...tagging import TagLayout
+from ...types import IntArray
 from ..packing import Packing
 from .tables import Tables
 

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from ...tagging import TagLayout
-from ..packing import IntArray, Packing
+from ...types import IntArray
+from ..packing import Packing
 from .tables import MODERATE, Tables, mirror
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...tagging import IntArray
+from ...types import IntArray
 from ..packing import Packing
 from .decode import FloatArray, HostTables
 

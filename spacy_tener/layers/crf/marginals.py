@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...tagging import IntArray
+from ...types import IntArray
 from .forward import Lattice, rows
 
 

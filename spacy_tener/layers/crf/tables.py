@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...tagging import IntArray, TagLayout
+from ...tagging import TagLayout
+from ...types import IntArray
 
 BARRED = -torch.inf
 

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .lattice import IntArray, Lattice, Spans, starts
+from ...types import IntArray
+from .lattice import Lattice, Spans, starts
 from .span_windows import QueryGroups, Windows, products
 
 GROUP = 48

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .lattice import IntArray, Spans, ranges, starts
+from ...types import IntArray
+from .lattice import Spans, ranges, starts
 
 
 @dataclass(frozen=True)

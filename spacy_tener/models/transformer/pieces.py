@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-Ints = NDArray[np.int64]
+from ...types import IntArray
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,10 @@ class Pieces:
     n_tokens: of the batch; some may have no piece.
     """
 
-    ids: Ints
-    lengths: Ints
-    rows: Ints
-    tokens: Ints
+    ids: IntArray
+    lengths: IntArray
+    rows: IntArray
+    tokens: IntArray
     n_tokens: int
 
     def firsts(self) -> Pieces:
@@ -51,8 +50,8 @@ class PieceReader:
     """
 
     tokenizer: Any
-    before: Ints
-    after: Ints
+    before: IntArray
+    after: IntArray
     size: int
     overlap: int
 
@@ -80,7 +79,7 @@ class PieceReader:
             n_tokens=sum(map(len, docs)),
         )
 
-    def _windows(self, ids: Ints) -> tuple[Ints, Ints]:
+    def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
         """The windows of one text, and for each of its pieces the place in these windows, one behind the other, from
         which it is read. *Shape: [W, n]; [len(ids)]*"""
         starts, owners = cut(len(ids), size=self.size, overlap=self.overlap)
@@ -90,7 +89,7 @@ class PieceReader:
         return windows, owners * windows.shape[1] + len(self.before) + np.arange(len(ids)) - starts[owners]
 
 
-def cut(n_pieces: int, *, size: int, overlap: int) -> tuple[Ints, Ints]:
+def cut(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
     """Where windows of `size` pieces start, the whole text being one if it is no longer; and which window each piece is
     read from: one where it has `overlap` pieces on both sides, or all that the text has.
 
@@ -102,7 +101,7 @@ def cut(n_pieces: int, *, size: int, overlap: int) -> tuple[Ints, Ints]:
     return starts, np.searchsorted(starts[:-1] + size - overlap, np.arange(n_pieces), side="right")
 
 
-def align(spans: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
     """All pairs of a piece and a token that share a character: the pieces, and the tokens, which rise.
 
     A piece may cover several tokens, a token may have several pieces, and either may have nothing of the other.
@@ -118,19 +117,19 @@ def align(spans: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     return pieces[order], tokens[order]
 
 
-def _begins(sizes: Sequence[int] | Ints) -> Ints:
+def _begins(sizes: Sequence[int] | IntArray) -> IntArray:
     """Where each of some parts begins if they are joined."""
-    begins: Ints = np.cumsum(sizes, dtype=np.int64) - np.asarray(sizes, dtype=np.int64)
+    begins: IntArray = np.cumsum(sizes, dtype=np.int64) - np.asarray(sizes, dtype=np.int64)
     return begins
 
 
-def _joined(parts: Sequence[Ints], begins: Ints) -> Ints:
+def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
     """Places in each of some parts as places in all of them joined."""
-    joined: Ints = np.concatenate([part + begin for part, begin in zip(parts, begins.tolist(), strict=True)])
+    joined: IntArray = np.concatenate([part + begin for part, begin in zip(parts, begins.tolist(), strict=True)])
     return joined
 
 
-def _token_spans(docs: Sequence[Doc], begins: Ints) -> tuple[Ints, Ints]:
+def _token_spans(docs: Sequence[Doc], begins: IntArray) -> tuple[IntArray, IntArray]:
     """Where all tokens begin and end in the texts joined. *Shape: [N] each*"""
     spans = [doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2) for doc in docs]
     starts, lengths = np.concatenate(spans).T

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from spacy_tener.layers.crf.crf import CRF
-from spacy_tener.tagging import IntArray, TagLayout
+from spacy_tener.tagging import TagLayout
+from spacy_tener.types import IntArray
 
 LENGTHS = [3, 0, 1, 4, 2, 2, 0]
 """A batch of mixed lengths, with sequences of no tokens."""
