@@ -21,9 +21,9 @@ STDOUT = "-"
 
 @tener_cli.command("config")
 def config_cli(
-    base: Annotated[Path, typer.Argument(help="A config, as of a corpus: configs/conll2003.cfg")],
+    base: Annotated[str, typer.Argument(help="A config, as of a corpus: conll2003, or the path of a file")],
     overlays: Annotated[
-        list[Path] | None, typer.Argument(help="Overlays, as of models: configs/models/encoder-bilstm.cfg")
+        list[str] | None, typer.Argument(help="Overlays, as of models: encoder-bilstm, or paths of files")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="section.key=value, over all files; may be repeated")
@@ -34,6 +34,7 @@ def config_cli(
     Put a config together: a corpus' config, overlays on it, single settings on top.
 
     Writes a complete and validated config for `spacy train`, with variables such as ${paths.train} as they are.
+    Configs that come with the package go by name, as in `tener config weibo flat-atssa`; your own files by path.
 
     Later files win. A section that names another function (@architectures, ...) or factory than what stands there
     replaces it whole; any other section adds its keys to what is there. Nothing else removes a key: `null` switches
@@ -59,7 +60,7 @@ def config_cli(
         typer.echo(text, nl=False)
 
 
-def _heading(base: Path, overlays: list[Path], settings: list[str]) -> str:
+def _heading(base: str, overlays: list[str], settings: list[str]) -> str:
     """How the config can be made again."""
-    arguments = [*map(str, [base, *overlays]), *(word for setting in settings for word in ("--set", setting))]
+    arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
     return " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())

@@ -23,6 +23,7 @@ from thinc.api import Config
 
 from .files import ConfigError, read_config
 from .filling import did_you_mean, explained, fill, keys
+from .named import find_base, find_overlay
 
 MAX_STEPS = "training.max_steps"
 TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
@@ -41,15 +42,16 @@ class Composed:
 def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Composed:
     """A config with overlays on it, the later over the earlier, then single settings; filled and validated.
 
+    base, overlays: Paths, or names of configs that come with the package: `weibo`, `flat-atssa`.
     settings: Each as `section.key=value`, with the value as in a config; a string may go without quotes. The key must
         exist in the config that the files make, once filled.
 
     Where `max_steps` is changed and the schedule's `total_steps` is not, and the two were equal, `total_steps` follows.
     """
-    config = read_config(base)
+    config = read_config(find_base(base))
     notes: list[str] = []
     for path in overlays:
-        overlay = read_config(path)
+        overlay = read_config(find_overlay(path))
         _check_overlay(overlay, config, str(path))
         config = _merge(*_around_what_stands(config, overlay, str(path)), notes)
     with explained(" + ".join(map(str, [base, *overlays]))):
