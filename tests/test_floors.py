@@ -1,26 +1,26 @@
-"""The package's floors: a file imports from lower floors only, and no two files import each other."""
+"""The package's two wings and its floors, as CONTRIBUTING.md draws them: a file imports from lower floors only, and no
+two files import each other."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from graphlib import TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
-# From the ground up. Rooms on one floor know nothing of each other.
-FLOORS = [
-    {"about", "errors", "tagging", "types"},
-    {"layers", "features", "optim"},
-    {"models"},
-    {"pipeline"},
-    {"workbench"},
-    {"cli"},
-]
-FLOOR_OF = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+WALL = "-----"
+# The column of the picture where its comments begin.
+COMMENTS = 67
+# Rooms that know nothing of each other, though the picture needs a line for each.
+ONE_FLOOR = {"layers", "features", "optim"}
 FOREIGN = {
+    "about": {"spacy", "thinc", "torch"},
     "errors": {"spacy", "thinc", "torch"},
     "tagging": {"spacy", "thinc", "torch"},
     "types": {"spacy", "thinc", "torch"},
@@ -32,6 +32,24 @@ MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
+
+
+def picture() -> list[list[str]]:
+    """The lines of the picture from the top, each as its names; what follows two blanks after the names is comment."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf8").partition("holds the package to it:\n\n")[2]
+    lines = text.partition("\n\n")[0].splitlines()
+    assert all(line.startswith("    ") and len(line) > COMMENTS for line in lines)
+    return [line[:COMMENTS].split() for line in lines]
+
+
+PICTURE = picture()
+ROOMS = [names for names in PICTURE if not names[0].startswith(WALL)]
+SUBFOLDERS = {names[0].rstrip("/"): set(names[1:]) for names in ROOMS[:-1]}
+GROUND = set(ROOMS[-1])
+# From the ground up.
+ORDER = [*reversed(SUBFOLDERS)]
+FLOOR_OF = {room: 1 + (0 if room in ONE_FLOOR else ORDER.index(room)) for room in ORDER} | dict.fromkeys(GROUND, 0)
+WORKBENCH = {names[0].rstrip("/") for names in PICTURE[: [names[0][:5] for names in PICTURE].index(WALL)]}
 
 
 def room_of(module: str) -> str:
@@ -61,10 +79,21 @@ def own_imports(module: str) -> set[str]:
     return (found & set(MODULES)) - {module}
 
 
+def test_the_picture_shows_every_room_and_folder() -> None:
+    there = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    assert set(SUBFOLDERS) == there
+    assert files == GROUND
+    for room, folders in SUBFOLDERS.items():
+        inside = {path.name for path in (PACKAGE / room).iterdir() if path.is_dir() and path.name != "__pycache__"}
+        assert folders == inside, room
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_module_imports_from_lower_floors_only(module: str) -> None:
     room = room_of(module)
-    others = {name for name in own_imports(module) if room_of(name) not in ("", room)}
+    together = GROUND if room in GROUND else {room}
+    others = {name for name in own_imports(module) if room_of(name) not in ("", *together)}
     upward = {name for name in others if room and FLOOR_OF[room_of(name)] >= FLOOR_OF[room]}
     assert not upward, f"{module} imports from its own floor or above: {sorted(upward)}"
 
@@ -81,11 +110,24 @@ def test_no_two_modules_import_each_other() -> None:
     assert list(TopologicalSorter(graph).static_order())
 
 
-def test_every_room_has_a_floor() -> None:
-    assert {room_of(module) for module in MODULES} - {""} <= set(FLOOR_OF)
+def test_the_component_never_imports_the_workbench() -> None:
+    below = [module for module in MODULES if module.count(".") and room_of(module) not in WORKBENCH]
+    assert below
+    imported = set(chain.from_iterable(map(own_imports, below)))
+    assert {room_of(name) for name in imported} & WORKBENCH == set()
+
+
+def test_a_pipeline_that_is_loaded_and_called_imports_nothing_of_the_workbench(train, tmp_path) -> None:
+    train(steps=1).to_disk(tmp_path)
+    code = "import sys, spacy; list(spacy.load(sys.argv[1]).pipe(['上海'])); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+    imported = {name for name in result.stdout.split() if name.startswith("spacy_tener.")}
+    assert {room_of(name) for name in imported} & WORKBENCH == set()
+    assert {room_of(name) for name in imported} >= {"pipeline", "models", "layers", "features"}
 
 
 def test_imports_are_found_in_all_their_forms() -> None:
     assert "spacy_tener.about.__version__" in imported_names("spacy_tener")
     assert own_imports("spacy_tener") == {"spacy_tener.about"}
     assert "spacy_tener.tagging" in own_imports("spacy_tener.pipeline.tags")
+    assert {"cli", "workbench"} == WORKBENCH
