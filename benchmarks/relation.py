@@ -27,7 +27,7 @@ from thinc.api import Adam
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from spacy_tener.layers.convolution.gated_relation import GatedRelation, reference_relation
+from spacy_tener.layers.convolution.gated_relation import GatedRelation
 
 HERE = Path(__file__).parent
 LENGTHS = (15, 30, 100, 300)
@@ -119,13 +119,25 @@ def run_layer(form: str, length: int, work: str) -> Tensor:
     torch.manual_seed(0)
     layer, lengths = GatedRelation(width=WIDTH), [length] * SENTENCES
     x = torch.tanh(torch.randn(sum(lengths), WIDTH))
-    compute = layer if form == "streaming" else partial(reference_relation, layer)
+    compute = layer if form == "streaming" else partial(paper_form, layer)
     if work == "forward":
         with torch.inference_mode():
             return compute(x, lengths)
     related = compute(x.requires_grad_(), lengths)
     related.backward(torch.ones_like(related))
     return related
+
+
+def paper_form(layer: GatedRelation, x: Tensor, lengths: list[int]) -> Tensor:
+    """Eq. 4, 6 and 8 as the paper writes them: all pairs of a sentence's tokens at once. *Shape: [N, d]* to *[N, d]*"""
+    weight = torch.cat((layer.left.weight, layer.right.weight), dim=1)
+    fused = []
+    for own in x.split(lengths):
+        shape = (len(own), len(own), -1)
+        pairs = torch.cat((own[:, None].expand(shape), own[None].expand(shape)), dim=-1)
+        gates = torch.sigmoid(torch.nn.functional.linear(pairs, weight, layer.left.bias))  # eq. 4
+        fused.append(torch.tanh((gates * own).mean(1)))  # eq. 6, 8
+    return torch.cat(fused)
 
 
 def in_a_process_of_its_own(form: str, length: int, work: str, cpu: int) -> float:

@@ -19,7 +19,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .types import IntArray
 
@@ -80,16 +79,6 @@ class TagLayout:
         starts = [block.start for block in (larger.begin, larger.single, larger.end, larger.inside)]
         blocks = [start + types for start in starts]
         return np.concatenate([blocks[0], [larger.outside], *blocks[1:]])
-
-    def transitions(self) -> NDArray[np.bool_]:
-        """The two rectangles of allowed transitions as one plain matrix, `[from, to]`, for tests and display."""
-        allowed = np.zeros((self.n_tags, self.n_tags), dtype=bool)
-        allowed[self.closers, self.openers] = True
-        same_type = np.eye(self.n_labels, dtype=bool)
-        for source in (self.begin, self.inside):
-            for target in (self.end, self.inside):
-                allowed[source, target] = same_type
-        return allowed
 
     def names(self, labels: tuple[str, ...]) -> list[str]:
         """Every tag's name, by id."""

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paper_forms import allowed_transitions
 
 from spacy_tener.layers.crf.crf import CRF
 from spacy_tener.pipeline.loss import batch_loss, decode, gradient, rehearsal_loss
@@ -19,7 +20,7 @@ LENGTH = 4
 
 
 def all_paths(length):
-    follows = LAYOUT.transitions()
+    follows = allowed_transitions(LAYOUT)
     paths = [(tag,) for tag in range(LAYOUT.openers.stop)]
     for _ in range(length - 1):
         paths = [(*path, tag) for path in paths for tag in np.flatnonzero(follows[path[-1]])]

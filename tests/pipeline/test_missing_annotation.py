@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from paper_forms import allowed_transitions
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -21,7 +22,7 @@ NAMES = np.array(TagLayout(len(LABELS)).names(LABELS))
 def all_paths(length):
     """Every list of entities over the tokens, as tags."""
     layout = TagLayout(len(LABELS))
-    follows = layout.transitions()
+    follows = allowed_transitions(layout)
     paths = [(tag,) for tag in range(layout.n_tags) if tag < layout.openers.stop]
     for _ in range(length - 1):
         paths = [(*path, tag) for path in paths for tag in np.flatnonzero(follows[path[-1]])]

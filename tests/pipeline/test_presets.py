@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from paper_forms import allowed_transitions
 from spacy.tokens import Doc, Span
 
 from spacy_tener.models.tagger import crf
@@ -13,7 +14,7 @@ TEXT = "王小上海"
 
 def all_readings(layout, length):
     """Every list of entities over the tokens, as (start, end, label index), and its tags."""
-    follows = layout.transitions()
+    follows = allowed_transitions(layout)
     paths = [(tag,) for tag in range(layout.openers.stop)]
     for _ in range(length - 1):
         paths = [(*path, tag) for path in paths for tag in np.flatnonzero(follows[path[-1]])]

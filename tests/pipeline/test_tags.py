@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paper_forms import allowed_transitions
 
 from spacy_tener.pipeline.tags import (
     UNKNOWN,
@@ -168,7 +169,7 @@ def test_whatever_is_annotated_some_path_is_left(iob, space, data):
         reachable = np.ones(len(NAMES), dtype=bool) if mask is None else mask[0].copy()
         reachable[LABELS.layout.continuers] = False
         for row in [] if mask is None else mask[1:]:
-            reachable = (reachable @ LABELS.layout.transitions()) & row
+            reachable = (reachable @ allowed_transitions(LABELS.layout)) & row
         assert reachable[LABELS.layout.closers].any()
 
 

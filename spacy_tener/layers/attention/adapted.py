@@ -116,33 +116,3 @@ class AdaptedAttention(Attention):
         if self.scale != 1.0:
             queries, placed = queries * self.scale, placed * self.scale
         return Heads(queries, k, v, placed, relative.table)
-
-
-def reference_attention(attention: AdaptedAttention, x: Tensor) -> Tensor:
-    """Eq. 16 to 19 as the paper writes them, for one sequence and without dropout: what the fast form is tested with.
-
-    x: *Shape: [L, d]*. Returns *Shape: [L, d]*
-    """
-    weights = torch.softmax(reference_scores(attention, x), dim=-1)  # eq. 19
-    values = attention.project(x)[2]
-    return torch.einsum("htj,jhd->thd", weights, values).flatten(1)
-
-
-def reference_scores(attention: AdaptedAttention, x: Tensor) -> Tensor:
-    """The scores of eq. 18 as the paper writes them. x: *Shape: [L, d]*. Returns *Shape: [h, L, L]*"""
-    q, k, _ = (rows.transpose(0, 1) for rows in attention.project(x))
-    r = _relative(len(x), q.shape[-1], x)
-    scores = torch.einsum("htd,hjd->htj", q, k) + torch.einsum("htd,tjd->htj", q, r)  # eq. 18, first two terms
-    scores = scores + torch.einsum("hd,hjd->hj", attention.u, k)[:, None]
-    scores = scores + torch.einsum("hd,tjd->htj", attention.v, r)
-    if attention.key_position:
-        scores = scores + torch.einsum("hjd,tjd->htj", k, r)
-    return scores * attention.scale
-
-
-def _relative(length: int, head_width: int, like: Tensor) -> Tensor:
-    """`r_{t-j}` (eq. 17). *Shape: [L, L, d_k]*"""
-    position = torch.arange(length, dtype=torch.float64, device=like.device)
-    i = torch.arange(0, head_width, 2, dtype=torch.float64, device=like.device)
-    angles = (position[:, None] - position)[..., None] / 10000.0 ** (i / head_width)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).to(like.dtype)

@@ -228,19 +228,3 @@ def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
     if len(arrays[0]) <= size:
         return iter((arrays,))
     return zip(*(array.split(size) for array in arrays), strict=True)
-
-
-def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Eq. 4 to 8 as the paper writes them, pair by pair: what the fast forms are tested and measured with.
-
-    x: *Shape: [N, d]*. Returns *Shape: [N, d]*
-    """
-    weight = torch.cat((relation.left.weight, relation.right.weight), dim=1)
-    fused = [x.new_zeros(0, x.shape[1])]
-    for own in x.split(list(lengths)):
-        shape = (len(own), len(own), -1)
-        pairs = torch.cat((own[:, None].expand(shape), own[None].expand(shape)), dim=-1)
-        scores = nn.functional.linear(pairs, weight, relation.left.bias)  # eq. 4
-        terms = scores if isinstance(relation, MeanRelation) else torch.sigmoid(scores) * own  # eq. 5; eq. 6, 7
-        fused.append(torch.tanh(terms.sum(1) / max(len(own), 1)))  # eq. 8
-    return torch.cat(fused)

@@ -15,7 +15,6 @@ import math
 from typing import Any, Literal, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.dot_product import split_heads
@@ -25,7 +24,6 @@ from ..settings import check
 from .random_attention import RandomAttention
 from .span_mixing import SpanHeads, attend, attention_map
 from .span_plan import SpanPlan
-from .span_positions import SpanPositions, reference_span_positions
 
 
 class SpanAttention(nn.Module):
@@ -140,27 +138,3 @@ def span_layer(config: SpanSizes, **options: Any) -> TransformerLayer:
 def check_span_width(what: str, width: int, n_heads: int) -> None:
     check(what, "width", width, width % n_heads == 0, f"a multiple of n_heads, which is {n_heads}")
     check(what, "width", width, width % 2 == 0, "even, since positions are pairs of sine and cosine")
-
-
-def reference_span_attention(
-    attention: SpanAttention, positions: SpanPositions, x: Tensor, asking: Tensor, places: Tensor
-) -> Tensor:
-    """Eq. 1 to 6 as the papers write them, for one sentence and without dropout: what the fast form is tested with.
-
-    x: the spans that are read. *Shape: [L, d]*
-    asking: what the queries are made from; the same as `x`, but for MECT. *Shape: [L, d]*
-    places: head and tail of each span. *Shape: [L, 2]*
-    Returns *Shape: [L, d]*
-    """
-    q, k, v = (
-        split_heads(part(of), attention.n_heads)
-        for part, of in [(attention.query, asking), (attention.key, x), (attention.value, x)]
-    )
-    r = split_heads(attention.position(reference_span_positions(positions, places).flatten(0, 1)), attention.n_heads)
-    r = r.unflatten(0, (len(x), len(x)))
-    scores = torch.einsum("ihd,jhd->hij", q + attention.u, k)  # eq. 5
-    scores = (scores + torch.einsum("ihd,ijhd->hij", q + attention.v, r)) * attention.scale
-    if attention.random is not None:
-        bias = attention.random(len(x), len(x))  # eq. 12
-        scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))
-    return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # eq. 4

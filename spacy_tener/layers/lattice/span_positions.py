@@ -58,18 +58,3 @@ def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
     """`p(d)` (eq. 3) for all distances nearer than `longest`, negative ones first. *Shape: [2 longest - 1, d]*"""
     sin, cos = sinusoids(longest, width, like)
     return interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
-
-
-def reference_span_positions(positions: SpanPositions, spans: Tensor) -> Tensor:
-    """`R_ij` (eq. 1 to 3) as the papers write it, for every pair of one sentence: what the fast form is tested with.
-
-    spans: head and tail of each span. *Shape: [L, 2]*. Returns *Shape: [L, L, d]*
-    """
-    head, tail = spans.unbind(1)
-    weight = positions.fuse.weight
-    width = weight.shape[1]
-    distances = torch.stack([a[:, None] - b for a in (head, tail) for b in (head, tail)], dim=-1)  # eq. 1
-    i = torch.arange(0, width, 2, dtype=torch.float64, device=weight.device)
-    angles = distances[..., positions.kinds, None] / 10000.0 ** (i / width)
-    p = torch.stack((angles.sin(), angles.cos()), dim=-1).to(weight.dtype)  # eq. 3
-    return torch.relu(p.flatten(2) @ torch.cat(weight.split(width), dim=1).T)  # eq. 2

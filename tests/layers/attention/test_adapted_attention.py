@@ -5,10 +5,11 @@ import math
 
 import pytest
 import torch
+from paper_forms import reference_attention
 from torch import Tensor
 
 from spacy_tener.layers.attention import dot_product as attention_module
-from spacy_tener.layers.attention.adapted import AdaptedAttention, RelativePositions, reference_attention
+from spacy_tener.layers.attention.adapted import AdaptedAttention, RelativePositions
 from spacy_tener.layers.ragged import Ragged
 
 LENGTHS = [7, 1, 0, 40, 12]

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from paper_forms import reference_attention
 from torch import Tensor
 
-from spacy_tener.layers.attention.adapted import AdaptedAttention, reference_attention
+from spacy_tener.layers.attention.adapted import AdaptedAttention
 from spacy_tener.layers.attention.dot_product import VanillaAttention
 from spacy_tener.layers.attention.positions import interleave, sinusoids
 from spacy_tener.layers.attention.transformer import TransformerConfig, TransformerEncoder, make_attention

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from paper_forms import reference_relation
 from torch import Tensor, nn
 
 from spacy_tener.layers.convolution import gated_relation
@@ -20,7 +21,6 @@ from spacy_tener.layers.convolution.gated_relation import (
     GatedRelation,
     MeanRelation,
     Relation,
-    reference_relation,
 )
 
 LENGTHS = [7, 1, 0, 30, 12]

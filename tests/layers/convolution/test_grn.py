@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from paper_forms import reference_relation
 from torch import Tensor, nn
 
-from spacy_tener.layers.convolution.gated_relation import RELATIONS, reference_relation
+from spacy_tener.layers.convolution.gated_relation import RELATIONS
 from spacy_tener.layers.convolution.grn import ContextLayer, GRNConfig, GRNEncoder
 from spacy_tener.layers.ragged import Ragged
 

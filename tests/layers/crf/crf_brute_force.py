@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from paper_forms import allowed_transitions
 from torch import Tensor
 
 from spacy_tener.layers.crf.crf import CRF
@@ -50,7 +51,7 @@ def all_paths(layout: TagLayout, length: int) -> IntArray:
     """Every list of entities over `length` tokens, as tags. *Shape* [n_paths, length]"""
     if length == 0:
         return np.empty((1, 0), np.int64)
-    follows = layout.transitions()
+    follows = allowed_transitions(layout)
     tags = range(layout.n_tags)
     paths = [(tag,) for tag in tags if not layout.names(tuple("abc"[: layout.n_labels]))[tag].startswith(("E", "I"))]
     for _ in range(length - 1):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from paper_forms import reference_scores
 from torch import Tensor
 
 from spacy_tener.layers.attention import dot_product as attention_module
-from spacy_tener.layers.attention.adapted import AdaptedAttention, reference_scores
+from spacy_tener.layers.attention.adapted import AdaptedAttention
 from spacy_tener.layers.lattice.atssa import AtssaConfig, AtssaEncoder
 from spacy_tener.layers.lattice.lattice import Lattice
 from spacy_tener.layers.lattice.selective_attention import SelectiveAttention

@@ -10,11 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lattices import lattice_of, random_lattice, sentences_of
+from paper_forms import reference_span_attention
 from torch import Tensor
 
 from spacy_tener.layers.lattice.flat import FlatConfig, FlatEncoder
 from spacy_tener.layers.lattice.lattice import Lattice
-from spacy_tener.layers.lattice.span_attention import reference_span_attention
 
 LENGTHS = [4, 0, 11, 1, 35]
 KINDS: list[dict[str, Any]] = [

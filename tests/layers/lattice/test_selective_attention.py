@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from paper_forms import reference_scores
 from torch import Tensor
 
 from spacy_tener.layers.attention import dot_product as attention_module
-from spacy_tener.layers.attention.adapted import RelativePositions, reference_scores
+from spacy_tener.layers.attention.adapted import RelativePositions
 from spacy_tener.layers.lattice import selective_attention
 from spacy_tener.layers.lattice.selective_attention import (
     Selection,

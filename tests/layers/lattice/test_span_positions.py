@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 from lattices import lattice_of, random_lattice, sentences_of
+from paper_forms import reference_span_positions
 
 from spacy_tener.layers.lattice.span_plan import SpanPlan
-from spacy_tener.layers.lattice.span_positions import DISTANCES, SpanPositions, reference_span_positions
+from spacy_tener.layers.lattice.span_positions import DISTANCES, SpanPositions
 
 CHOICES = [DISTANCES, ("hh", "tt"), ("th",), ("tt", "ht", "hh")]
 

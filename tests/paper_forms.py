@@ -1,0 +1,114 @@
+"""The papers' equations as they are printed, pair by pair: what the fast forms of the layers are tested with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spacy_tener.layers.attention.adapted import AdaptedAttention
+from spacy_tener.layers.attention.dot_product import split_heads
+from spacy_tener.layers.convolution.gated_relation import MeanRelation, Relation
+from spacy_tener.layers.lattice.span_attention import SpanAttention
+from spacy_tener.layers.lattice.span_positions import SpanPositions
+from spacy_tener.tagging import TagLayout
+
+
+def allowed_transitions(layout: TagLayout) -> NDArray[np.bool_]:
+    """Which tag may follow which: closer to opener, B and I to E and I of one type. `[from, to]` *Shape: [K, K]*"""
+    allowed = np.zeros((layout.n_tags, layout.n_tags), dtype=bool)
+    allowed[layout.closers, layout.openers] = True
+    same_type = np.eye(layout.n_labels, dtype=bool)
+    for source in (layout.begin, layout.inside):
+        for target in (layout.end, layout.inside):
+            allowed[source, target] = same_type
+    return allowed
+
+
+def reference_attention(attention: AdaptedAttention, x: Tensor) -> Tensor:
+    """Eq. 16 to 19 as the paper writes them, for one sequence and without dropout.
+
+    x: *Shape: [L, d]*. Returns *Shape: [L, d]*
+    """
+    weights = torch.softmax(reference_scores(attention, x), dim=-1)  # eq. 19
+    values = attention.project(x)[2]
+    return torch.einsum("htj,jhd->thd", weights, values).flatten(1)
+
+
+def reference_scores(attention: AdaptedAttention, x: Tensor) -> Tensor:
+    """The scores of eq. 18 as the paper writes them. x: *Shape: [L, d]*. Returns *Shape: [h, L, L]*"""
+    q, k, _ = (rows.transpose(0, 1) for rows in attention.project(x))
+    r = _relative(len(x), q.shape[-1], x)
+    scores = torch.einsum("htd,hjd->htj", q, k) + torch.einsum("htd,tjd->htj", q, r)  # eq. 18, first two terms
+    scores = scores + torch.einsum("hd,hjd->hj", attention.u, k)[:, None]
+    scores = scores + torch.einsum("hd,tjd->htj", attention.v, r)
+    if attention.key_position:
+        scores = scores + torch.einsum("hjd,tjd->htj", k, r)
+    return scores * attention.scale
+
+
+def _relative(length: int, head_width: int, like: Tensor) -> Tensor:
+    """`r_{t-j}` (eq. 17). *Shape: [L, L, d_k]*"""
+    position = torch.arange(length, dtype=torch.float64, device=like.device)
+    i = torch.arange(0, head_width, 2, dtype=torch.float64, device=like.device)
+    angles = (position[:, None] - position)[..., None] / 10000.0 ** (i / head_width)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2).to(like.dtype)
+
+
+def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Eq. 4 to 8 as the paper writes them, pair by pair.
+
+    x: *Shape: [N, d]*. Returns *Shape: [N, d]*
+    """
+    weight = torch.cat((relation.left.weight, relation.right.weight), dim=1)
+    fused = [x.new_zeros(0, x.shape[1])]
+    for own in x.split(list(lengths)):
+        shape = (len(own), len(own), -1)
+        pairs = torch.cat((own[:, None].expand(shape), own[None].expand(shape)), dim=-1)
+        scores = F.linear(pairs, weight, relation.left.bias)  # eq. 4
+        terms = scores if isinstance(relation, MeanRelation) else torch.sigmoid(scores) * own  # eq. 5; eq. 6, 7
+        fused.append(torch.tanh(terms.sum(1) / max(len(own), 1)))  # eq. 8
+    return torch.cat(fused)
+
+
+def reference_span_positions(positions: SpanPositions, spans: Tensor) -> Tensor:
+    """`R_ij` (eq. 1 to 3) as the papers write it, for every pair of one sentence.
+
+    spans: head and tail of each span. *Shape: [L, 2]*. Returns *Shape: [L, L, d]*
+    """
+    head, tail = spans.unbind(1)
+    weight = positions.fuse.weight
+    width = weight.shape[1]
+    distances = torch.stack([a[:, None] - b for a in (head, tail) for b in (head, tail)], dim=-1)  # eq. 1
+    i = torch.arange(0, width, 2, dtype=torch.float64, device=weight.device)
+    angles = distances[..., positions.kinds, None] / 10000.0 ** (i / width)
+    p = torch.stack((angles.sin(), angles.cos()), dim=-1).to(weight.dtype)  # eq. 3
+    return torch.relu(p.flatten(2) @ torch.cat(weight.split(width), dim=1).T)  # eq. 2
+
+
+def reference_span_attention(
+    attention: SpanAttention, positions: SpanPositions, x: Tensor, asking: Tensor, places: Tensor
+) -> Tensor:
+    """Eq. 1 to 6 as the papers write them, for one sentence and without dropout.
+
+    x: the spans that are read. *Shape: [L, d]*
+    asking: what the queries are made from; the same as `x`, but for MECT. *Shape: [L, d]*
+    places: head and tail of each span. *Shape: [L, 2]*
+    Returns *Shape: [L, d]*
+    """
+    q, k, v = (
+        split_heads(part(of), attention.n_heads)
+        for part, of in [(attention.query, asking), (attention.key, x), (attention.value, x)]
+    )
+    r = split_heads(attention.position(reference_span_positions(positions, places).flatten(0, 1)), attention.n_heads)
+    r = r.unflatten(0, (len(x), len(x)))
+    scores = torch.einsum("ihd,jhd->hij", q + attention.u, k)  # eq. 5
+    scores = (scores + torch.einsum("ihd,ijhd->hij", q + attention.v, r)) * attention.scale
+    if attention.random is not None:
+        bias = attention.random(len(x), len(x))  # eq. 12
+        scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))
+    return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # eq. 4
