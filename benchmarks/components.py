@@ -1,79 +1,164 @@
-"""Whether characters that share components lie closer than others: `tener components` over pipelines trained with
-several seeds, as one page with the picture of the first of them."""
+"""Whether characters that share components lie closer than others (MECT, section 5.4): cosines of their embeddings
+before and after training, over pipelines trained with several seeds, and MECT's Figure 5 of the first of them.
+
+    python benchmarks/components.py 1=RUNS/weibo/mect/1/model-best 2=RUNS/weibo/mect/2/model-best
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+import copy
+import unicodedata
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import _report
+import numpy as np
+import spacy
+from numpy.typing import NDArray
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import fix_random_seed
+
+from spacy_tener.features.components.components import decompose
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.component import COMPONENT, ComponentVocabulary
+from spacy_tener.workbench.report.canvas import COLOURS, add_legend, draw, panels
 
 RESULTS = Path(__file__).parent / "results"
 NOTE = (
     "Mean cosine over all pairs of characters whose components training has shown ({characters}), then mean ± standard "
     "deviation over {seeds} trained pipelines. Before training are fresh weights, of each pipeline's seed. Filters "
     "before training give every character much the same, so that all cosines are high: hence the second table, without "
-    "the embeddings' common mean. The picture is of the first pipeline, before and after its training."
+    "the embeddings' common mean. The picture is of the first pipeline, before and after its training: the two "
+    "directions in which embeddings of unit length differ most, and the names of the {nearest} nearest to {middle}."
 )
-GROUPS = {
-    "component": "pairs that share a component",
-    "radical": "pairs that share the radical",
-    "neither": "pairs that share no component",
-}
-Closeness = Mapping[str, Any]
+NEIGHBOURS, SHOWN = 10, 24
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
 
 
 def main() -> None:
-    args = parse_args()
-    paths = _report.named_paths(args.pipelines)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline with components in it")
+    parser.add_argument("--middle", default="华", help="the character whose nearest are named; the paper's is 华")
+    parser.add_argument("--out", type=Path, default=RESULTS / "components.md")
+    args = parser.parse_args()
+    read = [Characters(spacy.load(path)) for path in _report.named_paths(args.pipelines).values()]
     picture = args.out.with_suffix(".png")
-    found = [measure(path, picture if i == 0 else None) for i, path in enumerate(paths.values())]
-    counts = sorted({each["characters"] for each in found})
-    note = NOTE.format(characters=" to ".join(map(str, (counts[0], counts[-1])[: len(counts)])), seeds=len(found))
-    tables = [table(found, form) for form in ("cosines", "without_mean")]
-    titles = ("Cosines of embeddings", "Without their common mean")
-    parts = [text for title, part in zip(titles, tables, strict=True) for text in (f"## {title}", part)]
+    draw(picture, lambda: figure(read[0], args.middle))
+    sizes = sorted({len(each.names) for each in read})
+    note = NOTE.format(
+        characters=" to ".join(map(str, sizes[:: max(len(sizes) - 1, 1)])),
+        seeds=len(read),
+        nearest=SHOWN,
+        middle=args.middle,
+    )
+    tables = [table(read, lambda vectors: vectors), table(read, lambda vectors: vectors - vectors.mean(axis=0))]
+    parts = ["## Cosines of embeddings", tables[0], "## Without their common mean", tables[1]]
     _report.write(args.out, "Characters that share components", note, *parts, f"![Figure 5]({picture.name})")
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline with components in it")
-    parser.add_argument("--out", type=Path, default=RESULTS / "components.md")
-    return parser.parse_args()
+class Characters:
+    """The characters all of whose components training has shown.
+
+    pairs: which two are of each kind. *Shape* [n, n]
+    vectors: their embeddings before and after training. *Shape* [n, width]
+    """
+
+    def __init__(self, nlp: Language) -> None:
+        model = embedder(nlp)
+        vocabulary = model.attrs["vocabulary"]
+        known = {chr(key) for key in vocabulary.tables[COMPONENT].keys.tolist()}
+        chinese = [c for c in sorted(set().union(*nlp.vocab.strings)) if unicodedata.name(c, "").startswith("CJK UNI")]
+        self.names = [character for character in chinese if known.issuperset(vocabulary.structures[character])]
+        parts = {character: vocabulary.structures[character] for character in self.names}
+        self.shares = common(list(parts.values()))
+        self.pairs = {
+            "pairs that share a component": self.shares,
+            "pairs that share the radical": common(list(decompose(parts, kind="radical", depth=1).values())),
+            "pairs that share no component": ~self.shares & ~np.eye(len(parts), dtype=bool),
+        }
+        doc = Doc(nlp.vocab, words=self.names)
+        fresh = copy.deepcopy(model)
+        fix_random_seed(int(nlp.config.interpolate()["training"]["seed"] or 0))
+        torch_shim(fresh).build(**torch_shim(fresh).sizes)
+        self.vectors = {"before training": fresh.predict([doc])[0], "after training": model.predict([doc])[0]}
 
 
-def measure(pipeline: Path, picture: Path | None) -> dict[str, Any]:
-    with TemporaryDirectory() as folder:
-        numbers = Path(folder) / "numbers.json"
-        command = [sys.executable, "-m", "spacy", "tener", "components", str(pipeline), "--output", str(numbers)]
-        command += ["--plot", str(picture), "--initial"] if picture else []
-        subprocess.run(command, check=True, env=_report.one_thread())
-        found: dict[str, Any] = json.loads(numbers.read_text(encoding="utf8"))
-        return found
+def embedder(nlp: Language) -> Any:
+    """The model that embeds components, wherever it is in a pipeline."""
+    for _, pipe in nlp.pipeline:
+        for node in pipe.model.walk() if hasattr(pipe, "model") else ():
+            if isinstance(node.attrs.get("vocabulary"), ComponentVocabulary):
+                return node
+    raise SystemExit(f"Nothing in this pipeline reads the components of characters: {', '.join(nlp.pipe_names)}")
 
 
-def table(found: Sequence[Mapping[str, Any]], form: str) -> str:
-    """The rows of one kind of cosine, over all pipelines."""
+def common(parts: Sequence[Sequence[str]]) -> Flags:
+    """Which characters have a part in common; none with itself. *Shape* [n, n]"""
+    columns = {part: column for column, part in enumerate(sorted({part for each in parts for part in each}))}
+    table = np.zeros((len(parts), len(columns)), dtype="f")
+    for row, each in enumerate(parts):
+        table[row, [columns[part] for part in each]] = 1
+    shared: Flags = table @ table.T > 0
+    np.fill_diagonal(shared, False)
+    return shared
 
-    def row(name: str, pairs: str, value: Callable[[Closeness], float], digits: int = 3) -> list[str]:
-        sides = ([value(each[side][form]) for each in found] for side in ("before", "after"))
-        return [name, pairs, *(_report.mean_sd(values, digits) for values in sides)]
 
-    rows = []
-    for group, name in GROUPS.items():
-        pairs = f"{found[0]['after'][form][group]['pairs']:,}"
-        rows.append(row(name, pairs, lambda closeness, group=group: closeness[group]["mean"]))
-    rows.append(row("sharing a component, minus sharing none", "", lambda closeness: closeness["difference"]))
-    nearest = "of the 10 nearest, share a component, %"
-    rows.append(row(nearest, "", lambda closeness: 100 * closeness["neighbours"], digits=1))
-    return _report.table(["", "pairs", "before training", "after training"], rows)
+def unit_length(vectors: Floats) -> Floats:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def measure(characters: Characters, vectors: Floats) -> list[float]:
+    """The rows of a table for one pipeline, before or after its training."""
+    units = unit_length(vectors)
+    cosines = units @ units.T
+    means = [float(cosines[pairs].mean()) for pairs in characters.pairs.values()]
+    np.fill_diagonal(cosines, -np.inf)
+    related = characters.shares.any(axis=1)
+    nearest = np.argpartition(-cosines[related], NEIGHBOURS - 1, axis=1)[:, :NEIGHBOURS]
+    part = np.take_along_axis(characters.shares[related], nearest, axis=1).mean()
+    return [*means, means[0] - means[-1], 100 * float(part)]
+
+
+def table(read: Sequence[Characters], change: Callable[[Floats], Floats]) -> str:
+    """A row for each measure, a column for each side of training, over all pipelines."""
+    sides = list(read[0].vectors)
+    measured = {side: [measure(each, change(each.vectors[side])) for each in read] for side in sides}
+    names = {name: f"{pairs.sum() // 2:,}" for name, pairs in read[0].pairs.items()}
+    names |= {"sharing a component, minus sharing none": "", f"of the {NEIGHBOURS} nearest, share a component, %": ""}
+    rows = [
+        [name, pairs, *(_report.mean_sd([each[i] for each in measured[side]], 3 if i < 4 else 1) for side in sides)]
+        for i, (name, pairs) in enumerate(names.items())
+    ]
+    return _report.table(["", "pairs", *sides], rows)
+
+
+def figure(characters: Characters, middle: str) -> Any:
+    """All characters as grey dots, and those nearest to the middle one with their names."""
+    drawn, axes = panels(list(characters.vectors), height=5.0)
+    at = characters.names.index(middle)
+    for axis, (title, vectors) in zip(axes, characters.vectors.items(), strict=True):
+        units = unit_length(vectors)
+        apart = units - units.mean(axis=0)
+        _, lengths, directions = np.linalg.svd(apart, full_matrices=False)
+        points = apart @ directions[:2].T
+        nearest = np.argsort(-(units @ units[at]), kind="stable")
+        nearest = nearest[nearest != at][:SHOWN]
+        kin = characters.shares[at, nearest]
+        axis.scatter(*points.T, s=5, color="#cccccc", linewidths=0, label="farther")
+        for which, colour, what in ((kin, COLOURS[0], "a"), (~kin, COLOURS[1], "no")):
+            axis.scatter(*points[nearest[which]].T, s=20, color=colour, label=f"near {middle}, shares {what} component")
+        axis.scatter(*points[at], s=70, color=COLOURS[-1], marker="*", label=middle)
+        for place in (at, *nearest):
+            axis.annotate(characters.names[place], points[place], xytext=(5, 5), textcoords="offset points")
+        share = np.square(lengths[:2]).sum() / np.square(lengths).sum()
+        axis.set_title(f"{title} ({share:.0%} of the variance)", fontsize="medium")
+        axis.set(xticks=[], yticks=[])
+    add_legend(drawn, axes)
+    return drawn
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from ._app import tener_cli
 from .card import card_cli
-from .components import components_cli
 from .config import config_cli
 from .convert import convert_cli
 from .evaluate import evaluate_cli
@@ -15,7 +14,6 @@ from .vectors import vectors_cli
 
 __all__ = [
     "card_cli",
-    "components_cli",
     "config_cli",
     "convert_cli",
     "evaluate_cli",
