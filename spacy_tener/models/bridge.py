@@ -23,6 +23,7 @@ from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 from torch import Tensor, nn
 
+from ..layers.penalty import Penalty
 from ..optim.rows import apply_row_gradient
 
 Build = Callable[..., nn.Module]
@@ -179,6 +180,13 @@ def _write_back(parameter: nn.Parameter, weights: FloatsXd) -> None:
 def torch_shim(model: Model[Any, Any]) -> TorchShim:
     """The shim of a layer made here."""
     return cast(TorchShim, model.shims[0])
+
+
+def penalties(model: Model[Any, Any]) -> list[Penalty]:
+    """What the layers of a model add to the loss by themselves."""
+    shims = (shim for node in model.walk() for shim in node.shims)
+    built = (shim.module for shim in shims if isinstance(shim, TorchShim) and shim.is_built)
+    return [part for module in built for part in module.modules() if isinstance(part, Penalty)]
 
 
 def ragged_layer(name: str, build: Build, *, width_in: int | None = None, width_out: int | None = None) -> RaggedModel:

@@ -54,7 +54,7 @@ def build_flat_atssa(
         many.
     alpha (float): How steep the step at the threshold is in training; 1 for the paper's "-AF".
     tau (float): Temperature of the Gumbel-softmax in training.
-    penalty (float): Weight of the number of keys kept, in the loss.
+    penalty (float): Weight of the number of keys kept, a mean over the sentences, in the loss.
     threshold (str): Made for each query and head from the sentence (`adaptive`), or `fixed` at 0, the paper's "-DT".
     fusion_width (Optional[int]): Width of the words' part of a fused character; `width` if there is none.
     norm (str): Normalise after each sum (`post`, as the paper), or before each part (`pre`).

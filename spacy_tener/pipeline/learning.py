@@ -10,6 +10,7 @@ from spacy.errors import Errors
 from spacy.tokens import Doc
 from torch import Tensor
 
+from ..models.bridge import penalties
 from ..models.tagger import TaggerModel, crf
 from .loss import batch_loss, gradient, rehearsal_loss
 from .reading import Piece, Reader, documents
@@ -49,7 +50,10 @@ def _gradients(model: TaggerModel, reader: Reader, views: Sequence[DocView], los
     batches = list(reader.batches(views))
     scale = 1.0 / sum(len(batch) for batch in batches)
     total = 0.0
+    terms = penalties(model)
     for batch in batches:
+        for term in terms:
+            term.share = scale * len(batch)
         docs = documents(batch, views)
         scores, backprop = model.begin_update(docs)
         loss, d_scores = gradient(scores, loss_of(batch, docs), scale)
@@ -57,4 +61,4 @@ def _gradients(model: TaggerModel, reader: Reader, views: Sequence[DocView], los
             raise ValueError(Errors.E910.format(name=name))
         backprop(d_scores)
         total += loss
-    return total
+    return total + sum(term.take() for term in terms)

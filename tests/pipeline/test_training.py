@@ -128,6 +128,34 @@ def test_the_loss_is_the_mean_over_the_examples_whatever_the_batch(learned, make
     assert pipe.update(examples, losses={})["tener_ner"] == pytest.approx(np.mean(alone), rel=1e-4)
 
 
+def test_a_penalty_is_a_mean_over_the_batch_and_a_part_of_the_loss(tiny_model, blank, tmp_path):
+    """Of one text and of four alike, and of a batch that is read in several parts."""
+    path = tmp_path / "words.txt"
+    path.write_text("上海\n小明\n", encoding="utf8")
+    lexicon = {"@misc": "spacy_tener.WordList.v1", "path": str(path)}
+    tok2vec = {
+        "@architectures": "spacy_tener.FLAT_ATSSA.v1",
+        "width": 16,
+        "heads": 2,
+        "dropout": 0.0,
+        "embed": tiny_model["tok2vec"]["embed"],
+        "words": {"@architectures": "spacy_tener.LexiconEmbed.v1", "width": 8, "dropout": 0.0, "lexicon": lexicon},
+    }
+
+    def loss(copies, penalty, **config):
+        fix_random_seed(0)
+        # Almost without noise in what is kept.
+        nlp = blank(model={**tiny_model, "tok2vec": {**tok2vec, "penalty": penalty, "tau": 1e9}}, **config)
+        examples = [Example.from_dict(nlp.make_doc(TEXT), {"entities": FOUND}) for _ in range(copies)]
+        nlp.initialize(lambda: examples)
+        return nlp.get_pipe("tener_ner").update(examples, losses={})["tener_ner"]
+
+    several = {"window": 9, "overlap": 1, "max_units": 9}
+    costs = [loss(n, 1.0, **config) - loss(n, 0.0, **config) for n, config in ((1, {}), (4, {}), (4, several))]
+    assert costs == pytest.approx([costs[0]] * 3, rel=1e-3)
+    assert costs[0] > 1.0
+
+
 def test_losses_are_added_to_the_record(learned, make_examples):
     nlp = learned()
     losses = {"tener_ner": 10.0, "other": 1.0}

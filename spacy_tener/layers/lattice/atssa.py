@@ -35,7 +35,7 @@ class AtssaConfig:
     k: how many keys a query keeps at least, or with "top_k" at all; 0 is the paper's "- top-k".
     alpha: amplification of the step between keys that are kept and not; 1 is the paper's "- AF".
     tau: temperature of the Gumbel-softmax.
-    penalty: lambda, what a kept key costs in training.
+    penalty: lambda, what a kept key costs in training: a mean over the sentences, as the loss is.
     threshold: "adaptive" is made for each query; "fixed" is 0 for all, the paper's "- DT".
     fusion_width: width of what a character reads from its words; None for the model's.
     norm: "post" normalises after each sum, as the paper does; "pre" before each part, and once at the end.

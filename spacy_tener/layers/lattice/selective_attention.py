@@ -14,13 +14,14 @@ In training `z` is drawn from the Gumbel-softmax over `b` and `1 - b` at tempera
 
 In prediction `z = [A >= T~]`. Then `z e^A / sum z e^A` is what values are mixed with: the softmax of eq. 11 and 12
 where z is 0 or 1, and with a gradient where it is between. A query that keeps nothing, which k = 0 allows, mixes
-nothing: its output is zero. The paper's penalty on z (eq. 19) is added to the gradients where they pass.
+nothing: its output is zero. The paper's penalty on z (eq. 19), its mean over the batch's sentences as the loss is, is
+added to the gradients where they pass.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ from ..attention.dot_product import Heads, attend, attention_maps
 from ..dropout import random_steps
 from ..groups import Groups
 from ..linear import Linear
+from ..penalty import Penalty
 from ..ragged import Ragged
 
 LONG_FOR_TOPK = 64
@@ -91,9 +93,11 @@ class Selection:
         weights = torch.softmax(scores, dim=-1) * self.kept(scores, beside, real)
         return weights / _whole(weights)
 
-    def sample(self, scores: Tensor, beside: Tensor | None, real: Tensor | None) -> Tensor:
-        """The map in training by "threshold"."""
-        drawn: Tensor = _Sample.apply(scores, beside, real, self)  # type: ignore[no-untyped-call]
+    def sample(
+        self, scores: Tensor, beside: Tensor | None, real: Tensor | None, penalty: Penalty | None = None
+    ) -> Tensor:
+        """The map in training by "threshold". penalty: where the cost of the keys kept is recorded."""
+        drawn: Tensor = _Sample.apply(scores, beside, real, self, penalty)  # type: ignore[no-untyped-call]
         return drawn
 
     def bound(self, scores: Tensor, beside: Tensor | None) -> Tensor:
@@ -117,7 +121,7 @@ class SelectiveAttention(AdaptedAttention):
     selection: which keys are kept.
     dropout: on the attention map.
     adaptive: make a threshold for each query and head (eq. 7); else it is 0 for all. Without a use "by top_k".
-    penalty: lambda of eq. 19. The loss that it stands for is the sum of `lambda |z|_1 / L` over sentences and heads.
+    penalty: lambda of eq. 19. It stands for the mean over the sentences of `lambda |z|_1 / L`, summed over the heads.
     """
 
     def __init__(
@@ -132,7 +136,7 @@ class SelectiveAttention(AdaptedAttention):
     ) -> None:
         super().__init__(width=width, n_heads=n_heads, dropout=dropout, key_projection=True)
         self.selection = selection
-        self.penalty = penalty
+        self.penalty = Penalty(penalty)
         by_threshold = selection.by == "threshold"
         self.threshold = Linear(4 * width, n_heads, bias=False) if adaptive and by_threshold else None
 
@@ -151,13 +155,15 @@ class SelectiveAttention(AdaptedAttention):
         if self.selection.by == "top_k":
             return heads
         thresholds = self.thresholds(x, sentences)
-        price = sentences.groups.spread(self.penalty / sentences.lengths).expand_as(thresholds)
-        return replace(heads, beside=torch.stack((thresholds, price), dim=-1))
+        price = self.penalty.price(len(sentences.lengths))
+        prices = sentences.groups.spread(price / sentences.lengths).expand_as(thresholds)
+        return replace(heads, beside=torch.stack((thresholds, prices), dim=-1))
 
     def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
         samples = self.training and self.selection.by == "threshold"
-        weigh = self.selection.sample if samples else self.selection.decide
+        penalty = self.penalty if self.penalty.weight else None
+        weigh = partial(self.selection.sample, penalty=penalty) if samples else self.selection.decide
         return attend(self.heads(x, *places), ragged, self.dropout if self.training else 0.0, weigh)
 
     def weights(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
@@ -220,7 +226,9 @@ class _Sample(torch.autograd.Function):
     """Eq. 8, 9, 17, and the map. Its gradient adds the penalty's (eq. 19): `lambda / L` for each z of a real query."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, beside: Tensor, real: Tensor | None, selection: Selection) -> Tensor:
+    def forward(
+        ctx: Any, scores: Tensor, beside: Tensor, real: Tensor | None, selection: Selection, penalty: Penalty | None
+    ) -> Tensor:
         bound = selection.bound(scores, beside)
         above = scores - bound
         at_bound = _zeros_of(above) if selection.k else None
@@ -229,6 +237,7 @@ class _Sample(torch.autograd.Function):
         weights.div_(_whole(weights))
         ctx.save_for_backward(weights, z, at_bound, bound, beside, real)
         ctx.slope = selection.alpha / selection.tau
+        ctx.penalty = penalty
         return weights
 
     @staticmethod
@@ -237,6 +246,8 @@ class _Sample(torch.autograd.Function):
         threshold, price = beside[..., :1], beside[..., 1:]
         if real is not None:
             price = price * real[:, None, :, None]
+        if ctx.penalty is not None:
+            ctx.penalty.record((z.sum(dim=-1, keepdim=True) * price).sum())
         d_scores = gradients[0] * weights
         d_scores.addcmul_(weights, d_scores.sum(dim=-1, keepdim=True), value=-1)
         d_above = torch.addcmul(d_scores, z, price)
@@ -247,7 +258,7 @@ class _Sample(torch.autograd.Function):
         d_threshold = d_bound * (threshold <= bound)
         if at_bound is not None:
             d_scores.addcmul_(at_bound, d_bound - d_threshold)
-        return d_scores, torch.cat((d_threshold, torch.zeros_like(d_threshold)), dim=-1), None, None
+        return d_scores, torch.cat((d_threshold, torch.zeros_like(d_threshold)), dim=-1), None, None, None
 
 
 def _whole(weights: Tensor) -> Tensor:

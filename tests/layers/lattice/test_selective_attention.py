@@ -190,7 +190,7 @@ def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: di
     for own in x.split(LENGTHS):
         if len(own):
             z = paper(module, own, own.new_zeros(HEADS, len(own), len(own)))[2]
-            term = term + penalty * z.sum() / len(own)  # eq. 19
+            term = term + penalty * z.sum() / len(own) / len(LENGTHS)  # eq. 19, its mean over the sentences
     wanted_by = [x, *module.parameters()]
     wanted = torch.autograd.grad(term, wanted_by, materialize_grads=True)
     priced = torch.autograd.grad(outputs[0].sum(), wanted_by)
@@ -198,6 +198,18 @@ def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: di
     assert any(gradient.abs().max() > 1e-3 for gradient in wanted)
     for a, b, c in zip(priced, unpriced, wanted, strict=True):
         assert (a - b - c).abs().max() < 1e-9
+    assert module.penalty.take() == pytest.approx(term.item())
+    assert module.penalty.take() == free.penalty.take() == 0.0
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_the_penalty_of_a_text_does_not_grow_with_its_batch() -> None:
+    module, terms = make(penalty=0.7), []
+    for copies in (1, 4):
+        x = tokens(12).repeat(copies, 1)
+        run(module, x, [12] * copies).sum().backward()
+        terms.append(module.penalty.take())
+    assert terms[0] == pytest.approx(terms[1]) != 0.0
 
 
 def test_at_least_k_keys_stay_and_all_of_a_shorter_sentence() -> None:
