@@ -10,10 +10,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("spacy-tener", "spacy", "thinc", "torch", "numpy")
+from spacy_tener.workbench.versions import installed_versions
 
 
 def today() -> str:
@@ -43,16 +42,6 @@ def gpu_model() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "no GPU"
     return names[0].strip() or "no GPU"
-
-
-def versions() -> str:
-    found = [f"Python {platform.python_version()}"]
-    for package in PACKAGES:
-        try:
-            found.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(found)
 
 
 def command() -> str:
@@ -116,7 +105,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def write(path: Path, title: str, *parts: str) -> None:
     """A page: the title, the header, then the parts, each a paragraph or a table."""
-    header = f"{today()}. {machine()}. {versions()}.\n\n    {command()}"
+    versions = ", ".join(f"{package} {version}" for package, version in installed_versions().items())
+    header = f"{today()}. {machine()}. {versions}.\n\n    {command()}"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n\n".join([f"# {title}", header, *parts]) + "\n", encoding="utf8")
     print(f"Written to {path}", flush=True)

@@ -8,7 +8,6 @@ import shutil
 import statistics
 import time
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
 
@@ -27,9 +26,9 @@ from ..workbench.report.card_meta import Chosen, fill_meta
 from ..workbench.report.card_sources import corpus_source
 from ..workbench.report.errors import ReportError
 from ..workbench.report.scores import parse_metrics, read_json
+from ..workbench.versions import installed_versions
 from ._app import fail, tener_cli
 
-_PACKAGES = ("spacy_tener", "spacy", "thinc", "torch")
 _PASSES = 3
 _TEXTS = 1000
 _SINGLE = 50
@@ -85,7 +84,7 @@ def card_cli(
             training=count(training) if training else None,
             speed=measure(model, speed, gpu_id) if speed else None,
             megabytes=sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6,
-            versions=versions(),
+            versions=installed_versions(),
         )
         write(card, model, output, text=(front_matter(card) if hub else "") + render_card(card))
     except ReportError as error:
@@ -168,13 +167,3 @@ def _processor() -> str:
     lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), platform.processor() or platform.machine())
-
-
-def versions() -> dict[str, str]:
-    found = {"Python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

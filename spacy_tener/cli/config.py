@@ -13,8 +13,8 @@ from wasabi.printer import Printer
 
 from ..errors import RemedyError
 from ..workbench.composing.compose import compose
+from ..workbench.files import write_text
 from ._app import fail, tener_cli
-from .table import write
 
 STDOUT = "-"
 
@@ -50,7 +50,7 @@ def config_cli(
             composed = compose(base, overlays, settings)
             text = f"{_heading(base, overlays, settings)}\n\n{composed.config.to_str(interpolate=False)}\n"
             if output != STDOUT:
-                write(Path(output), text)
+                write_text(Path(output), text)
                 msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
         except RemedyError as error:
             fail(msg, error)

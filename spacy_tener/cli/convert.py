@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
+from ..errors import RemedyError
 from ..workbench.corpus import (
     FORMATS,
     OVERLAPS,
     SCHEMES,
     UNITS,
-    CorpusError,
     DocOptions,
     ReadOptions,
     Report,
@@ -69,7 +69,7 @@ def convert_cli(
             msg.info(f"Files left out: {len(left_out)}", ", ".join(path.name for path in left_out[:10]))
         for job in jobs:
             print_report(msg, convert_file(job, reading=reading, making=making, progress=True))
-    except CorpusError as error:
+    except RemedyError as error:
         fail(msg, error)
     except ValueError as error:
         msg.fail(str(error), exits=1)

@@ -14,7 +14,7 @@ from spacy.cli._util import import_code, setup_gpu
 from spacy.training import Corpus
 from wasabi.printer import Printer
 
-from ..workbench.files import replace_text
+from ..workbench.files import write_text
 from ..workbench.report import CountingScorer
 from ._app import tener_cli
 
@@ -50,8 +50,7 @@ def evaluate_cli(
     msg.table(_table(scores), header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
     msg.info(f"{scores['speed']:.0f} words per second")
     if output:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(output, json.dumps(scores, ensure_ascii=False, indent=2) + "\n")
+        write_text(output, json.dumps(scores, ensure_ascii=False, indent=2) + "\n")
         msg.good(str(output))
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
+from ..errors import RemedyError
 from ..workbench.report import (
     Found,
     ReportError,
@@ -88,7 +89,7 @@ def plot_cli(
             found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
             warn_left_out(msg, found)
             drawn = _draw(msg, found, figure)
-        except ReportError as error:
+        except RemedyError as error:
             fail(msg, error)
         msg.good(f"{output}: {drawn} runs")
 

@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
+from ..errors import RemedyError
+from ..workbench.files import write_text
 from ..workbench.report import FORMATS, Found, Options, Report, ReportError, find_runs, make_report, render
 from ._app import fail, tener_cli
 
@@ -64,8 +66,8 @@ def table_cli(
             report = make_report(found, options)
             text = render(report, _format(format, output))
             if output:
-                write(output, text)
-        except ReportError as error:
+                write_text(output, text)
+        except RemedyError as error:
             fail(msg, error)
         warn(msg, found, report)
         if output:
@@ -93,14 +95,6 @@ def warn(msg: Printer, found: Found, report: Report) -> None:
         msg.warn(warning)
     if not found.runs:
         msg.warn("No run is finished")
-
-
-def write(output: Path, text: str) -> None:
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text, encoding="utf8")
-    except OSError as error:
-        raise ReportError(f"{output}: cannot be written: {error.strerror}", "Choose another output.") from error
 
 
 def _warn_list(msg: Printer, what: str, lines: Sequence[str], *, all_of_them: bool = False) -> None:

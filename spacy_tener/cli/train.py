@@ -15,7 +15,7 @@ from spacy.cli._util import import_code, parse_config_overrides, setup_gpu, show
 from spacy.util import load_config, logger
 from wasabi.printer import Printer
 
-from ..workbench.files import TrainingError
+from ..workbench.files import FileError
 from ._app import tener_cli
 
 INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
@@ -56,7 +56,7 @@ def train_cli(
     try:
         with interruptible(), show_validation_error(config, hint_fill=False):
             train(loaded, output, use_gpu=gpu_id, code=code, restart=restart, stdout=sys.stdout, stderr=sys.stderr)
-    except TrainingError as error:
+    except FileError as error:
         what, *more = error.reason.splitlines()
         msg.fail(what, "\n".join([*more, error.remedy]), exits=1)
     except KeyboardInterrupt:

@@ -1,87 +1,94 @@
-"""Files and directories that are there whole or not at all, whenever the machine stops."""
+"""Writing files whole or not at all, whenever the process or the machine stops; and locks between processes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from ..errors import RemedyError
 
-try:
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
-except ImportError:  # Windows, where nothing is locked
-    fcntl = None  # type: ignore[assignment]
 
 
-class TrainingError(RemedyError):
-    """A training that cannot go on as asked: what is wrong, and what to do about it."""
+class FileError(RemedyError):
+    """A file that cannot be written, or that another process holds."""
 
 
-def replace_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file beside its place and move it there, once it is on the disk."""
-    beside = path.with_name(f".{path.name}.new")
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, atomically; see `write_file`."""
+    write_file(path, lambda file: file.write(text.encode("utf8")))
+
+
+def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """Write a file atomically: under another name beside its place, and from there, once it is on the disk, to its
+    place. Its directory is made."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise TrainingError(f"{path}: cannot be written: {error.strerror}", "Make room, or check the path.") from error
+        reason = f"{path}: cannot be written: {error.strerror or error}"
+        raise FileError(reason, "Make room, or choose another place.") from error
     _sync_folder(path.parent)
-
-
-def replace_text(path: Path, text: str) -> None:
-    replace_file(path, lambda file: file.write(text.encode("utf8")))
-
-
-def replace_folder(path: Path, write: Callable[[Path], Any], *, durable: bool = True) -> None:
-    """Write a directory beside its place and put it there. Its predecessor is gone for a moment only, and whole.
-
-    durable: wait until it is on the disk. Without it the directory may be in parts after a failure of the machine.
-    """
-    beside, before = path.with_name(f".{path.name}.new"), path.with_name(f".{path.name}.old")
-    for left in (beside, before):
-        shutil.rmtree(left, ignore_errors=True)
-    write(beside)
-    for file in filter(Path.is_file, beside.rglob("*") if durable else ()):
-        with file.open("rb+") as stream:
-            os.fsync(stream.fileno())
-    if path.exists():
-        path.rename(before)
-    beside.rename(path)
-    _sync_folder(path.parent)
-    shutil.rmtree(before, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def only_one(path: Path) -> Iterator[None]:
-    """Holds a lock, which the system gives back however the process ends. No other process gets it meanwhile."""
-    with _opened(path) as file:
-        try:
-            if fcntl:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            reason = f"{path.parent}: another process is at work there"
-            raise TrainingError(reason, "Wait for it, or stop it.") from error
-        except OSError:
-            pass  # a file system without locks
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+def staged(folder: Path) -> Iterator[Path]:
+    """A temporary directory. When the block ends without an error, its files move to `folder`, each atomically, over
+    those of the same names."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
+        yield Path(name)
+        folder.mkdir(exist_ok=True)
+        for path in sorted(Path(name).iterdir()):
+            path.replace(folder / path.name)
+        _sync_folder(folder)
 
 
-def _opened(path: Path) -> IO[str]:
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that one process has at a time. The system releases it however the process ends.
+
+    The file stays: whoever removed it while another process waits to lock it would let a third one in.
+    """
     try:
-        return path.open("a")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
     except OSError as error:
-        raise TrainingError(f"{path.parent}: cannot be written to: {error.strerror}", "Check the path.") from error
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}", "Check the path.") from error
+    with file:
+        if not _lock(file.fileno()):
+            raise FileError(f"{path.parent}: another process works in this directory", "Wait for it, or stop it.")
+        yield
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed. Returns whether no other process holds the lock."""
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

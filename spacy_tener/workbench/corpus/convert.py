@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
+from ..files import write_file
 from .docs import UNSPACED, group_sentences, sentences_to_doc, text_to_doc
 from .inputs import Job, plan
 from .reader import CorpusReader, ReadOptions
@@ -115,7 +115,7 @@ def convert_file(job: Job, *, reading: ReadOptions, making: DocOptions, progress
         report.missing += int((doc.to_array("ENT_IOB") == 0).sum())
         report.labels.update(entity.label_ for entity in doc.ents)
     if report.docs:
-        _write(binary.to_bytes(), job.output)
+        write_file(job.output, lambda file: file.write(binary.to_bytes()))
     elif not report.notes.counts[Event.NEW_TESTAMENT]:
         raise CorpusError(job.source, "there is no annotated sentence or text in it", "Is it the right file?")
     return report
@@ -149,17 +149,3 @@ def _blank(lang: str) -> Language:
         return spacy.blank(lang)
     except ImportError as error:
         raise ValueError(f"spaCy has no tokenizer for the language '{lang}' here: {error}") from error
-
-
-def _write(data: bytes, output: Path) -> None:
-    """Write the file under another name first, so that it is never there in part."""
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(data)
-            temporary.replace(output)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise CorpusError(str(output), f"cannot be written: {error.strerror}", "Choose another output.") from error

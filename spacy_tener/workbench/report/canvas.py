@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import write_file
 from .errors import ReportError
 
 if TYPE_CHECKING:
@@ -120,12 +121,10 @@ def draw(path: Path, make: Callable[[], Figure]) -> Figure:
         raise ReportError(f"{path}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
     with settings():
         figure = make()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # A date would make the file another one every time.
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        except OSError as error:
-            raise ReportError(f"{path}: cannot be written: {error.strerror}", "Choose another output.") from error
+        ending = path.suffix.removeprefix(".")
+        # A date would make the file another one every time.
+        metadata = {"Date": None} if ending == "svg" else None
+        write_file(path, lambda file: figure.savefig(file, format=ending, metadata=metadata))
     return figure
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import TrainingError, replace_file
+from ..files import FileError, write_file
 
 FORMAT = 1
 _TREE = "tree"
@@ -29,7 +29,7 @@ def write_checkpoint(path: Path, tree: Mapping[str, Any]) -> None:
     text = json.dumps({"format": FORMAT, "content": _packed(tree, arrays)}, default=str).encode("utf8")
     members: dict[str, Any] = {str(number): array for number, array in enumerate(arrays)}
     members[_TREE] = np.frombuffer(text, dtype=np.uint8)
-    replace_file(path, lambda file: np.savez(file, **members))
+    write_file(path, lambda file: np.savez(file, **members))
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -55,10 +55,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     return tree
 
 
-def broken(path: Path, error: Exception) -> TrainingError:
+def broken(path: Path, error: Exception) -> FileError:
     """What to say of a checkpoint that cannot be read, or does not fit the pipeline."""
     what = " ".join(str(error).split())[:200] or type(error).__name__
-    return TrainingError(f"{path}: broken checkpoint: {what}", "To begin anew, remove this file or give --restart.")
+    return FileError(f"{path}: broken checkpoint: {what}", "To begin anew, remove this file or give --restart.")
 
 
 def _packed(node: Any, arrays: list[Any]) -> Any:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from spacy.training.loop import DIR_MODEL_LAST
 from spacy.util import ENV_VARS
 
-from ..files import TrainingError, replace_text
+from ..files import FileError, write_text
 from ..report.runs import CONFIG, METRICS, MODEL
 from .fingerprint import digest
 from .grid import Task
@@ -173,7 +173,7 @@ def _outcome(
     log = task.cell.folder / OUTPUT
     try:
         failure = step(task, children, log, begun)
-    except (OSError, TrainingError) as error:
+    except (OSError, FileError) as error:
         failure = str(error)
     return Outcome(task, failure, log)
 
@@ -210,7 +210,7 @@ def _prepare(task: Task) -> None:
     (folder / METRICS).unlink(missing_ok=True)
     if task.kind != "continue":
         (folder / OUTPUT).unlink(missing_ok=True)
-    replace_text(folder / CONFIG, task.cell.config)
+    write_text(folder / CONFIG, task.cell.config)
 
 
 def _train_command(task: Task) -> list[str]:

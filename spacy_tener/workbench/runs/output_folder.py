@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from spacy.training.loop import DIR_MODEL_BEST, DIR_MODEL_LAST
 
-from ..files import TrainingError, replace_text
+from ..files import FileError, write_text
 from .fingerprint import Fingerprint, input_changes, version_changes
 
 CHECKPOINT = "checkpoint.npz"
@@ -54,7 +54,7 @@ def standing(folder: Path, now: Fingerprint) -> Standing:
     if record is None:
         if (folder / CHECKPOINT).exists():
             reason = f"{folder / CHECKPOINT}: there is no {RECORD} beside it, so nobody knows what it belongs to"
-            raise TrainingError(reason, "To begin anew, remove it or give --restart.")
+            raise FileError(reason, "To begin anew, remove it or give --restart.")
         return Standing("new")
     changes = input_changes(record.fingerprint, now)
     if record.finished is not None and any((folder / model).is_dir() for model in MODELS):
@@ -73,18 +73,18 @@ def read_record(folder: Path) -> Record | None:
         data = json.loads(path.read_text(encoding="utf8"))
         return Record(**{**data, "fingerprint": Fingerprint(**data["fingerprint"])})
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise TrainingError(f"{path}: broken record: {error}", "To begin anew, remove it or give --restart.") from error
+        raise FileError(f"{path}: broken record: {error}", "To begin anew, remove it or give --restart.") from error
 
 
 def write_record(folder: Path, record: Record) -> None:
-    replace_text(folder / RECORD, json.dumps(asdict(record), ensure_ascii=False, indent=1) + "\n")
+    write_text(folder / RECORD, json.dumps(asdict(record), ensure_ascii=False, indent=1) + "\n")
 
 
 def forget(folder: Path) -> None:
     """Remove what was kept of a training, and the log that it wrote. Its pipelines stay until there are others."""
     try:
         record = read_record(folder)
-    except TrainingError:
+    except FileError:
         record = None
     (folder / CHECKPOINT).unlink(missing_ok=True)
     (folder / RECORD).unlink(missing_ok=True)

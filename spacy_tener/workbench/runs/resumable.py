@@ -9,9 +9,10 @@ evaluation.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,7 @@ from spacy.util import registry, resolve_dot_names
 from thinc.api import Config, fix_random_seed, set_gpu_allocator
 from wasabi.printer import Printer
 
-from ..files import TrainingError, only_one, replace_folder
+from ..files import FileError, locked
 from .checkpoint import broken, read_checkpoint, write_checkpoint
 from .fingerprint import fingerprint
 from .output_folder import CHECKPOINT, LOCK, Record, Standing, forget, standing, tidy, write_record
@@ -66,11 +67,11 @@ def train(
     Returns whether there was anything to do: False for a training that is finished.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with only_one(folder / LOCK):
+    with locked(folder / LOCK):
         now = fingerprint(config, code=code, use_gpu=use_gpu)
         found = Standing("new") if restart else standing(folder, now)
         if found.changes:
-            raise TrainingError(_changed(folder, found), ANEW)
+            raise FileError(_changed(folder, found), ANEW)
         if found.record and found.state == "finished":
             stdout.write(Printer(no_print=True).good(_finished(folder, found.record)) + "\n")
             return False
@@ -229,7 +230,7 @@ class Training:
         self._check_structure(past["structure"])
         if not any(info["step"] == past["step"] for _, info, _ in steps) or self._replay.differs(past["replay"]):
             reason = f"{self._settings['train_corpus']} gives other examples than when this training began"
-            raise TrainingError(reason, ANEW)
+            raise FileError(reason, ANEW)
         self._take_up(past)
 
     def _take_up(self, past: dict[str, Any]) -> None:
@@ -252,7 +253,7 @@ class Training:
             reason = (
                 f"Initialized again, the pipeline has other labels or tables than when this training began: {names}"
             )
-            raise TrainingError(reason, ANEW)
+            raise FileError(reason, ANEW)
 
     def _save_last(self, *, durable: bool = False) -> None:
         with self._nlp.use_params(self._optimizer.averages):
@@ -292,3 +293,21 @@ def _finished(folder: Path, record: Record) -> str:
     done = record.finished or {}
     best = f"best score {done['best_score']:.4f} at step {done['best_step']}"
     return f"{folder}: this training is finished, after step {done['step']}; {best}. {ANEW}"
+
+
+def replace_folder(path: Path, write: Callable[[Path], Any], *, durable: bool = True) -> None:
+    """Write a directory beside its place and put it there. Its predecessor is gone for a moment only, and whole.
+
+    durable: wait until it is on the disk. Without it the directory may be in parts after a failure of the machine.
+    """
+    beside, before = path.with_name(f".{path.name}.new"), path.with_name(f".{path.name}.old")
+    for left in (beside, before):
+        shutil.rmtree(left, ignore_errors=True)
+    write(beside)
+    for file in filter(Path.is_file, beside.rglob("*") if durable else ()):
+        with file.open("rb+") as stream:
+            os.fsync(stream.fileno())
+    if path.exists():
+        path.rename(before)
+    beside.rename(path)
+    shutil.rmtree(before, ignore_errors=True)

@@ -29,7 +29,7 @@ from ..composing.compose import compose
 from ..composing.files import ConfigError
 from ..composing.filling import did_you_mean, keys
 from ..composing.search_space import Choice, Space, as_settings
-from ..files import only_one, replace_text
+from ..files import locked, write_text
 from ..report.runs import CONFIG, MODEL
 from .search_report import TrialRow, as_csv, as_json, rows_of
 from .search_trial import TRAIN, Outcome, train
@@ -127,12 +127,12 @@ class Search:
     def write(self) -> None:
         """Write what there is to be read, and remove the pipelines that are not to be kept."""
         rows, best = self.rows, self.best
-        replace_text(self.folder / "trials.csv", as_csv(rows, self.plan.space))
-        replace_text(self.folder / "trials.json", as_json(rows, best, self.plan.described))
+        write_text(self.folder / "trials.csv", as_csv(rows, self.plan.space))
+        write_text(self.folder / "trials.json", as_json(rows, best, self.plan.described))
         if best is not None:
             heading = f"# Trial {best.number} of a search: F1 {100 * (best.score or 0.0):.2f} on dev"
             text = (self.trial_folder(best.number) / CONFIG).read_text(encoding="utf8")
-            replace_text(self.folder / "best.cfg", f"{heading}\n\n{text}")
+            write_text(self.folder / "best.cfg", f"{heading}\n\n{text}")
         for row in rows:
             if not self.running.keep_models and row != best:
                 shutil.rmtree(self.trial_folder(row.number) / MODEL, ignore_errors=True)
@@ -179,7 +179,7 @@ def open_search(plan: Plan, folder: Path, running: Running) -> Iterator[Search]:
     """A search in a directory, where no other process searches meanwhile; what was interrupted will be done again."""
     plan.check()
     folder.mkdir(parents=True, exist_ok=True)
-    with only_one(folder / ".lock"):
+    with locked(folder / ".lock"):
         search = Search(plan, folder, _study(folder, running), running)
         _check_same(search)
         _take_up(search)

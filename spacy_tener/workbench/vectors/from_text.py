@@ -7,16 +7,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from ... import about
 from ...features.normalise import Normaliser
 from ..corpus import CorpusError
+from ..files import staged
+from ..versions import installed_versions
 from .coverage import Coverage, cover_texts, cover_words
 from .raw_text import is_corpus, read_texts, read_words
 from .strings import BIGRAMS, CHARS, KINDS, WORDS, LexiconSplitter, TextSplitter
@@ -105,9 +104,8 @@ def make_vectors(
     split = TextSplitter(
         training, reading.normaliser, lang=reading.lang, lexicon=words, all_matches=reading.all_matches
     )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as name:
-        work, report = Path(name), VectorsReport()
+    report = VectorsReport()
+    with staged(output) as work:
         files = _split_texts(sources, split, work, report, progress=progress)
         vectors = {}
         for kind, file in files.items():
@@ -120,7 +118,6 @@ def make_vectors(
         for path in filter(is_corpus, cover):
             report.coverage += cover_texts(str(path), read_texts(path), split, vectors)
         _write_summary(work / SUMMARY, output, sources, training, reading, report)
-        _publish(work, output)
     return report
 
 
@@ -211,7 +208,7 @@ def _write_summary(
             "text": asdict(reading),
             "training": asdict(training[part.kind]),
             "coverage": [_described(each) for each in report.coverage if each.kind == part.kind],
-            "versions": {"spacy_tener": about.__version__, **_versions("gensim", "jieba", "numpy", "spacy")},
+            "versions": installed_versions("spacy_tener", "gensim", "jieba", "numpy", "spacy"),
         }
         for part in report.kinds
     }
@@ -226,25 +223,9 @@ def _described(coverage: Coverage) -> dict[str, Any]:
     return described
 
 
-def _versions(*packages: str) -> dict[str, str]:
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 def _old_summary(path: Path) -> dict[str, Any]:
     try:
         old = json.loads(path.read_text(encoding="utf8"))
     except (OSError, ValueError):
         return {}
     return {kind: old[kind] for kind in KINDS if kind in old} if isinstance(old, dict) else {}
-
-
-def _publish(work: Path, output: Path) -> None:
-    output.mkdir(parents=True, exist_ok=True)
-    for path in sorted(work.iterdir()):
-        path.replace(output / path.name)

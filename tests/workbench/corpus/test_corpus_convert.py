@@ -12,6 +12,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 
 from spacy_tener.workbench.corpus import CorpusError, DocOptions, Event, ReadOptions, convert
+from spacy_tener.workbench.files import FileError
 
 COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
 ENGLISH = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nleft VBD O\n\nPeter NNP B-PER\n\n-DOCSTART- -X- O\n\nUN NNP B-ORG\n"
@@ -143,10 +144,10 @@ def test_an_output_that_cannot_be_written_is_named_and_leaves_nothing_behind(wri
     (tmp_path / "out" / "a.spacy").mkdir(parents=True)
     (tmp_path / "file").touch()
     source = write("a.txt", COLUMNS)
-    with pytest.raises(CorpusError, match=r"a\.spacy: cannot be written: Is a directory"):
+    with pytest.raises(FileError, match=r"a\.spacy: cannot be written: Is a directory"):
         convert([source], tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
-    with pytest.raises(CorpusError, match=r"a\.spacy: cannot be written"):
+    with pytest.raises(FileError, match=r"a\.spacy: cannot be written"):
         convert([source], tmp_path / "file" / "out")
 
 

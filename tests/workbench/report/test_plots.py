@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from spacy_tener.workbench.files import FileError
 from spacy_tener.workbench.report import plots
 from spacy_tener.workbench.report.canvas import COLOURS, styles
 from spacy_tener.workbench.report.errors import ReportError
@@ -248,7 +249,7 @@ def test_other_endings_are_an_error(runs: list[Run], tmp_path: Path, name: str) 
 
 def test_a_place_that_cannot_be_written_is_an_error(runs: list[Run], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ReportError, match="cannot be written"):
+    with pytest.raises(FileError, match="cannot be written"):
         plots.draw_scores(runs, tmp_path / "file" / "a.png")
 
 

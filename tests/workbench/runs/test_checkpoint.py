@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spacy_tener.workbench.files import TrainingError
+from spacy_tener.workbench.files import FileError
 from spacy_tener.workbench.runs.checkpoint import read_checkpoint, write_checkpoint
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
@@ -72,10 +72,10 @@ def test_what_is_pickled_in_a_file_is_not_run(tmp_path: Path) -> None:
     armed = np.array([Armed(tmp_path / "run")], dtype=object)
     tree = np.frombuffer(json.dumps({"format": 1, "content": {"a": {"$array": 0}}}).encode(), dtype=np.uint8)
     np.savez(tmp_path / "file.npz", **{"0": armed, "tree": tree})
-    with pytest.raises(TrainingError, match="broken checkpoint"):
+    with pytest.raises(FileError, match="broken checkpoint"):
         read_checkpoint(tmp_path / "file.npz")
     (tmp_path / "plain.npz").write_bytes(pickle.dumps(Armed(tmp_path / "run")))
-    with pytest.raises(TrainingError, match="broken checkpoint"):
+    with pytest.raises(FileError, match="broken checkpoint"):
         read_checkpoint(tmp_path / "plain.npz")
     assert not (tmp_path / "run").exists()
 
@@ -85,7 +85,7 @@ def test_every_cut_is_found_out(tmp_path: Path) -> None:
     data = (tmp_path / "file.npz").read_bytes()
     for kept in range(0, len(data), 7):
         (tmp_path / "cut.npz").write_bytes(data[:kept])
-        with pytest.raises(TrainingError, match="broken checkpoint") as caught:
+        with pytest.raises(FileError, match="broken checkpoint") as caught:
             read_checkpoint(tmp_path / "cut.npz")
         assert "--restart" in caught.value.remedy
 
@@ -93,7 +93,7 @@ def test_every_cut_is_found_out(tmp_path: Path) -> None:
 def test_a_format_of_another_version_is_not_guessed_at(tmp_path: Path) -> None:
     tree = np.frombuffer(json.dumps({"format": 99, "content": {}}).encode(), dtype=np.uint8)
     np.savez(tmp_path / "file.npz", tree=tree)
-    with pytest.raises(TrainingError, match="its format is 99, not 1"):
+    with pytest.raises(FileError, match="its format is 99, not 1"):
         read_checkpoint(tmp_path / "file.npz")
 
 
@@ -106,7 +106,7 @@ def test_a_failure_in_writing_leaves_the_file_before(tmp_path: Path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", no_room)
-        with pytest.raises(TrainingError, match="cannot be written: No space left on device"):
+        with pytest.raises(FileError, match="cannot be written: No space left on device"):
             write_checkpoint(tmp_path / "file.npz", {"step": 2})
     assert read_checkpoint(tmp_path / "file.npz") == {"step": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["file.npz"]

@@ -23,7 +23,7 @@ from spacy.training.loop import train as spacys_train
 from spacy.util import registry
 from thinc.api import Config
 
-from spacy_tener.workbench.files import TrainingError
+from spacy_tener.workbench.files import FileError
 from spacy_tener.workbench.runs.checkpoint import read_checkpoint
 from spacy_tener.workbench.runs.fingerprint import digest
 from spacy_tener.workbench.runs.output_folder import CHECKPOINT, RECORD
@@ -116,10 +116,10 @@ def differing(first: Path, second: Path) -> list[str]:
     return sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
 
 
-def refusal(config: Config, output: Path) -> TrainingError:
+def refusal(config: Config, output: Path) -> FileError:
     """What a training says that does not go on; and it leaves everything as it was."""
     before = digests(output)
-    with pytest.raises(TrainingError) as caught:
+    with pytest.raises(FileError) as caught:
         run(config, output)
     assert digests(output) == before
     return caught.value

@@ -18,7 +18,7 @@ from optuna.trial import TrialState
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.composing.search_space import read_space
-from spacy_tener.workbench.files import TrainingError
+from spacy_tener.workbench.files import FileError
 from spacy_tener.workbench.runs import search as module
 from spacy_tener.workbench.runs.search import Plan, Running, Search, distributions, open_search
 from spacy_tener.workbench.runs.search_trial import Outcome
@@ -277,7 +277,7 @@ with open_search(plan, Path({str(files / "found")!r}), Running(command=command))
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
     pid = files / "found" / "trials" / "0001" / "pid"
     _wait_for(lambda: pid.exists() and pid.read_text(), process)
-    with pytest.raises(TrainingError, match="another process"), opened(seed=1):
+    with pytest.raises(FileError, match="another process"), opened(seed=1):
         pass
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()

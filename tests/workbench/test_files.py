@@ -1,0 +1,109 @@
+"""Files are there whole or not at all, and one process at a time holds a lock."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spacy_tener.workbench.files import FileError, locked, staged, write_file, write_text
+
+HOLD = """
+import sys
+from pathlib import Path
+from spacy_tener.workbench.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_takes_the_place_of_another_in_a_directory_that_is_made(tmp_path: Path) -> None:
+    for text in ("old", "new 好"):
+        write_text(tmp_path / "below" / "a.txt", text)
+        assert (tmp_path / "below" / "a.txt").read_text(encoding="utf8") == text
+    assert names(tmp_path / "below") == ["a.txt"]
+
+
+def test_a_file_is_on_the_disk_before_it_is_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_text(tmp_path / "a.txt", "old")
+    seen = []
+
+    def sync(descriptor: int) -> None:
+        # The file's contents first, then the directory that has its name.
+        seen.append((os.fstat(descriptor).st_size, (tmp_path / "a.txt").read_text(encoding="utf8")))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_text(tmp_path / "a.txt", "newer")
+    assert seen[0] == (5, "old")
+    assert seen[1][1] == "newer"
+
+
+def test_a_file_stays_as_it_was_if_writing_fails(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.txt", "old")
+
+    def fail(file: object) -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_file(tmp_path / "a.txt", fail)
+    assert (tmp_path / "a.txt").read_text(encoding="utf8") == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match=r"a\.txt: cannot be written"):
+        write_text(tmp_path / "file" / "a.txt", "")
+    with pytest.raises(FileError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "lock"):
+        pass
+
+
+def test_staged_files_appear_together_over_those_of_the_same_names(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "out" / name).write_text("old")
+    with staged(tmp_path / "out") as folder:
+        for name in ("b", "c"):
+            (folder / name).write_text("new")
+        assert (tmp_path / "out" / "b").read_text() == "old"
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {
+        "a": "old",
+        "b": "new",
+        "c": "new",
+    }
+    assert names(tmp_path) == ["out"]
+
+
+def test_of_staged_files_nothing_is_left_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError), staged(tmp_path / "out") as folder:
+        folder.write_text("")
+    assert names(tmp_path) == []
+
+
+def test_a_lock_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path: Path) -> None:
+    lock = tmp_path / "out" / ".lock"
+    command = [sys.executable, "-c", HOLD, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        for _ in range(2):  # The first refusal leaves the lock as it is.
+            with pytest.raises(FileError, match="another process works in this directory"), locked(lock):
+                pass
+        holder.kill()
+    with locked(lock):
+        pass
+
+
+def test_a_lock_is_released_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), locked(tmp_path / ".lock"):
+        raise KeyError
+    with locked(tmp_path / ".lock"):
+        pass
