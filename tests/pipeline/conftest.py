@@ -8,7 +8,7 @@ from spacy.lang.zh import Chinese
 from spacy.tokens import Doc, Span
 from spacy_parts import spacy_s_ner
 
-from spacy_tener.layers.crf.crf import Spans
+from spacy_tener.layers.crf.crf import EntitySpans
 from spacy_tener.models.bridge import TorchShim, join
 from spacy_tener.models.tagger import crf
 
@@ -137,7 +137,7 @@ def probability():
 
     def of(pipe, doc, start, end, label):
         scores = join(pipe.model.ops, pipe.model.predict([doc]), torch.device("cpu"))
-        spans = Spans(*(np.array([value]) for value in (0, start, end, pipe.labels.index(label))))
+        spans = EntitySpans(*(np.array([value]) for value in (0, start, end, pipe.labels.index(label))))
         return float(crf(pipe.model).span_marginals(scores, [len(doc)], spans))
 
     return of

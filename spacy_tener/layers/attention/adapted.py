@@ -109,10 +109,10 @@ class AdaptedAttention(Attention):
         (relative,) = places
         q, k, v = self.project(x)
         queries = q + self.u
-        placed = turn(q + self.v, relative.query_turn)
+        q_position = turn(q + self.v, relative.query_turn)
         if self.key_position:
             queries = torch.cat((queries, relative.query.expand_as(q)), dim=-1)
             k = torch.cat((k, turn(k, relative.key_turn)), dim=-1)
         if self.scale != 1.0:
-            queries, placed = queries * self.scale, placed * self.scale
-        return Heads(queries, k, v, placed, relative.table)
+            queries, q_position = queries * self.scale, q_position * self.scale
+        return Heads(queries, k, v, q_position, relative.table)

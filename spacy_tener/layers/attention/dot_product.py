@@ -22,30 +22,30 @@ WHOLE_MAP = 512
 # Longer sequences are read some queries at a time, so many scores at once: about what a core's own cache holds.
 SCORES_AT_ONCE = 1 << 20
 
-Weigh = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+Weighting = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 """Another way than softmax from scores, -inf at padded keys, to a map of attention.
 
-It gets the scores, *Shape: [n, h, T, L]*, what lies `beside` the queries, *[n, h, T, w'']*, and which of the queries
+It gets the scores, *Shape: [n, h, T, L]*, what belongs to each query, *[n, h, T, w'']*, and which of the queries
 are real, *[n, T]* or None for all of them.
 """
 
 
 @dataclass(frozen=True)
 class Heads:
-    """Queries, keys and values by head, ready for `softmax(q k^T + placed table^T) v`; any scale is in the queries.
+    """Queries, keys and values by head, ready for `softmax(q k^T + q_position table^T) v`; any scale is in the queries.
 
     q, k: *Shape: [N, h, w]*; v: *Shape: [N, h, d_k]*
-    placed: queries to positions rather than to keys, if there are such. *Shape: [N, h, w']*
+    q_position: queries to positions rather than to keys, if there are such. *Shape: [N, h, w']*
     table: the row that stands for each position. *Shape: [longest, w']*
-    beside: what another map than softmax wants to know of each query. *Shape: [N, h, w'']*
+    per_query: what another map than softmax wants to know of each query. *Shape: [N, h, w'']*
     """
 
     q: Tensor
     k: Tensor
     v: Tensor
-    placed: Tensor | None = None
+    q_position: Tensor | None = None
     table: Tensor | None = None
-    beside: Tensor | None = None
+    per_query: Tensor | None = None
 
 
 class Attention(nn.Module, ABC):
@@ -102,26 +102,26 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
     return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
 
 
-def attend(heads: Heads, ragged: Ragged, p: float, weigh: Weigh | None = None) -> Tensor:
+def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None = None) -> Tensor:
     """Attention within each sequence, with dropout of probability `p` on its map. *Returns Shape: [N, h d_k]*
 
-    weigh: what makes the map of the scores; None for softmax.
+    weighting: what makes the map of the scores; None for softmax.
     """
     if not ragged.buckets:
         return heads.v.flatten(1)
     padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
-    if weigh is None and not heads.v.is_cpu:
+    if weighting is None and not heads.v.is_cpu:
         mixed = [_on_device(own, bucket.mask, p) for own, bucket in padded]
     else:
-        mixed = [_plain(own, bucket.mask, p, weigh) for own, bucket in padded]
+        mixed = [_plain(own, bucket.mask, p, weighting) for own, bucket in padded]
     return ragged.join(mixed).view(heads.v.shape[0], -1)
 
 
-def attention_maps(heads: Heads, ragged: Ragged, weigh: Weigh | None = None) -> list[Tensor]:
+def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = None) -> list[Tensor]:
     """The attention map of each sequence, in plain view. *Shape: [h, length, length]* each"""
     maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
     for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
-        weights = _map(padded, bucket.mask, weigh)
+        weights = _map(padded, bucket.mask, weighting)
         for row, sequence in enumerate(bucket.sequences):
             length = ragged.lengths[sequence]
             maps[sequence] = weights[row, :, :length, :length]
@@ -129,13 +129,13 @@ def attention_maps(heads: Heads, ragged: Ragged, weigh: Weigh | None = None) -> 
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
-    """The same by bucket. q, k, v, placed, beside: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
+    """The same by bucket. q, k, v, q_position, per_query: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
     none = [None] * len(ragged.buckets)
-    parts = (heads.q, heads.k, heads.v, heads.placed, heads.beside)
-    q, k, v, placed, beside = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in parts)
+    parts = (heads.q, heads.k, heads.v, heads.q_position, heads.per_query)
+    q, k, v, q_position, per_query = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in parts)
     table = heads.table
     tables = none if table is None else [table[: bucket.length] for bucket in ragged.buckets]
-    return map(Heads, q, k, v, placed, tables, beside)
+    return map(Heads, q, k, v, q_position, tables, per_query)
 
 
 def _on_device(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
@@ -145,50 +145,52 @@ def _on_device(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
     return F.scaled_dot_product_attention(joined.q, joined.k, joined.v, attn_mask=seen, dropout_p=p, scale=1.0)
 
 
-def _plain(padded: Heads, mask: Tensor | None, p: float, weigh: Weigh | None) -> Tensor:
+def _plain(padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
     """One bucket by plain products. *Returns Shape: [n, h, L, d_k]*
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
     """
     if padded.q.shape[2] <= WHOLE_MAP:
-        return _mix(padded, mask, p, weigh)
+        return _mix(padded, mask, p, weighting)
     joined = _joined(padded)
     mixed: Tensor = _InParts.apply(  # type: ignore[no-untyped-call]
-        joined.q, joined.k, joined.v, joined.beside, mask, p, weigh
+        joined.q, joined.k, joined.v, joined.per_query, mask, p, weighting
     )
     return mixed
 
 
 def _joined(padded: Heads) -> Heads:
     """The same attention by queries and keys alone, which carry the positions in their second halves."""
-    if padded.placed is None or padded.table is None:
+    if padded.q_position is None or padded.table is None:
         return padded
     table = padded.table.expand(*padded.k.shape[:3], -1)
-    queries, keys = torch.cat((padded.q, padded.placed), dim=-1), torch.cat((padded.k, table), dim=-1)
-    return Heads(queries, keys, padded.v, beside=padded.beside)
+    queries, keys = torch.cat((padded.q, padded.q_position), dim=-1), torch.cat((padded.k, table), dim=-1)
+    return Heads(queries, keys, padded.v, per_query=padded.per_query)
 
 
-def _mix(padded: Heads, mask: Tensor | None, p: float, weigh: Weigh | None, queries: slice = slice(None)) -> Tensor:
-    return torch.matmul(dropout(_map(padded, mask, weigh, queries), p, training=True), padded.v)
+def _mix(
+    padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | None, queries: slice = slice(None)
+) -> Tensor:
+    return torch.matmul(dropout(_map(padded, mask, weighting, queries), p, training=True), padded.v)
 
 
-def _map(padded: Heads, mask: Tensor | None, weigh: Weigh | None, queries: slice = slice(None)) -> Tensor:
+def _map(padded: Heads, mask: Tensor | None, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
     """The map of a bucket, or of the `queries` that it was cut to. *Returns Shape: [n, h, T, L]*"""
     scores = _scores(padded, mask)
-    if weigh is None:
+    if weighting is None:
         return torch.softmax(scores, dim=-1)
-    return weigh(scores, padded.beside, None if mask is None else mask[:, queries])
+    return weighting(scores, padded.per_query, None if mask is None else mask[:, queries])
 
 
 def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
-    """q, placed: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
+    """q, q_position: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
-    if padded.placed is None or padded.table is None:
+    if padded.q_position is None or padded.table is None:
         scores = torch.bmm(q, keys)
     else:
         # Every head and sequence has the same table: one product for all of them.
-        scores = torch.matmul(padded.placed.flatten(0, 2), padded.table.T).view(*q.shape[:2], -1).baddbmm_(q, keys)
+        scores = torch.matmul(padded.q_position.flatten(0, 2), padded.table.T).view(*q.shape[:2], -1).baddbmm_(q, keys)
     scores = scores.view(shape)
     if mask is not None:
         scores += torch.where(mask, 0.0, -torch.inf)[:, None, None, :]
@@ -207,31 +209,31 @@ class _InParts(torch.autograd.Function):
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        beside: Tensor | None,
+        per_query: Tensor | None,
         mask: Tensor | None,
         p: float,
-        weigh: Weigh | None,
+        weighting: Weighting | None,
     ) -> Tensor:
-        ctx.save_for_backward(q, k, v, beside, mask)
+        ctx.save_for_backward(q, k, v, per_query, mask)
         ctx.p = p
-        ctx.weigh = weigh
+        ctx.weighting = weighting
         ctx.random_state = torch.get_rng_state() if q.is_cpu else torch.cuda.get_rng_state(q.device)
         mixed = torch.empty_like(v)
         for part in _parts(q):
-            own = Heads(q[:, :, part], k, v, beside=None if beside is None else beside[:, :, part])
-            mixed[:, :, part] = _mix(own, mask, p, weigh, part)
+            own = Heads(q[:, :, part], k, v, per_query=None if per_query is None else per_query[:, :, part])
+            mixed[:, :, part] = _mix(own, mask, p, weighting, part)
         return mixed
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, beside, mask = ctx.saved_tensors
-        read = {"q": q, "k": k, "v": v} | ({} if beside is None else {"beside": beside})
+        q, k, v, per_query, mask = ctx.saved_tensors
+        read = {"q": q, "k": k, "v": v} | ({} if per_query is None else {"per_query": per_query})
         sums = {name: torch.zeros_like(x) for name, x in read.items()}
         with _replayed(ctx.random_state, q.device), torch.enable_grad():
             for part in _parts(q):
-                cut = {name: (slice(None), slice(None), part) for name in ("q", "beside")}
+                cut = {name: (slice(None), slice(None), part) for name in ("q", "per_query")}
                 leaves = {name: x[cut.get(name, ...)].detach().requires_grad_() for name, x in read.items()}
-                mixed = _mix(Heads(**leaves), mask, ctx.p, ctx.weigh, part)
+                mixed = _mix(Heads(**leaves), mask, ctx.p, ctx.weighting, part)
                 added = torch.autograd.grad(
                     mixed, list(leaves.values()), gradients[0][:, :, part], materialize_grads=True
                 )

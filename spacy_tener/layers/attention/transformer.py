@@ -66,7 +66,7 @@ class TransformerConfig:
         return self.width // self.n_heads
 
 
-def make_attention(config: TransformerConfig) -> Attention:
+def transformer_attention(config: TransformerConfig) -> Attention:
     """The attention of one layer."""
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
     scaled = not config.adapted if config.scaled is None else config.scaled
@@ -117,7 +117,7 @@ class TransformerLayer(nn.Module):
     def of(cls, config: TransformerConfig) -> TransformerLayer:
         """A layer of TENER's encoder."""
         hidden = config.ff_width or 2 * config.width
-        attention = make_attention(config)
+        attention = transformer_attention(config)
         return cls(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
 
     def forward(self, x: Tensor, *places: Any) -> Tensor:

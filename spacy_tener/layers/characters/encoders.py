@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ..attention.transformer import TransformerConfig, TransformerEncoder
-from ..convolution.convolution import Convolution, Windows
+from ..convolution.convolution import Convolution, ConvolutionWindows
 from ..dropout import Dropout
 from ..embedding import EmbeddingTables
 from ..linear import Linear
@@ -81,7 +81,7 @@ class CNN(nn.Module):
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """*Shape* [N, width] -> [N, filters]"""
-        windows = Windows.of(Ragged.of(lengths, device=x.device), self.convolution.size)
+        windows = ConvolutionWindows.of(Ragged.of(lengths, device=x.device), self.convolution.size)
         filtered: Tensor = self.convolution(x, windows)
         return filtered
 

@@ -18,7 +18,7 @@ from ..ragged import Lengths, Ragged
 
 
 @dataclass(frozen=True)
-class Windows:
+class ConvolutionWindows:
     """Which neighbours each token of a batch sees. Made once per batch, for all convolutions of one shape.
 
     size: k, tokens in a window; an odd number, the token itself in the middle.
@@ -31,7 +31,7 @@ class Windows:
     readers: Tensor
 
     @classmethod
-    def of(cls, ragged: Ragged, size: int, dilation: int = 1) -> Windows:
+    def of(cls, ragged: Ragged, size: int, dilation: int = 1) -> ConvolutionWindows:
         """dilation: the distance between neighbours of a window: 1 for tokens that stand side by side."""
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
@@ -70,7 +70,7 @@ class Convolution(nn.Module):
         self.size = size
         self.product = Linear(size * width, out)
 
-    def forward(self, x: Tensor, windows: Windows) -> Tensor:
+    def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
         """x: *Shape: [N, width]*. Returns *Shape: [N, out]*
 
         windows: of this size.

@@ -109,7 +109,7 @@ class AttentionRelation(Relation):
 
     def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
         parts = [part.split(list(lengths)) for part in (a, b, x)]
-        fused = [_attend(*own) for own in zip(*parts, strict=True) if len(own[0])]
+        fused = [_attention_relation(*own) for own in zip(*parts, strict=True) if len(own[0])]
         return torch.cat(fused) if fused else x
 
 
@@ -120,16 +120,18 @@ RELATIONS: dict[RelationKind, Callable[..., Relation]] = {
 }
 
 
-def _attend(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     """Eq. 7 for one sequence. *Shape* a, b: [T, 1]; x: [T, d]; result: [T, d]"""
     if len(x) <= TOKENS_AT_ONCE:
-        return _mix(a, b, x)
+        return _mean_gated(a, b, x)
     # Gates of a long sentence are made again in the backward pass, as those of eq. 6 are.
     parts = a.split(TOKENS_AT_ONCE)
-    return torch.cat([checkpoint(_mix, own, b, x, use_reentrant=False, preserve_rng_state=False) for own in parts])
+    return torch.cat(
+        [checkpoint(_mean_gated, own, b, x, use_reentrant=False, preserve_rng_state=False) for own in parts]
+    )
 
 
-def _mix(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+def _mean_gated(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     return torch.sigmoid(a + b.T) @ x / len(x)
 
 

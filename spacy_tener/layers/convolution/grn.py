@@ -14,7 +14,7 @@ from ..dropout import Dropout
 from ..linear import Linear
 from ..ragged import Lengths, Ragged
 from ..settings import check, check_dropouts, check_sizes
-from .convolution import Convolution, Windows, sequences_of
+from .convolution import Convolution, ConvolutionWindows, sequences_of
 from .gated_relation import RELATIONS, RelationKind
 
 
@@ -52,16 +52,18 @@ class ContextLayer(nn.Module):
         super().__init__()
         self.branches = nn.ModuleList(Convolution(input_width, width, size=size) for size in branches)
         for branch in self.branches:
-            start_as_the_paper(cast(Convolution, branch).product)
+            kaiming_uniform_start(cast(Convolution, branch).product)
 
     def forward(self, x: Tensor, ragged: Ragged) -> Tensor:
         """x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*"""
-        branches = [branch(x, Windows.of(ragged, cast(Convolution, branch).size)) for branch in self.branches]
+        branches = [
+            branch(x, ConvolutionWindows.of(ragged, cast(Convolution, branch).size)) for branch in self.branches
+        ]
         # tanh rises everywhere: the largest of several is that of the largest.
         return torch.tanh(_largest(branches))
 
 
-def start_as_the_paper(layer: Linear) -> None:
+def kaiming_uniform_start(layer: Linear) -> None:
     """Kaiming-uniform weights, zero bias."""
     nn.init.kaiming_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -110,7 +112,7 @@ class GRNEncoder(nn.Module):
             self.context = ContextLayer(input_width=input_width, width=config.width, branches=config.branches)
         elif input_width != config.width:
             self.input = Linear(input_width, config.width)
-            start_as_the_paper(self.input)
+            kaiming_uniform_start(self.input)
         self.dropout = Dropout(config.dropout)
         self.relation = None if config.relation is None else RELATIONS[config.relation](width=config.width)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..dropout import Dropout
 from ..ragged import Lengths
 from ..settings import check, check_dropouts, check_sizes
-from .convolution import Convolution, Windows, sequences_of
+from .convolution import Convolution, ConvolutionWindows, sequences_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +73,15 @@ class IDCNNEncoder(nn.Module):
         x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
         """
         ragged = sequences_of(x, lengths)
-        windows = {step: Windows.of(ragged, self.config.window, step) for step in {1, *self.config.dilations}}
+        windows = {
+            step: ConvolutionWindows.of(ragged, self.config.window, step) for step in {1, *self.config.dilations}
+        }
         x = F.relu(self.widen(x, windows[1]))
         for _ in range(self.config.iterations):
             x = self._iterate(self.dropout(x), windows)
         return x
 
-    def _iterate(self, x: Tensor, windows: Mapping[int, Windows]) -> Tensor:
+    def _iterate(self, x: Tensor, windows: Mapping[int, ConvolutionWindows]) -> Tensor:
         """The block, once. *Shape: [N, d]*"""
         for layer, dilation in zip(self.block, self.config.dilations, strict=True):
             x = F.relu(cast(Convolution, layer)(x, windows[dilation]))

@@ -16,13 +16,13 @@ from ...tagging import TagLayout
 from ...types import IntArray
 from ..packing import Lengths, Packing
 from .decode import FloatArray, HostTables, viterbi
-from .forward import Lattice
-from .kbest import Reading, list_viterbi
-from .marginals import Spans, span_marginals
-from .scores import LogLikelihood, masked, path_score, widened
-from .tables import Tables, Weights
+from .forward import ForwardBackward
+from .kbest import ScoredPath, list_viterbi
+from .marginals import EntitySpans, span_marginals
+from .scores import LogLikelihood, masked, path_score, upcast
+from .tables import CRFWeights, Transitions
 
-__all__ = ["CRF", "Reading", "Spans", "cross_entropy"]
+__all__ = ["CRF", "EntitySpans", "ScoredPath", "cross_entropy"]
 
 LONG = 1024
 """From so many tokens on a sequence is decoded in float64."""
@@ -45,8 +45,8 @@ class CRF(nn.Module):
         self.inside = nn.Parameter(torch.zeros(2, 2 * n_labels))
 
     @property
-    def weights(self) -> Weights:
-        return Weights(self.start, self.end, self.outside, self.inside)
+    def weights(self) -> CRFWeights:
+        return CRFWeights(self.start, self.end, self.outside, self.inside)
 
     @torch.no_grad()
     def resize(self, n_labels: int) -> CRF:
@@ -70,13 +70,13 @@ class CRF(nn.Module):
         *Shape* [N, K] to [n_sequences]
         """
         sums = self._sums(emissions, self._packing(emissions, lengths), allowed)
-        return sums.to(widened(emissions).dtype)
+        return sums.to(upcast(emissions).dtype)
 
     def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
         """The score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
-        scores = widened(emissions)
-        weights = Weights(*(weight.to(scores) for weight in self.weights.tensors()))
-        return path_score(scores, Tables.of(weights), self._packing(emissions, lengths), tags).to(scores.dtype)
+        scores = upcast(emissions)
+        weights = CRFWeights(*(weight.to(scores) for weight in self.weights.tensors()))
+        return path_score(scores, Transitions.of(weights), self._packing(emissions, lengths), tags).to(scores.dtype)
 
     def loss(
         self,
@@ -99,7 +99,7 @@ class CRF(nn.Module):
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
         packing = self._packing(emissions, lengths)
-        dtype = widened(emissions).dtype
+        dtype = upcast(emissions).dtype
         if tags is not None:
             return self._sums(emissions, packing, possible, tags).to(dtype)
         assert allowed is not None
@@ -117,7 +117,9 @@ class CRF(nn.Module):
         return viterbi(*self._on_host(emissions, packing, allowed), packing)
 
     @torch.no_grad()
-    def kbest(self, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None) -> list[list[Reading]]:
+    def kbest(
+        self, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None
+    ) -> list[list[ScoredPath]]:
         """The k best paths of each sequence with their scores, best first; fewer where fewer exist."""
         if k < 1:
             raise ValueError(f"k best paths need a k of 1 or more, got {k}")
@@ -126,29 +128,29 @@ class CRF(nn.Module):
 
     def _on_host(self, emissions: Tensor, packing: Packing, allowed: Tensor | None) -> tuple[FloatArray, HostTables]:
         """What decoding reads, as numpy arrays."""
-        scores = masked(widened(emissions).cpu(), allowed)
+        scores = masked(upcast(emissions).cpu(), allowed)
         if packing.lengths.max(initial=0) > LONG:
             # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
             scores = scores.double()
-        return scores.numpy(), HostTables.of(Tables.of(self.weights.to(scores)))
+        return scores.numpy(), HostTables.of(Transitions.of(self.weights.to(scores)))
 
     def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""
-        return self._lattice(emissions, lengths, allowed).marginals().to(widened(emissions).dtype)
+        return self._lattice(emissions, lengths, allowed).marginals().to(upcast(emissions).dtype)
 
     def span_marginals(
-        self, emissions: Tensor, lengths: Lengths, spans: Spans, allowed: Tensor | None = None
+        self, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
     ) -> Tensor:
         """Probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
         lattice = self._lattice(emissions, lengths, allowed)
-        return span_marginals(lattice, spans).to(widened(emissions).dtype)
+        return span_marginals(lattice, spans).to(upcast(emissions).dtype)
 
     @torch.no_grad()
-    def _lattice(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None) -> Lattice:
+    def _lattice(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None) -> ForwardBackward:
         # In float64: confidence is asked for rarely, and then to be shown to somebody.
         scores = masked(emissions.detach().double(), allowed)
-        tables = Tables.of(self.weights.to(scores))
-        return Lattice.of(scores, tables, self._packing(emissions, lengths), backward=True)
+        tables = Transitions.of(self.weights.to(scores))
+        return ForwardBackward.of(scores, tables, self._packing(emissions, lengths), backward=True)
 
     def _sums(self, emissions: Tensor, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None) -> Tensor:
         weights, gradient = self.weights.tensors(), torch.is_grad_enabled()
@@ -180,7 +182,7 @@ def cross_entropy(
     """
     layout = student.layout
     known = torch.from_numpy(teacher.layout.within(layout)).to(emissions.device)
-    scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=widened(teacher_emissions).dtype)
+    scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     scores[:, known] = teacher_emissions.detach().to(scores)
     grown = teacher.resize(layout.n_labels)
     features = (scores.requires_grad_(), *grown.weights.tensors())

@@ -1,7 +1,7 @@
 """The best path of every sequence (Viterbi) in numpy.
 
 A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's. Many
-sequences go step by step together, tag by row, `[K, n]`, so that a step works on neighbouring columns; which
+sequences go step by step viterbi_batch, tag by row, `[K, n]`, so that a step works on neighbouring columns; which
 predecessor was the best is looked up again, by the very same sums, on the path that won. For a single sequence the
 look-up would cost more than keeping every tag's predecessor.
 """
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from ...tagging import TagLayout
 from ...types import IntArray
 from ..packing import Packing
-from .tables import Tables
+from .tables import Transitions
 
 FloatArray = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
 class HostTables:
-    """`Tables` as numpy arrays."""
+    """`Transitions` as numpy arrays."""
 
     layout: TagLayout
     start: FloatArray
@@ -31,7 +31,7 @@ class HostTables:
     table: FloatArray
 
     @classmethod
-    def of(cls, tables: Tables) -> HostTables:
+    def of(cls, tables: Transitions) -> HostTables:
         return cls(tables.layout, tables.start.cpu().numpy(), tables.end.cpu().numpy(), tables.table.cpu().numpy())
 
     def inside(self) -> FloatArray:
@@ -41,7 +41,7 @@ class HostTables:
         return np.stack([row.reshape(layout.n_labels, 2, layout.n_labels).diagonal(0, 0, 2) for row in rows])
 
 
-class Step:
+class ViterbiStep:
     """One step of max-sum for all sequences that still run, with buffers that shrink as sequences end."""
 
     def __init__(self, tables: HostTables, width: int) -> None:
@@ -74,19 +74,19 @@ class Step:
         np.add(current, self.reached, out=current)
 
 
-def forward(scores: FloatArray, tables: HostTables, packing: Packing) -> None:
+def best_scores(scores: FloatArray, tables: HostTables, packing: Packing) -> None:
     """The best score of a path that ends in each tag, written over the packed emissions. *Shape* [K, N]"""
     begin, end = packing.steps[0]
     previous = scores[:, begin:end]
     previous += tables.start[:, None]
-    step = Step(tables, end - begin)
+    step = ViterbiStep(tables, end - begin)
     for begin, end in packing.steps[1:]:
         current = scores[:, begin:end]
         step(previous[:, : end - begin], current)
         previous = current
 
 
-def refuse(impossible: NDArray[np.bool_], packing: Packing) -> None:
+def check_paths_exist(impossible: NDArray[np.bool_], packing: Packing) -> None:
     """Name the sequences that have no path."""
     if impossible.any():
         sequences = np.sort(packing.order[impossible]).tolist()
@@ -96,7 +96,7 @@ def refuse(impossible: NDArray[np.bool_], packing: Packing) -> None:
         )
 
 
-def trace(scores: FloatArray, tables: HostTables, packing: Packing, last: IntArray) -> IntArray:
+def backtrace(scores: FloatArray, tables: HostTables, packing: Packing, last: IntArray) -> IntArray:
     """Walk back from the best last tags. *Shape* [n_filled] to [N], both packed"""
     tags = np.empty(scores.shape[1], np.int64)
     into = np.ascontiguousarray(tables.table.T)
@@ -111,18 +111,18 @@ def trace(scores: FloatArray, tables: HostTables, packing: Packing, last: IntArr
     return tags
 
 
-def together(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntArray:
+def viterbi_batch(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntArray:
     """The best paths of several sequences. *Shape* [N, K] to [N], packed"""
     scores = np.ascontiguousarray(emissions.T)
-    forward(scores, tables, packing)
+    best_scores(scores, tables, packing)
     begins = np.array([begin for begin, _ in packing.steps])
     ends = begins[packing.lengths[packing.order] - 1] + np.arange(packing.order.size)
     final = scores[:, ends] + tables.end[:, None]
-    refuse(~(final.max(0) > -np.inf), packing)
-    return trace(scores, tables, packing, final.argmax(0))
+    check_paths_exist(~(final.max(0) > -np.inf), packing)
+    return backtrace(scores, tables, packing, final.argmax(0))
 
 
-def alone(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntArray:
+def viterbi_single(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntArray:
     """The best path of the only sequence that has tokens. *Shape* [N, K] to [N]"""
     n_tags = tables.start.size
     into, origin = np.ascontiguousarray(tables.table.T), np.arange(n_tags) * n_tags
@@ -136,11 +136,11 @@ def alone(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntArr
         sums.take(index, out=best, mode="clip")
         best += emission
     best += tables.end
-    refuse(~(best.max(keepdims=True) > -np.inf), packing)
-    return walk(pointers, int(best.argmax()))
+    check_paths_exist(~(best.max(keepdims=True) > -np.inf), packing)
+    return follow_pointers(pointers, int(best.argmax()))
 
 
-def walk(pointers: NDArray[np.intp], last: int) -> IntArray:
+def follow_pointers(pointers: NDArray[np.intp], last: int) -> IntArray:
     """Follow the predecessors from the last tag. *Shape* [N, K] to [N]"""
     tags: IntArray = np.empty(len(pointers), np.int64)
     tags[-1] = last
@@ -155,8 +155,8 @@ def viterbi(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntA
     *Shape* [N, K] to [N], flat rows; -inf in emissions bars a tag
     """
     if packing.filled.size == 1:
-        return alone(emissions, tables, packing)
+        return viterbi_single(emissions, tables, packing)
     tags: IntArray = np.empty(emissions.shape[0], np.int64)
     if packing.filled.size:
-        tags[packing.forward] = together(emissions[packing.forward], tables, packing)
+        tags[packing.forward] = viterbi_batch(emissions[packing.forward], tables, packing)
     return tags

@@ -21,10 +21,10 @@ from torch import Tensor
 from ...tagging import TagLayout
 from ...types import IntArray
 from ..packing import Packing
-from .tables import MODERATE, Tables, mirror
+from .tables import MODERATE, Transitions, mirror
 
 
-class Step:
+class ForwardStep:
     """One step of the recursion for `width` sequences in each of `D` directions, with its buffers and their views.
 
     *Shape* scores before and after are [D, width, K]
@@ -59,18 +59,18 @@ class Step:
         self.sources.sub_(self.extra)
         return self.relative
 
-    def __call__(self, previous: Tensor, current: Tensor, spread: Spread, *, guarded: bool) -> None:
+    def __call__(self, previous: Tensor, current: Tensor, spread: LogMatmul, *, guarded: bool) -> None:
         """Add to the emissions in `current` the sums over all ways there."""
         spread(self.shifted(previous, guarded=guarded), self.reached)
         self.continued.add_(self.extra)
         current.add_(self.reached)
 
 
-Spread = Callable[[Tensor, Tensor], object]
+LogMatmul = Callable[[Tensor, Tensor], object]
 """Sums shifted scores (which it overwrites) into those of all next tags (its second argument), in log-space."""
 
 
-def spread_of(table: Tensor, *, moderate: bool) -> Spread:
+def log_matmul(table: Tensor, *, moderate: bool) -> LogMatmul:
     """*Shape* `table` is [D, K, K], `[from, to]`"""
     if not moderate:
         return lambda relative, out: torch.logsumexp(relative.unsqueeze(-1) + table.unsqueeze(1), -2, out=out)
@@ -78,7 +78,7 @@ def spread_of(table: Tensor, *, moderate: bool) -> Spread:
     return lambda relative, out: torch.bmm(relative.exp_(), exponentiated, out=out).log_()
 
 
-def recur(scores: Tensor, start: Tensor, spread: Spread, packing: Packing) -> Tensor:
+def forward_sums(scores: Tensor, start: Tensor, spread: LogMatmul, packing: Packing) -> Tensor:
     """Log-sums of the paths that end in each tag of each packed row, relative to the shifts of the steps before.
 
     *Shape* `scores` is [D, N, K] and is overwritten; `start` is [D, K]
@@ -91,7 +91,7 @@ def recur(scores: Tensor, start: Tensor, spread: Spread, packing: Packing) -> Te
     layout, width, step = TagLayout(scores.size(-1) // 4), 0, None
     for (previous, current), running in zip(pairwise(steps), packing.sizes[1:], strict=True):
         if step is None or running != width:
-            step, width = Step(layout, scores, running), running
+            step, width = ForwardStep(layout, scores, running), running
         step(previous[:, :width], current, spread, guarded=guarded)
     return scores
 
@@ -101,14 +101,14 @@ def rows(index: IntArray, like: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Lattice:
+class ForwardBackward:
     """The log-sums of all paths through each tag of each token, in flat rows.
 
     `alpha` counts what lies before a token, `beta` what lies behind it, both with the token's own emission.
     """
 
     packing: Packing
-    tables: Tables
+    tables: Transitions
     emissions: Tensor
     """Masked: -inf where a tag is not allowed. *Shape* [N, K]"""
     alpha: Tensor
@@ -117,18 +117,18 @@ class Lattice:
     """*Shape* [N, K]; none where only the sums over all paths were wanted."""
 
     @classmethod
-    def of(cls, emissions: Tensor, tables: Tables, packing: Packing, *, backward: bool) -> Lattice:
+    def of(cls, emissions: Tensor, tables: Transitions, packing: Packing, *, backward: bool) -> ForwardBackward:
         ahead = rows(packing.forward, emissions)
         flat = torch.empty_like(emissions)
         if not backward:
-            spread = spread_of(tables.table[None], moderate=tables.moderate)
-            packed = recur(emissions[ahead].unsqueeze(0), tables.start[None], spread, packing)
+            spread = log_matmul(tables.table[None], moderate=tables.moderate)
+            packed = forward_sums(emissions[ahead].unsqueeze(0), tables.start[None], spread, packing)
             flat[ahead] = packed[0]
             return cls(packing, tables, emissions, flat, None)
         behind, swap = rows(packing.backward, emissions), rows(mirror(tables.layout), emissions)
         start, table = tables.both_ways()
-        spread = spread_of(table, moderate=tables.moderate)
-        packed = recur(torch.stack([emissions[ahead], emissions[behind][:, swap]]), start, spread, packing)
+        spread = log_matmul(table, moderate=tables.moderate)
+        packed = forward_sums(torch.stack([emissions[ahead], emissions[behind][:, swap]]), start, spread, packing)
         flat[ahead] = packed[0]
         beta = torch.empty_like(emissions)
         beta[behind] = packed[1][:, swap]
@@ -168,7 +168,7 @@ class Lattice:
         assert self.beta is not None
         layout, table = self.tables.layout, self.tables.table
         later = rows(self.packing.later, self.alpha)
-        step = Step(layout, self.alpha[None], later.size(0))
+        step = ForwardStep(layout, self.alpha[None], later.size(0))
         relative = step.shifted(self.alpha[None, later - 1], guarded=True)[0]
         arriving = self.beta[later] - total[later]
         torch.unflatten(arriving[:, layout.continuers], -1, (2, layout.n_labels)).add_(step.extra[0])

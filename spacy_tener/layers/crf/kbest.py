@@ -11,7 +11,7 @@ from ...types import IntArray
 from ..packing import Packing
 from .decode import FloatArray, HostTables
 
-Reading = tuple[float, IntArray]
+ScoredPath = tuple[float, IntArray]
 """The score of a path and its tags."""
 
 
@@ -24,7 +24,7 @@ def ranked(candidates: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
     return np.take_along_axis(candidates, order, -1), order
 
 
-class ListStep:
+class KBestStep:
     """From the k best ways to each tag of a token to those of the next."""
 
     def __init__(self, tables: HostTables, k: int) -> None:
@@ -55,7 +55,7 @@ class ListStep:
         return values.reshape(shape), source.reshape(shape)
 
 
-def ascend(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) -> tuple[FloatArray, IntArray]:
+def forward_kbest(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) -> tuple[FloatArray, IntArray]:
     """The k best ways to each sequence's end in each tag, and every token's sources.
 
     *Shape* [N, K] to [n_filled, K, k] and [N, K, k], packed
@@ -64,14 +64,14 @@ def ascend(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) 
     ways = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
     ways[:, :, 0] = emissions[: packing.sizes[0]] + tables.start
     sources = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
-    step = ListStep(tables, k)
+    step = KBestStep(tables, k)
     for begin, end in packing.steps[1:]:
         values, sources[begin:end] = step(ways[: end - begin])
         ways[: end - begin] = values + emissions[begin:end, :, None]
     return ways, sources
 
 
-def descend(sources: IntArray, packing: Packing, last: IntArray) -> IntArray:
+def backtrace_kbest(sources: IntArray, packing: Packing, last: IntArray) -> IntArray:
     """Walk every path back from its last `tag * k + rank`. *Shape* [N, K, k] and [n_filled, k] to [N, k]"""
     k = sources.shape[-1]
     points: IntArray = np.empty((sources.shape[0], k), np.int64)
@@ -86,16 +86,16 @@ def descend(sources: IntArray, packing: Packing, last: IntArray) -> IntArray:
     return points
 
 
-def list_viterbi(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) -> list[list[Reading]]:
+def list_viterbi(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) -> list[list[ScoredPath]]:
     """Up to k paths of each sequence, best first. *Shape* [N, K]; -inf in emissions bars a tag"""
-    empty: Reading = (0.0, np.empty(0, np.int64))
-    readings: list[list[Reading]] = [[] if length else [empty] for length in packing.lengths.tolist()]
+    empty: ScoredPath = (0.0, np.empty(0, np.int64))
+    readings: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
     if not packing.steps:
         return readings
-    ways, sources = ascend(emissions[packing.forward], tables, packing, k)
+    ways, sources = forward_kbest(emissions[packing.forward], tables, packing, k)
     values, last = ranked((ways + tables.end[:, None]).reshape(len(ways), -1), k)
     paths = np.empty((len(emissions), k), np.int64)
-    paths[packing.forward] = descend(sources, packing, last)
+    paths[packing.forward] = backtrace_kbest(sources, packing, last)
     for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):
         begin = packing.offsets[sequence]
         tags = paths[begin : begin + packing.lengths[sequence]]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ...types import IntArray
-from .forward import Lattice, rows
+from .forward import ForwardBackward, rows
 
 
-class Spans(NamedTuple):
+class EntitySpans(NamedTuple):
     """Entities of several sequences, one per position of four parallel arrays."""
 
     sequence: IntArray
@@ -24,7 +24,7 @@ class Spans(NamedTuple):
     """Index of the entity type."""
 
 
-def refuse_outside(spans: Spans, lattice: Lattice) -> None:
+def check_spans(spans: EntitySpans, lattice: ForwardBackward) -> None:
     lengths = lattice.packing.lengths
     known = (spans.sequence >= 0) & (spans.sequence < lengths.size)
     known &= (spans.label >= 0) & (spans.label < lattice.tables.layout.n_labels)
@@ -41,15 +41,15 @@ def running_sums(values: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(values[:1]), values.cumsum(0)])
 
 
-def span_marginals(lattice: Lattice, spans: Spans) -> Tensor:
+def span_marginals(lattice: ForwardBackward, spans: EntitySpans) -> Tensor:
     """Probability of each span as one entity: what leads up to B, the clamped path from B to E, what follows E.
 
     *Shape* [n_spans]
     """
-    spans = Spans(*(np.asarray(column, dtype=np.int64) for column in spans))
+    spans = EntitySpans(*(np.asarray(column, dtype=np.int64) for column in spans))
     if not spans.label.size:
         return lattice.alpha.new_zeros(0)
-    refuse_outside(spans, lattice)
+    check_spans(spans, lattice)
     offsets = lattice.packing.offsets[spans.sequence]
     first, last, label = (
         rows(column, lattice.alpha) for column in (spans.start + offsets, spans.end + offsets - 1, spans.label)
@@ -60,7 +60,7 @@ def span_marginals(lattice: Lattice, spans: Spans) -> Tensor:
     return torch.where(first == last, single, longer(lattice, total, first, last, label)).exp()
 
 
-def longer(lattice: Lattice, total: Tensor, first: Tensor, last: Tensor, label: Tensor) -> Tensor:
+def longer(lattice: ForwardBackward, total: Tensor, first: Tensor, last: Tensor, label: Tensor) -> Tensor:
     """Log-probability of entities of two tokens and more: forward + span + backward - log Z. *Shape* [n_spans]"""
     assert lattice.beta is not None
     layout = lattice.tables.layout
@@ -71,7 +71,7 @@ def longer(lattice: Lattice, total: Tensor, first: Tensor, last: Tensor, label: 
     return outer + clamped(lattice, first, last, label)
 
 
-def clamped(lattice: Lattice, first: Tensor, last: Tensor, label: Tensor) -> Tensor:
+def clamped(lattice: ForwardBackward, first: Tensor, last: Tensor, label: Tensor) -> Tensor:
     """Transitions from B to E of each span and the emissions of the I between. *Shape* [n_spans]"""
     layout, table = lattice.tables.layout, lattice.tables.table
     begin, end, inside = (block.start + label for block in (layout.begin, layout.end, layout.inside))

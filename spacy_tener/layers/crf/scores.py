@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..packing import Packing
-from .forward import Lattice, rows
-from .tables import BARRED, Tables, Weights, gathered
+from .forward import ForwardBackward, rows
+from .tables import BARRED, CRFWeights, Transitions, weight_gradients
 
 Gradients = tuple[Tensor | None, ...]
 
 
-def widened(emissions: Tensor) -> Tensor:
+def upcast(emissions: Tensor) -> Tensor:
     """At least float32, whatever precision the encoder runs in."""
     return emissions.to(torch.promote_types(emissions.dtype, torch.float32))
 
@@ -33,7 +33,7 @@ def masked(emissions: Tensor, allowed: Tensor | None) -> Tensor:
     return emissions if allowed is None else emissions.masked_fill(~allowed.to(emissions.device), BARRED)
 
 
-def path_score(emissions: Tensor, tables: Tables, packing: Packing, tags: Tensor) -> Tensor:
+def path_score(emissions: Tensor, tables: Transitions, packing: Packing, tags: Tensor) -> Tensor:
     """The score of one given path of each sequence, -inf where it is no path. *Shape* [n_sequences], float64"""
     first, last, later = (rows(index, tags) for index in (packing.first, packing.last, packing.later))
     steps = emissions.gather(1, tags.unsqueeze(1)).squeeze(1).double()
@@ -60,18 +60,18 @@ class LogLikelihood(torch.autograd.Function):
         tags: Tensor | None,
         gradient: bool,
     ) -> Tensor:
-        scores = masked(widened(emissions), allowed)
-        tables = Tables.of(Weights(start, end, outside, inside).to(scores))
+        scores = masked(upcast(emissions), allowed)
+        tables = Transitions.of(CRFWeights(start, end, outside, inside).to(scores))
         with full_precision(emissions):
-            lattice = Lattice.of(scores, tables, packing, backward=gradient and any(ctx.needs_input_grad))
+            lattice = ForwardBackward.of(scores, tables, packing, backward=gradient and any(ctx.needs_input_grad))
         ctx.lattice, ctx.tags, ctx.dtype = lattice, tags, emissions.dtype
         sums = lattice.log_partition()
-        return sums if tags is None else sums - path_score(widened(emissions), tables, packing, tags)
+        return sums if tags is None else sums - path_score(upcast(emissions), tables, packing, tags)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, weight: Tensor) -> Gradients:
-        lattice: Lattice = ctx.lattice
+        lattice: ForwardBackward = ctx.lattice
         packing = lattice.packing
         weights = weight.to(lattice.alpha)[rows(packing.sequence, lattice.alpha)].unsqueeze(1)
         paths, total = lattice.through()
@@ -81,7 +81,7 @@ class LogLikelihood(torch.autograd.Function):
         if ctx.tags is not None:
             subtract_path(counts, moves, ctx.tags, weights, packing)
         start, end = (counts[rows(index, counts)].sum(0) for index in (packing.first, packing.last))
-        return counts.to(ctx.dtype), *gathered(lattice.tables.layout, start, end, moves), None, None, None, None
+        return counts.to(ctx.dtype), *weight_gradients(lattice.tables.layout, start, end, moves), None, None, None, None
 
 
 def subtract_path(counts: Tensor, moves: Tensor, tags: Tensor, weights: Tensor, packing: Packing) -> None:

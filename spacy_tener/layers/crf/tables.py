@@ -32,7 +32,7 @@ def mirror(layout: TagLayout) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Weights:
+class CRFWeights:
     """The learned scores of a CRF over `T` entity types, as `CRF` holds them."""
 
     start: Tensor
@@ -47,13 +47,13 @@ class Weights:
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return self.start, self.end, self.outside, self.inside
 
-    def to(self, like: Tensor) -> Weights:
+    def to(self, like: Tensor) -> CRFWeights:
         """With the dtype and device of `like`."""
-        return Weights(*(tensor.detach().to(like) for tensor in self.tensors()))
+        return CRFWeights(*(tensor.detach().to(like) for tensor in self.tensors()))
 
 
 @dataclass(frozen=True)
-class Tables:
+class Transitions:
     """The same scores over all `K` tags, -inf where there is no path."""
 
     layout: TagLayout
@@ -67,7 +67,7 @@ class Tables:
     """Whether transitions may be exponentiated without a care."""
 
     @classmethod
-    def of(cls, weights: Weights) -> Tables:
+    def of(cls, weights: CRFWeights) -> Transitions:
         layout = TagLayout(weights.inside.size(1) // 2)
         n_tags = layout.n_tags
         start, end, table = (
@@ -93,7 +93,9 @@ def same_type(table: Tensor, layout: TagLayout, source: slice) -> Tensor:
     return torch.unflatten(table[source, layout.continuers], 1, (2, layout.n_labels)).diagonal(dim1=0, dim2=2)
 
 
-def gathered(layout: TagLayout, start: Tensor, end: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def weight_gradients(
+    layout: TagLayout, start: Tensor, end: Tensor, table: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Back from tables over all tags to the shapes of the weights: how gradients return."""
     inside = torch.stack([same_type(table, layout, source) for source in (layout.begin, layout.inside)]).flatten(1)
     return start[layout.openers], end[layout.closers], table[layout.closers, layout.openers], inside

@@ -90,7 +90,7 @@ class AtssaConfig:
         return self.selection != "none"
 
 
-def make_attention(config: AtssaConfig) -> Attention:
+def context_attention(config: AtssaConfig) -> Attention:
     """The attention of one context layer."""
     if not config.selects:
         return AdaptedAttention(
@@ -160,7 +160,7 @@ class AtssaEncoder(nn.Module):
     def _layer(self) -> TransformerLayer:
         config = self.config
         hidden = config.ff_width or 4 * config.width
-        attention = make_attention(config)
+        attention = context_attention(config)
         return TransformerLayer(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
 
     def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:

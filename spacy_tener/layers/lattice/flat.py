@@ -80,7 +80,7 @@ class FlatEncoder(nn.Module):
         """
         lattice.check_rows(characters=len(chars), words=len(words))
         *inner, last = [cast(TransformerLayer, layer) for layer in self.layers]
-        plan = SpanPlan.of(lattice, words_ask=bool(inner), device=chars.device)
+        plan = SpanPlan.of(lattice, word_queries=bool(inner), device=chars.device)
         relative = self.positions(plan)
         x = self.char_input(chars)
         rows = plan.arrange(x, self.word_input(words))
@@ -93,7 +93,7 @@ class FlatEncoder(nn.Module):
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """The attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]* each"""
         lattice.check_rows(characters=len(chars), words=len(words))
-        plan = SpanPlan.of(lattice, words_ask=True, device=chars.device)
+        plan = SpanPlan.of(lattice, word_queries=True, device=chars.device)
         relative = self.positions(plan)
         rows = plan.arrange(self.char_input(chars), self.word_input(words))
         maps = []

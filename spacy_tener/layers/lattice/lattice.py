@@ -65,7 +65,7 @@ class Lattice:
 
 
 @dataclass(frozen=True)
-class Spans:
+class LatticeSpans:
     """The spans of a batch, sentence after sentence: each one's characters, then its words.
 
     characters, counts, begins: of each sentence, its characters, its spans, and where they begin. *Shape: [n]*
@@ -81,7 +81,7 @@ class Spans:
     sizes: IntArray
 
     @classmethod
-    def of(cls, lattice: Lattice) -> Spans:
+    def of(cls, lattice: Lattice) -> LatticeSpans:
         counts = lattice.lengths + lattice.counts
         begins = starts(counts)
         characters = ranges(begins, lattice.lengths)

@@ -15,14 +15,14 @@ from ..linear import Linear
 from ..settings import check, check_choices, check_dropouts, check_sizes
 from .lattice import Lattice
 from .span_attention import SpanAttention, check_span_width, span_layer
-from .span_mixing import SpanHeads, attend
+from .span_mixing import SpanHeads, attend_spans
 from .span_plan import SpanPlan
 from .span_positions import SpanPositions
 
 Streams = Sequence[Tensor]
 """The lattice's, then the radicals'; or one for both."""
 
-DISTANCES = ("hh", "tt")
+MECT_DISTANCES = ("hh", "tt")
 """Of two spans, MECT knows how far their heads and their tails are from each other (eq. 11)."""
 
 
@@ -90,7 +90,9 @@ class MectLayer(nn.Module):
         heads = [attention.heads(x, plan, *read) for attention, x, *read in self._read(streams, rows, relative)]
         # One pass for all streams: the products of one sentence are small, and calling for them costs as much.
         p = self.dropout if self.training else 0.0
-        mixed = attend(SpanHeads.joined(heads), plan.groups(len(streams[0])), p).flatten(1).chunk(len(heads), dim=1)
+        mixed = (
+            attend_spans(SpanHeads.joined(heads), plan.groups(len(streams[0])), p).flatten(1).chunk(len(heads), dim=1)
+        )
         return [layer.complete(x, own) for layer, x, own in zip(self._layers(), streams, mixed, strict=True)]
 
     def weights(self, rows: Streams, plan: SpanPlan, relative: Streams) -> list[list[Tensor]]:
@@ -126,7 +128,7 @@ class MectEncoder(nn.Module):
         widths = [char_width + component_width] if config.n_streams == 1 else [char_width, component_width]
         self.inputs = nn.ModuleList(Linear(width, config.width) for width in widths)
         self.word_input = Linear(word_width, config.width)
-        self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=DISTANCES) for _ in widths)
+        self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=MECT_DISTANCES) for _ in widths)
         self.layers = nn.ModuleList(MectLayer(config) for _ in range(config.n_layers))
         normed = config.norm == "pre"
         self.output_norms = nn.ModuleList(nn.LayerNorm(config.width) if normed else nn.Identity() for _ in widths)
@@ -142,7 +144,7 @@ class MectEncoder(nn.Module):
         Returns *Shape: [N, d]*
         """
         *inner, last = self.layers
-        plan = self._plan(chars, components, words, lattice, words_ask=bool(inner))
+        plan = self._plan(chars, components, words, lattice, word_queries=bool(inner))
         relative = [positions(plan) for positions in self.positions]
         streams = self._streams(chars, components)
         rows = self._rows(streams, words, plan)
@@ -159,7 +161,7 @@ class MectEncoder(nn.Module):
     ) -> list[list[list[Tensor]]]:
         """The attention map of each sentence, for each layer and in it for each stream that is read, over characters,
         then words. *Shape: [h, L, L]* each"""
-        plan = self._plan(chars, components, words, lattice, words_ask=True)
+        plan = self._plan(chars, components, words, lattice, word_queries=True)
         relative = [positions(plan) for positions in self.positions]
         rows = self._rows(self._streams(chars, components), words, plan)
         maps = []
@@ -168,10 +170,12 @@ class MectEncoder(nn.Module):
             rows = layer(rows, rows, plan, relative)
         return maps
 
-    def _plan(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, *, words_ask: bool) -> SpanPlan:
+    def _plan(
+        self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, *, word_queries: bool
+    ) -> SpanPlan:
         for given in (chars, components):
             lattice.check_rows(characters=len(given), words=len(words))
-        return SpanPlan.of(lattice, words_ask=words_ask, device=chars.device)
+        return SpanPlan.of(lattice, word_queries=word_queries, device=chars.device)
 
     def _streams(self, chars: Tensor, components: Tensor) -> list[Tensor]:
         """What each stream has for the characters. *Shape: [N, d]* each"""

@@ -31,10 +31,10 @@ from torch import Tensor
 from ..attention.adapted import AdaptedAttention
 from ..attention.dot_product import Heads, attend, attention_maps
 from ..dropout import random_steps
-from ..groups import Groups
 from ..linear import Linear
 from ..penalty import Penalty
 from ..ragged import Ragged
+from ..segments import Segments
 
 LONG_FOR_TOPK = 64
 """torch.topk on a CPU is quick for rows of at least so many numbers per number wanted."""
@@ -50,14 +50,14 @@ class Sentences:
     lengths: of each sentence, at least 1. *Shape: [n, 1]*
     """
 
-    groups: Groups
+    groups: Segments
     lengths: Tensor
 
     @classmethod
     def of(cls, ragged: Ragged, like: Tensor) -> Sentences:
         """like: a tensor of the device and dtype of the computation."""
         lengths = np.array(ragged.lengths, dtype=np.int64)
-        groups = Groups.of(np.repeat(np.arange(len(lengths)), lengths), len(lengths), device=like.device)
+        groups = Segments.of(np.repeat(np.arange(len(lengths)), lengths), len(lengths), device=like.device)
         return cls(groups, torch.from_numpy(lengths[:, None]).to(like).clamp_(min=1.0))
 
     def means(self, x: Tensor) -> Tensor:
@@ -81,30 +81,30 @@ class Selection:
     alpha: float = 50.0
     tau: float = 1.0
 
-    def kept(self, scores: Tensor, beside: Tensor | None, real: Tensor | None) -> Tensor:
+    def kept(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
         """`z` at prediction: 1 or 0. *Returns Shape: [n, h, T, L]*"""
         scores = scores.detach()
-        above = scores - self.bound(scores, beside).detach()
+        above = scores - self.bound(scores, per_query).detach()
         # Arithmetic rather than a comparison: comparing and selecting are not vectorised on a CPU.
         return above.sign_().add_(1.0).clamp_(max=1.0)
 
-    def decide(self, scores: Tensor, beside: Tensor | None, real: Tensor | None) -> Tensor:
+    def decide(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
         """The map at prediction, and in training by "top_k"."""
-        weights = torch.softmax(scores, dim=-1) * self.kept(scores, beside, real)
-        return weights / _whole(weights)
+        weights = torch.softmax(scores, dim=-1) * self.kept(scores, per_query, real)
+        return weights / _row_sums(weights)
 
     def sample(
-        self, scores: Tensor, beside: Tensor | None, real: Tensor | None, penalty: Penalty | None = None
+        self, scores: Tensor, per_query: Tensor | None, real: Tensor | None, penalty: Penalty | None = None
     ) -> Tensor:
         """The map in training by "threshold". penalty: where the cost of the keys kept is recorded."""
-        drawn: Tensor = _Sample.apply(scores, beside, real, self, penalty)  # type: ignore[no-untyped-call]
+        drawn: Tensor = _Sample.apply(scores, per_query, real, self, penalty)  # type: ignore[no-untyped-call]
         return drawn
 
-    def bound(self, scores: Tensor, beside: Tensor | None) -> Tensor:
+    def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
         """`T~` (eq. 8). *Returns Shape: [n, h, T, 1]*"""
-        if beside is None:
+        if per_query is None:
             return self.floor(scores)
-        threshold = beside[..., :1]
+        threshold = per_query[..., :1]
         return torch.minimum(self.floor(scores), threshold) if self.k else threshold
 
     def floor(self, scores: Tensor) -> Tensor:
@@ -157,14 +157,14 @@ class SelectiveAttention(AdaptedAttention):
         thresholds = self.thresholds(x, sentences)
         price = self.penalty.price(len(sentences.lengths))
         prices = sentences.groups.spread(price / sentences.lengths).expand_as(thresholds)
-        return replace(heads, beside=torch.stack((thresholds, prices), dim=-1))
+        return replace(heads, per_query=torch.stack((thresholds, prices), dim=-1))
 
     def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
         samples = self.training and self.selection.by == "threshold"
         penalty = self.penalty if self.penalty.weight else None
-        weigh = partial(self.selection.sample, penalty=penalty) if samples else self.selection.decide
-        return attend(self.heads(x, *places), ragged, self.dropout if self.training else 0.0, weigh)
+        weighting = partial(self.selection.sample, penalty=penalty) if samples else self.selection.decide
+        return attend(self.heads(x, *places), ragged, self.dropout if self.training else 0.0, weighting)
 
     def weights(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
         """The attention map of each sequence at prediction. *Shape: [h, length, length]* each"""
@@ -227,23 +227,23 @@ class _Sample(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, beside: Tensor, real: Tensor | None, selection: Selection, penalty: Penalty | None
+        ctx: Any, scores: Tensor, per_query: Tensor, real: Tensor | None, selection: Selection, penalty: Penalty | None
     ) -> Tensor:
-        bound = selection.bound(scores, beside)
+        bound = selection.bound(scores, per_query)
         above = scores - bound
         at_bound = _zeros_of(above) if selection.k else None
         z = above.mul_(selection.alpha).add_(logistic_noise(scores)).div_(selection.tau).sigmoid_()
         weights = torch.softmax(scores, dim=-1).mul_(z)
-        weights.div_(_whole(weights))
-        ctx.save_for_backward(weights, z, at_bound, bound, beside, real)
+        weights.div_(_row_sums(weights))
+        ctx.save_for_backward(weights, z, at_bound, bound, per_query, real)
         ctx.slope = selection.alpha / selection.tau
         ctx.penalty = penalty
         return weights
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        weights, z, at_bound, bound, beside, real = ctx.saved_tensors
-        threshold, price = beside[..., :1], beside[..., 1:]
+        weights, z, at_bound, bound, per_query, real = ctx.saved_tensors
+        threshold, price = per_query[..., :1], per_query[..., 1:]
         if real is not None:
             price = price * real[:, None, :, None]
         if ctx.penalty is not None:
@@ -261,7 +261,7 @@ class _Sample(torch.autograd.Function):
         return d_scores, torch.cat((d_threshold, torch.zeros_like(d_threshold)), dim=-1), None, None, None
 
 
-def _whole(weights: Tensor) -> Tensor:
+def _row_sums(weights: Tensor) -> Tensor:
     """The sum of each query's weights, to divide them by; 1 for a query that keeps nothing."""
     total = weights.sum(dim=-1, keepdim=True)
     return total + (total == 0.0)

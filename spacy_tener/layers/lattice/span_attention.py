@@ -22,7 +22,7 @@ from ..attention.transformer import TransformerLayer
 from ..linear import Linear
 from ..settings import check
 from .random_attention import RandomAttention
-from .span_mixing import SpanHeads, attend, attention_map
+from .span_mixing import SpanHeads, attend_spans, span_weights
 from .span_plan import SpanPlan
 
 
@@ -71,7 +71,7 @@ class SpanAttention(nn.Module):
         asking: what queries are made from, where this is another stream than `x` (MECT's cross). *Shape: [n, d]*
         """
         heads = self.heads(x, plan, relative, rows, asking)
-        return attend(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
+        return attend_spans(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
 
     def weights(
         self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
@@ -80,7 +80,7 @@ class SpanAttention(nn.Module):
         heads = self.heads(x, plan, relative, rows, asking)
         maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
         for group in plan.groups(len(x)):
-            maps[group.sentence].append(attention_map(heads, group))
+            maps[group.sentence].append(span_weights(heads, group))
         return [torch.cat(parts, dim=1) for parts in maps]
 
     def heads(
@@ -90,10 +90,10 @@ class SpanAttention(nn.Module):
         rows = x if rows is None else rows
         q = self._split(self.query, x if asking is None else asking)
         k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
-        queries, placed = q + self.u, q + self.v
+        queries, q_position = q + self.u, q + self.v
         if self.scale != 1.0:
-            queries, placed = queries * self.scale, placed * self.scale
-        return SpanHeads(queries, placed, k, v, r, self._bias(len(x), plan))
+            queries, q_position = queries * self.scale, q_position * self.scale
+        return SpanHeads(queries, q_position, k, v, r, self._bias(len(x), plan))
 
     def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
         return split_heads(projection(x), self.n_heads)

@@ -1,4 +1,4 @@
-"""`softmax(q k^T + placed table^T + bias) v` for the spans of a batch, group after group, with its gradients by hand.
+"""`softmax(q k^T + q_position table^T + bias) v` for the spans of a batch, group by group, with gradients by hand.
 
 `SpanPlan` says which rows of the table a group needs, and where the product for each pair lies. One group's arrays stay
 in the processor's cache, nothing is padded, and of all that is made only the attention maps are kept for the way back;
@@ -17,21 +17,21 @@ from torch.autograd.function import once_differentiable
 
 from ..attention.dot_product import WHOLE_MAP
 from ..dropout import dropout
-from .span_plan import SpanGroup
+from .span_plan import QueryGroup
 
 
 @dataclass(frozen=True)
 class SpanHeads:
     """Queries, keys and values of a batch by head; any scale is in the queries.
 
-    q: queries to keys; placed: queries to positions. *Shape: [n, h, d_k]* each
+    q: queries to keys; q_position: queries to positions. *Shape: [n, h, d_k]* each
     k, v: *Shape: [N + W, h, d_k]* each
     table: the rows of position that the plan's columns are. *Shape: [R, h, d_k]*
     bias: added to the scores by the places of query and key in their sentence, as far as it reaches. *Shape: [h, M, M]*
     """
 
     q: Tensor
-    placed: Tensor
+    q_position: Tensor
     k: Tensor
     v: Tensor
     table: Tensor
@@ -39,34 +39,34 @@ class SpanHeads:
 
     @property
     def parts(self) -> tuple[Tensor | None, ...]:
-        return self.q, self.placed, self.k, self.v, self.table, self.bias
+        return self.q, self.q_position, self.k, self.v, self.table, self.bias
 
     @classmethod
     def joined(cls, each: Sequence[SpanHeads]) -> SpanHeads:
         """The heads of several attentions over the same spans, side by side: one pass instead of several small ones."""
         parts = zip(*(heads.parts for heads in each), strict=True)
-        q, placed, k, v, table = (torch.cat(cast("tuple[Tensor, ...]", next(parts)), dim=1) for _ in range(5))
+        q, q_position, k, v, table = (torch.cat(cast("tuple[Tensor, ...]", next(parts)), dim=1) for _ in range(5))
         biases = [heads.bias for heads in each if heads.bias is not None]
-        return cls(q, placed, k, v, table, torch.cat(biases) if biases else None)
+        return cls(q, q_position, k, v, table, torch.cat(biases) if biases else None)
 
     def zeros(self) -> SpanHeads:
         """As many zeros: sums that gradients can be added to."""
-        q, placed, k, v, table = map(torch.zeros_like, (self.q, self.placed, self.k, self.v, self.table))
-        return SpanHeads(q, placed, k, v, table, None if self.bias is None else torch.zeros_like(self.bias))
+        q, q_position, k, v, table = map(torch.zeros_like, (self.q, self.q_position, self.k, self.v, self.table))
+        return SpanHeads(q, q_position, k, v, table, None if self.bias is None else torch.zeros_like(self.bias))
 
 
-def attend(heads: SpanHeads, groups: Sequence[SpanGroup], p: float) -> Tensor:
+def attend_spans(heads: SpanHeads, groups: Sequence[QueryGroup], p: float) -> Tensor:
     """Attention within each sentence, with dropout of probability `p` on its map. *Returns Shape: [n, h, d_k]*"""
     if not torch.is_grad_enabled():
-        return _mix(heads, groups, p, kept=None)
-    mixed: Tensor = _Attend.apply(*heads.parts, groups, p)  # type: ignore[no-untyped-call]
+        return _attend_groups(heads, groups, p, kept=None)
+    mixed: Tensor = _SpanAttention.apply(*heads.parts, groups, p)  # type: ignore[no-untyped-call]
     return mixed
 
 
-def attention_map(heads: SpanHeads, group: SpanGroup) -> Tensor:
+def span_weights(heads: SpanHeads, group: QueryGroup) -> Tensor:
     """The softmax over the keys of each query of a group. *Shape: [h, G, L]*"""
     queries, keys = _own(heads.q, group.queries), _own(heads.k, group.keys)
-    products = torch.bmm(_own(heads.placed, group.queries), _columns(heads.table, group).transpose(1, 2))
+    products = torch.bmm(_own(heads.q_position, group.queries), _columns(heads.table, group).transpose(1, 2))
     scores = products.flatten(1).gather(1, group.pairs().expand(len(products), -1))
     scores = scores.view(*queries.shape[:2], keys.shape[1]).baddbmm_(queries, keys.transpose(1, 2))
     if heads.bias is not None:
@@ -80,12 +80,12 @@ def _own(rows: Tensor, part: slice) -> Tensor:
     return rows[part].transpose(0, 1)
 
 
-def _columns(table: Tensor, group: SpanGroup) -> Tensor:
+def _columns(table: Tensor, group: QueryGroup) -> Tensor:
     """*Shape: [h, C, d_k]*"""
     return table.index_select(0, group.columns).transpose(0, 1)
 
 
-def _meet(scores: Tensor, bias: Tensor, group: SpanGroup) -> tuple[Tensor, Tensor]:
+def _meet(scores: Tensor, bias: Tensor, group: QueryGroup) -> tuple[Tensor, Tensor]:
     """The parts of a group's scores and of the bias that belong to the same places, as views."""
     reach = bias.shape[-1]
     queries = max(min(scores.shape[1], reach - group.place), 0)
@@ -93,11 +93,13 @@ def _meet(scores: Tensor, bias: Tensor, group: SpanGroup) -> tuple[Tensor, Tenso
     return scores[:, :queries, :reach], own
 
 
-def _mix(heads: SpanHeads, groups: Sequence[SpanGroup], p: float, kept: list[Tensor | None] | None) -> Tensor:
+def _attend_groups(
+    heads: SpanHeads, groups: Sequence[QueryGroup], p: float, kept: list[Tensor | None] | None
+) -> Tensor:
     """kept: where to put each group's map and the mask of its dropout, or None for either, for the way back."""
     mixed = torch.empty_like(heads.q)
     for group in groups:
-        weights = attention_map(heads, group)
+        weights = span_weights(heads, group)
         mask = dropout(torch.ones_like(weights), p, training=True) if p else None
         if kept is not None:
             kept += (weights if weights.shape[-1] <= WHOLE_MAP else None, mask)
@@ -105,12 +107,12 @@ def _mix(heads: SpanHeads, groups: Sequence[SpanGroup], p: float, kept: list[Ten
     return mixed
 
 
-class _Attend(torch.autograd.Function):
+class _SpanAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         *parts, groups, p = inputs
         kept: list[Tensor | None] = []
-        mixed = _mix(SpanHeads(*parts), groups, p, kept)
+        mixed = _attend_groups(SpanHeads(*parts), groups, p, kept)
         ctx.save_for_backward(*parts, *kept)
         ctx.groups = groups
         return mixed
@@ -122,9 +124,9 @@ class _Attend(torch.autograd.Function):
         heads = SpanHeads(*parts)
         sums = heads.zeros()
         for group, weights, mask in zip(ctx.groups, kept[::2], kept[1::2], strict=True):
-            weights = attention_map(heads, group) if weights is None else weights
+            weights = span_weights(heads, group) if weights is None else weights
             d_scores = _d_scores(heads, sums, group, weights, mask, _own(gradients[0], group.queries))
-            _spread(heads, sums, group, d_scores)
+            _add_gradients(heads, sums, group, d_scores)
         return (*sums.parts, None, None)
 
 
@@ -133,7 +135,7 @@ def _masked(weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _d_scores(
-    heads: SpanHeads, sums: SpanHeads, group: SpanGroup, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
+    heads: SpanHeads, sums: SpanHeads, group: QueryGroup, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
 ) -> Tensor:
     """From the gradient of a group's output to that of its scores, adding the values' on the way. *Shape: [h, G, L]*"""
     _own(sums.v, group.keys).add_(torch.bmm(_masked(weights, mask).transpose(1, 2), d_mixed))
@@ -141,7 +143,7 @@ def _d_scores(
     return torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
 
 
-def _spread(heads: SpanHeads, sums: SpanHeads, group: SpanGroup, d_scores: Tensor) -> None:
+def _add_gradients(heads: SpanHeads, sums: SpanHeads, group: QueryGroup, d_scores: Tensor) -> None:
     """Add what the gradient of a group's scores gives to all that they are made of."""
     if heads.bias is not None and sums.bias is not None:
         reached, d_bias = _meet(d_scores, sums.bias, group)
@@ -153,6 +155,6 @@ def _spread(heads: SpanHeads, sums: SpanHeads, group: SpanGroup, d_scores: Tenso
     # Two words of one sentence may be the same span: their gradients meet at one product.
     d_products.scatter_add_(1, group.pairs().expand(n_heads, -1), d_scores.flatten(1))
     d_products = d_products.view(n_heads, n_queries, -1)
-    _own(sums.placed, group.queries).copy_(torch.bmm(d_products, _columns(heads.table, group)))
-    d_columns = torch.bmm(d_products.transpose(1, 2), _own(heads.placed, group.queries))
+    _own(sums.q_position, group.queries).copy_(torch.bmm(d_products, _columns(heads.table, group)))
+    d_columns = torch.bmm(d_products.transpose(1, 2), _own(heads.q_position, group.queries))
     sums.table.index_add_(0, group.columns, d_columns.transpose(0, 1))

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from ...types import IntArray
-from .lattice import Lattice, Spans, starts
-from .span_windows import QueryGroups, Windows, products
+from .lattice import Lattice, LatticeSpans, starts
+from .span_windows import PositionWindows, QueryGroups, products
 
 GROUP = 48
 """At most so many queries in a group: the fewer, the fewer columns per query, but the more operations."""
 
 
 @dataclass(frozen=True)
-class SpanGroup:
+class QueryGroup:
     """G neighbouring spans of a sentence that ask together. They see all L spans of the sentence.
 
     sentence: which one it is.
@@ -65,16 +65,16 @@ class SpanPlan:
     order: Tensor
     distances: Tensor
     longest: int
-    by_characters: tuple[SpanGroup, ...]
-    by_all: tuple[SpanGroup, ...] | None
+    by_characters: tuple[QueryGroup, ...]
+    by_all: tuple[QueryGroup, ...] | None
 
     @classmethod
-    def of(cls, lattice: Lattice, *, words_ask: bool = False, device: torch.device | str = "cpu") -> SpanPlan:
-        """words_ask: plan for words as queries too. The last layer needs none, as its words are cut off."""
+    def of(cls, lattice: Lattice, *, word_queries: bool = False, device: torch.device | str = "cpu") -> SpanPlan:
+        """word_queries: plan for words as queries too. The last layer needs none, as its words are cut off."""
         device = torch.device(device)
-        spans = Spans.of(lattice)
-        asked = QueryGroups.of(spans, most=GROUP, words=words_ask)
-        windows = Windows.of(spans, asked.kinds)
+        spans = LatticeSpans.of(lattice)
+        asked = QueryGroups.of(spans, most=GROUP, words=word_queries)
+        windows = PositionWindows.of(spans, asked.kinds)
         distances, columns = _distinct(windows.columns(spans, asked.kinds), lattice.longest)
         groups = _groups(spans, asked, windows, columns, device)
         return cls(
@@ -84,14 +84,14 @@ class SpanPlan:
             distances=_tensor(distances, device),
             longest=lattice.longest,
             by_characters=_among_characters(groups, spans),
-            by_all=groups if words_ask else None,
+            by_all=groups if word_queries else None,
         )
 
     def arrange(self, characters: Tensor, words: Tensor) -> Tensor:
         """The batch's rows. characters: *Shape: [N, d]*; words: *Shape: [W, d]*. Returns *Shape: [N + W, d]*"""
         return torch.cat((characters, words)).index_select(0, self.order)
 
-    def groups(self, n_asking: int) -> tuple[SpanGroup, ...]:
+    def groups(self, n_asking: int) -> tuple[QueryGroup, ...]:
         """The groups where so many rows ask: as many as there are characters, or as there are rows."""
         if n_asking == len(self.characters):
             return self.by_characters
@@ -101,7 +101,7 @@ class SpanPlan:
                 f"got {n_asking} queries."
             )
         if self.by_all is None:
-            raise ValueError("Words are to ask, but were not planned for: make the plan with words_ask=True.")
+            raise ValueError("Words are to ask, but were not planned for: make the plan with word_queries=True.")
         return self.by_all
 
 
@@ -114,8 +114,8 @@ def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
 
 
 def _groups(
-    spans: Spans, asked: QueryGroups, windows: Windows, columns: IntArray, device: torch.device
-) -> tuple[SpanGroup, ...]:
+    spans: LatticeSpans, asked: QueryGroups, windows: PositionWindows, columns: IntArray, device: torch.device
+) -> tuple[QueryGroup, ...]:
     n_kinds = np.bincount(asked.kinds.groups, minlength=len(asked.counts))
     n_keys = spans.counts[asked.sentences]
     parts = zip(
@@ -130,11 +130,11 @@ def _groups(
     for sentence, begin, count, own, begins, kinds, shifts in parts:
         first, length = int(spans.begins[sentence]), int(spans.counts[sentence])
         places = slice(begin, begin + count), slice(first, first + length), begin - first
-        made.append(SpanGroup(sentence, *places, own, begins.view(-1, length), kinds, shifts))
+        made.append(QueryGroup(sentence, *places, own, begins.view(-1, length), kinds, shifts))
     return tuple(made)
 
 
-def _among_characters(groups: Sequence[SpanGroup], spans: Spans) -> tuple[SpanGroup, ...]:
+def _among_characters(groups: Sequence[QueryGroup], spans: LatticeSpans) -> tuple[QueryGroup, ...]:
     """The groups of characters, their queries counted without the words between them."""
     n_characters, words_before = spans.characters.tolist(), starts(spans.counts - spans.characters).tolist()
     made = []

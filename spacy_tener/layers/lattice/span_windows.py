@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...types import IntArray
-from .lattice import Spans, ranges, starts
+from .lattice import LatticeSpans, ranges, starts
 
 
 @dataclass(frozen=True)
-class Kinds:
+class QueryKinds:
     """The queries of a group that have one length are of a kind. *Shape: [K]* each
 
     groups, sentences: the group and the sentence of each kind.
@@ -49,10 +49,10 @@ class QueryGroups:
     queries: IntArray
     groups: IntArray
     of_kind: IntArray
-    kinds: Kinds
+    kinds: QueryKinds
 
     @classmethod
-    def of(cls, spans: Spans, *, most: int, words: bool) -> QueryGroups:
+    def of(cls, spans: LatticeSpans, *, most: int, words: bool) -> QueryGroups:
         """most: so many queries make a group, or fewer. words: whether words are queries too."""
         parts = [_cut(spans.begins, spans.characters, most)]
         if words:
@@ -62,7 +62,7 @@ class QueryGroups:
         above = spans.sizes.max(initial=0) + 1
         codes, of_kind = np.unique(groups * above + spans.sizes[queries], return_inverse=True)
         firsts, spreads = _extent(spans.heads[queries], of_kind, len(codes))
-        kinds = Kinds(codes // above, sentences[codes // above], codes % above, firsts, spreads)
+        kinds = QueryKinds(codes // above, sentences[codes // above], codes % above, firsts, spreads)
         return cls(sentences, begins, counts, queries, groups, of_kind, kinds)
 
     @property
@@ -89,7 +89,7 @@ def _extent(values: IntArray, groups: IntArray, n_groups: int) -> tuple[IntArray
 
 
 @dataclass(frozen=True)
-class Windows:
+class PositionWindows:
     """One window for each kind of query and each span of its sentence, laid out over the columns of all groups.
 
     Kind follows kind; within a kind the shortest keys come first, and of keys of equal length the last. So offsets grow
@@ -106,7 +106,7 @@ class Windows:
     new: IntArray
 
     @classmethod
-    def of(cls, spans: Spans, kinds: Kinds) -> Windows:
+    def of(cls, spans: LatticeSpans, kinds: QueryKinds) -> PositionWindows:
         counts = spans.counts[kinds.sentences]
         of_kind = np.repeat(np.arange(len(counts)), counts)
         keys = _sorted_keys(spans)[ranges(spans.begins[kinds.sentences], counts)]
@@ -122,7 +122,7 @@ class Windows:
         np.add.at(widths, asked.kinds.groups[self.kinds], self.new)
         return widths
 
-    def columns(self, spans: Spans, kinds: Kinds) -> IntArray:
+    def columns(self, spans: LatticeSpans, kinds: QueryKinds) -> IntArray:
         """For each column the length of its queries, the length of its keys, and the offset of their heads.
 
         *Shape: [3, C]*
@@ -133,7 +133,7 @@ class Windows:
         columns[2] += np.arange(columns.shape[1])
         return columns
 
-    def begins(self, spans: Spans, kinds: Kinds) -> IntArray:
+    def begins(self, spans: LatticeSpans, kinds: QueryKinds) -> IntArray:
         """Where each window begins among the columns; within a kind, the keys lie as the spans do. *Shape: [V]*"""
         shifts = starts(spans.counts[kinds.sentences]) - spans.begins[kinds.sentences]
         begins = np.empty_like(self.ends)
@@ -141,13 +141,13 @@ class Windows:
         return begins
 
 
-def _sorted_keys(spans: Spans) -> IntArray:
+def _sorted_keys(spans: LatticeSpans) -> IntArray:
     """The spans, sentence after sentence, the shortest first, and of equal length the last first."""
     sentences = np.repeat(np.arange(len(spans.counts)), spans.counts)
     return np.lexsort((-spans.heads, spans.sizes, sentences))
 
 
-def products(spans: Spans, asked: QueryGroups, windows: Windows) -> IntArray:
+def products(spans: LatticeSpans, asked: QueryGroups, windows: PositionWindows) -> IntArray:
     """Where a query's products lie among its group's, query after query, if its windows began at 0. *Shape: [Q]*
 
     Added to where its windows begin, that is where its product with each key lies.

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from ..attention.positions import interleave, sinusoids
 from ..dropout import dropout
-from ..groups import Groups
 from ..linear import Linear
+from ..segments import Segments
 from .lattice import Lattice, ranges, starts
 
 
@@ -36,10 +36,10 @@ class Covers:
     longest: length of the longest word.
     """
 
-    characters: Groups
-    words: Groups
-    from_head: Groups
-    from_tail: Groups
+    characters: Segments
+    words: Segments
+    from_head: Segments
+    from_tail: Segments
     longest: int
 
     @classmethod
@@ -50,10 +50,10 @@ class Covers:
         from_head = ranges(np.zeros_like(lengths), lengths)
         longest = int(lengths.max(initial=0))
         return cls(
-            characters=Groups.of(ranges(first, lengths), lattice.n_characters, device=device),
-            words=Groups.of(words, lattice.n_words, device=device),
-            from_head=Groups.of(from_head, longest, device=device),
-            from_tail=Groups.of(lengths[words] - 1 - from_head, longest, device=device),
+            characters=Segments.of(ranges(first, lengths), lattice.n_characters, device=device),
+            words=Segments.of(words, lattice.n_words, device=device),
+            from_head=Segments.of(from_head, longest, device=device),
+            from_tail=Segments.of(lengths[words] - 1 - from_head, longest, device=device),
             longest=longest,
         )
 

@@ -10,8 +10,8 @@ from spacy.tokens import Doc
 from torch import Tensor, nn
 
 from ...layers.dropout import Dropout
-from ...layers.groups import Groups
 from ...layers.ragged import Ragged
+from ...layers.segments import Segments
 from .feature_cache import FeatureCache
 from .pieces import PieceReader, Pieces
 
@@ -86,7 +86,7 @@ class PretrainedTransformer(nn.Module):
         device = self._device
         pairs = pieces.firsts() if self.pooling == "first" else pieces
         rows = torch.from_numpy(pairs.rows).to(device)
-        tokens = Groups.of(pairs.tokens, pairs.n_tokens, device=device)
+        tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=device)
         features = tokens.total(self._hidden(pieces, device).index_select(0, rows))
         counts = tokens.total(features.new_ones(len(rows), 1))
         return features / counts.clamp(min=1.0)

@@ -109,7 +109,7 @@ def test_scores_depend_on_the_distance_only_at_any_position() -> None:
     heads = module.heads(x, relative)
     for t in (10, 700, 9050):
         near = heads.q[t] * heads.k[0] @ torch.ones(8, dtype=torch.float64)
-        row = near[:, None] + heads.placed[t] @ relative.table[t - 10 : t + 11].T
+        row = near[:, None] + heads.q_position[t] @ relative.table[t - 10 : t + 11].T
         if t == 10:
             first = row
         assert torch.allclose(row, first, atol=1e-9)

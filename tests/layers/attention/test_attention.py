@@ -14,16 +14,16 @@ from spacy_tener.layers.ragged import Ragged
 LENGTHS = [5, 0, 1, 60, 7, 3]
 
 
-def random_heads(lengths: list[int], *, n_heads: int = 3, placed: bool = True) -> Heads:
+def random_heads(lengths: list[int], *, n_heads: int = 3, q_position: bool = True) -> Heads:
     torch.manual_seed(0)
     n = sum(lengths)
     sizes = [(n, n_heads, 4), (n, n_heads, 4), (n, n_heads, 5)]
-    sizes += [(n, n_heads, 6), (max(lengths), 6)] if placed else []
+    sizes += [(n, n_heads, 6), (max(lengths), 6)] if q_position else []
     return Heads(*(torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes))
 
 
 def inputs(heads: Heads) -> list[Tensor]:
-    return [x for x in (heads.q, heads.k, heads.v, heads.placed) if x is not None]
+    return [x for x in (heads.q, heads.k, heads.v, heads.q_position) if x is not None]
 
 
 def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
@@ -32,8 +32,8 @@ def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
     for length in lengths:
         own = slice(start, start + length)
         scores = torch.stack([heads.q[own, h] @ heads.k[own, h].T for h in range(heads.q.shape[1])])
-        if heads.placed is not None and heads.table is not None:
-            places = [heads.placed[own, h] @ heads.table[:length].T for h in range(heads.q.shape[1])]
+        if heads.q_position is not None and heads.table is not None:
+            places = [heads.q_position[own, h] @ heads.table[:length].T for h in range(heads.q.shape[1])]
             scores = scores + torch.stack(places)
         maps.append(torch.softmax(scores, dim=-1))
         mixed.append(torch.cat([weights @ heads.v[own, h] for h, weights in enumerate(maps[-1])], dim=-1))
@@ -48,9 +48,9 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1)
 
 
-@pytest.mark.parametrize("placed", [True, False])
-def test_attention_of_a_batch_is_that_of_its_sequences(placed: bool) -> None:
-    heads = random_heads(LENGTHS, placed=placed)
+@pytest.mark.parametrize("q_position", [True, False])
+def test_attention_of_a_batch_is_that_of_its_sequences(q_position: bool) -> None:
+    heads = random_heads(LENGTHS, q_position=q_position)
     expected, maps = plain(heads, LENGTHS)
     ragged = Ragged.of(LENGTHS, heads=3)
     assert torch.allclose(attend(heads, ragged, 0.0), expected, atol=1e-12)
@@ -59,19 +59,19 @@ def test_attention_of_a_batch_is_that_of_its_sequences(placed: bool) -> None:
         assert torch.allclose(got, wanted, atol=1e-12)
 
 
-@pytest.mark.parametrize("placed", [True, False])
-def test_gradients_are_those_of_single_sequences(placed: bool) -> None:
-    assert_same_gradients(placed)
+@pytest.mark.parametrize("q_position", [True, False])
+def test_gradients_are_those_of_single_sequences(q_position: bool) -> None:
+    assert_same_gradients(q_position)
 
 
 @pytest.mark.usefixtures("in_parts")
-@pytest.mark.parametrize("placed", [True, False])
-def test_reading_in_parts_changes_neither_result_nor_gradient(placed: bool) -> None:
-    assert_same_gradients(placed)
+@pytest.mark.parametrize("q_position", [True, False])
+def test_reading_in_parts_changes_neither_result_nor_gradient(q_position: bool) -> None:
+    assert_same_gradients(q_position)
 
 
-def assert_same_gradients(placed: bool) -> None:
-    heads = random_heads(LENGTHS, placed=placed)
+def assert_same_gradients(q_position: bool) -> None:
+    heads = random_heads(LENGTHS, q_position=q_position)
     expected, _ = plain(heads, LENGTHS)
     got = attend(heads, Ragged.of(LENGTHS, heads=3), 0.0)
     weight = torch.randn_like(expected)
@@ -81,11 +81,11 @@ def assert_same_gradients(placed: bool) -> None:
         assert torch.allclose(a, b, atol=1e-11)
 
 
-@pytest.mark.parametrize("placed", [True, False])
+@pytest.mark.parametrize("q_position", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
-def test_the_fused_kernel_of_other_devices_gives_the_same(placed: bool, padded: bool) -> None:
+def test_the_fused_kernel_of_other_devices_gives_the_same(q_position: bool, padded: bool) -> None:
     lengths = [6, 4, 5] if padded else [6, 6]
-    heads = random_heads(lengths, placed=placed)
+    heads = random_heads(lengths, q_position=q_position)
     ragged = Ragged.of(lengths, heads=3)
     (bucket,) = ragged.buckets
     (own,) = attention._pad(heads, ragged)

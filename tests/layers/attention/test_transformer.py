@@ -13,7 +13,7 @@ from torch import Tensor
 from spacy_tener.layers.attention.adapted import AdaptedAttention
 from spacy_tener.layers.attention.dot_product import VanillaAttention
 from spacy_tener.layers.attention.positions import interleave, sinusoids
-from spacy_tener.layers.attention.transformer import TransformerConfig, TransformerEncoder, make_attention
+from spacy_tener.layers.attention.transformer import TransformerConfig, TransformerEncoder, transformer_attention
 from spacy_tener.layers.ragged import Ragged
 
 LENGTHS = [4, 0, 11, 1, 35]
@@ -71,8 +71,8 @@ def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
     encoder = make(adapted=False, n_layers=1)
     x = tokens([5, 8])
     table = interleave(*sinusoids(8, 24, x))
-    placed = encoder.input(x) + torch.cat([table[:5], table[:8]])
-    assert torch.allclose(encoder(x, [5, 8]), encoder.layers[0](placed, Ragged.of([5, 8], heads=3)), atol=1e-12)
+    q_position = encoder.input(x) + torch.cat([table[:5], table[:8]])
+    assert torch.allclose(encoder(x, [5, 8]), encoder.layers[0](q_position, Ragged.of([5, 8], heads=3)), atol=1e-12)
 
 
 def test_the_adapted_encoder_knows_the_order_of_tokens_without_absolute_positions() -> None:
@@ -186,18 +186,18 @@ def test_float32_agrees_with_float64_far_into_a_long_sequence() -> None:
 
 
 def test_the_config_chooses_the_attention() -> None:
-    assert isinstance(make_attention(TransformerConfig()), AdaptedAttention)
-    vanilla = make_attention(TransformerConfig(adapted=False))
+    assert isinstance(transformer_attention(TransformerConfig()), AdaptedAttention)
+    vanilla = transformer_attention(TransformerConfig(adapted=False))
     assert isinstance(vanilla, VanillaAttention)
     assert vanilla.scale == pytest.approx(32**-0.5)
-    assert make_attention(TransformerConfig()).scale == 1.0
-    assert make_attention(TransformerConfig(scaled=True)).scale == pytest.approx(32**-0.5)
-    assert make_attention(TransformerConfig(adapted=False, scaled=False)).scale == 1.0
+    assert transformer_attention(TransformerConfig()).scale == 1.0
+    assert transformer_attention(TransformerConfig(scaled=True)).scale == pytest.approx(32**-0.5)
+    assert transformer_attention(TransformerConfig(adapted=False, scaled=False)).scale == 1.0
 
 
 def test_attention_dropout_is_the_other_dropout_unless_given() -> None:
-    assert make_attention(TransformerConfig(dropout=0.2)).dropout == 0.2
-    assert make_attention(TransformerConfig(dropout=0.2, attention_dropout=0.0)).dropout == 0.0
+    assert transformer_attention(TransformerConfig(dropout=0.2)).dropout == 0.2
+    assert transformer_attention(TransformerConfig(dropout=0.2, attention_dropout=0.0)).dropout == 0.0
 
 
 def test_the_feed_forward_is_twice_as_wide_unless_given() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spacy_tener.layers.convolution.convolution import Convolution, Windows, sequences_of
+from spacy_tener.layers.convolution.convolution import Convolution, ConvolutionWindows, sequences_of
 from spacy_tener.layers.ragged import Ragged
 
 LENGTHS = [4, 0, 7, 1, 2]
@@ -21,8 +21,8 @@ def tokens(lengths: list[int] = LENGTHS, width: int = WIDTH) -> Tensor:
     return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def windows(size: int, dilation: int = 1, lengths: list[int] = LENGTHS) -> Windows:
-    return Windows.of(Ragged.of(lengths), size, dilation)
+def windows(size: int, dilation: int = 1, lengths: list[int] = LENGTHS) -> ConvolutionWindows:
+    return ConvolutionWindows.of(Ragged.of(lengths), size, dilation)
 
 
 def make(size: int) -> Convolution:
@@ -130,5 +130,5 @@ def test_lengths_that_do_not_fit_are_refused() -> None:
 def test_a_gpu_computes_the_same() -> None:
     module, x = make(3), tokens()
     expected = module(x, windows(3, 2))
-    on_gpu = Windows.of(Ragged.of(LENGTHS, device="cuda"), 3, 2)
+    on_gpu = ConvolutionWindows.of(Ragged.of(LENGTHS, device="cuda"), 3, 2)
     assert torch.allclose(module.cuda()(x.cuda(), on_gpu).cpu(), expected, atol=1e-12)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from spacy_tener.layers.crf.crf import CRF, Spans
+from spacy_tener.layers.crf.crf import CRF, EntitySpans
 
 LENGTHS = brute.LENGTHS
 
@@ -21,7 +21,7 @@ def all_spans(crf, lengths):
         for end in range(start + 1, length + 1)
         for label in range(crf.layout.n_labels)
     ]
-    return Spans(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
+    return EntitySpans(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
 
 
 def span_probabilities(crf, emissions, lengths, spans, allowed=None):
@@ -109,7 +109,7 @@ def test_a_decoded_entity_that_cannot_be_otherwise_has_probability_one():
     crf = CRF(1)
     tags = torch.from_numpy(crf.layout.encode(np.array([1]), np.array([4]), np.array([0]), 5))
     only = torch.nn.functional.one_hot(tags, crf.layout.n_tags).bool()
-    spans = Spans(*np.array([[0, 1, 4, 0], [0, 1, 3, 0]]).T)
+    spans = EntitySpans(*np.array([[0, 1, 4, 0], [0, 1, 3, 0]]).T)
     assert_close(crf.span_marginals(torch.randn(5, 5), [5], spans, only), torch.tensor([1.0, 0.0]))
 
 
@@ -120,14 +120,14 @@ def test_probabilities_stay_exact_over_a_long_text():
     short = brute.random_emissions(crf, [4]).float()
     before = torch.zeros(3996, crf.layout.n_tags)
     before[:, crf.layout.outside] = 100.0
-    spans = Spans(*np.array([[0, 1, 3, 0], [1, 3997, 3999, 0]]).T)
+    spans = EntitySpans(*np.array([[0, 1, 3, 0], [1, 3997, 3999, 0]]).T)
     alone, after = crf.span_marginals(torch.cat([short, before, short]), lengths, spans).tolist()
     assert alone == pytest.approx(after, rel=1e-5)
     assert alone > 1e-4
 
 
 def test_no_span_has_no_probability():
-    spans = Spans(*np.empty((4, 0), dtype=np.int64))
+    spans = EntitySpans(*np.empty((4, 0), dtype=np.int64))
     assert CRF(1).span_marginals(torch.zeros(2, 5), [2], spans).shape == (0,)
 
 
@@ -136,7 +136,7 @@ def test_marginals_of_a_batch_without_tokens_are_empty(lengths):
     crf = CRF(1)
     assert crf.token_marginals(torch.zeros(0, 5), lengths).shape == (0, 5)
     with pytest.raises(ValueError, match="span 0"):
-        crf.span_marginals(torch.zeros(0, 5), lengths, Spans(*np.array([[0, 0, 1, 0]]).T))
+        crf.span_marginals(torch.zeros(0, 5), lengths, EntitySpans(*np.array([[0, 0, 1, 0]]).T))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_marginals_of_a_batch_without_tokens_are_empty(lengths):
     ids=["sequence", "negative sequence", "start", "empty", "end", "label", "negative label"],
 )
 def test_a_span_that_is_not_in_its_sequence_is_named(span):
-    spans = Spans(*np.array([(1, 0, 1, 0), span]).T)
+    spans = EntitySpans(*np.array([(1, 0, 1, 0), span]).T)
     values = ", ".join(str(value) for value in span)
     with pytest.raises(ValueError, match=rf"span 1 .*\({values}\)"):
         CRF(1).span_marginals(torch.zeros(5, 5), [2, 3], spans)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, sentences_of
 
-from spacy_tener.layers.lattice.lattice import Lattice, Spans, ranges, starts
+from spacy_tener.layers.lattice.lattice import Lattice, LatticeSpans, ranges, starts
 
 
 def numbers(*values: int) -> np.ndarray:
@@ -53,7 +53,7 @@ def test_rows_that_are_missing_are_named() -> None:
 
 
 def test_spans_are_characters_then_words_sentence_after_sentence() -> None:
-    spans = Spans.of(lattice_of((2, [(0, 1)]), (3, [(1, 2), (0, 2)])))
+    spans = LatticeSpans.of(lattice_of((2, [(0, 1)]), (3, [(1, 2), (0, 2)])))
     assert spans.heads.tolist() == [0, 1, 0, 0, 1, 2, 1, 0]
     assert spans.sizes.tolist() == [1, 1, 2, 1, 1, 1, 2, 3]
     assert spans.begins.tolist() == [0, 3]
@@ -64,7 +64,7 @@ def test_spans_are_characters_then_words_sentence_after_sentence() -> None:
 
 @given(any_lattice)
 def test_spans_of_any_batch_are_those_of_its_sentences(lattice: Lattice) -> None:
-    spans = Spans.of(lattice)
+    spans = LatticeSpans.of(lattice)
     expected = np.concatenate([*sentences_of(lattice), np.zeros((0, 2), np.int64)])
     assert np.array_equal(spans.heads, expected[:, 0])
     assert np.array_equal(spans.heads + spans.sizes - 1, expected[:, 1])

@@ -168,15 +168,15 @@ def test_the_gradient_of_a_sampled_map_is_that_of_its_numbers(k: int) -> None:
     torch.manual_seed(3)
     scores = torch.randn(2, 2, 5, 5, dtype=torch.float64)
     scores[1, :, :, 4] = -torch.inf
-    beside = torch.cat((torch.randn(2, 2, 5, 1), torch.zeros(2, 2, 5, 1)), dim=-1).double().requires_grad_()
+    per_query = torch.cat((torch.randn(2, 2, 5, 1), torch.zeros(2, 2, 5, 1)), dim=-1).double().requires_grad_()
     real = torch.tensor([[True] * 5, [True] * 4 + [False]])
 
-    def seeded(finite: Tensor, beside: Tensor) -> Tensor:
+    def seeded(finite: Tensor, per_query: Tensor) -> Tensor:
         torch.manual_seed(4)
-        return selection.sample(torch.where(scores.isinf(), scores, finite), beside, real)
+        return selection.sample(torch.where(scores.isinf(), scores, finite), per_query, real)
 
     finite = scores.clamp(min=-9.0).requires_grad_()
-    assert torch.autograd.gradcheck(seeded, (finite, beside))
+    assert torch.autograd.gradcheck(seeded, (finite, per_query))
 
 
 @pytest.mark.usefixtures("no_noise")
@@ -290,9 +290,9 @@ def test_a_key_is_kept_with_the_probability_of_equation_9(alpha: float, above: f
     """At a temperature near 0 every z is 0 or 1."""
     n = 200
     scores = torch.full((1, 1, n, n), above, dtype=torch.float64)
-    beside = torch.zeros(1, 1, n, 2, dtype=torch.float64)
+    per_query = torch.zeros(1, 1, n, 2, dtype=torch.float64)
     torch.manual_seed(0)
-    weights = Selection(k=0, alpha=alpha, tau=1e-6).sample(scores, beside, None)
+    weights = Selection(k=0, alpha=alpha, tau=1e-6).sample(scores, per_query, None)
     expected = 1 / (1 + math.exp(-alpha * above))
     # 5 standard deviations of a mean over 40,000 draws.
     assert abs((weights > 0).double().mean() - expected) < 5 * (expected * (1 - expected)) ** 0.5 / n
@@ -329,8 +329,8 @@ def test_the_kth_largest_is_found_in_rows_of_any_length(k: int, length: int) -> 
 def test_equal_scores_at_the_bound_share_its_gradient() -> None:
     """The gradient must not depend on which of several equal keys is called the k-th."""
     scores = torch.tensor([[[[1.0, 1.0, 1.0, 2.0]]]], dtype=torch.float64, requires_grad=True)
-    beside = torch.tensor([[[[5.0, 0.5]]]], dtype=torch.float64)
-    weights = Selection(k=3, alpha=1.0).sample(scores, beside, None)
+    per_query = torch.tensor([[[[5.0, 0.5]]]], dtype=torch.float64)
+    weights = Selection(k=3, alpha=1.0).sample(scores, per_query, None)
     (gradient,) = torch.autograd.grad(weights, scores, torch.zeros_like(weights))
     z = torch.sigmoid(scores.detach() - 1.0)
     slopes = 0.5 * z * (1 - z)  # the penalty's, of each z

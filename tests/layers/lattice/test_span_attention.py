@@ -53,7 +53,7 @@ class Setting:
         return [self.characters, self.words, self.others, *parameters]
 
     def all_ask(self, *, cross: bool = False) -> Tensor:
-        plan = SpanPlan.of(self.lattice, words_ask=True)
+        plan = SpanPlan.of(self.lattice, word_queries=True)
         rows = plan.arrange(self.characters, self.words)
         return self.attention(rows, plan, self.positions(plan), None, self.others if cross else None)
 
@@ -148,12 +148,12 @@ def test_a_batch_of_nothing_goes_through(lattice: Lattice) -> None:
     assert all(not leaf.grad.any() for leaf in setting.attention.parameters() if leaf.grad is not None)
 
 
-@pytest.mark.parametrize("words_ask", [False, True])
-def test_gradients_are_those_of_differences(words_ask: bool) -> None:
+@pytest.mark.parametrize("word_queries", [False, True])
+def test_gradients_are_those_of_differences(word_queries: bool) -> None:
     setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4)
 
     def attend(*_: Tensor) -> Tensor:
-        return setting.all_ask() if words_ask else setting.characters_ask()
+        return setting.all_ask() if word_queries else setting.characters_ask()
 
     leaves = [leaf for leaf in setting.leaves if leaf is not setting.others]
     assert torch.autograd.gradcheck(attend, leaves)
@@ -189,7 +189,7 @@ def test_scores_by_hand() -> None:
         attention.u.copy_(torch.tensor([u], dtype=torch.float64))
         attention.v.copy_(torch.tensor([v], dtype=torch.float64))
         setting.positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
-    plan = SpanPlan.of(lattice, words_ask=True)
+    plan = SpanPlan.of(lattice, word_queries=True)
     rows = plan.arrange(setting.characters, setting.words)
     (got,) = attention.weights(rows, plan, setting.positions(plan))
     x, spans = rows.tolist(), [(0, 0), (1, 1), (0, 1)]
@@ -235,7 +235,7 @@ def test_the_order_of_words_changes_nothing_but_the_bias() -> None:
 
 
 def maps_of(setting: Setting) -> Iterator[Tensor]:
-    plan = SpanPlan.of(setting.lattice, words_ask=True)
+    plan = SpanPlan.of(setting.lattice, word_queries=True)
     rows = plan.arrange(setting.characters, setting.words)
     yield from setting.attention.weights(rows, plan, setting.positions(plan))
 
@@ -306,6 +306,6 @@ def test_a_gpu_gives_what_the_cpu_gives() -> None:
     setting = Setting(random_lattice(LENGTHS), places=30)
     expected = setting.all_ask()
     attention, positions = setting.attention.cuda(), setting.positions.cuda()
-    plan = SpanPlan.of(setting.lattice, words_ask=True, device="cuda")
+    plan = SpanPlan.of(setting.lattice, word_queries=True, device="cuda")
     rows = plan.arrange(setting.characters.cuda(), setting.words.cuda())
     assert torch.allclose(attention(rows, plan, positions(plan)).cpu(), expected, atol=1e-8)

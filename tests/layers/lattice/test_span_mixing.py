@@ -9,8 +9,8 @@ from torch import Tensor
 
 from spacy_tener.layers.lattice import span_mixing
 from spacy_tener.layers.lattice.lattice import Lattice
-from spacy_tener.layers.lattice.span_mixing import SpanHeads, attend, attention_map
-from spacy_tener.layers.lattice.span_plan import SpanGroup, SpanPlan
+from spacy_tener.layers.lattice.span_mixing import SpanHeads, attend_spans, span_weights
+from spacy_tener.layers.lattice.span_plan import QueryGroup, SpanPlan
 
 HEADS, HEAD_WIDTH = 2, 3
 
@@ -24,12 +24,12 @@ def random_heads(plan: SpanPlan, *, bias_size: int = 0) -> SpanHeads:
     return SpanHeads(*(part.requires_grad_() for part in parts), bias=None if bias is None else bias.requires_grad_())
 
 
-def plan_of(lattice: Lattice) -> tuple[SpanPlan, tuple[SpanGroup, ...]]:
-    plan = SpanPlan.of(lattice, words_ask=True)
+def plan_of(lattice: Lattice) -> tuple[SpanPlan, tuple[QueryGroup, ...]]:
+    plan = SpanPlan.of(lattice, word_queries=True)
     return plan, plan.groups(len(plan.order))
 
 
-def slow_map(heads: SpanHeads, group: SpanGroup) -> Tensor:
+def slow_map(heads: SpanHeads, group: QueryGroup) -> Tensor:
     """Pair by pair. *Shape: [h, G, L]*"""
     queries, keys = range(group.queries.start, group.queries.stop), range(group.keys.start, group.keys.stop)
     columns = group.columns[group.pairs().view(len(queries), -1) % len(group.columns)]
@@ -37,7 +37,7 @@ def slow_map(heads: SpanHeads, group: SpanGroup) -> Tensor:
     for i, query in enumerate(queries):
         for j, key in enumerate(keys):
             row = heads.table[columns[i, j]]
-            scores[:, i, j] = (heads.q[query] * heads.k[key]).sum(1) + (heads.placed[query] * row).sum(1)
+            scores[:, i, j] = (heads.q[query] * heads.k[key]).sum(1) + (heads.q_position[query] * row).sum(1)
             if heads.bias is not None and max(group.place + i, j) < heads.bias.shape[1]:
                 scores[:, i, j] += heads.bias[:, group.place + i, j]
     return torch.softmax(scores, dim=-1)
@@ -48,13 +48,13 @@ def test_maps_are_those_of_single_pairs(bias_size: int) -> None:
     plan, groups = plan_of(random_lattice([6, 0, 9]))
     heads = random_heads(plan, bias_size=bias_size)
     for group in groups:
-        assert torch.allclose(attention_map(heads, group), slow_map(heads, group), atol=1e-12)
+        assert torch.allclose(span_weights(heads, group), slow_map(heads, group), atol=1e-12)
 
 
 def test_values_are_mixed_by_the_maps() -> None:
     plan, groups = plan_of(random_lattice([6, 9]))
     heads = random_heads(plan, bias_size=4)
-    mixed = attend(heads, groups, 0.0)
+    mixed = attend_spans(heads, groups, 0.0)
     for group in groups:
         expected = torch.einsum("hij,jhd->ihd", slow_map(heads, group), heads.v[group.keys])
         assert torch.allclose(mixed[group.queries], expected, atol=1e-12)
@@ -65,7 +65,7 @@ def test_gradients_are_those_of_differences(bias_size: int) -> None:
     plan, groups = plan_of(lattice_of((4, [(1, 2), (0, 3), (0, 3)]), (1, [])))
     heads = random_heads(plan, bias_size=bias_size)
     leaves = [part for part in heads.parts if part is not None]
-    assert torch.autograd.gradcheck(lambda *parts: attend(SpanHeads(*parts), groups, 0.0), leaves)
+    assert torch.autograd.gradcheck(lambda *parts: attend_spans(SpanHeads(*parts), groups, 0.0), leaves)
 
 
 def numbers_kept(mixed: Tensor) -> int:
@@ -76,15 +76,15 @@ def test_maps_of_long_sentences_are_not_kept(monkeypatch: pytest.MonkeyPatch) ->
     plan, groups = plan_of(random_lattice([20, 90]))
     heads = random_heads(plan)
     inputs = sum(part.numel() for part in heads.parts if part is not None)
-    assert numbers_kept(attend(heads, groups, 0.0)) - inputs == HEADS * sum(length**2 for length in plan.lengths)
+    assert numbers_kept(attend_spans(heads, groups, 0.0)) - inputs == HEADS * sum(length**2 for length in plan.lengths)
     monkeypatch.setattr(span_mixing, "WHOLE_MAP", 50)
-    assert numbers_kept(attend(heads, groups, 0.0)) - inputs == HEADS * plan.lengths[0] ** 2
+    assert numbers_kept(attend_spans(heads, groups, 0.0)) - inputs == HEADS * plan.lengths[0] ** 2
 
 
 def test_a_gradient_of_a_gradient_is_refused() -> None:
     plan, groups = plan_of(lattice_of((3, [])))
     heads = random_heads(plan)
-    (gradient,) = torch.autograd.grad(attend(heads, groups, 0.0).square().sum(), heads.q, create_graph=True)
+    (gradient,) = torch.autograd.grad(attend_spans(heads, groups, 0.0).square().sum(), heads.q, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
 
@@ -93,8 +93,8 @@ def test_dropout_scales_what_it_leaves() -> None:
     """All values are one, so what is mixed is the sum of the weights that are left, times 1 / (1 - p)."""
     plan, groups = plan_of(random_lattice([300], density=0.0))
     heads = random_heads(plan)
-    even = SpanHeads(heads.q * 0, heads.placed * 0, heads.k, torch.ones_like(heads.v), heads.table)
-    sums = attend(even, groups, 0.25)
+    even = SpanHeads(heads.q * 0, heads.q_position * 0, heads.k, torch.ones_like(heads.v), heads.table)
+    sums = attend_spans(even, groups, 0.25)
     assert torch.allclose(sums[..., 0], sums[..., 1])
     assert sums.std() > 0
     assert sums.mean().item() == pytest.approx(1.0, abs=0.02)

@@ -10,12 +10,12 @@ from lattices import any_lattice, lattice_of, random_lattice, sentences_of
 
 from spacy_tener.layers.lattice import span_plan as span_plan_module
 from spacy_tener.layers.lattice.lattice import Lattice
-from spacy_tener.layers.lattice.span_plan import SpanGroup, SpanPlan
+from spacy_tener.layers.lattice.span_plan import QueryGroup, SpanPlan
 
 MIXED = [5, 0, 1, 60, 13]
 
 
-def distances_of(group: SpanGroup, plan: SpanPlan) -> torch.Tensor:
+def distances_of(group: QueryGroup, plan: SpanPlan) -> torch.Tensor:
     """What the table says of the distances of a group's pairs. *Shape: [G, L, 4]*"""
     n_queries = group.queries.stop - group.queries.start
     columns = group.pairs().view(n_queries, -1) % len(group.columns)
@@ -28,7 +28,7 @@ def true_distances(spans: torch.Tensor) -> torch.Tensor:
     return torch.stack([a[:, None] - b for a in (head, tail) for b in (head, tail)], dim=-1)
 
 
-def check_groups(groups: tuple[SpanGroup, ...], plan: SpanPlan, lattice: Lattice) -> None:
+def check_groups(groups: tuple[QueryGroup, ...], plan: SpanPlan, lattice: Lattice) -> None:
     sentences = [torch.from_numpy(spans) for spans in sentences_of(lattice)]
     for group in groups:
         spans = sentences[group.sentence]
@@ -39,15 +39,15 @@ def check_groups(groups: tuple[SpanGroup, ...], plan: SpanPlan, lattice: Lattice
 
 
 @given(any_lattice, st.booleans())
-def test_groups_know_the_distances_of_all_their_pairs(lattice: Lattice, words_ask: bool) -> None:
-    plan = SpanPlan.of(lattice, words_ask=words_ask)
+def test_groups_know_the_distances_of_all_their_pairs(lattice: Lattice, word_queries: bool) -> None:
+    plan = SpanPlan.of(lattice, word_queries=word_queries)
     check_groups(plan.by_characters, plan, lattice)
     check_groups(plan.by_all or (), plan, lattice)
 
 
 @given(any_lattice)
 def test_groups_cover_the_rows_that_ask_once(lattice: Lattice) -> None:
-    plan = SpanPlan.of(lattice, words_ask=True)
+    plan = SpanPlan.of(lattice, word_queries=True)
     for groups, n in [
         (plan.by_characters, lattice.n_characters),
         (plan.by_all, lattice.n_characters + lattice.n_words),
@@ -58,7 +58,7 @@ def test_groups_cover_the_rows_that_ask_once(lattice: Lattice) -> None:
 
 @given(any_lattice)
 def test_distances_are_listed_once_and_nearer_than_the_longest_sentence(lattice: Lattice) -> None:
-    plan = SpanPlan.of(lattice, words_ask=True)
+    plan = SpanPlan.of(lattice, word_queries=True)
     assert plan.longest == lattice.longest
     assert len(plan.distances.unique(dim=0)) == len(plan.distances)
     assert all(abs(distance) < lattice.longest for row in plan.distances.tolist() for distance in row)
@@ -77,7 +77,7 @@ def test_planning_fewer_queries_per_group_changes_no_pair(monkeypatch: pytest.Mo
     lattice = random_lattice(MIXED)
     for most in (1, 7, 1000):
         monkeypatch.setattr(span_plan_module, "GROUP", most)
-        plan = SpanPlan.of(lattice, words_ask=True)
+        plan = SpanPlan.of(lattice, word_queries=True)
         check_groups(plan.groups(lattice.n_characters + lattice.n_words), plan, lattice)
         sizes = [group.queries.stop - group.queries.start for group in plan.by_characters]
         assert max(sizes) == min(most, max(MIXED))
@@ -88,7 +88,7 @@ def test_words_ask_only_where_that_was_planned() -> None:
     everything = lattice.n_characters + lattice.n_words
     plan = SpanPlan.of(lattice)
     assert plan.groups(lattice.n_characters) is plan.by_characters
-    with pytest.raises(ValueError, match="words_ask=True"):
+    with pytest.raises(ValueError, match="word_queries=True"):
         plan.groups(everything)
     with pytest.raises(ValueError, match=f"the {lattice.n_characters} characters .* all of its {everything} spans"):
         plan.groups(everything + 1)
@@ -101,9 +101,9 @@ def test_without_words_characters_are_all_rows() -> None:
 
 
 @pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
-@pytest.mark.parametrize("words_ask", [False, True])
-def test_a_batch_of_nothing_is_planned(lattice: Lattice, words_ask: bool) -> None:
-    plan = SpanPlan.of(lattice, words_ask=words_ask)
+@pytest.mark.parametrize("word_queries", [False, True])
+def test_a_batch_of_nothing_is_planned(lattice: Lattice, word_queries: bool) -> None:
+    plan = SpanPlan.of(lattice, word_queries=word_queries)
     assert plan.groups(0) == ()
     assert plan.distances.shape == (0, 4)
     assert plan.lengths == (0,) * len(lattice.lengths)
@@ -111,7 +111,7 @@ def test_a_batch_of_nothing_is_planned(lattice: Lattice, words_ask: bool) -> Non
 
 @pytest.mark.gpu
 def test_a_plan_lies_on_its_device() -> None:
-    plan = SpanPlan.of(random_lattice(MIXED), words_ask=True, device="cuda")
+    plan = SpanPlan.of(random_lattice(MIXED), word_queries=True, device="cuda")
     group = plan.by_characters[0]
     for tensor in (plan.order, plan.characters, plan.distances, group.columns, group.pairs()):
         assert tensor.is_cuda

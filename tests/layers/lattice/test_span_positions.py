@@ -33,7 +33,7 @@ def rows_of_pairs(positions: SpanPositions, plan: SpanPlan, sentence: int) -> to
 @pytest.mark.parametrize("distances", CHOICES)
 def test_rows_are_the_papers(distances: tuple[str, ...]) -> None:
     positions, lattice = make(distances=distances), random_lattice([1, 17, 60])
-    plan = SpanPlan.of(lattice, words_ask=True)
+    plan = SpanPlan.of(lattice, word_queries=True)
     for sentence, spans in enumerate(sentences_of(lattice)):
         expected = reference_span_positions(positions, torch.from_numpy(spans))
         assert (rows_of_pairs(positions, plan, sentence) - expected).abs().max() < 1e-12
@@ -42,7 +42,7 @@ def test_rows_are_the_papers(distances: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("distances", CHOICES)
 def test_the_weights_gradient_is_that_of_the_papers_form(distances: tuple[str, ...]) -> None:
     positions, lattice = make(distances=distances), random_lattice([30])
-    plan = SpanPlan.of(lattice, words_ask=True)
+    plan = SpanPlan.of(lattice, word_queries=True)
     expected = reference_span_positions(positions, torch.from_numpy(sentences_of(lattice)[0]))
     weight = torch.randn_like(expected)
     (wanted,) = torch.autograd.grad((expected * weight).sum(), positions.fuse.weight)
@@ -62,7 +62,7 @@ def test_one_pair_by_hand() -> None:
 
 
 def test_each_distance_has_its_own_weights() -> None:
-    plan = SpanPlan.of(lattice_of((6, [(1, 3)])), words_ask=True)
+    plan = SpanPlan.of(lattice_of((6, [(1, 3)])), word_queries=True)
     positions = make()
     before = positions(plan)
     for i, distance in enumerate(DISTANCES):

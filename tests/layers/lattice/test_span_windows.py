@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice
 
-from spacy_tener.layers.lattice.lattice import Lattice, Spans, starts
-from spacy_tener.layers.lattice.span_windows import QueryGroups, Windows, products
+from spacy_tener.layers.lattice.lattice import Lattice, LatticeSpans, starts
+from spacy_tener.layers.lattice.span_windows import PositionWindows, QueryGroups, products
 
 
 class Planned:
@@ -19,9 +19,9 @@ class Planned:
 
     def __init__(self, lattice: Lattice, *, most: int, words: bool) -> None:
         self.lattice = lattice
-        self.spans = Spans.of(lattice)
+        self.spans = LatticeSpans.of(lattice)
         self.asked = QueryGroups.of(self.spans, most=most, words=words)
-        self.windows = Windows.of(self.spans, self.asked.kinds)
+        self.windows = PositionWindows.of(self.spans, self.asked.kinds)
         self.columns = self.windows.columns(self.spans, self.asked.kinds)
         self.widths = self.windows.widths(self.asked)
         self.located = products(self.spans, self.asked, self.windows)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Groups:
+class Segments:
     """Which of `n` groups each of `m` rows belongs to; a group may be empty.
 
     index: the group of each row. *Shape: [m]*
@@ -30,7 +30,7 @@ class Groups:
     starts: Tensor
 
     @classmethod
-    def of(cls, index: NDArray[np.int64], n_groups: int, *, device: torch.device | str = "cpu") -> Groups:
+    def of(cls, index: NDArray[np.int64], n_groups: int, *, device: torch.device | str = "cpu") -> Segments:
         counts = np.bincount(index, minlength=n_groups)
         parts = (index, np.argsort(index, kind="stable"), np.cumsum(counts) - counts)
         return cls(*(torch.from_numpy(part).to(device, non_blocking=True) for part in parts))
@@ -54,18 +54,18 @@ class Groups:
         return exponentials / self.spread(self.total(exponentials))
 
 
-def _spread(x: Tensor, groups: Groups) -> Tensor:
+def _spread(x: Tensor, groups: Segments) -> Tensor:
     return x.index_select(0, groups.index)
 
 
-def _total(x: Tensor, groups: Groups) -> Tensor:
+def _total(x: Tensor, groups: Segments) -> Tensor:
     # The fastest of torch's sums over groups, in a fixed order on every device.
     return F.embedding_bag(groups.members, x, groups.starts, mode="sum")
 
 
 class _Spread(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, groups: Groups) -> Tensor:
+    def forward(ctx: Any, x: Tensor, groups: Segments) -> Tensor:
         ctx.groups = groups
         return _spread(x, groups)
 
@@ -76,7 +76,7 @@ class _Spread(torch.autograd.Function):
 
 class _Total(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, groups: Groups) -> Tensor:
+    def forward(ctx: Any, x: Tensor, groups: Segments) -> Tensor:
         ctx.groups = groups
         return _total(x, groups)
 

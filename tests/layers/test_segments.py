@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from spacy_tener.layers.groups import Groups
+from spacy_tener.layers.segments import Segments
 
 INDEX = np.array([2, 0, 2, 5, 2, 0])
 N_GROUPS = 7
 
 
-def groups() -> Groups:
-    return Groups.of(INDEX, N_GROUPS)
+def groups() -> Segments:
+    return Segments.of(INDEX, N_GROUPS)
 
 
 def rows(n: int) -> Tensor:
@@ -53,7 +53,7 @@ def test_gradients_are_right(name: str, n_rows: int) -> None:
 
 @pytest.mark.parametrize("n_groups", [0, 3])
 def test_no_rows_at_all_are_legal(n_groups: int) -> None:
-    empty = Groups.of(np.zeros(0, dtype=np.int64), n_groups)
+    empty = Segments.of(np.zeros(0, dtype=np.int64), n_groups)
     assert torch.equal(empty.total(torch.zeros(0, 2)), torch.zeros(n_groups, 2))
     assert empty.spread(torch.zeros(n_groups, 2)).shape == (0, 2)
     assert empty.softmax(torch.zeros(0, 2)).shape == (0, 2)
