@@ -16,3 +16,16 @@ class RemedyError(ValueError):
         self.remedy = remedy
         self.place = place
         super().__init__(f"{place}: {reason}. {remedy}" if place else f"{reason}. {remedy}")
+
+
+class FileError(RemedyError):
+    """A file that cannot be read or written as asked.
+
+    source: the file's name, or what stands for it.
+    line: where in the file, counted from 1.
+    """
+
+    def __init__(self, source: str, reason: str, remedy: str, *, line: int | None = None) -> None:
+        self.source = source
+        self.line = line
+        super().__init__(reason, remedy, place=source if line is None else f"{source}:{line}")

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.attrs import ORTH
 from spacy.strings import StringStore, get_string_id
 from spacy.tokens import Doc
 
-Keys = NDArray[np.uint64]
+from .keys import KeyMap, Keys
 
 _DECIMAL = re.compile(r"\d")
-_CACHE_LIMIT = 1_000_000
-_NOTHING: tuple[Keys, Keys] = (np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64))
+_MAX_STRINGS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -45,29 +43,23 @@ class KeyCache:
 
     def __init__(self, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
-        # Hashes in order, and their keys: one attribute, replaced at once, so that no thread sees half of a change.
-        self._known: tuple[Keys, Keys] = _NOTHING
+        # Replaced at once, so that no thread sees half of a change.
+        self._known = KeyMap()
 
     def __call__(self, orths: Keys, stores: Sequence[StringStore]) -> Keys:
         """The keys of tokens whose strings are in one of the stores. *Shape* [N] -> [N]"""
         if not (self.normaliser.digits or self.normaliser.lower):
             return orths
-        known, keys = self._known
-        places, found = search(known, orths)
-        if not found.all():
-            missing = np.unique(orths[~found])
-            if known.size + missing.size > _CACHE_LIMIT:
-                (known, keys), missing = _NOTHING, np.unique(orths)
-            known, keys = self._known = self._joined(known, keys, missing, stores)
-            places, _ = search(known, orths)
-        return keys[places]
-
-    def _joined(self, known: Keys, keys: Keys, orths: Keys, stores: Sequence[StringStore]) -> tuple[Keys, Keys]:
-        texts = (next(store[orth] for store in stores if orth in store) for orth in orths.tolist())
-        added = np.fromiter(map(self.normaliser.key, texts), dtype=np.uint64, count=orths.size)
-        joined = np.concatenate((known, orths))
-        order = np.argsort(joined, kind="stable")
-        return joined[order], np.concatenate((keys, added))[order]
+        known = self._known
+        keys, found = known.get(orths)
+        if found.all():
+            return keys
+        missing = np.unique(orths[~found])
+        if len(known) + missing.size > _MAX_STRINGS:
+            known, missing = KeyMap(), np.unique(orths)
+        added = map(self.normaliser.key, texts_of(missing, stores))
+        known = self._known = known.joined(missing, np.fromiter(added, dtype=np.uint64, count=missing.size))
+        return known.get(orths)[0]
 
 
 def token_orths(docs: Sequence[Doc]) -> tuple[Keys, list[StringStore]]:
@@ -75,15 +67,17 @@ def token_orths(docs: Sequence[Doc]) -> tuple[Keys, list[StringStore]]:
 
     *Shape* [N]
     """
-    stores = {id(doc.vocab): doc.vocab.strings for doc in docs}
     orths = [doc.to_array(ORTH) for doc in docs]
-    return np.concatenate(orths) if orths else _NOTHING[0], list(stores.values())
+    return np.concatenate(orths) if orths else np.zeros(0, dtype=np.uint64), string_stores(docs)
 
 
-def search(haystack: Keys, needles: Keys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Where each needle stands in the sorted haystack, and whether it does."""
-    if haystack.size == 0:
-        return np.zeros(needles.size, dtype=np.int64), np.zeros(needles.size, dtype=bool)
-    places = np.searchsorted(haystack, needles)
-    np.minimum(places, haystack.size - 1, out=places)
-    return places, haystack[places] == needles
+def string_stores(docs: Sequence[Doc]) -> list[StringStore]:
+    """The distinct stores of the docs' strings: one, as a rule."""
+    return list({id(doc.vocab.strings): doc.vocab.strings for doc in docs}.values())
+
+
+def texts_of(orths: Keys, stores: Sequence[StringStore]) -> list[str]:
+    """The strings of hashes. A hash means the same string in every store that has it."""
+    if len(stores) == 1:
+        return list(map(stores[0].__getitem__, orths.tolist()))
+    return [next(store[orth] for store in stores if orth in store) for orth in orths.tolist()]

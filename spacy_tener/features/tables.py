@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .normalise import Keys, Normaliser, search
+from ..types import IntArray
+from .keys import KeyMap, Keys
+from .normalise import Normaliser
 
-Rows = NDArray[np.int64]
-
-UNKNOWN_ROW = 0
 END_MARK = "<eos>"
 """Stands behind the last token of a text in its last bigram, as in the released code of the papers."""
 
@@ -26,43 +24,39 @@ class StringTable:
     """
 
     def __init__(self, keys: Keys | None = None) -> None:
-        self._sorted: Keys = np.zeros(0, dtype=np.uint64)
-        self._rows: Rows = np.zeros(0, dtype=np.int64)
+        self._rows = KeyMap()
         if keys is not None:
             self.add(keys)
 
     def __len__(self) -> int:
         """Number of rows, with the unknown row."""
-        return self._sorted.size + 1
+        return len(self._rows) + 1
 
     @property
     def keys(self) -> Keys:
         """The keys in the order of their rows, from row 1."""
-        keys = np.empty_like(self._sorted)
-        keys[self._rows - 1] = self._sorted
-        return keys
+        ordered = np.zeros(len(self._rows), dtype=np.uint64)
+        for keys, rows in self._rows.runs:
+            ordered[rows - np.uint64(1)] = keys
+        return ordered
 
-    def rows(self, keys: Keys) -> Rows:
-        """*Shape* [N] -> [N], the unknown row for a key that has none."""
-        places, known = search(self._sorted, keys)
-        if not known.any():
-            return np.full(keys.size, UNKNOWN_ROW, dtype=np.int64)
-        return np.where(known, self._rows[places], UNKNOWN_ROW)
+    def rows(self, keys: Keys) -> IntArray:
+        """*Shape* [N] -> [N], 0 for a key that has no row."""
+        rows, known = self._rows.get(keys)
+        return np.where(known, rows, np.uint64(0)).astype(np.int64)
 
     def add(self, keys: Keys) -> int:
         """Give a row to every key that has none yet, in the order of first appearance. Returns how many were new."""
-        _, known = search(self._sorted, keys)
+        _, known = self._rows.get(keys)
         distinct, first = np.unique(keys[~known], return_index=True)
         if distinct.size:
-            rows = np.empty(distinct.size, dtype=np.int64)
-            rows[np.argsort(first)] = np.arange(len(self), len(self) + distinct.size)
-            joined = np.concatenate((self._sorted, distinct))
-            order = np.argsort(joined, kind="stable")
-            self._sorted, self._rows = joined[order], np.concatenate((self._rows, rows))[order]
+            rows = np.empty(distinct.size, dtype=np.uint64)
+            rows[np.argsort(first)] = np.arange(len(self), len(self) + distinct.size, dtype=np.uint64)
+            self._rows = self._rows.joined(distinct, rows)
         return int(distinct.size)
 
 
-def pair_keys(keys: Keys, lengths: Rows, end_key: int) -> Keys:
+def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
     """The key of each token together with the next one's; the last token of each text is paired with the end mark.
 
     *Shape* keys: [N], of several texts joined; lengths: [texts]; result: [N]

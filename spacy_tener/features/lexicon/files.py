@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..vectors.text import chunks_of, unpack
+from ...errors import FileError
+from ..inputs import read_lines, suffix_of, walk
 
 _NUMBER = re.compile(r"\s*([0-9]+)")
-_ENDINGS = (".txt", ".txt.gz", ".txt.xz", ".txt.bz2")
+_ENDING = ".txt"
 
 
 class Entry(NamedTuple):
@@ -32,38 +33,31 @@ def read_list(path: Path, tag: str) -> Iterator[Entry]:
 
 
 def list_files(path: Path) -> list[Path]:
-    """The files of a word list: itself, or what a directory has of them, in the order of their names."""
+    """The files of a word list: itself, or those below a directory, in the order of their names."""
     if not path.exists():
         raise FileNotFoundError(f"There is no word list at {path}. Give the path of a file, or of a directory of them.")
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS))
+    files, _ = walk(path, lambda file: suffix_of(file) == _ENDING)
     if not files:
-        raise FileNotFoundError(f"The directory {path} has no word lists: no file in it ends in {', '.join(_ENDINGS)}.")
+        raise FileNotFoundError(
+            f"The directory {path} has no word lists: no file in it ends in {_ENDING} (or .txt.gz, ...)."
+        )
     return files
 
 
 def list_name(path: Path) -> str:
     """The file's name without its endings: `THUOCL_law.txt.xz` is `THUOCL_law`."""
-    endings = [ending for ending in _ENDINGS if path.name.endswith(ending)]
-    return path.name.removesuffix(max(endings, key=len, default=path.suffix))
+    return path.name.removesuffix(suffix_of(path) + path.suffix * (suffix_of(path) != path.suffix))
 
 
 def _read(path: Path, parse: Callable[[str], Entry]) -> Iterator[Entry]:
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in read_lines(path):
         try:
-            # A BOM may stand before the first line; UnicodeDecodeError is a ValueError too.
-            text = line.decode("utf-8-sig" if number == 1 else "utf8").strip()
-            if text:
+            if text := line.strip():
                 yield parse(text)
         except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}. Repair or remove the line.") from error
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as packed, unpack(packed, path) as stream:
-        for lines in chunks_of(path, stream, lambda: None):
-            yield from lines
+            raise FileError(str(path), str(error), "Repair or remove the line.", line=number) from error
 
 
 def _parse_dictionary(line: str) -> Entry:

@@ -14,10 +14,10 @@ from ..vectors.vectors import read_vectors
 from .files import Entry, list_files, list_name, read_dictionary, read_list
 from .lexicon import Lexicon
 
-Source = Callable[[], Lexicon]
+LexiconSource = Callable[[], Lexicon]
 
 
-def jieba_lexicon(min_frequency: int = 0, max_length: int = 10, tags: bool = True) -> Source:
+def jieba_lexicon(min_frequency: int = 0, max_length: int = 10, tags: bool = True) -> LexiconSource:
     """The dictionary of the Chinese word segmenter jieba (MIT): 337,302 words of 2 to 10 characters.
 
     Registered as `spacy_tener.JiebaLexicon.v1`. Only its file is read, the package is not imported. It is in the extra
@@ -46,7 +46,7 @@ def read_jieba(min_frequency: int, max_length: int, tags: bool) -> Lexicon:
 
 def word_list(
     path: str | Path, tag: str | None = None, min_frequency: int = 0, max_length: int | None = None
-) -> Source:
+) -> LexiconSource:
     """A list with a word, or `word<TAB>frequency`, on each line, as those of THUOCL.
 
     Registered as `spacy_tener.WordList.v1`.
@@ -71,7 +71,7 @@ def read_word_list(path: Path, tag: str | None, min_frequency: int, max_length: 
     return _select(entries, min_frequency, max_length)
 
 
-def vectors_lexicon(path: str | Path, max_length: int | None = 10) -> Source:
+def vectors_lexicon(path: str | Path, max_length: int | None = 10) -> LexiconSource:
     """The strings of pretrained vectors: then every word has one. Their values are not read.
 
     Registered as `spacy_tener.VectorsLexicon.v1`.
@@ -96,7 +96,7 @@ def read_vectors_lexicon(path: str | Path, max_length: int | None) -> Lexicon:
     return _filter_lengths(words, max_length)
 
 
-def vocab_lexicon(path: str | Path, max_length: int | None = 10) -> Source:
+def vocab_lexicon(path: str | Path, max_length: int | None = 10) -> LexiconSource:
     """The strings of a spaCy vocab, which are the words that its pipeline has seen, but also labels and word shapes.
 
     Registered as `spacy_tener.VocabLexicon.v1`.
@@ -115,7 +115,7 @@ def read_vocab_lexicon(path: Path, max_length: int | None) -> Lexicon:
     return _filter_lengths(sorted(StringStore().from_disk(files[0])), max_length)
 
 
-def joined_lexicon(*sources: Source) -> Source:
+def joined_lexicon(*sources: LexiconSource) -> LexiconSource:
     """The words of several sources. A word that several have keeps the tag of the first.
 
     Registered as `spacy_tener.JoinedLexicon.v1`.
@@ -125,7 +125,7 @@ def joined_lexicon(*sources: Source) -> Source:
     return partial(join_lexicons, *sources)
 
 
-def join_lexicons(*sources: Source) -> Lexicon:
+def join_lexicons(*sources: LexiconSource) -> Lexicon:
     lexicons = [source() for source in sources]
     words = chain.from_iterable(lexicon.words for lexicon in lexicons)
     return Lexicon(words, (lexicon.tag_names[tag] for lexicon in lexicons for tag in lexicon.tags.tolist()))

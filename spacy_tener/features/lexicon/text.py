@@ -11,6 +11,7 @@ from spacy.attrs import ORTH, SPACY
 from spacy.tokens import Doc
 
 from ...types import IntArray
+from ..normalise import string_stores, texts_of
 
 CodePoints = NDArray[np.uint32]
 
@@ -51,7 +52,7 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
     lengths = np.fromiter(map(len, docs), dtype=np.int64, count=len(docs))
     table = np.concatenate([np.zeros((0, 2), np.uint64), *(doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))])
     orths, strings = np.unique(table[:, 0], return_inverse=True)
-    codes, begins, sizes = _flatten(_texts(orths, docs))
+    codes, begins, sizes = _flatten(texts_of(orths, string_stores(docs)))
     # Of each token: its characters, these with the space behind it, and the separators before it.
     sizes = sizes[strings]
     widths = sizes + table[:, 1].astype(np.int64)
@@ -67,14 +68,6 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
         ending=_places(starts + sizes - 1, joined.size),
         lengths=lengths,
     )
-
-
-def _texts(orths: NDArray[np.uint64], docs: Sequence[Doc]) -> list[str]:
-    # Docs of one pipeline share a store, as a rule; a hash means the same string in every one.
-    stores = list({id(doc.vocab.strings): doc.vocab.strings for doc in docs}.values())
-    if len(stores) == 1:
-        return list(map(stores[0].__getitem__, orths.tolist()))
-    return [next(store[orth] for store in stores if orth in store) for orth in orths.tolist()]
 
 
 def _flatten(texts: list[str]) -> tuple[CodePoints, IntArray, IntArray]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .text import Table
+from ...types import FloatArray
 
 _LEAST = 1e-6
 
 
-def prepared(table: Table, *, whiten: bool, unit_length: bool) -> Table:
+def prepared(table: FloatArray, *, whiten: bool, unit_length: bool) -> FloatArray:
     """The rows whitened, scaled to unit length, both in this order, or as they are. *Shape* [n, width]"""
     if whiten:
         table = whitened(table)
@@ -19,7 +19,7 @@ def prepared(table: Table, *, whiten: bool, unit_length: bool) -> Table:
     return table
 
 
-def whitened(table: Table) -> Table:
+def whitened(table: FloatArray) -> FloatArray:
     """The rows without what they have in common: their mean is taken off, and they vary equally in every direction.
 
     Vectors from raw text share a mean, and a few directions in which most of their variance lies, which say how
@@ -34,5 +34,5 @@ def whitened(table: Table) -> Table:
     # Where nothing varies there is nothing to be scaled, as in fewer rows than columns.
     kept = variances > _LEAST * max(variances[-1], np.finfo(np.float64).tiny)
     scales = np.where(kept, 1.0 / np.sqrt(np.where(kept, variances, 1.0)), 0.0)
-    result: Table = (centred @ directions * scales @ directions.T).astype(table.dtype)
+    result: FloatArray = (centred @ directions * scales @ directions.T).astype(table.dtype)
     return result

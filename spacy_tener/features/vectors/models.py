@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.vectors import Vectors as SpacyVectors  # type: ignore[import-not-found,unused-ignore]
 
+from ...types import FloatArray
 from .names import RowNames, check_width
-
-Table = NDArray[np.float32]
 
 _FASTTEXT = b"\xba\x16\x4f\x2f"
 _BLOCK = 1 << 13
@@ -25,7 +23,7 @@ _BLOCK = 1 << 13
 
 def read_floret(
     path: Path, vectors: SpacyVectors, width: int | None, names: RowNames, strings: Iterable[str] | None
-) -> Table:
+) -> FloatArray:
     """The rows of given strings, of vectors in floret mode. *Shape* [strings that were taken, width]"""
     if strings is None:
         raise ValueError(
@@ -44,7 +42,7 @@ def is_fasttext(path: Path) -> bool:
         return stream.read(len(_FASTTEXT)) == _FASTTEXT
 
 
-def read_fasttext(path: Path, width: int | None, names: RowNames, strings: Iterable[str] | None) -> Table:
+def read_fasttext(path: Path, width: int | None, names: RowNames, strings: Iterable[str] | None) -> FloatArray:
     """The rows of a fastText model's own strings, then of other given ones. *Shape* [strings that were taken, width]"""
     vectors = _load_fasttext(path)
     check_width(path, vectors.vector_size, width)
@@ -80,6 +78,6 @@ def _blocks(strings: Sequence[str]) -> Iterable[Sequence[str]]:
     return (strings[start : start + _BLOCK] for start in range(0, len(strings), _BLOCK))
 
 
-def _numpy(table: Any) -> Table:
+def _numpy(table: Any) -> FloatArray:
     # CuPy's array where a GPU is in use.
     return np.asarray(table.get() if hasattr(table, "get") else table, dtype=np.float32)

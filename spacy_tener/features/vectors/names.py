@@ -8,26 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 
-@dataclass(frozen=True)
-class VectorsReport:
-    """What reading a source came to.
+@dataclass
+class RowNames:
+    """Decides which rows are taken, and counts why others were not.
 
     rows_read: rows in the source. duplicates: rows whose very string had come before. merged: rows whose string became
     that of an earlier row by normalisation. left_out: rows that `keep` did not want. nameless: rows whose string cannot
     be known: bytes that are no UTF-8, or a key that spaCy's string store lacks.
     """
-
-    source: str
-    rows_read: int
-    duplicates: int
-    merged: int
-    left_out: int
-    nameless: int
-
-
-@dataclass
-class RowNames:
-    """Decides which rows are taken, and remembers why others were not."""
 
     path: Path
     normalise: Callable[[str], str] | None
@@ -78,10 +66,6 @@ class RowNames:
             )
         if self.nameless:
             yield f"{self.nameless} rows were left out, because their string cannot be read."
-
-    def report(self) -> VectorsReport:
-        counts = {name: getattr(self, name) for name in ("rows_read", "duplicates", "merged", "left_out", "nameless")}
-        return VectorsReport(source=str(self.path), **counts)
 
 
 def check_width(path: Path, actual: int, wanted: int | None) -> None:

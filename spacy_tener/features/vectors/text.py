@@ -7,34 +7,19 @@ megabytes at a time; no Python function sees a single one.
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
-import lzma
 import re
 import warnings
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
+from ...types import FloatArray
+from ..inputs import open_file
 from .names import RowNames, check_width
 
-Table = NDArray[np.float32]
-
-_UNPACKERS: dict[bytes, Callable[[IO[bytes]], Any]] = {
-    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed),
-    b"BZh": bz2.BZ2File,
-    b"\xfd7zXZ\x00": lzma.LZMAFile,
-}
-_ZIP = b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
-_MAGIC = 6
-_BUFFER = 1 << 20
 _CHUNK = 1 << 22
 _BIG_FILE = 1 << 25
 _HEADER = re.compile(rb"([0-9]+) ([0-9]+)")
@@ -43,46 +28,26 @@ _NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
 
-def read_text(path: Path, width: int | None, names: RowNames) -> Table:
+def read_text(path: Path, width: int | None, names: RowNames) -> FloatArray:
     """Read the rows that `names` takes, in its order. *Shape* [rows, width]"""
-    with path.open("rb") as packed, unpack(packed, path) as stream:
-        progress = tqdm(
-            total=path.stat().st_size,
-            desc=f"Reading {path.name}",
-            unit="B",
-            unit_scale=True,
-            leave=False,
-            # None: shown on a terminal only.
-            disable=None if path.stat().st_size > _BIG_FILE else True,
-        )
-        with progress:
-            chunks = chunks_of(path, stream, lambda: progress.update(packed.tell() - progress.n))
-            return _read_lines(path, chunks, width, names)
+    return _read_chunks(path, _chunks(path), width, names)
 
 
-def unpack(packed: IO[bytes], path: Path) -> IO[bytes]:
-    """A file's bytes as they were before packing, whatever its name says."""
-    magic = packed.read(_MAGIC)
-    packed.seek(0)
-    for start, unpacker in _UNPACKERS.items():
-        if magic.startswith(start):
-            return io.BufferedReader(cast(io.RawIOBase, unpacker(packed)), _BUFFER)
-    if magic.startswith(_ZIP):
-        raise ValueError(f"{path} is a zip archive. Unpack it and give the path of the text file inside.")
-    return packed
-
-
-def chunks_of(path: Path, stream: IO[bytes], advance: Callable[[], object]) -> Iterator[list[bytes]]:
-    """The lines of a stream, some megabytes at a time. Lines end in a line feed only, never in a Unicode line end."""
-    try:
+def _chunks(path: Path) -> Iterator[list[bytes]]:
+    """The lines of a file, some megabytes at a time. Lines end in a line feed only, never in a Unicode line end."""
+    size = path.stat().st_size
+    # None: shown on a terminal only.
+    hidden = None if size > _BIG_FILE else True
+    with (
+        open_file(path) as (stream, packed),
+        tqdm(total=size, desc=f"Reading {path.name}", unit="B", unit_scale=True, leave=False, disable=hidden) as bar,
+    ):
         while lines := stream.readlines(_CHUNK):
             yield lines
-            advance()
-    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise ValueError(f"{path} is damaged or cut short ({error}). Get the file again.") from error
+            bar.update(packed.tell() - bar.n)
 
 
-def _read_lines(path: Path, chunks: Iterator[list[bytes]], width: int | None, names: RowNames) -> Table:
+def _read_chunks(path: Path, chunks: Iterator[list[bytes]], width: int | None, names: RowNames) -> FloatArray:
     lines = next(chunks, [])
     if not lines:
         raise ValueError(f"{path} is empty: expected a line per string, with its values.")
@@ -133,7 +98,7 @@ def _excerpt(line: bytes) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
-def _join(tables: list[Table], width: int) -> Table:
+def _join(tables: list[FloatArray], width: int) -> FloatArray:
     joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
     end = len(joined)
     while tables:  # freed one by one, so that the peak is one table and not two
@@ -152,7 +117,7 @@ class _LineReader:
         self.names = names
         self.line = line
 
-    def read(self, lines: list[bytes]) -> Table:
+    def read(self, lines: list[bytes]) -> FloatArray:
         """*Shape* [rows that were taken, width]"""
         tails: list[bytes] = []
         numbers: list[int] = []
@@ -189,7 +154,7 @@ class _LineReader:
             raise self._broken(number, "there is no string before the values", line)
         return name, b" ".join(values)
 
-    def _to_numbers(self, tails: list[bytes], numbers: list[int]) -> Table:
+    def _to_numbers(self, tails: list[bytes], numbers: list[int]) -> FloatArray:
         # Every tail has `width` parts that are not empty, and each part gives at least one number or stops the
         # conversion: the count is right only if each part is one number.
         flat = _parse(b" ".join(tails))
@@ -211,7 +176,7 @@ class _LineReader:
         return ValueError(f"{self.path}, line {number}: {reason}: {_excerpt(line)}. Repair or remove the line.")
 
 
-def _parse(text: bytes) -> Table:
+def _parse(text: bytes) -> FloatArray:
     """All numbers up to the first thing that is none."""
     with warnings.catch_warnings():
         # NumPy warns about such a thing; here the number of values tells, and the error can name the line.

@@ -10,31 +10,26 @@ import numpy as np
 from spacy.strings import StringStore
 from spacy.vocab import Vocab
 
+from ...types import FloatArray
 from .models import is_fasttext, read_fasttext, read_floret
-from .names import RowNames, VectorsReport, check_width
-from .text import Table, read_text
+from .names import RowNames, check_width
+from .text import read_text
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Distinct strings, each with its row.
+    """Distinct strings, each with its row, and how many rows of the source became none.
 
     *Shape* table: [strings, width]
     """
 
     strings: list[str]
-    table: Table
-    report: VectorsReport
+    table: FloatArray
+    report: RowNames
 
     @property
     def width(self) -> int:
         return int(self.table.shape[1])
-
-    def coverage(self, wanted: Iterable[str]) -> tuple[set[str], set[str]]:
-        """Which of the wanted strings have a row, and which have none."""
-        distinct = set(wanted)
-        found = distinct.intersection(self.strings)
-        return found, distinct - found
 
 
 def read_vectors(
@@ -69,10 +64,10 @@ def read_vectors(
     else:
         table = read_text(path, width, names)
     names.warn()
-    return Vectors(strings=list(names.taken), table=table, report=names.report())
+    return Vectors(strings=list(names.taken), table=table, report=names)
 
 
-def _read_directory(path: Path, width: int | None, names: RowNames, strings: Iterable[str] | None) -> Table:
+def _read_directory(path: Path, width: int | None, names: RowNames, strings: Iterable[str] | None) -> FloatArray:
     """*Shape* [strings that were taken, width]"""
     vocab = Vocab().from_disk(_find_vocab(path), exclude=["lookups"])
     vectors = vocab.vectors
@@ -84,7 +79,7 @@ def _read_directory(path: Path, width: int | None, names: RowNames, strings: Ite
     return table
 
 
-def _read_rows(path: Path, vocab: Vocab, width: int | None, names: RowNames) -> Table:
+def _read_rows(path: Path, vocab: Vocab, width: int | None, names: RowNames) -> FloatArray:
     """*Shape* [keys that were taken, width]"""
     vectors = vocab.vectors
     if not vectors.size or not vectors.key2row:
@@ -96,7 +91,7 @@ def _read_rows(path: Path, vocab: Vocab, width: int | None, names: RowNames) -> 
     return np.ascontiguousarray(data[rows], dtype=np.float32)
 
 
-def _check_finite(path: Path, table: Table, names: RowNames) -> None:
+def _check_finite(path: Path, table: FloatArray, names: RowNames) -> None:
     finite = np.isfinite(table).all(axis=1)
     if not finite.all():
         bad = list(names.taken)[int(np.argmin(finite))]

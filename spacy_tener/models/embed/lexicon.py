@@ -16,13 +16,13 @@ from spacy.util import logger
 from thinc.api import Model
 from thinc.types import Floats2d
 
+from ...features.keys import Keys
 from ...features.lexicon.lexicon import Lexicon, Match
 from ...features.lexicon.sources import jieba_lexicon
-from ...features.normalise import Keys
 from ...features.vectors.forms import prepared
-from ...features.vectors.text import Table
 from ...layers.embedding import EmbeddingTables
 from ...layers.lattice.lattice import Lattice
+from ...types import FloatArray
 from ..bridge import TorchShim, token_counts, torch_shim
 from .vocabulary import Vocabulary, add_keys, check_rates, load_vectors, rows_of, run_module
 
@@ -146,7 +146,7 @@ def _init(
     *,
     source: Callable[[], Lexicon],
     vectors: str | Path | None,
-    prepare: Callable[[Table], Table],
+    prepare: Callable[[FloatArray], FloatArray],
 ) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     vocabulary.clear()
@@ -162,7 +162,7 @@ def _init(
         _load_vectors(model, vectors, prepare)
 
 
-def _load_vectors(model: LexiconModel, path: str | Path, prepare: Callable[[Table], Table]) -> None:
+def _load_vectors(model: LexiconModel, path: str | Path, prepare: Callable[[FloatArray], FloatArray]) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     load_vectors(
         model,

@@ -16,10 +16,11 @@ from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 from thinc.types import Floats2d
 
-from ...features.normalise import Keys, Normaliser
+from ...features.keys import Keys
+from ...features.normalise import Normaliser
 from ...features.tables import StringTable
-from ...features.vectors.text import Table
 from ...features.vectors.vectors import read_vectors
+from ...types import FloatArray
 from ..bridge import join, split, torch_shim
 
 _GROWTH = 8
@@ -95,7 +96,7 @@ def load_vectors(
     width: int,
     normaliser: Normaliser | None,
     to_keys: Callable[[list[str]], Keys],
-    prepare: Callable[[Table], Table],
+    prepare: Callable[[FloatArray], FloatArray],
     keep: Callable[[str], bool] | None = None,
     strings: Sequence[str] | None = None,
 ) -> None:

@@ -19,7 +19,7 @@ from thinc.types import Floats1d
 from spacy_tener.features.lexicon import lexicon as module
 from spacy_tener.features.lexicon.lexicon import Lexicon
 from spacy_tener.features.lexicon.sources import (
-    Source,
+    LexiconSource,
     jieba_lexicon,
     joined_lexicon,
     read_jieba,
@@ -218,7 +218,7 @@ def test_no_sources_are_an_empty_lexicon() -> None:
         joined_lexicon(jieba_lexicon(), word_list("words.txt")),
     ],
 )
-def test_sources_are_read_late_and_can_be_pickled(source: Source) -> None:
+def test_sources_are_read_late_and_can_be_pickled(source: LexiconSource) -> None:
     # None of the files exists: nothing has been read yet.
     assert callable(pickle.loads(pickle.dumps(source)))
 

@@ -222,7 +222,7 @@ def test_damaged_packed_file_is_refused(read: Read, pack: Callable[[bytes], byte
     packed = pack("".join(f"w{i} {a} {b}\n" for i, (a, b) in enumerate(rng.normal(size=(3000, 2)))).encode())
     half = len(packed) // 2
     content = packed[:half] if damage == "cut" else packed[:half] + b"\xff" * 1000 + packed[half + 1000 :]
-    with pytest.raises(ValueError, match="damaged or cut short"):
+    with pytest.raises(ValueError, match="cannot be read"):
         read(content)
 
 

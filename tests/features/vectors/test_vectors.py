@@ -70,7 +70,7 @@ def test_report_counts_every_row_by_what_became_of_it(tmp_path: Path) -> None:
     assert vectors.strings == ["a", "0"]
     assert vectors.table.tolist() == [[1], [4]]
     assert (report.rows_read, report.duplicates, report.merged, report.left_out, report.nameless) == (6, 1, 1, 1, 1)
-    assert report.source == str(path)
+    assert report.path == path
     assert len(caught) == 2
 
 
@@ -115,12 +115,6 @@ def test_keeping_nothing_gives_an_empty_table_of_the_right_width(tmp_path: Path)
     vectors = read_vectors(write_text(tmp_path / "v"), keep=lambda string: False)
     assert vectors.strings == []
     assert vectors.table.shape == (0, 3)
-
-
-def test_coverage_tells_found_from_missing(tmp_path: Path) -> None:
-    vectors = read_vectors(write_text(tmp_path / "v"))
-    assert vectors.coverage(["中", "中", "华", "2"]) == ({"中", "2"}, {"华"})
-    assert vectors.coverage([]) == (set(), set())
 
 
 # spaCy's directories

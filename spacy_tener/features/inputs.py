@@ -1,0 +1,124 @@
+"""The files that a user names: compressed or not, one, a directory of them, or standard input."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from ..errors import FileError
+
+STDIN = "-"
+COMPRESSED = frozenset({".gz", ".bz2", ".xz"})
+MAX_LINE_BYTES = 1 << 26
+"""A line longer than this (64 MiB) is a file of another kind, and is refused before it fills the memory."""
+
+_DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
+    b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\x00": lzma.LZMAFile,
+}
+_ZIP = b"PK\x03\x04"
+_BUFFER = 1 << 20
+
+
+def suffix_of(path: str | Path) -> str:
+    """The ending that names the format, without that of the compression."""
+    path = Path(path)
+    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
+    """The wanted files at any depth below a directory, and the others; both sorted. Hidden ones are neither."""
+    files = [
+        path
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
+    ]
+    wanted = [path for path in files if is_wanted(path)]
+    return wanted, [path for path in files if path not in set(wanted)]
+
+
+@contextmanager
+def open_file(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """The bytes of a file, decompressed whatever its name says, and the file as it is on the disk.
+
+    Whatever goes wrong while it is open is a `FileError`.
+    """
+    try:
+        with open(path, "rb") as file:
+            start = file.peek(_BUFFER)
+            if start.startswith(_ZIP):
+                raise FileError(str(path), "is a zip archive", "Unpack it, and name the file inside.")
+            found = (unpack for magic, unpack in _DECOMPRESSORS.items() if start.startswith(magic))
+            decompress = next(found, None)
+            if decompress is None:
+                yield file, file
+            else:
+                with io.BufferedReader(cast(io.RawIOBase, decompress(file)), _BUFFER) as stream:
+                    yield stream, file
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        remedy = "Check the path, and that the file is whole."
+        raise FileError(str(path), f"cannot be read: {reason}", remedy) from error
+
+
+def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """The lines of a file, or of standard input for `-`, numbered from 1, without their ends and a byte order mark."""
+    if str(path) == STDIN:
+        yield from _decode(sys.stdin.buffer, STDIN, encoding)
+        return
+    with open_file(path) as (stream, _):
+        yield from _decode(stream, str(path), encoding)
+
+
+def check_encoding(encoding: str) -> str:
+    try:
+        return codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ValueError(f"Unknown encoding '{encoding}'. Use utf-8, gb18030, big5, utf-16, ...") from error
+
+
+def _decode(stream: IO[bytes], source: str, encoding: str) -> Iterator[tuple[int, str]]:
+    if check_encoding(encoding).startswith(("utf-16", "utf-32")):
+        # A line feed is not one byte there.
+        stream, encoding = io.BytesIO(_transcoded(stream.read(), source, encoding)), "utf-8"
+    number = 0
+    while raw := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(raw) > MAX_LINE_BYTES:
+            remedy = "Corpora have a token or a JSON record on each line: is this such a file?"
+            raise FileError(source, f"the line is longer than {MAX_LINE_BYTES} bytes", remedy, line=number)
+        yield number, _text(raw, source, number, encoding)
+
+
+def _transcoded(data: bytes, source: str, encoding: str) -> bytes:
+    try:
+        return data.decode(encoding).encode("utf-8")
+    except UnicodeError as error:
+        raise FileError(source, f"it is not {encoding.upper()} ({error})", "Name its encoding.") from error
+
+
+def _text(raw: bytes, source: str, number: int, encoding: str) -> str:
+    try:
+        text = raw.decode(encoding).removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start + 1} of the line is not {encoding.upper()}"
+        remedy = "Save the file as UTF-8, or name its encoding where there is an option for it (gb18030, utf-16, ...)."
+        raise FileError(source, reason, remedy, line=number) from error
+    if number == 1:
+        text = text.removeprefix("\ufeff")
+    if "\0" in text:
+        raise FileError(source, "the line holds a NUL byte", "Save the file as plain text.", line=number)
+    if "\r" in text:
+        remedy = "Write line ends as \\n or \\r\\n."
+        raise FileError(source, "the line holds a carriage return before its end", remedy, line=number)
+    return text
