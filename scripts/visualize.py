@@ -71,21 +71,27 @@ class Comparison:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", help="a trained pipeline: its directory or its package's name")
-    parser.add_argument("data", type=Path, help="a .spacy file with the entities of the corpus")
-    parser.add_argument("output", type=Path, help="the HTML file to write")
+    parser.add_argument("corpus", help="name of a corpus of the project, or of yours with the options below")
+    parser.add_argument("--system", default="tener", help="what was trained (default: %(default)s)")
+    parser.add_argument("--seed", default="1", help="with which seed (default: %(default)s)")
+    parser.add_argument("--model", help="pipeline (default: training/CORPUS/SYSTEM/SEED/model-best)")
+    parser.add_argument("--data", type=Path, help="its .spacy file with entities (default: corpus/CORPUS/test.spacy)")
+    parser.add_argument("--output", type=Path, help="HTML file to write (default: pages/CORPUS-SYSTEM.html)")
     parser.add_argument("--limit", type=int, default=500, help="draw this many texts at most (default: %(default)s)")
-    parser.add_argument("--gold-preproc", action="store_true", help="keep the tokens of the data, sentence by sentence")
-    parser.add_argument("--title", help="headline of the page (default: made from the data's name)")
     args = parser.parse_args(argv)
-    if not args.data.exists():
-        msg.fail(f"There is no data at {args.data}", "Convert a corpus with `spacy tener convert` first.", exits=1)
-    nlp = spacy.load(args.model)
-    examples = predict(nlp, list(Corpus(args.data, gold_preproc=args.gold_preproc)(nlp)))
-    title = args.title or f"{args.data.resolve().parent.name}, {args.data.stem}: gold and predicted entities"
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(page(examples, lang=str(nlp.lang), title=title, limit=args.limit), encoding="utf8")
-    msg.good(f"Entities of {len(examples)} texts drawn: {args.output.resolve()}")
+    model = args.model or Path("training", args.corpus, args.system, args.seed, "model-best")
+    data = args.data or Path("corpus", args.corpus, "test.spacy")
+    output = args.output or Path("pages", f"{args.corpus}-{args.system}.html")
+    if not data.exists():
+        msg.fail(f"There is no data at {data}", "Convert a corpus with `spacy tener convert` first.", exits=1)
+    nlp = spacy.load(model)
+    # Whoever learned the data's own tokens is shown on them, too.
+    own_tokens = nlp.config["corpora"]["dev"].get("gold_preproc", False)
+    examples = predict(nlp, list(Corpus(data, gold_preproc=own_tokens)(nlp)))
+    title = f"{args.corpus}, {data.stem}: gold and predicted entities"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(page(examples, lang=str(nlp.lang), title=title, limit=args.limit), encoding="utf8")
+    msg.good(f"Entities of {len(examples)} texts drawn: {output.resolve()}")
 
 
 def predict(nlp: Language, examples: list[Example]) -> list[Example]:
@@ -97,7 +103,9 @@ def predict(nlp: Language, examples: list[Example]) -> list[Example]:
 
 
 def page(examples: list[Example], *, lang: str, title: str, limit: int) -> str:
-    comparisons = [compare(example) for example in examples]
+    comparisons = [
+        Comparison(each.reference.text, offsets(each.reference), offsets(each.predicted)) for each in examples
+    ]
     colors = label_colors(sorted({label for c in comparisons for *_, label in (*c.gold, *c.found)}))
     with_errors = sum(not comparison.right for comparison in comparisons)
     shown = comparisons[:limit]
@@ -111,10 +119,6 @@ def page(examples: list[Example], *, lang: str, title: str, limit: int) -> str:
         legend=" ".join(legend),
         articles="\n".join(article(comparison, colors) for comparison in shown),
     )
-
-
-def compare(example: Example) -> Comparison:
-    return Comparison(example.reference.text, offsets(example.reference), offsets(example.predicted))
 
 
 def offsets(doc: Doc) -> list[Entity]:

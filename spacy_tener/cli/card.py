@@ -73,6 +73,8 @@ def card_cli(
         source = corpus_source(corpus) if corpus else None
         scores, config = read_json(metrics), load_config(model / "config.cfg", interpolate=True)
         before = read_json(model / "meta.json")
+        # On Windows, `spacy project run` leaves the quotes around a command's arguments.
+        license, author = (text and text.strip("'\"") for text in (license, author))
         chosen = Chosen(name=name, version=version, license=license, author=author)
         performance = before.get("performance", {})
         card = Card(

@@ -75,7 +75,7 @@ def test_nothing_but_card_and_meta_differs(folder: Path) -> None:
 
 
 def test_the_corpus_is_named_with_its_terms(folder: Path) -> None:
-    assert card(folder, "out", "--corpus", "resume", "--license", "CC0 1.0", "--author", "Me")[0] == 0
+    assert card(folder, "out", "--corpus", "resume", "--license", "'CC0 1.0'", "--author", "Me")[0] == 0
     meta = json.loads((folder / "out" / "meta.json").read_text(encoding="utf8"))
     assert meta["sources"][0]["url"] == "https://github.com/jiesutd/LatticeLSTM"
     assert (meta["license"], meta["author"]) == ("CC0 1.0", "Me")

@@ -69,8 +69,12 @@ def model(ruler: Language, tmp_path: Path) -> Path:
 @pytest.fixture
 def drawn(model: Path) -> str:
     output = model.parent / "pages" / "deep" / "page.html"
-    visualize.main([str(model), str(model.parent / "gold.spacy"), str(output), "--title", "A & B"])
+    draw("A & B", model, model.parent / "gold.spacy", output)
     return output.read_text(encoding="utf8")
+
+
+def draw(corpus: str, model: Path, data: Path, output: Path) -> None:
+    visualize.main([corpus, "--model", str(model), "--data", str(data), "--output", str(output)])
 
 
 def test_page_shows_errors_beside_gold(drawn: str) -> None:
@@ -99,7 +103,7 @@ def test_page_states_scores_and_every_label(drawn: str) -> None:
 def test_page_is_valid_alone_and_escapes_text(drawn: str) -> None:
     assert drawn.startswith("<!DOCTYPE html>")
     assert '<meta charset="utf-8">' in drawn
-    assert "<title>A &amp; B</title>" in drawn
+    assert "<title>A &amp; B, gold: gold and predicted entities</title>" in drawn
     assert "来了 &amp; &lt;走&gt;了" in drawn
     assert "http" not in drawn
     assert "<script" not in drawn
@@ -114,14 +118,22 @@ def test_page_draws_no_more_than_its_limit_and_scores_all(ruler: Language) -> No
     assert "The first 1 are drawn." in page
 
 
-def test_path_of_the_page_is_printed(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    visualize.main([str(model), str(tmp_path / "gold.spacy"), str(tmp_path / "page.html")])
-    assert str(tmp_path / "page.html") in capsys.readouterr().out.replace("\n", "")
+def test_a_corpus_of_the_project_is_known_by_its_name(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "training" / "news" / "flat" / "2").mkdir(parents=True)
+    model.rename(tmp_path / "training" / "news" / "flat" / "2" / "model-best")
+    (tmp_path / "corpus" / "news").mkdir(parents=True)
+    (tmp_path / "gold.spacy").rename(tmp_path / "corpus" / "news" / "test.spacy")
+    visualize.main(["news", "--system", "flat", "--seed", "2"])
+    assert str(tmp_path / "pages" / "news-flat.html") in capsys.readouterr().out.replace("\n", "")
+    assert "news, test" in (tmp_path / "pages" / "news-flat.html").read_text(encoding="utf8")
 
 
 def test_missing_data_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        visualize.main(["blank", str(tmp_path / "none.spacy"), str(tmp_path / "page.html")])
+        draw("news", tmp_path / "blank", tmp_path / "none.spacy", tmp_path / "page.html")
     assert stop.value.code == 1
     assert "none.spacy" in capsys.readouterr().out.replace("\n", "")
 
@@ -133,14 +145,16 @@ def test_labels_are_escaped_in_marks_and_legend() -> None:
     assert page.count("A&lt;B") == 3
 
 
-@pytest.mark.parametrize(("options", "state"), [((), "missed"), (("--gold-preproc",), "right")])
-def test_the_datas_own_tokens_can_be_kept(tmp_path: Path, options: tuple[str, ...], state: str) -> None:
+@pytest.mark.parametrize(("gold_preproc", "state"), [(False, "missed"), (True, "right")])
+def test_the_datas_own_tokens_are_kept_where_the_pipeline_learned_them(
+    tmp_path: Path, gold_preproc: bool, state: str
+) -> None:
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": [{"ORTH": "Anglo-Dutch"}]}])
+    nlp.config["corpora"]["dev"]["gold_preproc"] = gold_preproc
     nlp.to_disk(tmp_path / "model")
     doc = Doc(nlp.vocab, words=["The", "Anglo-Dutch", "talks"], spaces=[True, True, False])
     doc.ents = [doc.char_span(4, 15, label="ORG")]
     DocBin(docs=[doc]).to_disk(tmp_path / "gold.spacy")
-    places = [str(tmp_path / name) for name in ("model", "gold.spacy", "page.html")]
-    visualize.main([*places, *options])
+    draw("news", tmp_path / "model", tmp_path / "gold.spacy", tmp_path / "page.html")
     assert Marks((tmp_path / "page.html").read_text(encoding="utf8")).found == [(state, "Anglo-Dutch ORG")]

@@ -1,0 +1,82 @@
+"""Convert a corpus of project.yml from its files below assets/ to corpus/NAME/{train,dev,test}.spacy.
+
+Where a corpus has no development part, the last tenth of its training part becomes that. It is not drawn at random:
+neighbours are often of one article, which then would be in both parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spacy.cli._util import app
+from spacy.tokens import DocBin
+from spacy.vocab import Vocab
+from wasabi import msg
+
+import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
+
+ASSETS, CORPORA_DIR, HELD_OUT = Path("assets"), Path("corpus"), 0.1
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where the parts of a corpus lie below assets/ (files, or directories to join), and its language."""
+
+    lang: str
+    train: str
+    dev: str | None
+    test: str
+    licensed: bool = False
+
+    @property
+    def parts(self) -> dict[str, Path]:
+        parts = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {part: ASSETS / place for part, place in parts.items() if place}
+
+
+CORPORA = {
+    "sample": Corpus("zh", "sample/zh/train.bmes", "sample/zh/dev.bmes", "sample/zh/test.bmes"),
+    "sample_en": Corpus("en", "sample/en/train.iob2", "sample/en/dev.iob2", "sample/en/test.iob2"),
+    "weibo": Corpus("zh", *(f"weibo/weiboNER_2nd_conll.{part}" for part in ("train", "dev", "test"))),
+    "resume": Corpus("zh", *(f"resume/{part}.char.bmes" for part in ("train", "dev", "test"))),
+    "msra": Corpus("zh", "msra/train.char.bmes", None, "msra/test.char.bmes", licensed=True),
+    "ontonotes4": Corpus("zh", *(f"ontonotes4/{part}.char.bmes" for part in ("train", "dev", "test")), licensed=True),
+    "ontonotes5": Corpus("en", "ontonotes5/train", "ontonotes5/dev", "ontonotes5/test", licensed=True),
+    "conll2003": Corpus("en", "conll2003/eng.train", "conll2003/eng.testa", "conll2003/eng.testb", licensed=True),
+    "wnut17": Corpus("en", "wnut17/wnut17train.conll", "wnut17/emerging.dev.conll", "wnut17/emerging.test.annotated"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", choices=CORPORA)
+    name = parser.parse_args(argv).corpus
+    corpus = CORPORA[name]
+    if missing := [str(place) for place in corpus.parts.values() if not place.exists()]:
+        remedy = "`spacy project assets` fetches what is public."
+        if corpus.licensed:
+            remedy = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
+        msg.fail(f"Missing: {', '.join(missing)}", remedy, exits=1)
+    for part, place in corpus.parts.items():
+        output = CORPORA_DIR / name / f"{part}.spacy"
+        join = ["--join"] if place.is_dir() else []
+        app(["tener", "convert", str(place), str(output), "--lang", corpus.lang, *join], standalone_mode=False)
+    if corpus.dev is None:
+        hold_out(CORPORA_DIR / name / "train.spacy", CORPORA_DIR / name / "dev.spacy")
+
+
+def hold_out(train: Path, dev: Path, share: float = HELD_OUT) -> None:
+    """Move the last Docs of a part that was just converted to another."""
+    binary = DocBin().from_disk(train)
+    docs = list(binary.get_docs(Vocab()))
+    first = len(docs) - max(1, int(share * len(docs)))
+    for part, path in ((docs[first:], dev), (docs[:first], train)):
+        DocBin(docs=part, attrs=binary.attrs).to_disk(path)
+    msg.good(f"The last {len(docs) - first:,} of {len(docs):,} Docs of {train} are held out: {dev}")
+
+
+if __name__ == "__main__":
+    main()
