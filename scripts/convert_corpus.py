@@ -40,10 +40,14 @@ class Corpus:
 CORPORA = {
     "sample": Corpus("zh", "sample/zh/train.bmes", "sample/zh/dev.bmes", "sample/zh/test.bmes"),
     "sample_en": Corpus("en", "sample/en/train.iob2", "sample/en/dev.iob2", "sample/en/test.iob2"),
-    "weibo": Corpus("zh", *(f"weibo/weiboNER_2nd_conll.{part}" for part in ("train", "dev", "test"))),
-    "resume": Corpus("zh", *(f"resume/{part}.char.bmes" for part in ("train", "dev", "test"))),
+    "weibo": Corpus(
+        "zh", "weibo/weiboNER_2nd_conll.train", "weibo/weiboNER_2nd_conll.dev", "weibo/weiboNER_2nd_conll.test"
+    ),
+    "resume": Corpus("zh", "resume/train.char.bmes", "resume/dev.char.bmes", "resume/test.char.bmes"),
     "msra": Corpus("zh", "msra/train.char.bmes", None, "msra/test.char.bmes", licensed=True),
-    "ontonotes4": Corpus("zh", *(f"ontonotes4/{part}.char.bmes" for part in ("train", "dev", "test")), licensed=True),
+    "ontonotes4": Corpus(
+        "zh", "ontonotes4/train.char.bmes", "ontonotes4/dev.char.bmes", "ontonotes4/test.char.bmes", licensed=True
+    ),
     "ontonotes5": Corpus("en", "ontonotes5/train", "ontonotes5/dev", "ontonotes5/test", licensed=True),
     "conll2003": Corpus("en", "conll2003/eng.train", "conll2003/eng.testa", "conll2003/eng.testb", licensed=True),
     "wnut17": Corpus("en", "wnut17/wnut17train.conll", "wnut17/emerging.dev.conll", "wnut17/emerging.test.annotated"),
