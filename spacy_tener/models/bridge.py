@@ -18,7 +18,7 @@ from typing import Any, cast
 import srsly
 import torch
 from spacy.tokens import Doc
-from thinc.api import Model, Ops, Optimizer, get_torch_default_device, torch2xp, xp2torch
+from thinc.api import Model, Ops, Optimizer, chain, get_torch_default_device, torch2xp, xp2torch
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 from torch import Tensor, nn
@@ -27,6 +27,8 @@ from ..layers.penalty import Penalty
 from ..optim.rows import apply_row_gradient
 
 Build = Callable[..., nn.Module]
+EmbedModel = Model[list[Doc], list[Floats2d]]
+RaggedModel = Model[list[Floats2d], list[Floats2d]]
 
 if hasattr(os, "register_at_fork"):
     # A forked worker, as of `nlp.pipe(n_process=2)`, does not have the threads that torch computed with in its parent,
@@ -205,7 +207,14 @@ def ragged_layer(name: str, build: Build, *, width_in: int | None = None, width_
     )
 
 
-RaggedModel = Model[list[Floats2d], list[Floats2d]]
+def chain_sized(first: EmbedModel, second: RaggedModel) -> EmbedModel:
+    """Thinc's `chain`, with the widths that are known before anything is initialized."""
+    if first.has_dim("nO"):
+        second.set_dim("nI", first.get_dim("nO"))
+    model: EmbedModel = chain(first, second)
+    if second.has_dim("nO"):
+        model.set_dim("nO", second.get_dim("nO"))
+    return model
 
 
 def _init_ragged(model: RaggedModel, X: list[Floats2d] | None = None, Y: list[Floats2d] | None = None) -> None:

@@ -12,10 +12,8 @@ from thinc.api import Model
 from thinc.types import Floats2d
 from torch import Tensor
 
-from .bridge import Build, TorchShim, join, split, torch_shim
+from .bridge import Build, EmbedModel, TorchShim, join, split, torch_shim
 from .embed.lexicon import LatticeWords, LexiconModel
-
-EmbedModel = Model[list[Doc], list[Floats2d]]
 
 
 def lattice_layer(name: str, build: Build, *, streams: list[EmbedModel], words: LexiconModel, width: int) -> EmbedModel:

@@ -314,7 +314,7 @@ def test_a_section_that_no_config_has_is_named(overlay) -> None:
     [
         ("[training]\nmax_step = 3\n", "spaCy knows no 'training.max_step'", "training.max_steps"),
         (f"[{TOK2VEC}]\nwdith = 3\n", f"{TOK2VEC.removeprefix('components.')}.wdith: unexpected argument", ""),
-        (f"[{TOK2VEC}]\nwidth = 65\n", "width must be a multiple of n_heads", ""),
+        (f"[{TOK2VEC}]\nwidth = 65\n", "width must be a multiple of heads", ""),
         ('[training]\neval_frequency = "x"\n', "eval_frequency: Input should be a valid integer", ""),
         (CNN.replace("HashEmbedCNN", "HashEmbdCNN"), "no 'spacy.HashEmbdCNN.v2' among the registered arch", "CNN.v2"),
         ('[training.batcher]\n@batchers = "x.y.v1"\n', "no 'x.y.v1' among the registered batchers", "install"),

@@ -86,8 +86,7 @@ def test_every_choice_has_the_right_shape_and_learns(settings, docs):
 @each_choice
 def test_a_choice_reaches_the_torch_module(settings, docs):
     config = encoder_of(mect(**settings).initialize(docs)).config
-    named = {"layers": "n_layers"}
-    assert {name: getattr(config, named.get(name, name)) for name in settings} == settings
+    assert {name: getattr(config, name) for name in settings} == settings
 
 
 @each_choice
@@ -203,8 +202,8 @@ def test_weights_come_back(docs):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 15}, "MECT's width must be a multiple of n_heads"),
-        ({"heads": 0}, "n_heads must be at least 1"),
+        ({"width": 15}, "MECT's width must be a multiple of heads"),
+        ({"heads": 0}, "heads must be at least 1"),
         ({"norm": "middle"}, "norm must be one of"),
         ({"streams": "both"}, "streams must be one of"),
         ({"random_attention": -3}, "random_attention must be at least 0"),

@@ -53,8 +53,7 @@ def test_every_choice_has_the_right_shape_and_learns(settings, docs):
 @pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())
 def test_a_choice_reaches_the_torch_module(settings, docs):
     config = encoder_of(tener(**settings).initialize(docs)).config
-    named = {"layers": "n_layers"}
-    assert {name: getattr(config, named.get(name, name)) for name in settings} == settings
+    assert {name: getattr(config, name) for name in settings} == settings
 
 
 @pytest.mark.parametrize("settings", OPTIONS.values(), ids=OPTIONS.keys())
@@ -193,8 +192,8 @@ def tags_after_training(nlp, steps=30):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 15}, "width must be a multiple of n_heads"),
-        ({"heads": 0}, "n_heads must be at least 1"),
+        ({"width": 15}, "width must be a multiple of heads"),
+        ({"heads": 0}, "heads must be at least 1"),
         ({"norm": "middle"}, "norm must be 'post' or 'pre'"),
         ({"adapted": False, "key_position": True}, "key_position must be False"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),

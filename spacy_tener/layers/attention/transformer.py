@@ -22,40 +22,41 @@ from .positions import interleave, sinusoids
 class TransformerConfig:
     """Sizes and choices of a transformer encoder. The defaults are TENER's for Weibo.
 
-    width: d, the model's width, shared by the heads.
-    n_layers: how many layers.
-    n_heads: h; each head is `width / n_heads` wide.
-    ff_width: width inside the feed-forward; None for twice the model's.
-    dropout: after the feed-forward's ReLU and after its second product.
-    attention_dropout: on the attention map; None for the same as `dropout`.
-    norm: "post" normalises after each sum, as the papers do; "pre" before each part, and once at the end.
+    width: Width d of the output, shared by the heads. A linear layer brings the input to it.
+    layers: Number of layers.
+    heads: Number of heads h; each is `width / heads` wide.
+    ff_width: Width inside the feed-forward; None for twice the width.
+    dropout: Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
+    attention_dropout: On the attention map; None for the same as `dropout`.
     adapted: TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
-    scaled: divide scores by `sqrt(d_k)`; None for the papers' choice: vanilla is scaled, adapted is not.
-    key_projection: give adapted attention a key projection, as the released code does and the paper does not.
-    key_position: give adapted attention the released code's third term, `k_j . r_{t-j}`.
+    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers' choice: vanilla
+        attention is scaled, adapted is not.
+    norm: Normalise after each sum ("post", as the papers), or before each part and once at the end ("pre").
+    key_projection: Give the keys of adapted attention a projection, as the released code does and the paper does not.
+    key_position: Give adapted attention the released code's third term, `k_j . r_{t-j}`.
     """
 
     width: int = 128
-    n_layers: int = 1
-    n_heads: int = 4
+    layers: int = 1
+    heads: int = 4
     ff_width: int | None = None
     dropout: float = 0.15
     attention_dropout: float | None = None
-    norm: Literal["post", "pre"] = "post"
     adapted: bool = True
     scaled: bool | None = None
+    norm: Literal["post", "pre"] = "post"
     key_projection: bool = False
     key_position: bool = False
 
     def __post_init__(self) -> None:
         what = "A transformer's"
-        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_sizes(what, self, ("width", "layers", "heads"), optional=("ff_width",))
         check_dropouts(what, self, ("dropout",), optional=("attention_dropout",))
         check(what, "norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
-        divides = self.width % self.n_heads == 0
-        check(what, "width", self.width, divides, f"a multiple of n_heads, which is {self.n_heads}")
+        divides = self.width % self.heads == 0
+        check(what, "width", self.width, divides, f"a multiple of heads, which is {self.heads}")
         paired = self.head_width if self.adapted else self.width
-        needed = "an even number times n_heads" if self.adapted else "even"
+        needed = "an even number times heads" if self.adapted else "even"
         check(what, "width", self.width, paired % 2 == 0, f"{needed}, since positions are pairs of sine and cosine")
         for name in ("key_projection", "key_position"):
             value = getattr(self, name)
@@ -63,14 +64,14 @@ class TransformerConfig:
 
     @property
     def head_width(self) -> int:
-        return self.width // self.n_heads
+        return self.width // self.heads
 
 
 def transformer_attention(config: TransformerConfig) -> Attention:
     """The attention of one layer."""
     dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
     scaled = not config.adapted if config.scaled is None else config.scaled
-    sizes: Mapping[str, Any] = {"width": config.width, "n_heads": config.n_heads, "dropout": dropout, "scaled": scaled}
+    sizes: Mapping[str, Any] = {"width": config.width, "n_heads": config.heads, "dropout": dropout, "scaled": scaled}
     if not config.adapted:
         return VanillaAttention(**sizes)
     return AdaptedAttention(**sizes, key_projection=config.key_projection, key_position=config.key_position)
@@ -154,7 +155,7 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         self.config = config
         self.input = nn.Identity() if input_width is None else Linear(input_width, config.width)
-        self.layers = nn.ModuleList(TransformerLayer.of(config) for _ in range(config.n_layers))
+        self.layers = nn.ModuleList(TransformerLayer.of(config) for _ in range(config.layers))
         self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
@@ -178,7 +179,7 @@ class TransformerEncoder(nn.Module):
 
     def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
         """The first layer's input, and what each layer needs to know beside it."""
-        ragged = Ragged.of(lengths, heads=self.config.n_heads, device=x.device)
+        ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device)
         if len(ragged.positions) != len(x):
             raise ValueError(
                 f"lengths must sum to the number of tokens: got {len(ragged.positions)} for {len(x)} tokens"

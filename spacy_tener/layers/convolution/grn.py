@@ -22,14 +22,19 @@ from .gated_relation import RELATIONS, RelationKind
 class GRNConfig:
     """Sizes and choices of a gated relation network. The defaults are the paper's.
 
-    width: d, channels of the context features and of the output.
-    branches: the windows of the context layer's convolutions; none for no context layer.
-    relation: "gated" (eq. 6), "mean" (eq. 5: DFN), "attention" (eq. 7: GAttN), or None for no relation layer.
-    dropout: on the context features.
+    width: Width d of the context features and of the output.
+    branches: Windows of the context layer's convolutions, odd numbers of tokens: each convolution's output goes through
+        tanh, and the largest is taken in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context layer
+        out: the relation layer reads the input itself, which the paper has as wide as the output; input of another
+        width is brought to `width` by a linear layer.
+    relation: How tokens are related: "gated" has one gate for each pair of tokens and each channel (eq. 6); "mean"
+        takes the mean of what the gates are made of (eq. 5, the paper's DFN); "attention" has one gate for each pair
+        (eq. 7, its GAttN); None leaves the relation layer out.
+    dropout: On what the context layer gives, before the relation layer.
     """
 
     width: int = 400
-    branches: tuple[int, ...] = (1, 3, 5)
+    branches: Sequence[int] = (1, 3, 5)
     relation: RelationKind | None = "gated"
     dropout: float = 0.5
 

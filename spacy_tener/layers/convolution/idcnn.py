@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,16 +20,16 @@ from .convolution import Convolution, ConvolutionWindows, sequences_of
 class IDCNNConfig:
     """Sizes and choices of an ID-CNN. The defaults are the released code's, which iterates over whole documents.
 
-    width: channels of every layer.
-    window: tokens that one convolution sees; an odd number.
-    dilations: the distance between these tokens, for each layer of the block.
-    iterations: how often the block is applied, each time with the same weights.
-    dropout: before each application of the block.
+    width: Width of every convolution's output.
+    window: Tokens that a convolution sees; an odd number, at least 3.
+    dilations: For each convolution of the block, the distance between the tokens that it sees.
+    iterations: How often the block is applied, each time with the same weights.
+    dropout: Dropout before each application of the block.
     """
 
     width: int = 300
     window: int = 3
-    dilations: tuple[int, ...] = (1, 2, 1)
+    dilations: Sequence[int] = (1, 2, 1)
     iterations: int = 3
     dropout: float = 0.15
 

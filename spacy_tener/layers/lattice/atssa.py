@@ -22,30 +22,29 @@ from .word_fusion import Covers, WordFusion
 
 @dataclass(frozen=True, kw_only=True)
 class AtssaConfig:
-    """Sizes and choices of FLAT-ATSSA's encoder. Each row of the paper's Table 4 is one setting.
+    """Sizes and choices of FLAT-ATSSA's encoder. The defaults are the paper's. Each row of its Table 4 is one setting.
 
-    width: d, the width of the context layers, shared by the heads.
-    n_layers: how many context layers.
-    n_heads: h, of the context layers and of the word fusion.
-    ff_width: width inside the feed-forward; None for four times the model's, the least that the paper searched.
-    dropout: after the feed-forward's ReLU and after its second product.
-    attention_dropout: on the attention maps.
-    selection: "adaptive" is ATSSA; "top_k" keeps the k largest scores, the explicit sparse transformer; "none" keeps
-        all keys, the paper's "- Selective SA".
-    k: how many keys a query keeps at least, or with "top_k" at all; 0 is the paper's "- top-k".
-    alpha: amplification of the step between keys that are kept and not; 1 is the paper's "- AF".
-    tau: temperature of the Gumbel-softmax.
-    penalty: lambda, what a kept key costs in training: a mean over the sentences, as the loss is.
-    threshold: "adaptive" is made for each query; "fixed" is 0 for all, the paper's "- DT".
-    fusion_width: width of what a character reads from its words; None for the model's.
-    norm: "post" normalises after each sum, as the paper does; "pre" before each part, and once at the end.
-
-    alpha, tau, penalty and threshold are of the adaptive selection only.
+    width: Width d of the context layers and of the output, shared by the heads.
+    layers: Number of context layers.
+    heads: Number of heads h, of the context layers and of the word fusion.
+    ff_width: Width inside the feed-forward; None for four times the width, the least that the paper searched.
+    dropout: Inside the feed-forward.
+    attention_dropout: On the attention maps.
+    selection: Which keys a query keeps: those above its threshold ("adaptive", ATSSA), the `k` largest ("top_k", the
+        explicit sparse transformer), or all ("none", the paper's "- Selective SA").
+    k: With a threshold, at least so many keys are kept; 0 for the paper's "- top-k". With "top_k", just so many.
+    alpha: With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
+    tau: With a threshold, temperature of the Gumbel-softmax in training.
+    penalty: With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in
+        the loss.
+    threshold: Made for each query and head from the sentence ("adaptive"), or 0 for all ("fixed", the paper's "- DT").
+    fusion_width: Width of what a character reads from its words; None for `width`.
+    norm: Normalise after each sum ("post", as the paper), or before each part and once at the end ("pre").
     """
 
     width: int = 128
-    n_layers: int = 1
-    n_heads: int = 8
+    layers: int = 1
+    heads: int = 8
     ff_width: int | None = None
     dropout: float = 0.15
     attention_dropout: float = 0.0
@@ -60,7 +59,7 @@ class AtssaConfig:
 
     def __post_init__(self) -> None:
         what = "FLAT-ATSSA's"
-        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width", "fusion_width"))
+        check_sizes(what, self, ("width", "layers", "heads"), optional=("ff_width", "fusion_width"))
         check_dropouts(what, self, ("dropout", "attention_dropout"))
         for name in ("alpha", "tau"):
             check(what, name, getattr(self, name), getattr(self, name) > 0.0, "above 0")
@@ -73,13 +72,13 @@ class AtssaConfig:
         self._check_widths(what)
 
     def _check_widths(self, what: str) -> None:
-        heads = f"n_heads, which is {self.n_heads}"
+        heads = f"heads, which is {self.heads}"
         paired = "since positions are pairs of sine and cosine"
-        even = self.width % (2 * self.n_heads) == 0
+        even = self.width % (2 * self.heads) == 0
         check(what, "width", self.width, even, f"an even number times {heads}, {paired}")
         fused = self.fused_width
         check(what, "fusion_width", fused, fused % 2 == 0, f"even, {paired}")
-        check(what, "fusion_width", fused, fused % self.n_heads == 0, f"a multiple of {heads}")
+        check(what, "fusion_width", fused, fused % self.heads == 0, f"a multiple of {heads}")
 
     @property
     def fused_width(self) -> int:
@@ -94,12 +93,12 @@ def context_attention(config: AtssaConfig) -> Attention:
     """The attention of one context layer."""
     if not config.selects:
         return AdaptedAttention(
-            width=config.width, n_heads=config.n_heads, dropout=config.attention_dropout, key_projection=True
+            width=config.width, n_heads=config.heads, dropout=config.attention_dropout, key_projection=True
         )
     by: Literal["threshold", "top_k"] = "top_k" if config.selection == "top_k" else "threshold"
     return SelectiveAttention(
         width=config.width,
-        n_heads=config.n_heads,
+        n_heads=config.heads,
         dropout=config.attention_dropout,
         selection=Selection(by=by, k=config.k, alpha=config.alpha, tau=config.tau),
         adaptive=config.threshold == "adaptive",
@@ -122,11 +121,11 @@ class AtssaEncoder(nn.Module):
             char_width=char_width,
             word_width=word_width,
             width=config.fused_width,
-            n_heads=config.n_heads,
+            n_heads=config.heads,
             dropout=config.attention_dropout,
         )
         self.input = Linear(char_width + config.fused_width, config.width)
-        self.layers = nn.ModuleList(self._layer() for _ in range(config.n_layers))
+        self.layers = nn.ModuleList(self._layer() for _ in range(config.layers))
         self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
@@ -168,8 +167,8 @@ class AtssaEncoder(nn.Module):
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, Covers.of(lattice, device=chars.device))
         x = self.input(torch.cat((chars, fused), dim=-1))
-        ragged = Ragged.of(lattice.lengths, heads=self.config.n_heads, device=x.device)
-        relative = RelativePositions.of(ragged, self.config.width // self.config.n_heads, x)
+        ragged = Ragged.of(lattice.lengths, heads=self.config.heads, device=x.device)
+        relative = RelativePositions.of(ragged, self.config.width // self.config.heads, x)
         if not self.config.selects:
             return x, ragged, relative
         return x, ragged, relative, Sentences.of(ragged, x)

@@ -18,38 +18,39 @@ from .span_positions import DISTANCES, SpanPositions, check_distances
 
 @dataclass(frozen=True, kw_only=True)
 class FlatConfig:
-    """Sizes and choices of a FLAT encoder. The defaults are the released code's for Weibo, in the paper's form.
+    """Sizes and choices of a FLAT encoder. The defaults are the released code's for Weibo, in the paper's form: with
+    residuals, and with all four distances.
 
-    width: d, the model's width, shared by the heads.
-    n_layers: how many layers.
-    n_heads: h; each head is `width / n_heads` wide.
-    ff_width: width inside the feed-forward; None for three times the model's.
-    dropout: after the feed-forward's ReLU and after its second product.
-    attention_dropout: on the attention map.
-    distances: which distances between two spans are known, of `hh`, `ht`, `th`, `tt` (head to head, head to tail, ..).
-        The paper has all, the released code and MECT have `hh` and `tt`.
-    scaled: divide scores by `sqrt(d_k)`, which the paper does not.
-    norm: "post" normalises after each sum, as the paper does; "pre" before each part, and once at the end. (Where this
+    width: Width d of the output, shared by the heads.
+    layers: Number of layers.
+    heads: Number of heads h; each is `width / heads` wide.
+    ff_width: Width inside the feed-forward; None for three times the width.
+    dropout: Inside the feed-forward.
+    attention_dropout: On the attention map.
+    distances: Which distances between two spans the attention knows, of "hh", "ht", "th" and "tt" (head to head, head
+        to tail, ..); None for all, as the paper. The released code and MECT have "hh" and "tt".
+    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`, which the paper does not.
+    norm: Normalise after each sum ("post", as the paper), or before each part and once at the end ("pre"). (Where this
         sum should be, the released code adds a part's output to itself: that is not an option.)
     """
 
     width: int = 128
-    n_layers: int = 1
-    n_heads: int = 8
+    layers: int = 1
+    heads: int = 8
     ff_width: int | None = None
     dropout: float = 0.15
     attention_dropout: float = 0.0
-    distances: tuple[str, ...] = DISTANCES
+    distances: list[Literal["hh", "ht", "th", "tt"]] | None = None
     scaled: bool = False
     norm: Literal["post", "pre"] = "post"
 
     def __post_init__(self) -> None:
         what = "FLAT's"
-        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_sizes(what, self, ("width", "layers", "heads"), optional=("ff_width",))
         check_dropouts(what, self, ("dropout", "attention_dropout"))
         check(what, "norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
-        check_span_width(what, self.width, self.n_heads)
-        check_distances(self.distances)
+        check_span_width(what, self.width, self.heads)
+        check_distances(self.distances or DISTANCES)
 
 
 class FlatEncoder(nn.Module):
@@ -66,8 +67,8 @@ class FlatEncoder(nn.Module):
         self.config = config
         self.char_input = Linear(char_width, config.width)
         self.word_input = Linear(word_width, config.width)
-        self.positions = SpanPositions(width=config.width, distances=config.distances)
-        self.layers = nn.ModuleList(span_layer(config, scaled=config.scaled) for _ in range(config.n_layers))
+        self.positions = SpanPositions(width=config.width, distances=config.distances or DISTANCES)
+        self.layers = nn.ModuleList(span_layer(config, scaled=config.scaled) for _ in range(config.layers))
         self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:

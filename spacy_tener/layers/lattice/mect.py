@@ -28,24 +28,26 @@ MECT_DISTANCES = ("hh", "tt")
 
 @dataclass(frozen=True, kw_only=True)
 class MectConfig:
-    """Sizes and choices of a MECT encoder. The defaults are the released code's for Weibo. Each row of the paper's
-    Table 8 is one setting.
+    """Sizes and choices of a MECT encoder. The defaults are the released code's for Weibo, in the paper's form. Each
+    row of the paper's Table 8 is one setting.
 
-    width: d, of each stream and of the result, shared by the heads.
-    n_layers: how many layers; the paper has one.
-    n_heads: h; each head is `width / n_heads` wide.
-    ff_width: width inside the feed-forwards; None for three times the model's.
-    dropout: after the feed-forwards' ReLU and after their second product.
-    attention_dropout: on the attention maps.
-    streams: "cross" is MECT: each stream is asked by the other; with "parallel" each asks itself (experiment B);
-        "single" has one stream, of characters joined with their components, and words (experiment A).
-    random_attention: how many places random attention knows; 0 for none, the paper's "- RA".
-    norm: "post" normalises after each sum, as the paper does; "pre" before each part, and once at the end.
+    width: Width d of each stream and of the output, shared by the heads.
+    layers: Number of layers; the paper has one.
+    heads: Number of heads h; each is `width / heads` wide.
+    ff_width: Width inside the feed-forwards; None for three times the width.
+    dropout: Inside the feed-forwards.
+    attention_dropout: On the attention maps.
+    streams: Two streams, each asked by the other ("cross", MECT) or each by itself ("parallel", the paper's experiment
+        B); or one, of characters joined with their components ("single", experiment A).
+    random_attention: How many places of a sentence, its characters' and then its words', have learned numbers added to
+        attention scores for each pair of them; 0 for none, the paper's "- RA". Places behind these have nothing added,
+        so that sentences may be longer.
+    norm: Normalise after each sum ("post", as the paper), or before each part and once at the end ("pre").
     """
 
     width: int = 128
-    n_layers: int = 1
-    n_heads: int = 8
+    layers: int = 1
+    heads: int = 8
     ff_width: int | None = None
     dropout: float = 0.15
     attention_dropout: float = 0.0
@@ -55,11 +57,11 @@ class MectConfig:
 
     def __post_init__(self) -> None:
         what = "MECT's"
-        check_sizes(what, self, ("width", "n_layers", "n_heads"), optional=("ff_width",))
+        check_sizes(what, self, ("width", "layers", "heads"), optional=("ff_width",))
         check_dropouts(what, self, ("dropout", "attention_dropout"))
         check(what, "random_attention", self.random_attention, self.random_attention >= 0, "at least 0")
         check_choices(what, self, {"streams": ("cross", "parallel", "single"), "norm": ("post", "pre")})
-        check_span_width(what, self.width, self.n_heads)
+        check_span_width(what, self.width, self.heads)
 
     @property
     def n_streams(self) -> int:
@@ -129,7 +131,7 @@ class MectEncoder(nn.Module):
         self.inputs = nn.ModuleList(Linear(width, config.width) for width in widths)
         self.word_input = Linear(word_width, config.width)
         self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=MECT_DISTANCES) for _ in widths)
-        self.layers = nn.ModuleList(MectLayer(config) for _ in range(config.n_layers))
+        self.layers = nn.ModuleList(MectLayer(config) for _ in range(config.layers))
         normed = config.norm == "pre"
         self.output_norms = nn.ModuleList(nn.LayerNorm(config.width) if normed else nn.Identity() for _ in widths)
         self.fusion = Linear(2 * config.width, config.width) if config.n_streams == 2 else nn.Identity()

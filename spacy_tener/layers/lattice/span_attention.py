@@ -113,7 +113,7 @@ class SpanSizes(Protocol):
     @property
     def width(self) -> int: ...
     @property
-    def n_heads(self) -> int: ...
+    def heads(self) -> int: ...
     @property
     def ff_width(self) -> int | None: ...
     @property
@@ -130,11 +130,11 @@ def span_layer(config: SpanSizes, **options: Any) -> TransformerLayer:
     options: of the attention.
     """
     width, dropout = config.width, config.attention_dropout
-    attention = SpanAttention(width=width, n_heads=config.n_heads, dropout=dropout, **options)
+    attention = SpanAttention(width=width, n_heads=config.heads, dropout=dropout, **options)
     hidden = config.ff_width or 3 * width
     return TransformerLayer(attention, width=width, hidden=hidden, dropout=config.dropout, norm=config.norm)
 
 
-def check_span_width(what: str, width: int, n_heads: int) -> None:
-    check(what, "width", width, width % n_heads == 0, f"a multiple of n_heads, which is {n_heads}")
+def check_span_width(what: str, width: int, heads: int) -> None:
+    check(what, "width", width, width % heads == 0, f"a multiple of heads, which is {heads}")
     check(what, "width", width, width % 2 == 0, "even, since positions are pairs of sine and cosine")

@@ -18,10 +18,8 @@ from ...features.tables import END_MARK, bigram_key_array, pair_keys, unigram_ke
 from ...features.vectors.forms import prepared
 from ...layers.embedding import EmbeddingTables
 from ...types import FloatArray
-from ..bridge import TorchShim, token_counts, torch_shim
+from ..bridge import EmbedModel, TorchShim, token_counts, torch_shim
 from .vocabulary import Vocabulary, add_keys, check_rates, load_vectors, rows_of, run_module
-
-EmbedModel = Model[list[Doc], list[Floats2d]]
 
 UNIGRAM = "unigram"
 BIGRAM = "bigram"

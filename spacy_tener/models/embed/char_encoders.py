@@ -7,6 +7,7 @@ alone. The distinct words of a batch are encoded once, however many tokens they 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,11 +21,13 @@ from ...features.keys import Keys
 from ...layers.attention.transformer import TransformerConfig
 from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures, char_bilstm, char_cnn, char_transformer
 from ...layers.embedding import EmbeddingTables
-from ..bridge import TorchShim, token_counts, torch_shim
-from .char import EmbedModel
-from .vocabulary import Vocabulary, add_keys, check_rates, rows_of, run_module
+from ...layers.settings import check, check_dropouts, check_sizes
+from ..bridge import EmbedModel, TorchShim, token_counts, torch_shim
+from ..settings import expand_config
+from .vocabulary import Vocabulary, add_keys, rows_of, run_module
 
 CHARACTER = "character"
+WHAT = "A character encoder's"
 
 
 class CharacterVocabulary(Vocabulary):
@@ -42,15 +45,30 @@ class CharacterVocabulary(Vocabulary):
         return {CHARACTER: self.spell(docs).spellings.keys}
 
 
-def build_char_cnn(
-    filters: int = 30,
-    window: int = 3,
-    char_width: int = 30,
-    width: int = 30,
-    digits: bool = True,
-    dropout: float = 0.3,
-    char_dropout: float = 0.01,
-) -> EmbedModel:
+@dataclass(frozen=True, kw_only=True)
+class SpellingConfig:
+    """What embedders that read a token by its characters have in common.
+
+    char_width: Width of the characters' rows.
+    width: Width of the output.
+    digits: Read every digit as 0.
+    dropout: Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
+    char_dropout: Probability that a character is read as unknown in training.
+    """
+
+    char_width: int = 30
+    width: int = 30
+    digits: bool = True
+    dropout: float = 0.3
+    char_dropout: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_sizes(WHAT, self, ("char_width", "width"))
+        check_dropouts(WHAT, self, ("dropout", "char_dropout"))
+
+
+@expand_config()
+def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig) -> EmbedModel:
     """Read each token by filters over its characters and their maximum over the token.
 
     Registered as `spacy_tener.CharCNN.v1`. The defaults are the TENER paper's, with its 3,660 parameters beside the
@@ -60,120 +78,65 @@ def build_char_cnn(
 
     filters (int): Number of filters.
     window (int): How many characters each filter sees; an odd number.
-    char_width (int): Width of the characters' rows.
-    width (int): Width of the output.
-    digits (bool): Read every digit as 0.
-    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
-    char_dropout (float): Probability that a character is read as unknown in training.
     """
-    _check_sizes("CharCNN", filters=filters, char_width=char_width, width=width)
-    if window < 1 or window % 2 == 0:
-        raise ValueError(f"CharCNN needs an odd window, so that a filter has a middle, but got {window}.")
-    encoder = partial(char_cnn, char_width=char_width, filters=filters, window=window, width=width)
-    return _char_embed("CharCNN", encoder, char_width, width, digits=digits, dropout=dropout, char_dropout=char_dropout)
+    check(WHAT, "filters", filters, filters >= 1, "at least 1")
+    check(WHAT, "window", window, window >= 1 and window % 2 == 1, "an odd number, so that a filter has a middle")
+    sizes = {"char_width": config.char_width, "width": config.width}
+    return _char_embed(partial(char_cnn, filters=filters, window=window, **sizes), config)
 
 
-def build_char_bilstm(
-    hidden: int = 50,
-    char_width: int = 30,
-    width: int = 30,
-    digits: bool = True,
-    dropout: float = 0.3,
-    char_dropout: float = 0.01,
-) -> EmbedModel:
+@expand_config()
+def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel:
     """Read each token by an LSTM over its characters in either direction.
 
     Registered as `spacy_tener.CharBiLSTM.v1`. The defaults are the TENER paper's, with its 35,830 parameters beside the
     characters' rows: twice 4 x 50 x (30 + 50 + 2) of the LSTMs, which have two biases in torch, and 100 x 30 + 30 of
     the linear layer. As in its released code, that layer reads the maximum over all characters, where Lample et al.
-    have the last state of each direction.
+    have the last state of each direction. Characters get rows, and long tokens are cut, as by `spacy_tener.CharCNN.v1`.
 
     hidden (int): Width of each direction.
-
-    The other settings mean what they mean for `spacy_tener.CharCNN.v1`.
     """
-    _check_sizes("CharBiLSTM", hidden=hidden, char_width=char_width, width=width)
-    encoder = partial(char_bilstm, char_width=char_width, hidden=hidden, width=width)
-    return _char_embed(
-        "CharBiLSTM", encoder, char_width, width, digits=digits, dropout=dropout, char_dropout=char_dropout
-    )
+    check(WHAT, "hidden", hidden, hidden >= 1, "at least 1")
+    return _char_embed(partial(char_bilstm, char_width=config.char_width, hidden=hidden, width=config.width), config)
 
 
+@expand_config()
 def build_char_transformer(
-    adapted: bool = True,
-    heads: int = 3,
-    ff_width: int = 60,
-    inner_dropout: float = 0.15,
-    char_width: int = 30,
-    width: int = 30,
-    digits: bool = True,
-    dropout: float = 0.3,
-    char_dropout: float = 0.01,
+    adapted: bool = True, heads: int = 3, ff_width: int = 60, inner_dropout: float = 0.15, *, config: SpellingConfig
 ) -> EmbedModel:
     """Read each token by one transformer layer over its characters.
 
     Registered as `spacy_tener.CharTransformer.v1`. The defaults are the TENER paper's, with its 6,600 parameters beside
     the characters' rows (8,460 where `adapted` is false): 2 x 30 x 30 of queries and values and 60 of u and v (vanilla:
     4 x (30 x 30 + 30) of queries, keys, values and output), 3,690 of the feed-forward, 120 of the norms, 930 of the
-    linear layer behind the maximum.
+    linear layer behind the maximum. Characters get rows, and long tokens are cut, as by `spacy_tener.CharCNN.v1`.
 
     adapted (bool): TENER's attention; else the vanilla one.
     heads (int): Number of heads, which share the width of the characters' rows.
     ff_width (int): Width inside the feed-forward.
     inner_dropout (float): Dropout inside the transformer.
-
-    The other settings mean what they mean for `spacy_tener.CharCNN.v1`.
     """
-    _check_sizes("CharTransformer", width=width)
-    config = TransformerConfig(
-        width=char_width, n_heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
+    layer = TransformerConfig(
+        width=config.char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
     )
-    encoder = partial(char_transformer, config, width=width)
-    return _char_embed(
-        "CharTransformer", encoder, char_width, width, digits=digits, dropout=dropout, char_dropout=char_dropout
-    )
+    return _char_embed(partial(char_transformer, layer, width=config.width), config)
 
 
-def _check_sizes(architecture: str, **sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{architecture} needs a {name} of at least 1, but got {size}.")
-
-
-def _char_embed(
-    architecture: str,
-    encoder: Callable[[], CharacterEncoder],
-    char_width: int,
-    width: int,
-    *,
-    digits: bool,
-    dropout: float,
-    char_dropout: float,
-) -> EmbedModel:
-    check_rates(architecture, dropout=dropout, char_dropout=char_dropout)
-    build = partial(_build, encoder=encoder, char_width=char_width, dropout=dropout, char_dropout=char_dropout)
+def _char_embed(encoder: Callable[[], CharacterEncoder], config: SpellingConfig) -> EmbedModel:
     return Model(
         "char_encoder",
         forward_spelled,
         init=_init,
-        dims={"nO": width},
-        attrs={"vocabulary": CharacterVocabulary(digits=digits)},
-        shims=[TorchShim(build)],
+        dims={"nO": config.width},
+        attrs={"vocabulary": CharacterVocabulary(digits=config.digits)},
+        shims=[TorchShim(partial(_build, encoder=encoder, config=config))],
     )
 
 
-def _build(
-    *,
-    encoder: Callable[[], CharacterEncoder],
-    char_width: int,
-    dropout: float,
-    char_dropout: float,
-    **rows: int,
-) -> CharacterFeatures:
-    tables = EmbeddingTables(
-        rows=rows, widths={CHARACTER: char_width}, word_dropout={CHARACTER: char_dropout}, dropout=dropout
-    )
-    return CharacterFeatures(tables, encoder(), dropout=dropout)
+def _build(*, encoder: Callable[[], CharacterEncoder], config: SpellingConfig, **rows: int) -> CharacterFeatures:
+    dropped, widths = {CHARACTER: config.char_dropout}, {CHARACTER: config.char_width}
+    tables = EmbeddingTables(rows=rows, widths=widths, word_dropout=dropped, dropout=config.dropout)
+    return CharacterFeatures(tables, encoder(), dropout=config.dropout)
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:

@@ -17,8 +17,7 @@ from ...features.keys import Keys
 from ...layers.characters.components import ComponentEncoder
 from ...layers.characters.encoders import CharacterFeatures, char_cnn
 from ...layers.embedding import EmbeddingTables
-from ..bridge import TorchShim, torch_shim
-from .char import EmbedModel
+from ..bridge import EmbedModel, TorchShim, torch_shim
 from .char_encoders import forward_spelled
 from .vocabulary import Vocabulary, check_rates
 

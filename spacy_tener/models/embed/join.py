@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .char import EmbedModel, build_char_embed
+from ..bridge import EmbedModel
+from .char import build_char_embed
 from .component import build_component_embed
 from .word_char import join_embedders
 

@@ -111,7 +111,8 @@ def build_lexicon_embed(
     dropout (float): Dropout on the rows.
     word_dropout (float): Probability that a word is read as unknown in training.
     vectors (Optional[Union[str, Path]]): Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
-    normalize_vectors, whiten_vectors (bool): How pretrained rows begin, as for `spacy_tener.CharEmbed.v1`.
+    normalize_vectors (bool): Scale pretrained rows to unit length, as for `spacy_tener.CharEmbed.v1`.
+    whiten_vectors (bool): Before that, take off what they have in common, as for `spacy_tener.CharEmbed.v1`.
     """
     if width < 1 or tag_width < 0 or (max_words is not None and max_words < 1):
         raise ValueError(

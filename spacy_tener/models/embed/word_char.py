@@ -13,8 +13,8 @@ from thinc.api import Model, chain
 from thinc.types import Floats2d
 
 from ...layers.projection import Projection
-from ..bridge import RaggedModel, ragged_layer
-from .char import EmbedModel, build_char_embed
+from ..bridge import EmbedModel, RaggedModel, ragged_layer
+from .char import build_char_embed
 from .char_encoders import build_char_cnn
 from .vocabulary import check_rates
 

@@ -12,8 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..bridge import TorchShim, split, token_counts, torch_shim
-from ..embed.char import EmbedModel
+from ..bridge import EmbedModel, TorchShim, split, token_counts, torch_shim
 from ..embed.vocabulary import check_rates, run_module
 from .files import load_pretrained, longest_window, put_together, take_apart
 from .module import Pooling, PretrainedTransformer

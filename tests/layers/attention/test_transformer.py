@@ -29,7 +29,7 @@ KINDS: list[dict[str, Any]] = [
 
 def make(input_width: int | None = 10, **options: Any) -> TransformerEncoder:
     torch.manual_seed(0)
-    config = TransformerConfig(**{"width": 24, "n_heads": 3, "n_layers": 2, "dropout": 0.3, **options})
+    config = TransformerConfig(**{"width": 24, "heads": 3, "layers": 2, "dropout": 0.3, **options})
     return TransformerEncoder(config, input_width=input_width).double().eval()
 
 
@@ -47,7 +47,7 @@ def test_sequences_do_not_see_each_other(options: dict[str, Any]) -> None:
 
 
 def test_a_post_norm_layer_is_the_papers() -> None:
-    encoder = make(input_width=None, n_layers=1)
+    encoder = make(input_width=None, layers=1)
     (layer,) = encoder.layers
     x = tokens([9], 24)
     summed = F.layer_norm(x + reference_attention(layer.attention, x), (24,))
@@ -57,7 +57,7 @@ def test_a_post_norm_layer_is_the_papers() -> None:
 
 
 def test_a_pre_norm_layer_leaves_the_sum_alone_until_the_end() -> None:
-    encoder = make(input_width=None, n_layers=1, norm="pre")
+    encoder = make(input_width=None, layers=1, norm="pre")
     (layer,) = encoder.layers
     x = tokens([9], 24)
     summed = x + reference_attention(layer.attention, F.layer_norm(x, (24,)))
@@ -68,7 +68,7 @@ def test_a_pre_norm_layer_leaves_the_sum_alone_until_the_end() -> None:
 
 
 def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
-    encoder = make(adapted=False, n_layers=1)
+    encoder = make(adapted=False, layers=1)
     x = tokens([5, 8])
     table = interleave(*sinusoids(8, 24, x))
     q_position = encoder.input(x) + torch.cat([table[:5], table[:8]])
@@ -84,7 +84,7 @@ def test_the_adapted_encoder_knows_the_order_of_tokens_without_absolute_position
 @pytest.mark.parametrize(("adapted", "count"), [(True, 6600), (False, 8460)])
 def test_parameter_counts_are_those_of_the_papers_character_encoders(adapted: bool, count: int) -> None:
     """Supplement 6.1: three heads of 10, feed-forward 60, character rows of 30."""
-    config = TransformerConfig(width=30, n_heads=3, ff_width=60, adapted=adapted)
+    config = TransformerConfig(width=30, heads=3, ff_width=60, adapted=adapted)
     assert sum(p.numel() for p in TransformerEncoder(config, input_width=30).parameters()) == count
 
 
@@ -140,7 +140,7 @@ def test_no_dropout_follows_the_input_layer_or_the_attention() -> None:
 @pytest.mark.parametrize("zeroed", ["widen", "narrow"])
 def test_dropout_follows_both_halves_of_the_feed_forward(zeroed: str) -> None:
     """With the first half's weights at zero and its bias at one, what varies can only come from a dropout."""
-    feed_forward = make(dropout=0.5, n_layers=1).layers[0].feed_forward.train()
+    feed_forward = make(dropout=0.5, layers=1).layers[0].feed_forward.train()
     torch.nn.init.zeros_(getattr(feed_forward, zeroed).weight)
     torch.nn.init.ones_(getattr(feed_forward, zeroed).bias)
     rows = feed_forward(torch.zeros(200, 24, dtype=torch.float64))
@@ -180,7 +180,7 @@ def test_a_copy_encodes_the_same() -> None:
 
 
 def test_float32_agrees_with_float64_far_into_a_long_sequence() -> None:
-    encoder, x = make(n_layers=1), tokens([3000])
+    encoder, x = make(layers=1), tokens([3000])
     expected = encoder(x, [3000])
     assert (encoder.float()(x.float(), [3000]) - expected).abs().max() < 1e-4
 
@@ -209,15 +209,15 @@ def test_the_feed_forward_is_twice_as_wide_unless_given() -> None:
     ("wrong", "message"),
     [
         ({"width": 0}, "width must be at least 1; got 0"),
-        ({"n_layers": 0}, "n_layers must be at least 1; got 0"),
-        ({"n_heads": -1}, "n_heads must be at least 1; got -1"),
+        ({"layers": 0}, "layers must be at least 1; got 0"),
+        ({"heads": -1}, "heads must be at least 1; got -1"),
         ({"ff_width": 0}, "ff_width must be at least 1; got 0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
         ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1; got -0.1"),
         ({"norm": "none"}, "norm must be 'post' or 'pre'; got 'none'"),
-        ({"width": 130}, "width must be a multiple of n_heads, which is 4; got 130"),
-        ({"width": 12}, "width must be an even number times n_heads"),
-        ({"width": 15, "n_heads": 5, "adapted": False}, "width must be even"),
+        ({"width": 130}, "width must be a multiple of heads, which is 4; got 130"),
+        ({"width": 12}, "width must be an even number times heads"),
+        ({"width": 15, "heads": 5, "adapted": False}, "width must be even"),
         ({"adapted": False, "key_projection": True}, "key_projection must be False with vanilla attention"),
         ({"adapted": False, "key_position": True}, "key_position must be False with vanilla attention"),
     ],

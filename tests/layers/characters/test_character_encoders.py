@@ -24,8 +24,8 @@ from spacy_tener.layers.embedding import EmbeddingTables
 
 LENGTHS = [3, 1, 0, 12, 1, 5, 3]
 WIDTH = 12
-SMALL = TransformerConfig(width=WIDTH, n_heads=2, ff_width=10, dropout=0.2)
-VANILLA = TransformerConfig(width=WIDTH, n_heads=2, ff_width=10, dropout=0.2, adapted=False)
+SMALL = TransformerConfig(width=WIDTH, heads=2, ff_width=10, dropout=0.2)
+VANILLA = TransformerConfig(width=WIDTH, heads=2, ff_width=10, dropout=0.2, adapted=False)
 KINDS: dict[str, Callable[[], CharacterEncoder]] = {
     "cnn": partial(char_cnn, char_width=WIDTH, filters=7, window=3, width=5),
     "wide cnn": partial(char_cnn, char_width=WIDTH, filters=7, window=5, width=5),
@@ -60,8 +60,8 @@ def reference(encoder: CharacterEncoder, encode: Callable[[Tensor], Tensor], x: 
     [
         (partial(char_bilstm, char_width=30, hidden=50, width=30), 35830),
         (partial(char_cnn, char_width=30, filters=30, window=3, width=30), 3660),
-        (partial(char_transformer, TransformerConfig(width=30, n_heads=3, ff_width=60, adapted=False), width=30), 8460),
-        (partial(char_transformer, TransformerConfig(width=30, n_heads=3, ff_width=60), width=30), 6600),
+        (partial(char_transformer, TransformerConfig(width=30, heads=3, ff_width=60, adapted=False), width=30), 8460),
+        (partial(char_transformer, TransformerConfig(width=30, heads=3, ff_width=60), width=30), 6600),
     ],
     ids=["BiLSTM", "CNN", "Transformer", "adapted Transformer"],
 )

@@ -26,8 +26,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "- AF": {"alpha": 1.0},
     "- DT": {"threshold": "fixed"},
     "explicit sparse": {"selection": "top_k"},
-    "two layers": {"n_layers": 2},
-    "pre-norm": {"n_layers": 2, "norm": "pre"},
+    "two layers": {"layers": 2},
+    "pre-norm": {"layers": 2, "norm": "pre"},
     "narrow fusion": {"fusion_width": 8},
 }
 each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
@@ -35,7 +35,7 @@ each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANT
 
 def make(**options: Any) -> AtssaEncoder:
     torch.manual_seed(0)
-    config = AtssaConfig(**{"width": 16, "n_heads": 4, "dropout": 0.0, "penalty": 0.0, **options})
+    config = AtssaConfig(**{"width": 16, "heads": 4, "dropout": 0.0, "penalty": 0.0, **options})
     return AtssaEncoder(config, char_width=CHARS, word_width=WORDS).double()
 
 
@@ -147,7 +147,7 @@ def test_words_change_what_their_characters_become() -> None:
 def test_maps_and_kept_keys_are_of_each_layer_and_sentence(options: dict[str, Any]) -> None:
     encoder, inputs = make(**options).eval(), batch(LENGTHS)
     maps, kept = encoder.attention_weights(*inputs), encoder.kept_keys(*inputs)
-    assert len(maps) == len(kept) == encoder.config.n_layers
+    assert len(maps) == len(kept) == encoder.config.layers
     for of_layer, counts_of_layer in zip(maps, kept, strict=True):
         for length, weights, counts in zip(LENGTHS, of_layer, counts_of_layer, strict=True):
             assert weights.shape == (4, length, length)
@@ -198,7 +198,7 @@ def test_an_empty_batch_gives_no_rows(options: dict[str, Any], lengths: list[int
     encoded = encoder(*inputs)
     assert encoded.shape == (0, 16)
     encoded.sum().backward()
-    assert [len(of_layer) for of_layer in encoder.kept_keys(*inputs)] == [len(lengths)] * encoder.config.n_layers
+    assert [len(of_layer) for of_layer in encoder.kept_keys(*inputs)] == [len(lengths)] * encoder.config.layers
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -257,13 +257,13 @@ def test_widths_are_as_asked_for() -> None:
     ("options", "message"),
     [
         ({"width": 0}, "width must be at least 1; got 0"),
-        ({"n_layers": 0}, "n_layers must be at least 1"),
-        ({"n_heads": 0}, "n_heads must be at least 1"),
+        ({"layers": 0}, "layers must be at least 1"),
+        ({"heads": 0}, "heads must be at least 1"),
         ({"ff_width": 0}, "ff_width must be at least 1"),
         ({"fusion_width": 0}, "fusion_width must be at least 1"),
-        ({"width": 24, "n_heads": 8}, "width must be an even number times n_heads, which is 8"),
-        ({"fusion_width": 20, "n_heads": 8}, "fusion_width must be a multiple of n_heads, which is 8"),
-        ({"fusion_width": 9, "n_heads": 1}, "fusion_width must be even"),
+        ({"width": 24, "heads": 8}, "width must be an even number times heads, which is 8"),
+        ({"fusion_width": 20, "heads": 8}, "fusion_width must be a multiple of heads, which is 8"),
+        ({"fusion_width": 9, "heads": 1}, "fusion_width must be even"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1"),
         ({"alpha": 0.0}, "alpha must be above 0"),

@@ -31,11 +31,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "A - RA": {"streams": "single", "random_attention": 0},
     "random attention of many places": {"random_attention": 60},
     "random attention that ends within words": {"random_attention": 19},
-    "two layers": {"n_layers": 2},
-    "two parallel layers": {"n_layers": 2, "streams": "parallel"},
-    "pre-norm": {"n_layers": 2, "norm": "pre"},
+    "two layers": {"layers": 2},
+    "two parallel layers": {"layers": 2, "streams": "parallel"},
+    "pre-norm": {"layers": 2, "norm": "pre"},
     "pre-norm, one layer": {"norm": "pre", "ff_width": 20},
-    "pre-norm, single": {"n_layers": 2, "norm": "pre", "streams": "single"},
+    "pre-norm, single": {"layers": 2, "norm": "pre", "streams": "single"},
 }
 each_kind = pytest.mark.parametrize("options", KINDS.values(), ids=KINDS.keys())
 Inputs = tuple[Tensor, Tensor, Tensor, Lattice]
@@ -43,7 +43,7 @@ Inputs = tuple[Tensor, Tensor, Tensor, Lattice]
 
 def make(**options: Any) -> MectEncoder:
     torch.manual_seed(0)
-    config = MectConfig(**{"width": WIDTH, "n_heads": HEADS, "random_attention": 9, "dropout": 0.3, **options})
+    config = MectConfig(**{"width": WIDTH, "heads": HEADS, "random_attention": 9, "dropout": 0.3, **options})
     encoder = MectEncoder(config, char_width=CHARS, component_width=COMPONENTS, word_width=WORDS).double().eval()
     for name, parameter in encoder.named_parameters():
         if name.endswith("blocks"):
@@ -230,7 +230,7 @@ def test_a_single_stream_reads_characters_components_and_words() -> None:
 def test_maps_are_of_each_layer_stream_and_sentence(options: dict[str, Any]) -> None:
     encoder, batch = make(**options), inputs(random_lattice(LENGTHS))
     found = encoder.attention_weights(*batch)
-    assert [len(layer) for layer in found] == [encoder.config.n_streams] * encoder.config.n_layers
+    assert [len(layer) for layer in found] == [encoder.config.n_streams] * encoder.config.layers
     spans = (batch[3].lengths + batch[3].counts).tolist()
     for of_stream in (stream for layer in found for stream in layer):
         assert [tuple(weights.shape) for weights in of_stream] == [(HEADS, n, n) for n in spans]
@@ -382,9 +382,9 @@ def test_rows_that_are_not_the_lattice_s_are_refused(given: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 10}, "width must be a multiple of n_heads, which is 3; got 10"),
+        ({"width": 10}, "width must be a multiple of heads, which is 3; got 10"),
         ({"width": 9}, "width must be even"),
-        ({"n_layers": 0}, "n_layers must be at least 1"),
+        ({"layers": 0}, "layers must be at least 1"),
         ({"ff_width": 0}, "ff_width must be at least 1"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"attention_dropout": -0.1}, "attention_dropout must be at least 0"),

@@ -361,7 +361,7 @@ def test_a_training_below_the_median_of_the_others_is_stopped_and_counts(opened,
             f"The config has no '{TOK2VEC}.haeds', which the space decides. Did you mean",
         ),
         (f'[{TOK2VEC}]\nheads = ["many"]\n', "heads"),
-        (f"[{TOK2VEC}]\nheads = [5]\nwidth = [12]\n", "width must be a multiple of n_heads"),
+        (f"[{TOK2VEC}]\nheads = [5]\nwidth = [12]\n", "width must be a multiple of heads"),
     ],
 )
 def test_a_space_that_does_not_fit_the_config_is_refused(opened, files: Path, space: str, message: str) -> None:
@@ -379,7 +379,7 @@ def test_settings_that_do_not_fit_together_fail_alone(opened, files: Path) -> No
         found = {row.values[f"{TOK2VEC}.width"]: (row.state, row.reason) for row in search.rows}
     assert found[16] == ("done", None)
     assert found[18][0] == "failed"
-    assert "multiple of n_heads" in found[18][1]
+    assert "multiple of heads" in found[18][1]
 
 
 def test_an_unknown_sampler_is_named(opened) -> None:

@@ -1,0 +1,74 @@
+"""Arguments of architectures that are written once: as the fields of a config."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from types import MappingProxyType
+from typing import Any, TypeVar, get_type_hints
+
+Built = TypeVar("Built")
+
+
+def expand_config(
+    *, fixed: Mapping[str, Any] = MappingProxyType({}), **defaults: Any
+) -> Callable[[Callable[..., Built]], Callable[..., Built]]:
+    """Let a function with a parameter `config`, which is a dataclass, be called with that one's fields as arguments.
+
+    They stand in the signature where `config` stands, with their types and defaults, and at the end of the docstring
+    with what the dataclass says about them: for `help()`, and for spaCy, which fills and validates configs by them.
+
+    fixed: fields that are no arguments, and their values.
+    defaults: other defaults than the dataclass has.
+    """
+
+    def decorate(build: Callable[..., Built]) -> Callable[..., Built]:
+        hints = get_type_hints(build)
+        config = hints.pop("config")
+        types = get_type_hints(config)
+        fields = [
+            Parameter(
+                field.name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                default=defaults.get(field.name, field.default),
+                annotation=types[field.name],
+            )
+            for field in dataclasses.fields(config)
+            if field.name not in fixed
+        ]
+        parameters: list[Parameter] = []
+        for own in inspect.signature(build).parameters.values():
+            replaced = own.replace(kind=Parameter.POSITIONAL_OR_KEYWORD, annotation=hints.get(own.name))
+            parameters += fields if own.name == "config" else [replaced]
+        signature = inspect.Signature(parameters, return_annotation=hints["return"])
+
+        @functools.wraps(build)
+        def call(*args: Any, **kwargs: Any) -> Built:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = dict(bound.arguments)
+            settings = {field.name: given.pop(field.name) for field in fields}
+            return build(**given, config=config(**settings, **fixed))
+
+        described = [_entry(field, config) for field in fields]
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__annotations__ = {**{part.name: part.annotation for part in parameters}, "return": hints["return"]}
+        # Straight below the entries of the builder's own arguments, where it has some.
+        gap = "\n" if len(parameters) > len(fields) else "\n\n"
+        call.__doc__ = inspect.cleandoc(build.__doc__ or "") + gap + "\n".join(described) + "\n"
+        return call
+
+    return decorate
+
+
+def _entry(field: Parameter, config: type) -> str:
+    """What the docstring of a config says about a field, as an entry of a builder's docstring."""
+    found = re.search(rf"^{field.name}: (.*\n?(?: +.*\n?)*)", inspect.cleandoc(config.__doc__ or ""), re.MULTILINE)
+    assert found, f"{config.__name__} does not document {field.name}."
+    entry = f"{field.name} ({inspect.formatannotation(field.annotation)}): {' '.join(found[1].split())}"
+    return textwrap.fill(entry, width=120, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
