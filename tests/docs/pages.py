@@ -1,0 +1,68 @@
+"""The pages of the documentation, their code blocks and links.
+
+A comment in the line before a block says how the tests treat it; everything else is run as it stands.
+
+    <!-- test: slow (why) -->       run by `make test-slow` only; otherwise checked: commands and options exist
+    <!-- test: not run (why) -->    only checked
+    <!-- test: adds --option 1 -->  run with these arguments added to each `spacy train`
+    <!-- test: overlay on a b -->   of a config: laid on these, and checked
+    <!-- test: search space -->     of a config: read as `tener search` reads it
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path
+    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), ROOT / "benchmarks/README.md")
+}
+LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile"}
+FENCE = re.compile(r"^(?:<!-- test: (?P<how>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
+HOW = re.compile(r"(?P<kind>slow|not run) \((?P<why>.+)\)|adds (?P<added>.+)|overlay on (?P<base>.+)|search space")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code on a page. `kind` is empty, `slow`, or `not run`; `base` is what an overlay is laid on."""
+
+    page: str
+    line: int
+    language: str
+    code: str
+    kind: str
+    added: str
+    base: list[str]
+    space: bool
+
+
+def blocks(page: str) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    text = PAGES[page].read_text(encoding="utf8")
+    found = []
+    for match in FENCE.finditer(text):
+        how = HOW.fullmatch(match["how"] or "adds  ")
+        line = text.count("\n", 0, match.start("code"))
+        if how is None:
+            raise ValueError(f"{page}:{line}: the comment before the block is none that tests/docs/pages.py knows.")
+        kind, added, base = how["kind"] or "", (how["added"] or "").strip(), (how["base"] or "").split()
+        found.append(
+            Block(page, line, match["language"], match["code"], kind, added, base, match["how"] == "search space")
+        )
+    return found
+
+
+def prose(page: str) -> str:
+    """A page without its fenced blocks and comments."""
+    text = FENCE.sub("", PAGES[page].read_text(encoding="utf8"))
+    return re.sub(r"<!--.*?-->", "", text, flags=re.S)
+
+
+def anchors(path: Path) -> set[str]:
+    """What `#...` may name in a Markdown file: its headings, as GitHub and mkdocs write them."""
+    text = FENCE.sub("", path.read_text(encoding="utf8"))
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

@@ -1,0 +1,102 @@
+"""Every block of code in the README and the documentation runs, or says why it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from commands import check, commands, run
+from pages import LANGUAGES, PAGES, ROOT, Block, blocks, prose
+
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.composing.search_space import read_space
+
+TRAIN = re.compile(r"^python -m spacy train .*(?:\\\n.*)*", re.M)
+EXECUTED = {"python", "bash", "ini"}
+RUN = [page for page in PAGES if any(not block.kind and block.language in EXECUTED for block in blocks(page))]
+SLOW = [page for page in PAGES if any(block.kind == "slow" for block in blocks(page))]
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with what a clone of the repository has, for commands to write into."""
+    for name in ("assets", "configs", "benchmarks", "scripts", "project.yml", "Makefile", "setup.py"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_are_of_a_known_language_and_valid(page: str) -> None:
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"{page}:{block.line}"
+        if block.language == "python":
+            compile(block.code, f"{page}:{block.line}", "exec")
+        elif block.language == "bash":
+            for words in commands(block.code):
+                check(words)
+        elif block.language == "ini":
+            assert block.base or block.space, f"{page}:{block.line}: say what the overlay is laid on"
+        elif block.language == "json":
+            for line in block.code.splitlines():
+                json.loads(line)
+        elif block.language == "yaml":
+            yaml.safe_load(block.code)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_command_hides_in_an_indented_block(page: str) -> None:
+    assert re.findall(r"^    (?:python|pip|make|import|from) .*$", prose(page), flags=re.M) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_text_exist(page: str) -> None:
+    for line in re.findall(r"`(python -m spacy [^`]+)`", prose(page)):
+        for words in commands(line):
+            check(words)
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_blocks_run(page: str, clone: Path) -> None:
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        if not block.kind:
+            execute(block, names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SLOW)
+def test_slow_blocks_run_as_a_shell_runs_them(page: str, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a page's blocks, in processes of their own."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        if block.kind != "not run" and block.language == "bash":
+            added = f" {block.added}" if block.added else ""
+            code = TRAIN.sub(rf"\g<0>{added}", block.code)
+            subprocess.run(["bash", "-euc", code], check=True)
+        elif block.kind != "not run":
+            execute(block, names)
+
+
+def execute(block: Block, names: dict[str, Any]) -> None:
+    if block.language == "python":
+        exec(compile(block.code, f"{block.page}:{block.line}", "exec"), names)
+    elif block.language == "bash":
+        for words in commands(block.code):
+            run(words, block.added)
+    elif block.language == "ini":
+        path = Path("block.cfg")
+        path.write_text(block.code, encoding="utf8")
+        if block.space:
+            read_space(path)
+        else:
+            base, *overlays = block.base
+            compose(base, [*overlays, path])

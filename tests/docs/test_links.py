@@ -1,0 +1,121 @@
+"""Links lead somewhere, the tables of extras and of names are whole, and measured numbers are those of the results."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from pages import PAGES, ROOT, anchors, prose
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")
+
+
+def constant(name: str) -> dict[str, list[str]]:
+    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf8"))
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name]
+    found: dict[str, list[str]] = ast.literal_eval(assigned[0].value)
+    return found
+
+
+NAMES = {line.split(" = ")[0] for lines in constant("ENTRY_POINTS").values() for line in lines} - {"tener"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page: str) -> None:
+    for link in LINK.findall(prose(page)):
+        if re.match(r"https?://", link):
+            continue
+        target, _, anchor = link.partition("#")
+        path = (PAGES[page].parent / target).resolve() if target else PAGES[page]
+        assert path.is_file() or (path.is_dir() and not anchor), f"{page}: {link}"
+        assert not anchor or anchor in anchors(path), f"{page}: {link}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf8")
+    pages = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")]
+    assert [page for page in pages if f": {page}\n" not in navigation] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_registered_names_exist(page: str) -> None:
+    text = PAGES[page].read_text(encoding="utf8")
+    assert set(REGISTERED.findall(text)) - NAMES - {"spacy_tener.Name.v1"} == set()
+
+
+def test_every_registered_name_is_documented() -> None:
+    directives = {
+        name for path in PAGES.values() for name in re.findall(r"^::: (\S+)$", path.read_text(encoding="utf8"), re.M)
+    }
+    assert directives >= NAMES
+
+
+def test_table_of_extras_is_that_of_setup() -> None:
+    table = re.findall(r"^\| `(\w+)` \|", section("README.md", "Extras"), flags=re.M)
+    assert sorted(table) == sorted(constant("EXTRAS"))
+
+
+def test_readme_is_short() -> None:
+    assert len(PAGES["README.md"].read_text(encoding="utf8").split()) <= 700
+
+
+def section(page: str, heading: str) -> str:
+    text = PAGES[page].read_text(encoding="utf8")
+    return re.split(r"^#+ ", text.split(f"# {heading}\n")[1], flags=re.M)[0]
+
+
+MEASURED = re.compile(r"^<!-- from (?P<files>.+?) -->\n(?P<table>(?:\|.*\n)+)", re.M)
+TABLES = [(page, match) for page, path in PAGES.items() for match in MEASURED.finditer(path.read_text(encoding="utf8"))]
+DEVIATION = re.compile(r"(\d+\.\d+) ± (\d+\.\d+)")
+NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w.])")
+
+
+@pytest.mark.parametrize(("page", "match"), TABLES, ids=[f"{page}-{n}" for n, (page, _) in enumerate(TABLES)])
+def test_numbers_of_a_table_are_those_measured(page: str, match: re.Match[str]) -> None:
+    """Each number of the cells behind the first is in the files named before the table, rounded as it is written; a
+    mean with its deviation is there as such. `papers` are the rows that the papers printed."""
+    text = "".join(path.read_text(encoding="utf8") for name in match["files"].split() for path in sources(name))
+    measured, pairs = set(numbers(text)), {(float(mean), float(sd)) for mean, sd in DEVIATION.findall(text)}
+    for row in match["table"].splitlines()[2:]:
+        name, *cells = row.strip("| ").split(" | ")
+        for cell in cells:
+            deviation = DEVIATION.search(cell)
+            if deviation and not name.startswith("paper"):
+                assert any(all(map(rounded, deviation.groups(), pair)) for pair in pairs), f"{page}: {cell}"
+            for number in NUMBER.findall(cell):
+                assert any(rounded(number, value) for value in measured), f"{page}: {number} of {cell!r}"
+
+
+def sources(name: str) -> list[Path]:
+    return list(ROOT.glob("*/**/published*.*")) if name == "papers" else [ROOT / "benchmarks/results" / name]
+
+
+def rounded(text: str, value: float) -> bool:
+    number, step = as_number(text)
+    return abs(number - value) <= 0.5 * step + 1e-9
+
+
+def as_number(text: str) -> tuple[float, float]:
+    """A number, and what one step of its last digit is worth. Zeros at the end of a whole number may be rounding."""
+    plain = text.replace(",", "")
+    if "." in plain:
+        return float(plain), 10.0 ** -len(plain.partition(".")[2])
+    zeros = len(plain) - len(plain.rstrip("0"))
+    return float(plain), 10.0 ** (zeros if len(plain) > 3 else 0)
+
+
+def numbers(text: str) -> list[float]:
+    return [as_number(found)[0] for found in NUMBER.findall(text)]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "benchmarks/README.md"])
+def test_tables_of_scores_say_where_they_are_from(page: str) -> None:
+    for table in re.findall(r"(?<!-->\n)(?:(?<=\n\n)|(?<=\A))((?:\|.*\n)+)", PAGES[page].read_text(encoding="utf8")):
+        assert "±" not in table, f"{page}: {table.splitlines()[0]}"
+
+
+def test_pages_exist() -> None:
+    assert {Path(page).suffix for page in PAGES} == {".md"}
