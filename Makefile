@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-gpu test-corpora lint format docs bench sample clean
+.PHONY: help run test test-slow test-gpu test-corpora lint format docs bench sample clean clean-project
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -63,20 +63,24 @@ bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to
 sample: $(RUN_ENV) ## write assets/sample again from its lists and patterns
 	$(PY) scripts/make_sample.py
 
-clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) corpus training vectors results pages packages site project.lock build dist *.egg-info
-	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean: ## remove the environment, builds and caches
+	rm -rf $(VENV) site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+clean-project: ## remove converted corpora, trainings, vectors, results, pages and packages
+	rm -rf corpus training vectors results pages packages project.lock
 
 $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 # Torch first: asked for by its exact version, pip takes whatever build of it the machine offers.
+# The metadata that setuptools leaves in the source tree goes: `python` run there would find its entry points before the
+# installed ones, also when they are those of an earlier setup.py.
 $(RUN_ENV): $(PACKAGING) | $(PY)
 	$(PY) -m pip install --constraint constraints.txt torch
 	$(PY) -m pip install --constraint constraints.txt --editable .
-	@touch $@
+	@rm -rf *.egg-info && touch $@
 
 $(DEV_ENV): $(RUN_ENV)
 	$(PY) -m pip install --constraint constraints.txt --editable ".[dev]"
-	@touch $@
+	@rm -rf *.egg-info && touch $@

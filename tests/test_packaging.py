@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -100,6 +104,68 @@ def test_every_directory_of_the_package_is_packaged() -> None:
 def test_package_says_that_it_is_typed() -> None:
     assert (Path(spacy_tener.__file__).parent / "py.typed").exists()
     assert '"py.typed"' in (ROOT / "setup.py").read_text(encoding="utf8")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel made from the sdist, unpacked. Both are made in copies, which leaves the source tree alone."""
+    folder = tmp_path_factory.mktemp("build")
+    source = folder / "source"
+    keep = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("spacy_tener", "scripts", "assets/sample"):
+        shutil.copytree(ROOT / name, source / name, ignore=keep)
+    for path in (path for path in ROOT.iterdir() if path.is_file()):
+        shutil.copy(path, source)
+    (source / "configs").symlink_to(Path("spacy_tener") / "workbench" / "configs")
+    (sdist,) = build("sdist", source, folder / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (made,) = build("wheel", next((folder / "unpacked").iterdir()), folder / "wheel")
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(folder / "installed")
+    return folder / "installed"
+
+
+def build(kind: str, source: Path, output: Path) -> list[Path]:
+    output.mkdir()
+    code = f"from setuptools import build_meta; build_meta.build_{kind}({str(output)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
+    return list(output.iterdir())
+
+
+def test_sdist_and_wheel_hold_every_config_once(wheel: Path) -> None:
+    def configs(folder: Path) -> set[Path]:
+        return {
+            path.relative_to(folder) for name in ("spacy_tener", "configs") for path in (folder / name).rglob("*.cfg")
+        }
+
+    (unpacked,) = (wheel.parent / "unpacked").iterdir()
+    shipped = {path.relative_to(ROOT) for path in (ROOT / "spacy_tener").rglob("*.cfg")}
+    assert len(shipped) > 50
+    assert configs(unpacked) == configs(wheel) == shipped
+    assert (unpacked / "project.yml").exists()
+
+
+def test_configs_are_found_by_name_without_a_clone(wheel: Path, tmp_path: Path) -> None:
+    command = ["-m", "spacy", "tener", "config", "weibo", "flat-atssa", "--output", "out.cfg"]
+    environment = {**os.environ, "PYTHONPATH": str(wheel)}
+    subprocess.run([sys.executable, *command], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    assert "spacy_tener.FLAT_ATSSA.v1" in (tmp_path / "out.cfg").read_text(encoding="utf8")
+    where = [sys.executable, "-c", "import spacy_tener; print(spacy_tener.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert Path(found.stdout.strip()).parent == wheel / "spacy_tener"
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_cleaning_up_leaves_what_users_make() -> None:
+    def printed(target: str) -> set[str]:
+        command = ["make", "--dry-run", target]
+        return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+
+    made = {"corpus", "training", "vectors", "results", "pages", "packages", "project.lock"}
+    assert printed("clean") & made == set()
+    assert ".venv" in printed("clean")
+    assert printed("clean-project") & {*made, ".venv", "assets"} == made
 
 
 def pinned_versions() -> dict[str, str]:

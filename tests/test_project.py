@@ -101,7 +101,7 @@ def test_a_corpus_has_its_own_commands_and_places(corpus: str) -> None:
     places = {path.as_posix() for path in convert_corpus.CORPORA[corpus].parts.values()}
     assert all(place.startswith(f"{folder}/") for place in places for folder in convert["deps"])
     assert convert["outputs"] == [f"corpus/{corpus}"]
-    assert train["deps"] == ["configs", f"corpus/{corpus}"]
+    assert train["deps"] == ["spacy_tener/workbench/configs", f"corpus/{corpus}"]
     assert train["outputs"] == draw["deps"] == [f"training/{corpus}/tener/1/model-best"]
     assert draw["outputs"] == [f"pages/{corpus}-tener.html"]
 
@@ -242,7 +242,7 @@ def test_an_interrupted_workflow_goes_on_with_the_step_that_stopped(project: Pat
 def test_a_changed_config_trains_again_and_new_data_converts_again(project: Path) -> None:
     weasel.project_run(project, "weibo")
     ran(project)
-    (project / "configs" / "weibo.cfg").write_text("other", encoding="utf8")
+    (project / "spacy_tener" / "workbench" / "configs" / "weibo.cfg").write_text("other", encoding="utf8")
     weasel.project_run(project, "weibo")
     assert ran(project) == ["train-weibo"]
     (project / "assets" / "weibo" / "weiboNER_2nd_conll.dev").write_text("other", encoding="utf8")
