@@ -47,14 +47,6 @@ def _pays(rows: Tensor, n_weights: int) -> bool:
     return min(len(rows), BLOCKS[0]) * n_weights >= FEWEST_PRODUCTS
 
 
-def _has_onednn() -> bool:
-    # The operator is torch's own, for its compiler's use; a build of torch may lack it.
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-HAS_ONEDNN = _has_onednn()
-
-
 def _blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
     """Where each block lies, and how many rows of zeros fill it up."""
     start = 0
@@ -96,6 +88,20 @@ def _outer(dy: Tensor, x: Tensor) -> Tensor:
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
+
+
+def _onednn_works() -> bool:
+    """Whether the operator, which torch keeps for its own compiler, is there and computes what we use it for."""
+    x, weight, bias = torch.linspace(-1, 1, 128).split([48, 48, 32])
+    rows = x.view(STEP, 3), weight[:6].view(2, 3), bias[:2]
+    columns = rows[0].t(), weight.view(3, STEP).t().contiguous().t(), None
+    try:
+        return all(torch.allclose(_onednn(*given), F.linear(*given), atol=1e-5) for given in (rows, columns))
+    except (RuntimeError, AttributeError, TypeError):
+        return False
+
+
+HAS_ONEDNN = _onednn_works()
 
 
 class _OneDnnLinear(torch.autograd.Function):

@@ -7,16 +7,13 @@ one row per token. numpy only: where the rows lie is known on the host, whatever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 
 from ..types import IntArray
-
-Lengths = Sequence[int] | IntArray | torch.Tensor
+from .sequences import Lengths, as_lengths, starts
 
 
 @dataclass(frozen=True)
@@ -30,15 +27,8 @@ class Packing:
     """Tokens of each sequence; 0 is legal. *Shape* [n_sequences]"""
 
     @classmethod
-    def of(cls, lengths: Lengths, n_rows: int) -> Packing:
-        """Check `lengths` against the number of rows that they share out."""
-        host = lengths.tolist() if isinstance(lengths, torch.Tensor) else lengths
-        array = np.asarray(host, dtype=np.int64).reshape(-1)
-        if array.size and array.min() < 0:
-            raise ValueError(f"lengths of sequences cannot be negative, got {array.min()}")
-        if array.sum() != n_rows:
-            raise ValueError(f"lengths must sum to the number of emission rows: got {array.sum()} for {n_rows} rows")
-        return cls(array)
+    def of(cls, lengths: Lengths, n_tokens: int) -> Packing:
+        return cls(as_lengths(lengths, n_tokens))
 
     @property
     def n_sequences(self) -> int:
@@ -47,7 +37,7 @@ class Packing:
     @cached_property
     def offsets(self) -> IntArray:
         """The flat row at which each sequence begins."""
-        return np.cumsum(self.lengths) - self.lengths
+        return starts(self.lengths)
 
     @cached_property
     def filled(self) -> IntArray:

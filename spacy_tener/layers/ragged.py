@@ -2,9 +2,7 @@
 
 Everything that treats tokens one by one (linear layers, norms, feed-forward) works on the flat `[N, d]` array of all
 tokens of a batch. Only attention needs a rectangle. `Ragged` plans those rectangles once per batch: sequences of
-similar length share a bucket, and each way of the crossing is one gather, forwards and backwards.
-
-numpy plans, torch gathers: lengths are known on the host, whatever device holds the floats.
+similar length share a bucket, and padding and joining are one gather each, forwards and backwards.
 """
 
 from __future__ import annotations
@@ -16,12 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..types import IntArray
-
-Lengths = Sequence[int] | IntArray | Tensor
+from .sequences import Lengths, as_lengths, on_device, ranges, starts
 
 # What one more bucket costs, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
@@ -63,24 +59,37 @@ class Ragged:
     real: Tensor | None
 
     @classmethod
-    def of(cls, lengths: Lengths, *, heads: int = 1, device: torch.device | str = "cpu") -> Ragged:
-        """Plan the buckets for sequences that lie joined in reading order."""
+    def of(
+        cls, lengths: Lengths, *, heads: int = 1, device: torch.device | str = "cpu", n_tokens: int | None = None
+    ) -> Ragged:
+        """Plan the buckets. n_tokens: how many tokens there are, to check the lengths against."""
         device = torch.device(device)
-        sizes = _checked(lengths)
+        sizes = as_lengths(lengths, n_tokens)
+        begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-        cuts = _plan(sizes[order], PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"])
-        groups = [order[begin:end] for begin, end in pairwise(cuts)]
-        grids = [_Grid.of(group, sizes, heads) for group in groups]
-        positions = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        padded = any(not grid.mask.all() for grid in grids)
+        cuts = _cuts(sizes[order], PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"])
+        buckets, rows, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        for begin, end in pairwise(cuts):
+            sequences = order[begin:end]
+            own = sizes[sequences, None]
+            column = np.arange(own[0, 0])
+            mask = column < own
+            tokens = begins[sequences, None] + np.minimum(column, own - 1)
+            rows.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
+            masks.append(np.repeat(mask, heads, axis=0).ravel())
+            at_device = None if mask.all() else on_device(mask, device)
+            buckets.append(Bucket(tuple(sequences.tolist()), len(column), at_device))
+        to_padded, real = np.concatenate(rows), np.concatenate(masks)
+        to_flat = np.empty(sizes.sum() * heads, np.int64)
+        to_flat[to_padded[real]] = np.flatnonzero(real)
         return cls(
             lengths=tuple(sizes.tolist()),
             heads=heads,
-            buckets=tuple(grid.bucket(device) for grid in grids),
-            positions=_tensor(positions, device),
-            to_padded=_tensor(_join([grid.rows.ravel() for grid in grids]), device),
-            to_flat=_tensor(_slots(grids, sizes, positions, heads), device),
-            real=_tensor(_join([grid.real.ravel() for grid in grids])[:, None], device).float() if padded else None,
+            buckets=tuple(buckets),
+            positions=on_device(ranges(np.zeros_like(sizes), sizes), device),
+            to_padded=on_device(to_padded, device),
+            to_flat=on_device(to_flat, device),
+            real=None if real.all() else on_device(real[:, None], device).float(),
         )
 
     @property
@@ -98,7 +107,7 @@ class Ragged:
         return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """The way back: drop the padding and join the buckets.
+        """The inverse of `pad`: drop the padding and join the buckets.
 
         parts: for each bucket *Shape: [n, heads, length, w]*. Returns *Shape: [N * heads, w]*
         """
@@ -107,46 +116,7 @@ class Ragged:
         return _take(slots, self.to_flat, self.to_padded, self.real)
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """A bucket on the host. sequences: *Shape: [n]*; mask: *Shape: [n, L]*; rows, real: *Shape: [n, heads, L]*"""
-
-    sequences: IntArray
-    mask: NDArray[np.bool_]
-    rows: IntArray
-    real: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, sequences: IntArray, sizes: IntArray, heads: int) -> _Grid:
-        lengths = sizes[sequences][:, None]
-        column = np.arange(lengths[0, 0])
-        begins = (np.cumsum(sizes) - sizes)[sequences][:, None]
-        tokens = begins + np.minimum(column, lengths - 1)
-        mask = column < lengths
-        rows = tokens[:, None, :] * heads + np.arange(heads)[:, None]
-        return cls(sequences, mask, rows, np.broadcast_to(mask[:, None, :], rows.shape))
-
-    def bucket(self, device: torch.device) -> Bucket:
-        mask = None if self.mask.all() else _tensor(self.mask, device)
-        return Bucket(tuple(self.sequences.tolist()), self.mask.shape[1], mask)
-
-
-def _slots(grids: Sequence[_Grid], sizes: IntArray, positions: IntArray, heads: int) -> IntArray:
-    """The slot of each flat row: within a sequence the slots go head after head, within a head token after token."""
-    begins = np.zeros_like(sizes)
-    widths = np.zeros_like(sizes)
-    used = 0
-    for grid in grids:
-        n, length = grid.mask.shape
-        begins[grid.sequences] = used + np.arange(n) * heads * length
-        widths[grid.sequences] = length
-        used += n * heads * length
-    token = np.repeat(begins, sizes) + positions
-    slots: IntArray = (token[:, None] + np.arange(heads) * np.repeat(widths, sizes)[:, None]).ravel()
-    return slots
-
-
-def _plan(lengths: IntArray, price: int) -> list[int]:
+def _cuts(lengths: IntArray, price: int) -> list[int]:
     """Where to cut sequences, sorted longest first, into buckets.
 
     A bucket is cut in two, where that saves most, as long as it saves more pairs than a bucket costs. So no cut of a
@@ -163,22 +133,6 @@ def _plan(lengths: IntArray, price: int) -> list[int]:
             cuts.add(begin + best)
             todo += [(begin, begin + best), (begin + best, end)]
     return sorted(cuts)
-
-
-def _checked(lengths: Lengths) -> IntArray:
-    host = lengths.tolist() if isinstance(lengths, Tensor) else lengths
-    sizes = np.asarray(host, dtype=np.int64).reshape(-1)
-    if sizes.size and sizes.min() < 0:
-        raise ValueError(f"lengths of sequences cannot be negative, got {sizes.min()}")
-    return sizes
-
-
-def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-
-def _tensor(array: NDArray[Any], device: torch.device) -> Tensor:
-    return torch.from_numpy(array).to(device, non_blocking=True)
 
 
 def _take(x: Tensor, index: Tensor, inverse: Tensor, real: Tensor | None) -> Tensor:

@@ -68,6 +68,12 @@ def test_without_the_operator_it_is_nn_linear(monkeypatch):
         assert torch.equal(mine, expected)
 
 
+@pytest.mark.parametrize("operator", [None, lambda x, weight, *rest: torch.zeros(len(x), len(weight)), lambda x: x])
+def test_an_operator_that_is_missing_or_computes_something_else_is_not_used(operator, monkeypatch):
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", operator)
+    assert not linear._onednn_works()
+
+
 def test_other_precisions_and_non_contiguous_input_work():
     ours, theirs = pair(dtype=torch.float64)
     assert torch.equal(ours(torch.ones(256, WIDTH).double()), theirs(torch.ones(256, WIDTH).double()))

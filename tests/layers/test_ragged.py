@@ -108,6 +108,12 @@ def test_negative_lengths_are_refused() -> None:
         Ragged.of([3, -2])
 
 
+def test_lengths_of_other_tokens_than_there_are_are_refused() -> None:
+    assert Ragged.of([3, 2], n_tokens=5).lengths == (3, 2)
+    with pytest.raises(ValueError, match="must sum to the number of tokens: got 5 for 6 tokens"):
+        Ragged.of([3, 2], n_tokens=6)
+
+
 def mean_of_sequence(ragged: Ragged, x: torch.Tensor) -> torch.Tensor:
     """Every row times the mean of its sequence's rows: real rows mix, padding must not."""
     parts = []

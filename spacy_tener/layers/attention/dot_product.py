@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..dropout import dropout
 from ..linear import Linear
@@ -153,10 +154,28 @@ def _plain(padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | 
     if padded.q.shape[2] <= WHOLE_MAP:
         return _mix(padded, mask, p, weighting)
     joined = _joined(padded)
-    mixed: Tensor = _InParts.apply(  # type: ignore[no-untyped-call]
-        joined.q, joined.k, joined.v, joined.per_query, mask, p, weighting
-    )
-    return mixed
+    n, h, length, _ = joined.q.shape
+    step = max(SCORES_AT_ONCE // (n * h * length), 32)
+    queries = joined.q.split(step, dim=2)
+    per_query = [None] * len(queries) if joined.per_query is None else joined.per_query.split(step, dim=2)
+    cuts = [slice(begin, begin + step) for begin in range(0, length, step)]
+    # Memory grows with the length and not with its square: maps are made again in the backward pass.
+    attended = partial(checkpoint, _mix_some, joined.k, joined.v, mask, p, weighting, use_reentrant=False)
+    return torch.cat([attended(*some) for some in zip(cuts, queries, per_query, strict=True)], dim=2)
+
+
+def _mix_some(
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    p: float,
+    weighting: Weighting | None,
+    cut: slice,
+    q: Tensor,
+    per_query: Tensor | None,
+) -> Tensor:
+    """Some queries of a bucket, cut out of all. *Returns Shape: [n, h, cut, d_k]*"""
+    return _mix(Heads(q, k, v, per_query=per_query), mask, p, weighting, cut)
 
 
 def _joined(padded: Heads) -> Heads:
@@ -195,65 +214,3 @@ def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
     if mask is not None:
         scores += torch.where(mask, 0.0, -torch.inf)[:, None, None, :]
     return scores
-
-
-class _InParts(torch.autograd.Function):
-    """Attention of some queries at a time, so that memory grows with the length and not with its square.
-
-    Maps are made again in the backward pass instead of being kept, with the same random numbers for their dropout.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        per_query: Tensor | None,
-        mask: Tensor | None,
-        p: float,
-        weighting: Weighting | None,
-    ) -> Tensor:
-        ctx.save_for_backward(q, k, v, per_query, mask)
-        ctx.p = p
-        ctx.weighting = weighting
-        ctx.random_state = torch.get_rng_state() if q.is_cpu else torch.cuda.get_rng_state(q.device)
-        mixed = torch.empty_like(v)
-        for part in _parts(q):
-            own = Heads(q[:, :, part], k, v, per_query=None if per_query is None else per_query[:, :, part])
-            mixed[:, :, part] = _mix(own, mask, p, weighting, part)
-        return mixed
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, per_query, mask = ctx.saved_tensors
-        read = {"q": q, "k": k, "v": v} | ({} if per_query is None else {"per_query": per_query})
-        sums = {name: torch.zeros_like(x) for name, x in read.items()}
-        with _replayed(ctx.random_state, q.device), torch.enable_grad():
-            for part in _parts(q):
-                cut = {name: (slice(None), slice(None), part) for name in ("q", "per_query")}
-                leaves = {name: x[cut.get(name, ...)].detach().requires_grad_() for name, x in read.items()}
-                mixed = _mix(Heads(**leaves), mask, ctx.p, ctx.weighting, part)
-                added = torch.autograd.grad(
-                    mixed, list(leaves.values()), gradients[0][:, :, part], materialize_grads=True
-                )
-                for name, term in zip(leaves, added, strict=True):
-                    sums[name][cut.get(name, ...)] += term
-        return (*sums.values(), *(None,) * (7 - len(sums)))
-
-
-@contextmanager
-def _replayed(random_state: Tensor, device: torch.device) -> Iterator[None]:
-    """Draw the same random numbers again; afterwards go on as if nothing had been drawn."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(random_state, device)
-        else:
-            torch.set_rng_state(random_state)
-        yield
-
-
-def _parts(q: Tensor) -> Iterator[slice]:
-    n, h, length, _ = q.shape
-    step = max(SCORES_AT_ONCE // (n * h * length), 32)
-    return (slice(begin, begin + step) for begin in range(0, length, step))

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ..dropout import Dropout
 from ..linear import Linear
-from ..ragged import Lengths, Ragged
+from ..ragged import Ragged
+from ..sequences import Lengths
 from ..settings import check, check_dropouts, check_sizes
 from .adapted import AdaptedAttention, RelativePositions
 from .dot_product import Attention, VanillaAttention
@@ -179,11 +180,7 @@ class TransformerEncoder(nn.Module):
 
     def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
         """The first layer's input, and what each layer needs to know beside it."""
-        ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device)
-        if len(ragged.positions) != len(x):
-            raise ValueError(
-                f"lengths must sum to the number of tokens: got {len(ragged.positions)} for {len(x)} tokens"
-            )
+        ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
         x = self.input(x)
         if self.config.adapted:
             return x, ragged, RelativePositions.of(ragged, self.config.head_width, x)

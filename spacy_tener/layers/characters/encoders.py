@@ -17,7 +17,8 @@ from ..dropout import Dropout
 from ..embedding import EmbeddingTables
 from ..linear import Linear
 from ..packing import Packing
-from ..ragged import Lengths, Ragged
+from ..ragged import Ragged
+from ..sequences import Lengths
 
 
 class CharacterEncoder(nn.Module):

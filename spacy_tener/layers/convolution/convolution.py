@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..linear import Linear
-from ..ragged import Lengths, Ragged
+from ..ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,6 @@ class Convolution(nn.Module):
         """
         convolved: Tensor = self.product(windows.gather(x))
         return convolved
-
-
-def sequences_of(x: Tensor, lengths: Lengths) -> Ragged:
-    """The sequences that tokens form, refused where there are more or fewer tokens. x: *Shape: [N, w]*"""
-    ragged = Ragged.of(lengths, device=x.device)
-    if len(ragged.positions) != len(x):
-        raise ValueError(f"lengths must sum to the number of tokens: got {len(ragged.positions)} for {len(x)} tokens")
-    return ragged
 
 
 class _Gather(torch.autograd.Function):

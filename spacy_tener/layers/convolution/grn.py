@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from ..dropout import Dropout
 from ..linear import Linear
-from ..ragged import Lengths, Ragged
+from ..ragged import Ragged
+from ..sequences import Lengths
 from ..settings import check, check_dropouts, check_sizes
-from .convolution import Convolution, ConvolutionWindows, sequences_of
+from .convolution import Convolution, ConvolutionWindows
 from .gated_relation import RELATIONS, RelationKind
 
 
@@ -141,7 +142,7 @@ class GRNEncoder(nn.Module):
 
     def _read(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged]:
         """The context features of every token, and the sequences they form. *Shape: [N, d]*"""
-        ragged = sequences_of(x, lengths)
+        ragged = Ragged.of(lengths, device=x.device, n_tokens=len(x))
         if self.context is not None:
             x = self.context(x, ragged)
         elif self.input is not None:

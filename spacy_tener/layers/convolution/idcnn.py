@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..dropout import Dropout
-from ..ragged import Lengths
+from ..ragged import Ragged
+from ..sequences import Lengths
 from ..settings import check, check_dropouts, check_sizes
-from .convolution import Convolution, ConvolutionWindows, sequences_of
+from .convolution import Convolution, ConvolutionWindows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ class IDCNNEncoder(nn.Module):
 
         x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
         """
-        ragged = sequences_of(x, lengths)
+        ragged = Ragged.of(lengths, device=x.device, n_tokens=len(x))
         windows = {
             step: ConvolutionWindows.of(ragged, self.config.window, step) for step in {1, *self.config.dilations}
         }

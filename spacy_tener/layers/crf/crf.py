@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from ...tagging import TagLayout
 from ...types import IntArray
-from ..packing import Lengths, Packing
+from ..packing import Packing
+from ..sequences import Lengths
 from .decode import FloatArray, HostTables, viterbi
 from .forward import ForwardBackward
 from .kbest import ScoredPath, list_viterbi

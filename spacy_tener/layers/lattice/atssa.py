@@ -14,9 +14,10 @@ from ..attention.dot_product import Attention
 from ..attention.transformer import TransformerLayer
 from ..linear import Linear
 from ..ragged import Ragged
+from ..segments import Segments
 from ..settings import check, check_choices, check_dropouts, check_sizes
 from .lattice import Lattice
-from .selective_attention import Selection, SelectiveAttention, Sentences
+from .selective_attention import Selection, SelectiveAttention
 from .word_fusion import Covers, WordFusion
 
 
@@ -171,7 +172,7 @@ class AtssaEncoder(nn.Module):
         relative = RelativePositions.of(ragged, self.config.width // self.config.heads, x)
         if not self.config.selects:
             return x, ragged, relative
-        return x, ragged, relative, Sentences.of(ragged, x)
+        return x, ragged, relative, Segments.of_sequences(lattice.lengths, device=x.device)
 
 
 def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...types import IntArray
+from ..sequences import ranges, starts
 
 
 @dataclass(frozen=True)
@@ -90,15 +91,3 @@ class LatticeSpans:
         heads[places] = np.concatenate([ranges(np.zeros_like(begins), lattice.lengths), lattice.heads])
         sizes[places] = np.concatenate([np.ones_like(characters), lattice.tails - lattice.heads + 1])
         return cls(lattice.lengths, counts, begins, places, heads, sizes)
-
-
-def starts(counts: IntArray) -> IntArray:
-    """Where each of several stretches begins that lie one after the other."""
-    begins: IntArray = np.cumsum(counts) - counts
-    return begins
-
-
-def ranges(begins: IntArray, counts: IntArray) -> IntArray:
-    """`begin, begin + 1, .., begin + count - 1` for each stretch, joined."""
-    numbers: IntArray = np.arange(counts.sum()) + np.repeat(begins - starts(counts), counts)
-    return numbers

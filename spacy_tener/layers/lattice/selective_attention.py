@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,29 +39,6 @@ LONG_FOR_TOPK = 64
 """torch.topk on a CPU is quick for rows of at least so many numbers per number wanted."""
 MANY_FOR_TOPK = 8
 """From so many numbers wanted on, torch.topk is as quick as a tournament in any row."""
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """The sentences of a flat batch, for what their tokens have in common. Made once, for all layers.
-
-    groups: the sentence of each token.
-    lengths: of each sentence, at least 1. *Shape: [n, 1]*
-    """
-
-    groups: Segments
-    lengths: Tensor
-
-    @classmethod
-    def of(cls, ragged: Ragged, like: Tensor) -> Sentences:
-        """like: a tensor of the device and dtype of the computation."""
-        lengths = np.array(ragged.lengths, dtype=np.int64)
-        groups = Segments.of(np.repeat(np.arange(len(lengths)), lengths), len(lengths), device=like.device)
-        return cls(groups, torch.from_numpy(lengths[:, None]).to(like).clamp_(min=1.0))
-
-    def means(self, x: Tensor) -> Tensor:
-        """The mean of its sentence, for each token. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
-        return self.groups.spread(self.groups.total(x) / self.lengths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,23 +116,23 @@ class SelectiveAttention(AdaptedAttention):
         by_threshold = selection.by == "threshold"
         self.threshold = Linear(4 * width, n_heads, bias=False) if adaptive and by_threshold else None
 
-    def thresholds(self, x: Tensor, sentences: Sentences) -> Tensor:
-        """T (eq. 7). x: *Shape: [N, d]*. Returns *Shape: [N, h]*"""
+    def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
+        """T (eq. 7). sentences: the sentence of each token. x: *Shape: [N, d]*. Returns *Shape: [N, h]*"""
         if self.threshold is None:
             return x.new_zeros(len(x), self.n_heads)
-        mean = sentences.means(x)
+        mean = sentences.gather(sentences.mean(x))
         made: Tensor = self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
         return made
 
     def heads(self, x: Tensor, *places: Any) -> Heads:
-        """places: the batch's `RelativePositions` and its `Sentences`."""
+        """places: the batch's `RelativePositions` and the sentence of each token, `Segments`."""
         relative, sentences = places
         heads = super().heads(x, relative)
         if self.selection.by == "top_k":
             return heads
         thresholds = self.thresholds(x, sentences)
-        price = self.penalty.price(len(sentences.lengths))
-        prices = sentences.groups.spread(price / sentences.lengths).expand_as(thresholds)
+        price = self.penalty.price(len(sentences.sizes))
+        prices = sentences.gather(price / sentences.sizes.to(x)).expand_as(thresholds)
         return replace(heads, per_query=torch.stack((thresholds, prices), dim=-1))
 
     def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:

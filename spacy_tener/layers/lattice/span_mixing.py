@@ -140,7 +140,8 @@ def _d_scores(
     """From the gradient of a group's output to that of its scores, adding the values' on the way. *Shape: [h, G, L]*"""
     _own(sums.v, group.keys).add_(torch.bmm(_masked(weights, mask).transpose(1, 2), d_mixed))
     d_weights = _masked(torch.bmm(d_mixed, _own(heads.v, group.keys).transpose(1, 2)), mask)
-    return torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
+    d_scores = d_weights.mul_(weights)
+    return d_scores.addcmul_(weights, d_scores.sum(-1, keepdim=True), value=-1)
 
 
 def _add_gradients(heads: SpanHeads, sums: SpanHeads, group: QueryGroup, d_scores: Tensor) -> None:

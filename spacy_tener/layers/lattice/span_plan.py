@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ...types import IntArray
-from .lattice import Lattice, LatticeSpans, starts
+from ..sequences import on_device, starts
+from .lattice import Lattice, LatticeSpans
 from .span_windows import PositionWindows, QueryGroups, products
 
 GROUP = 48
@@ -79,9 +80,9 @@ class SpanPlan:
         groups = _groups(spans, asked, windows, columns, device)
         return cls(
             lengths=tuple(spans.counts.tolist()),
-            characters=_tensor(spans.places[: lattice.n_characters], device),
-            order=_tensor(np.argsort(spans.places), device),
-            distances=_tensor(distances, device),
+            characters=on_device(spans.places[: lattice.n_characters], device),
+            order=on_device(np.argsort(spans.places), device),
+            distances=on_device(distances, device),
             longest=lattice.longest,
             by_characters=_among_characters(groups, spans),
             by_all=groups if word_queries else None,
@@ -147,8 +148,4 @@ def _among_characters(groups: Sequence[QueryGroup], spans: LatticeSpans) -> tupl
 
 def _split(array: IntArray, counts: IntArray, device: torch.device) -> Sequence[Tensor]:
     """Consecutive parts of an array, sent to the device in one piece."""
-    return torch.split(_tensor(array, device), counts.tolist())
-
-
-def _tensor(array: IntArray, device: torch.device) -> Tensor:
-    return torch.from_numpy(array).to(device, non_blocking=True)
+    return torch.split(on_device(array, device), counts.tolist())

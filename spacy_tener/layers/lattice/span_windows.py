@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...types import IntArray
-from .lattice import LatticeSpans, ranges, starts
+from ..sequences import ranges, starts
+from .lattice import LatticeSpans
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from ..attention.positions import interleave, sinusoids
 from ..dropout import dropout
 from ..linear import Linear
 from ..segments import Segments
-from .lattice import Lattice, ranges, starts
+from ..sequences import ranges, starts
+from .lattice import Lattice
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,13 @@ class WordFusion(nn.Module):
         """
         weights = covers.characters.softmax(self.scores(chars, words, covers))
         weights = dropout(weights, self.dropout, training=self.training)
-        values = self._by_head(covers.words.spread(self.value(words)))
-        return covers.characters.total((weights[..., None] * values).flatten(1))
+        values = self._by_head(covers.words.gather(self.value(words)))
+        return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def scores(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
         """A, for each pair and head. *Returns Shape: [P, h]*"""
-        q = self._by_head(covers.characters.spread(self.query(chars)))
-        k = self._by_head(covers.words.spread(self.key(words)))
+        q = self._by_head(covers.characters.gather(self.query(chars)))
+        k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
@@ -100,7 +101,7 @@ class WordFusion(nn.Module):
         """R (eq. 15), for each pair. *Returns Shape: [P, width]*"""
         sin, cos = sinusoids(covers.longest, self.width, like)
         behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
-        return covers.from_head.spread(behind) + covers.from_tail.spread(ahead)
+        return covers.from_head.gather(behind) + covers.from_tail.gather(ahead)
 
     def _by_head(self, x: Tensor) -> Tensor:
         return x.view(len(x), *self.u.shape)

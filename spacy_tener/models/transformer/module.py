@@ -87,9 +87,7 @@ class PretrainedTransformer(nn.Module):
         pairs = pieces.firsts() if self.pooling == "first" else pieces
         rows = torch.from_numpy(pairs.rows).to(device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=device)
-        features = tokens.total(self._hidden(pieces, device).index_select(0, rows))
-        counts = tokens.total(features.new_ones(len(rows), 1))
-        return features / counts.clamp(min=1.0)
+        return tokens.mean(self._hidden(pieces, device).index_select(0, rows))
 
     @property
     def _device(self) -> torch.device:

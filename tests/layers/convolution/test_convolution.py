@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spacy_tener.layers.convolution.convolution import Convolution, ConvolutionWindows, sequences_of
+from spacy_tener.layers.convolution.convolution import Convolution, ConvolutionWindows
 from spacy_tener.layers.ragged import Ragged
 
 LENGTHS = [4, 0, 7, 1, 2]
@@ -118,12 +118,6 @@ def test_the_number_of_weights_is_that_of_torchs_convolution() -> None:
 def test_a_window_without_a_middle_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match=f"must be an odd number of tokens; got {size}"):
         windows(size)
-
-
-def test_lengths_that_do_not_fit_are_refused() -> None:
-    assert sequences_of(tokens(), LENGTHS).lengths == tuple(LENGTHS)
-    with pytest.raises(ValueError, match="lengths must sum to the number of tokens: got 13 for 14 tokens"):
-        sequences_of(tokens(), [4, 9])
 
 
 @pytest.mark.gpu

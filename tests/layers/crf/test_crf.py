@@ -413,7 +413,7 @@ def test_a_teacher_that_knows_more_types_than_its_student_is_refused():
     [
         ((3, 8), [3], r"shape \(tokens, 9\) for 2 entity types, got \(3, 8\)"),
         ((3,), [3], r"got \(3,\)"),
-        ((3, 9), [2], "got 2 for 3 rows"),
+        ((3, 9), [2], "got 2 for 3 tokens"),
         ((3, 9), [4, -1], "cannot be negative, got -1"),
     ],
 )

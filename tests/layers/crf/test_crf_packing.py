@@ -64,7 +64,7 @@ def test_tensors_of_lengths_are_read_too():
     assert Packing.of(torch.tensor([1, 2]), 3).lengths.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(("lengths", "n_rows"), [([1, 2], 4), ([], 1), ([5], 0)])
-def test_lengths_that_do_not_share_out_the_rows_are_refused(lengths, n_rows):
-    with pytest.raises(ValueError, match=f"got {sum(lengths)} for {n_rows} rows"):
-        Packing.of(lengths, n_rows)
+@pytest.mark.parametrize(("lengths", "n_tokens"), [([1, 2], 4), ([], 1), ([5], 0)])
+def test_lengths_that_do_not_share_out_the_tokens_are_refused(lengths, n_tokens):
+    with pytest.raises(ValueError, match=f"got {sum(lengths)} for {n_tokens} tokens"):
+        Packing.of(lengths, n_tokens)

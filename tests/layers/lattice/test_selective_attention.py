@@ -15,11 +15,11 @@ from spacy_tener.layers.lattice import selective_attention
 from spacy_tener.layers.lattice.selective_attention import (
     Selection,
     SelectiveAttention,
-    Sentences,
     kth_largest,
     logistic_noise,
 )
 from spacy_tener.layers.ragged import Ragged
+from spacy_tener.layers.segments import Segments
 
 WIDTH, HEADS = 12, 3
 # Shorter than k, empty, of one token, and of several buckets' lengths.
@@ -60,7 +60,7 @@ def tokens(n: int) -> Tensor:
 
 def context(lengths: list[int], like: Tensor) -> tuple[Any, ...]:
     ragged = Ragged.of(lengths, heads=HEADS)
-    return ragged, RelativePositions.of(ragged, WIDTH // HEADS, like), Sentences.of(ragged, like)
+    return ragged, RelativePositions.of(ragged, WIDTH // HEADS, like), Segments.of_sequences(ragged.lengths)
 
 
 def run(module: SelectiveAttention, x: Tensor, lengths: list[int]) -> Tensor:
@@ -417,7 +417,7 @@ def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
     expected = run(module, x, LENGTHS)
     ragged = Ragged.of(LENGTHS, heads=HEADS, device="cuda")
     own = x.cuda()
-    places = ragged, RelativePositions.of(ragged, WIDTH // HEADS, own), Sentences.of(ragged, own)
+    places = ragged, RelativePositions.of(ragged, WIDTH // HEADS, own), Segments.of_sequences(ragged.lengths)
     assert torch.allclose(module.cuda()(own, *places).cpu(), expected, atol=1e-10)
     torch.manual_seed(0)
     first = module.train()(own, *places)

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice
 
-from spacy_tener.layers.lattice.lattice import Lattice, LatticeSpans, starts
+from spacy_tener.layers.lattice.lattice import Lattice, LatticeSpans
 from spacy_tener.layers.lattice.span_windows import PositionWindows, QueryGroups, products
+from spacy_tener.layers.sequences import starts
 
 
 class Planned:
