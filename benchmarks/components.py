@@ -10,6 +10,7 @@ import argparse
 import copy
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from thinc.api import fix_random_seed
 from spacy_tener.features.components.components import decompose
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.component import COMPONENT, ComponentVocabulary
-from spacy_tener.workbench.report.canvas import COLOURS, add_legend, draw, panels
+from spacy_tener.workbench.report.canvas import COLOURS, draw
 
 RESULTS = Path(__file__).parent / "results"
 NOTE = (
@@ -47,7 +48,7 @@ def main() -> None:
     args = parser.parse_args()
     read = [Characters(spacy.load(path)) for path in _report.named_paths(args.pipelines).values()]
     picture = args.out.with_suffix(".png")
-    draw(picture, lambda: figure(read[0], args.middle))
+    draw(picture, read[0].vectors, partial(paint, read[0], args.middle), height=5.0)
     sizes = sorted({len(each.names) for each in read})
     note = NOTE.format(
         characters=" to ".join(map(str, sizes[:: max(len(sizes) - 1, 1)])),
@@ -136,29 +137,25 @@ def table(read: Sequence[Characters], change: Callable[[Floats], Floats]) -> str
     return _report.table(["", "pairs", *sides], rows)
 
 
-def figure(characters: Characters, middle: str) -> Any:
+def paint(characters: Characters, middle: str, axis: Any, vectors: Floats) -> None:
     """All characters as grey dots, and those nearest to the middle one with their names."""
-    drawn, axes = panels(list(characters.vectors), height=5.0)
     at = characters.names.index(middle)
-    for axis, (title, vectors) in zip(axes, characters.vectors.items(), strict=True):
-        units = unit_length(vectors)
-        apart = units - units.mean(axis=0)
-        _, lengths, directions = np.linalg.svd(apart, full_matrices=False)
-        points = apart @ directions[:2].T
-        nearest = np.argsort(-(units @ units[at]), kind="stable")
-        nearest = nearest[nearest != at][:SHOWN]
-        kin = characters.shares[at, nearest]
-        axis.scatter(*points.T, s=5, color="#cccccc", linewidths=0, label="farther")
-        for which, colour, what in ((kin, COLOURS[0], "a"), (~kin, COLOURS[1], "no")):
-            axis.scatter(*points[nearest[which]].T, s=20, color=colour, label=f"near {middle}, shares {what} component")
-        axis.scatter(*points[at], s=70, color=COLOURS[-1], marker="*", label=middle)
-        for place in (at, *nearest):
-            axis.annotate(characters.names[place], points[place], xytext=(5, 5), textcoords="offset points")
-        share = np.square(lengths[:2]).sum() / np.square(lengths).sum()
-        axis.set_title(f"{title} ({share:.0%} of the variance)", fontsize="medium")
-        axis.set(xticks=[], yticks=[])
-    add_legend(drawn, axes)
-    return drawn
+    units = unit_length(vectors)
+    apart = units - units.mean(axis=0)
+    _, lengths, directions = np.linalg.svd(apart, full_matrices=False)
+    points = apart @ directions[:2].T
+    nearest = np.argsort(-(units @ units[at]), kind="stable")
+    nearest = nearest[nearest != at][:SHOWN]
+    kin = characters.shares[at, nearest]
+    axis.scatter(*points.T, s=5, color="#cccccc", linewidths=0, label="farther")
+    for which, colour, what in ((kin, COLOURS[0], "a"), (~kin, COLOURS[1], "no")):
+        axis.scatter(*points[nearest[which]].T, s=20, color=colour, label=f"near {middle}, shares {what} component")
+    axis.scatter(*points[at], s=70, color=COLOURS[-1], marker="*", label=middle)
+    for place in (at, *nearest):
+        axis.annotate(characters.names[place], points[place], xytext=(5, 5), textcoords="offset points")
+    share = np.square(lengths[:2]).sum() / np.square(lengths).sum()
+    axis.set_title(f"{axis.get_title()} ({share:.0%} of the variance)", fontsize="medium")
+    axis.set(xticks=[], yticks=[])
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ def make_run(
     counts: Counted | None = None,
     *,
     f: float | None = None,
+    docs: Sequence[tuple[int, int, int]] = (),
     dev_f: float | None = 0.5,
     speed: float | None = 1000.0,
     with_counts: bool = True,
@@ -50,7 +51,8 @@ def make_run(
     """A run CORPUS/SYSTEM/SEED.
 
     counts: What it found on test; or else
-    f: its precision, recall and F1 on test, all the same. Without either it is not finished.
+    f: its precision, recall and F1 on test, all the same; or else
+    docs: what it found in each document. Without any of these it is not finished.
     log: Epoch, step and F1 (in percent) of each evaluation.
     """
     run = root / name
@@ -61,6 +63,10 @@ def make_run(
     (run / "model-best" / "config.cfg").write_text(config or '[nlp]\nlang = "zh"\n', encoding="utf8")
     if counts is not None:
         write_json(run / "metrics.json", metrics(counts, speed=speed, with_counts=with_counts))
+    elif docs:
+        right, wrong, missed = map(sum, zip(*docs, strict=True))
+        data = metrics({"PER": (right, wrong, missed)}, speed=speed)
+        write_json(run / "metrics.json", {**data, "ents_counts_per_doc": docs})
     elif f is not None:
         data = {"ents_p": f, "ents_r": f, "ents_f": f, "ents_per_type": {"PER": {"p": f, "r": f, "f": f}}}
         write_json(run / "metrics.json", data if speed is None else {**data, "speed": speed})

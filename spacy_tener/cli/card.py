@@ -21,10 +21,10 @@ from spacy.util import load_config
 from spacy.vocab import Vocab
 from wasabi.printer import Printer
 
+from ..errors import RemedyError
 from ..workbench.report.card import Card, Sizes, Speed, front_matter, package_name, render_card
 from ..workbench.report.card_meta import Chosen, fill_meta
 from ..workbench.report.card_sources import corpus_source
-from ..workbench.report.errors import ReportError
 from ..workbench.report.scores import parse_metrics, read_json
 from ..workbench.versions import installed_versions
 from ._app import fail, tener_cli
@@ -89,7 +89,7 @@ def card_cli(
             versions=installed_versions(),
         )
         write(card, model, output, text=(front_matter(card) if hub else "") + render_card(card))
-    except ReportError as error:
+    except RemedyError as error:
         fail(msg, error)
     msg.good(f"{output}: {package_name(card.meta)} {card.meta['version']}")
     if not card.meta.get("license"):
@@ -98,15 +98,15 @@ def card_cli(
 
 def check_places(model: Path, output: Path, *, force: bool) -> None:
     if not (model / "meta.json").is_file() or not (model / "config.cfg").is_file():
-        raise ReportError(f"{model}: there is no pipeline", "Name a directory that training wrote, as model-best.")
+        raise RemedyError(f"{model}: there is no pipeline", "Name a directory that training wrote, as model-best.")
     pipeline, copy = model.resolve(), output.resolve()
     if pipeline == copy or pipeline in copy.parents or copy in pipeline.parents:
         # meta.json of a run has its scores on dev, which `spacy tener table` reads.
-        raise ReportError(f"{output}: the pipeline itself lies there", "Choose another output: a copy is made.")
+        raise RemedyError(f"{output}: the pipeline itself lies there", "Choose another output: a copy is made.")
     if output.exists() and not (output / "meta.json").is_file() and any(output.iterdir()):
-        raise ReportError(f"{output}: there is something else than a pipeline", "Choose another output.")
+        raise RemedyError(f"{output}: there is something else than a pipeline", "Choose another output.")
     if output.exists() and any(output.iterdir()) and not force:
-        raise ReportError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
+        raise RemedyError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
 
 
 def write(card: Card, model: Path, output: Path, *, text: str) -> None:
@@ -131,7 +131,7 @@ def measure(model: Path, data: Path, gpu_id: int) -> Speed:
     nlp = spacy.load(model)
     texts = [doc.text for doc in DocBin().from_disk(data).get_docs(Vocab())][:_TEXTS]
     if not texts:
-        raise ReportError(f"{data}: there is no text to time the pipeline on", "Name another file by --speed.")
+        raise RemedyError(f"{data}: there is no text to time the pipeline on", "Name another file by --speed.")
     passes = [_pass(nlp, texts) for _ in range(_PASSES + 1)][1:]
     seconds = statistics.median(each[0] for each in passes)
     return Speed(

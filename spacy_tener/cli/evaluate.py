@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import spacy
 import typer
 from spacy.cli._util import import_code, setup_gpu
 from spacy.training import Corpus
 from wasabi.printer import Printer
 
+from ..errors import RemedyError
 from ..workbench.files import write_text
 from ..workbench.report import CountingScorer
-from ._app import tener_cli
+from ._app import fail, load_pipeline, tener_cli
 
 _WARMING = 16
 
@@ -34,13 +34,14 @@ def evaluate_cli(
     Score a pipeline as `spacy evaluate` does, and store counts beside the scores.
 
     The output has all scores of spaCy's scorer and `ents_counts`: for each label how many entities were found and
-    right (tp), found and wrong (fp), and missed (fn). With them `spacy tener table --named-nominal` takes labels
-    together exactly, which precision, recall and F1 by label do not allow.
+    right (tp), found and wrong (fp), and missed (fn); and `ents_counts_per_doc`: these three of each document. With
+    them `spacy tener table` takes labels together exactly (--named-nominal), which precision, recall and F1 by label do
+    not allow, and tests whether systems differ (--baseline).
     """
     import_code(code)
     setup_gpu(gpu_id, silent=False)
     msg = Printer()
-    nlp = spacy.load(model)
+    nlp = load_pipeline(msg, model)
     examples = list(Corpus(data, gold_preproc=gold_preproc)(nlp))
     # What a first text loads, such as a dictionary, is no part of the speed.
     deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
@@ -50,8 +51,17 @@ def evaluate_cli(
     msg.table(_table(scores), header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
     msg.info(f"{scores['speed']:.0f} words per second")
     if output:
-        write_text(output, json.dumps(scores, ensure_ascii=False, indent=2) + "\n")
+        try:
+            write_text(output, _json(scores))
+        except RemedyError as error:
+            fail(msg, error)
         msg.good(str(output))
+
+
+def _json(scores: Mapping[str, Any]) -> str:
+    """A line for each score: one for each number would make the counts of documents a long file."""
+    lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
+    return "{\n  " + ",\n  ".join(lines) + "\n}\n"
 
 
 def _table(scores: Mapping[str, Any]) -> list[list[str]]:

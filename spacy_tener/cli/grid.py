@@ -13,7 +13,7 @@ from wasabi.printer import Printer
 
 from ..errors import RemedyError
 from ..workbench.composing.files import ConfigError
-from ..workbench.report import Options, find_runs, make_report, render
+from ..workbench.report import find_runs, make_table, render
 from ..workbench.report.runs import METRICS
 from ..workbench.report.scores import read_metrics
 from ..workbench.runs.grid import Grid, Task, plan, task
@@ -125,6 +125,6 @@ def _end(msg: Printer, outcome: Outcome) -> None:
 
 def _table(msg: Printer, grid: Grid) -> str:
     found = find_runs([grid.output]).only(corpora=grid.corpora, systems=grid.systems)
-    report = make_report(found, Options())
-    warn(msg, found, report)
-    return render(report, "terminal")
+    table = make_table(found)
+    warn(msg, found, table)
+    return render(table, "terminal")

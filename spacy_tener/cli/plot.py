@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from wasabi.printer import Printer
@@ -15,7 +14,6 @@ from wasabi.printer import Printer
 from ..errors import RemedyError
 from ..workbench.report import (
     Found,
-    ReportError,
     Run,
     draw_convergence,
     draw_scores,
@@ -28,28 +26,13 @@ from ..workbench.report import (
 from ._app import fail, tener_cli
 from .table import names, warn_left_out
 
-# Each kind of figure, and the options that mean something for it.
-KINDS = {
-    "convergence": {"x", "metric", "y_min"},
-    "speed": {"baseline"},
-    "scores": {"metric", "published"},
-    "sweep": {"x", "by", "metric", "log_x"},
+# Each kind of figure, what draws it, and the options that mean something for it.
+KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
+    "convergence": (draw_convergence, {"x", "metric", "y_min"}),
+    "speed": (draw_speed, {"baseline"}),
+    "scores": (draw_scores, {"metric", "published"}),
+    "sweep": (draw_sweep, {"x", "by", "metric", "log_x"}),
 }
-
-
-@dataclass(frozen=True)
-class _Figure:
-    """What is asked for; None where nothing is said."""
-
-    kind: str
-    output: Path
-    x: str | None
-    by: str | None
-    metric: str | None
-    baseline: str | None
-    published: bool | None
-    log_x: bool | None
-    y_min: float | None
 
 
 @tener_cli.command("plot")
@@ -81,49 +64,42 @@ def plot_cli(
     printed rows. sweep: the score on test against a setting: its path, as in components.tener_ner.model.tok2vec.k, or
     the end of it, as in k.
     """
-    figure = _Figure(kind, output, x, by, metric, baseline, published, log_x, y_min)
+    options = {"x": x, "by": by, "metric": metric, "baseline": baseline, "published": published, "log_x": log_x}
+    given: dict[str, Any] = {name: value for name, value in {**options, "y_min": y_min}.items() if value is not None}
     with redirect_stdout(sys.stderr):
         msg = Printer()
         try:
-            _check(figure)
+            _check(kind, given)
             found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
             warn_left_out(msg, found)
-            drawn = _draw(msg, found, figure)
+            if by is not None:
+                given["by"] = names(by)
+            drawn = _with(msg, found, *_needed(kind, given))
+            KINDS[kind][0](drawn, output, **given)
         except RemedyError as error:
             fail(msg, error)
-        msg.good(f"{output}: {drawn} runs")
+        msg.good(f"{output}: {len(drawn)} runs")
 
 
-def _check(figure: _Figure) -> None:
-    if figure.kind not in KINDS:
-        raise ReportError(f"Unknown kind of figure '{figure.kind}'", f"Use one of: {', '.join(KINDS)}.")
-    given = {name for name, value in vars(figure).items() if value is not None} - {"kind", "output"}
-    useless = sorted(given - KINDS[figure.kind])
+def _check(kind: str, given: dict[str, Any]) -> None:
+    if kind not in KINDS:
+        raise RemedyError(f"Unknown kind of figure '{kind}'", f"Use one of: {', '.join(KINDS)}.")
+    useless = sorted(set(given) - KINDS[kind][1])
     if useless:
         options = ", ".join("--" + name.replace("_", "-") for name in useless)
-        raise ReportError(f"{options}: means nothing for a figure of {figure.kind}", "Leave it out.")
-    if figure.kind == "sweep" and figure.x is None:
-        raise ReportError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
+        raise RemedyError(f"{options}: means nothing for a figure of {kind}", "Leave it out.")
+    if kind == "sweep" and "x" not in given:
+        raise RemedyError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
 
 
-def _draw(msg: Printer, found: Found, figure: _Figure) -> int:
-    """Draw what is asked for, and say of how many runs."""
-    metric = figure.metric or "f"
-    if figure.kind == "convergence":
-        runs = _with(msg, found, "training.jsonl", has_log)
-        draw_convergence(runs, figure.output, x=figure.x or "step", metric=metric, y_min=figure.y_min)
-    elif figure.kind == "speed":
-        runs = _with(msg, found, "speed in metrics.json", lambda run: run.test.speed is not None)
-        draw_speed(runs, figure.output, baseline=figure.baseline)
-    elif figure.kind == "scores":
-        runs = list(found.runs)
-        draw_scores(runs, figure.output, metric=metric, printed=figure.published is not False)
-    else:
-        x = str(figure.x)
-        by = names(figure.by or "")
-        runs = _with(msg, found, " or ".join([*by, x]), lambda run: all(has_value(run, name) for name in (*by, x)))
-        draw_sweep(runs, figure.output, x=x, by=by, metric=metric, log=bool(figure.log_x))
-    return len(runs)
+def _needed(kind: str, given: dict[str, Any]) -> tuple[str, Callable[[Run], bool]]:
+    """What a run must have to be drawn."""
+    if kind == "convergence":
+        return "training.jsonl", has_log
+    if kind == "speed":
+        return "speed in metrics.json", lambda run: run.test.speed is not None
+    settings = [*given.get("by", ()), given["x"]] if kind == "sweep" else []
+    return " or ".join(settings), lambda run: all(has_value(run, name) for name in settings)
 
 
 def _with(msg: Printer, found: Found, what: str, has: Callable[[Run], bool]) -> list[Run]:

@@ -13,7 +13,7 @@ from wasabi.printer import Printer
 
 from ..errors import RemedyError
 from ..workbench.files import write_text
-from ..workbench.report import FORMATS, Found, Options, Report, ReportError, find_runs, make_report, render
+from ..workbench.report import FORMATS, Found, ScoreTable, find_runs, make_table, render
 from ._app import fail, tener_cli
 
 _SHOWN = 10
@@ -47,29 +47,32 @@ def table_cli(
     --output` leaves there: its size, config.cfg and scores on dev are read (`metrics-dev.json` goes before the latter).
     A run without metrics.json is listed as unfinished.
 
-    --baseline adds each system's difference to that system and the probability of a two-sided paired t-test over the
-    seeds that both have. --named-nominal needs the counts that `spacy tener evaluate` writes. --by takes the end of a
-    setting's path (k for components.tener_ner.model.tok2vec.k); printed rows are given by corpus and system only.
+    --baseline adds each system's difference to that system and its two-sided probability under no difference: by a
+    paired bootstrap over test documents and seeds together, or, for runs without the counts per document that `spacy
+    tener evaluate` writes, by Welch's t-test over seeds, which needs scipy: pip install 'spacy_tener[plot]'.
+    --named-nominal needs such counts. --by takes the end of a setting's path (k for
+    components.tener_ner.model.tok2vec.k); printed rows are given by corpus and system only. Runs that differ in more
+    than their seed and their paths are not taken together.
     """
     with redirect_stdout(sys.stderr):  # standard output is the table's
         msg = Printer()
         try:
-            options = Options(
-                by=tuple(names(by)),
+            found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
+            table = make_table(
+                found,
+                by=names(by),
                 metric=metric,
                 baseline=baseline,
                 per_label=per_label,
                 named_nominal=named_nominal,
-                published=published,
+                printed=published,
             )
-            found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
-            report = make_report(found, options)
-            text = render(report, _format(format, output))
+            text = render(table, _format(format, output))
             if output:
                 write_text(output, text)
         except RemedyError as error:
             fail(msg, error)
-        warn(msg, found, report)
+        warn(msg, found, table)
         if output:
             msg.good(f"{output}: {len(found.runs)} runs")
     if not output:
@@ -89,9 +92,9 @@ def warn_left_out(msg: Printer, found: Found) -> None:
     _warn_list(msg, "Unfinished runs", [f"{each.name}: {each.reason}" for each in found.unfinished], all_of_them=True)
 
 
-def warn(msg: Printer, found: Found, report: Report) -> None:
+def warn(msg: Printer, found: Found, table: ScoreTable) -> None:
     warn_left_out(msg, found)
-    for warning in report.warnings:
+    for warning in table.warnings:
         msg.warn(warning)
     if not found.runs:
         msg.warn("No run is finished")
@@ -111,5 +114,5 @@ def _format(format: str, output: Path | None) -> str:
         return "terminal"
     ending = output.suffix.removeprefix(".")
     if ending not in FORMATS:
-        raise ReportError(f"{output}: no format has this ending", f"Name one by --format: {', '.join(FORMATS)}.")
+        raise RemedyError(f"{output}: no format has this ending", f"Name one by --format: {', '.join(FORMATS)}.")
     return ending

@@ -119,3 +119,17 @@ def test_data_without_entities_is_an_error(model: Path, tmp_path: Path) -> None:
     assert code == 1
     assert "no entities to score" in text
     assert not (tmp_path / "m.json").exists()
+
+
+def test_counts_of_each_document_take_one_line_of_the_output(model: Path, data: Path, tmp_path: Path) -> None:
+    evaluate(model, data, "--output", tmp_path / "m.json")
+    lines = (tmp_path / "m.json").read_text(encoding="utf8").splitlines()
+    assert '"ents_counts_per_doc": [[2, 1, 0], [0, 1, 2]]' in [line.strip().rstrip(",") for line in lines]
+
+
+@pytest.mark.parametrize("name", ["nope", "."])
+def test_a_pipeline_that_is_not_there_is_named(data: Path, tmp_path: Path, name: str) -> None:
+    code, text = evaluate(tmp_path / name if name == "." else name, data)
+    assert code == 1
+    assert "Can't find model 'nope'" in text or "Could not read meta.json" in text
+    assert "Traceback" not in text

@@ -120,6 +120,7 @@ def test_settings_can_group(tmp_path: Path) -> None:
         (["--format", "latex"], "Unknown format 'latex'"),
         (["--baseline", "mect"], "The baseline mect is none of these systems"),
         (["--by", "corpus"], "seed 1 is there twice: weibo/ner/1 and weibo/tener/1"),
+        (["nope"], "nope: there is no such directory"),
         (["--by", "corpus,system,k"], "its config has no setting 'k'"),
     ],
 )

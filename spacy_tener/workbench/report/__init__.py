@@ -1,25 +1,19 @@
-"""Many runs gathered into tables and figures, beside what the papers printed."""
+"""Many runs gathered into tables and figures, beside what the papers printed; model cards."""
 
-from .counting import CountingScorer, count_entities
 from .curves import has_log
-from .errors import ReportError
+from .groups import has_value
 from .plots import draw_convergence, draw_scores, draw_speed, draw_sweep
-from .rows import Options, Report, Row, make_report
-from .runs import Found, Run, Unfinished, find_runs
-from .settings import has_value
+from .rows import ScoreTable, make_table
+from .runs import Found, Run, find_runs
+from .scores import CountingScorer
 from .tables import FORMATS, render
 
 __all__ = [
     "FORMATS",
     "CountingScorer",
     "Found",
-    "Options",
-    "Report",
-    "ReportError",
-    "Row",
     "Run",
-    "Unfinished",
-    "count_entities",
+    "ScoreTable",
     "draw_convergence",
     "draw_scores",
     "draw_speed",
@@ -27,6 +21,6 @@ __all__ = [
     "find_runs",
     "has_log",
     "has_value",
-    "make_report",
+    "make_table",
     "render",
 ]

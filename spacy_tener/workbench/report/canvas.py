@@ -6,14 +6,13 @@ matplotlib is an extra of this package, so it is imported where a figure is made
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...errors import RemedyError
 from ..files import write_file
-from .errors import ReportError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,8 +36,18 @@ _CHINESE = (
     "Microsoft YaHei",
     "SimHei",
 )
+_SETTINGS: dict[Any, Any] = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.7,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "spacy_tener",
+}
 _PANEL_WIDTH = 5.6
 _MAX_COLUMNS = 3
+Contents = TypeVar("Contents")
 
 
 @dataclass(frozen=True)
@@ -50,87 +59,66 @@ class Style:
     marker: str
 
 
-def styles(names: Sequence[str]) -> dict[str, Style]:
-    """A style for each name. Colours come first; where they are used up, lines differ."""
+def styles(names: Iterable[str]) -> dict[str, Style]:
+    """A style for each name, in the order of their first mention. Colours come first; where they are used up, lines
+    differ."""
     return {
         name: Style(
             color=COLOURS[place % len(COLOURS)],
             linestyle=_LINES[place // len(COLOURS) % len(_LINES)],
             marker=_MARKERS[place % len(_MARKERS)],
         )
-        for place, name in enumerate(names)
+        for place, name in enumerate(dict.fromkeys(names))
     }
 
 
-def settings() -> AbstractContextManager[None]:
-    """The settings under which figures are drawn and saved: plain, and the same bytes every time."""
-    matplotlib = _matplotlib()
-    from matplotlib import font_manager
+def draw(
+    path: Path, panels: Mapping[str, Contents], paint: Callable[[Axes, Contents], object], *, height: float
+) -> Figure:
+    """A figure with panels side by side in rows and one legend below them, saved in the format that the path's ending
+    names, and with the same bytes every time.
 
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return matplotlib.rc_context(  # type: ignore[no-any-return]
-        {
-            "font.family": ["DejaVu Sans", *(name for name in _CHINESE if name in installed)],
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.axisbelow": True,
-            "grid.color": "#dddddd",
-            "grid.linewidth": 0.7,
-            "savefig.dpi": 150,
-            "svg.hashsalt": "spacy_tener",
-        }
-    )
-
-
-def panels(titles: Sequence[str], *, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel for each title, side by side in rows.
-
-    height: Of one panel, in inches.
+    panels: What is drawn in each, by its title.
+    paint: Draws the contents of a panel.
+    height: Of a panel, in inches.
     """
-    _matplotlib()
-    from matplotlib.figure import Figure
-
-    columns = len(titles) if len(titles) <= _MAX_COLUMNS else min(math.ceil(math.sqrt(len(titles))), _MAX_COLUMNS)
-    rows = math.ceil(len(titles) / columns)
-    figure = Figure(figsize=(_PANEL_WIDTH * columns, height * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    axes: list[Axes] = list(grid.flat)
-    for unused in axes[len(titles) :]:
-        unused.remove()
-    for axis, title in zip(axes, titles, strict=False):
-        axis.set_title(title, fontsize="medium")
-    return figure, axes[: len(titles)]
-
-
-def add_legend(figure: Figure, axes: Sequence[Axes]) -> None:
-    """One legend below all panels, each name once."""
-    named: dict[str, Any] = {}
-    for axis in axes:
-        handles, labels = axis.get_legend_handles_labels()
-        named |= {label: handle for label, handle in zip(labels, handles, strict=True) if label}
-    if named:
-        longest = max(map(len, named))
-        room = int(figure.get_size_inches()[0] * 11 / (longest + 6))
-        columns = max(1, min(len(named), room))
-        figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False)
-
-
-def draw(path: Path, make: Callable[[], Figure]) -> Figure:
-    """Make a figure and save it in the format that the path's ending names."""
     if path.suffix not in ENDINGS:
-        raise ReportError(f"{path}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
-    with settings():
-        figure = make()
-        ending = path.suffix.removeprefix(".")
+        raise RemedyError(f"{path}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
+    if not panels:
+        raise RemedyError("There is nothing to draw", "Finish a run first.")
+    try:
+        import matplotlib
+        from matplotlib import font_manager
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise RemedyError("Figures need matplotlib", "pip install 'spacy_tener[plot]'") from error
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    fonts = ["DejaVu Sans", *(name for name in _CHINESE if name in installed)]
+    with matplotlib.rc_context({**_SETTINGS, "font.family": fonts}):
+        columns = min(math.ceil(math.sqrt(len(panels))) if len(panels) > _MAX_COLUMNS else len(panels), _MAX_COLUMNS)
+        rows = math.ceil(len(panels) / columns)
+        figure = Figure(figsize=(_PANEL_WIDTH * columns, height * rows), layout="constrained")
+        axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for unused in axes[len(panels) :]:
+            unused.remove()
+        for axis, (title, contents) in zip(axes, panels.items(), strict=False):
+            axis.set_title(title, fontsize="medium")
+            paint(axis, contents)
+        _add_legend(figure)
         # A date would make the file another one every time.
-        metadata = {"Date": None} if ending == "svg" else None
-        write_file(path, lambda file: figure.savefig(file, format=ending, metadata=metadata))
+        kind = path.suffix.removeprefix(".")
+        metadata = {"Date": None} if kind == "svg" else None
+        write_file(path, lambda file: figure.savefig(file, format=kind, metadata=metadata))
     return figure
 
 
-def _matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ReportError("Figures need matplotlib", "pip install 'spacy_tener[plot]'") from error
-    return matplotlib
+def _add_legend(figure: Figure) -> None:
+    """One legend below all panels, each name once."""
+    named: dict[str, Any] = {}
+    for axis in figure.axes:
+        handles, labels = axis.get_legend_handles_labels()
+        named |= {label: handle for label, handle in zip(labels, handles, strict=True) if label}
+    if named:
+        room = int(figure.get_size_inches()[0] * 11 / (max(map(len, named)) + 6))
+        columns = max(1, min(len(named), room))
+        figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=columns, frameon=False)

@@ -9,8 +9,8 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from ...errors import RemedyError
 from .card_sources import Source, dictionary_sources
-from .errors import ReportError
 
 # A segmenter -> what it needs at run time. The packages of registered functions `spacy package` finds by itself.
 _SEGMENTERS = {"jieba": "jieba>=0.42.1", "pkuseg": "spacy-pkuseg>=0.0.27"}
@@ -32,7 +32,7 @@ def identifier(name: str) -> str:
     """A name that a Python module and a wheel can have: `weibo_flat-atssa` becomes `weibo_flat_atssa`."""
     found = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     if not _NAME.fullmatch(found):
-        raise ReportError(f"'{name}' makes no name for a package", "Begin it with a letter, as in weibo_tener.")
+        raise RemedyError(f"'{name}' makes no name for a package", "Begin it with a letter, as in weibo_tener.")
     return found
 
 
@@ -65,9 +65,9 @@ def _check_version(version: str) -> None:
     try:
         normal = str(Version(version))
     except InvalidVersion as error:
-        raise ReportError(f"'{version}' is no version for a wheel", "Give one as in 1.0.0 or 1.0.0rc1.") from error
+        raise RemedyError(f"'{version}' is no version for a wheel", "Give one as in 1.0.0 or 1.0.0rc1.") from error
     if version != normal:
-        raise ReportError(f"A wheel spells the version '{version}' otherwise", f"Give {normal}.")
+        raise RemedyError(f"A wheel spells the version '{version}' otherwise", f"Give {normal}.")
 
 
 def _description(meta: Mapping[str, Any], corpus: Source | None) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .errors import ReportError
+from ...errors import RemedyError
 from .scores import Metrics, parse_metrics, read_json, read_metrics
 
 MODEL = "model-best"
@@ -91,7 +91,7 @@ class Found:
 
         runs, unfinished = tuple(filter(wanted, self.runs)), tuple(filter(wanted, self.unfinished))
         if not runs and not unfinished:
-            raise ReportError("There is no run of these corpora and systems together", "Ask for fewer restrictions.")
+            raise RemedyError("There is no run of these corpora and systems together", "Ask for fewer restrictions.")
         return replace(self, runs=runs, unfinished=unfinished)
 
 
@@ -106,7 +106,7 @@ def find_runs(roots: Sequence[Path]) -> Found:
         else:
             places.append(place)
     if not places:
-        raise ReportError(f"No runs found in {', '.join(map(str, roots))}", _SHAPE)
+        raise RemedyError(f"No runs found in {', '.join(map(str, roots))}", _SHAPE)
     _check_once(places)
     read = [_read(place) for place in sorted(places, key=lambda place: (place.corpus, place.system, place.seed))]
     return Found(
@@ -121,7 +121,7 @@ def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
     seen: set[Path] = set()
     for root in roots:
         if not root.is_dir():
-            raise ReportError(f"{root}: there is no such directory", _SHAPE)
+            raise RemedyError(f"{root}: there is no such directory", _SHAPE)
         for folder, folders, files in os.walk(root):
             path = Path(folder)
             marked = not _MARKS.isdisjoint([*folders, *files])
@@ -174,7 +174,7 @@ def _check_once(places: Sequence[Place]) -> None:
     for place in places:
         other = first.setdefault(place.name, place)
         if other is not place:
-            raise ReportError(
+            raise RemedyError(
                 f"{place.corpus}, {place.system}: seed {place.seed} is there twice: {other.folder} and {place.folder}",
                 "Name only one of them.",
             )
@@ -183,4 +183,4 @@ def _check_once(places: Sequence[Place]) -> None:
 def _check_known(kind: str, names: Collection[str], known: set[str]) -> None:
     unknown = sorted(set(names) - known)
     if unknown:
-        raise ReportError(f"No run of this {kind}: {', '.join(unknown)}", f"There are: {', '.join(sorted(known))}.")
+        raise RemedyError(f"No run of this {kind}: {', '.join(unknown)}", f"There are: {', '.join(sorted(known))}.")

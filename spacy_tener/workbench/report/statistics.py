@@ -1,14 +1,20 @@
-"""Mean and standard deviation over seeds, and the paired t-test between two systems."""
+"""Mean and standard deviation over seeds, and whether two systems differ by more than chance."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-_TINY = 1e-300
-_MAX_STEPS = 10_000
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import RemedyError
+
+RESAMPLES = 10_000
+_AT_ONCE = 500
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -24,75 +30,78 @@ class Summary:
     n: int | None = None
 
 
-@dataclass(frozen=True)
-class PairedTest:
-    """How far one system is from another over the seeds that both have.
-
-    difference: The mean difference.
-    t, p: The statistic and the two-sided probability under no difference, None with fewer than two seeds.
-    """
-
-    n: int
-    difference: float
-    t: float | None
-    p: float | None
-
-
 def summarize(values: Sequence[float]) -> Summary:
-    return Summary(
-        mean=statistics.fmean(values), sd=statistics.stdev(values) if len(values) > 1 else None, n=len(values)
-    )
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return Summary(mean=statistics.fmean(values), sd=sd, n=len(values))
 
 
-def paired_t_test(ours: Mapping[int, float], baseline: Mapping[int, float]) -> PairedTest | None:
-    """Student's paired t-test over the seeds in common; None where there are none."""
-    differences = [ours[seed] - baseline[seed] for seed in sorted(ours.keys() & baseline.keys())]
-    n = len(differences)
-    if n < 2:
-        return PairedTest(n=n, difference=differences[0], t=None, p=None) if n else None
-    mean, sd = statistics.fmean(differences), statistics.stdev(differences)
-    t = mean / (sd / math.sqrt(n)) if sd else _limit(mean)
-    return PairedTest(n=n, difference=mean, t=t, p=two_sided_p(t, n - 1))
+def bootstrap_p(ours: NDArray[np.int64], baseline: NDArray[np.int64], metric: str) -> float:
+    """The two-sided probability, under no difference, of mean scores so far apart, by a bootstrap over test documents
+    and seeds together. It is paired: both systems are scored on the same resampled documents.
+
+    A handful of seeds tells little of how far seeds differ. Where they differ by more than documents do, p is somewhat
+    too small: for 3 seeds it is below 0.05 for one in ten pairs of equal systems.
+
+    ours, baseline: right, wrong and missed entities. *Shape* [seeds, documents, 3]
+    """
+    rng = np.random.default_rng(0)
+    systems = (ours, baseline)
+    observed = [scores(counts.sum(axis=1), metric) for counts in systems]
+    drawn: list[list[Floats]] = [[], []]
+    for times in _draws(rng, ours.shape[1]):
+        for counts, resampled in zip(systems, drawn, strict=True):
+            resampled.append(scores(np.tensordot(times, counts, axes=(1, 1)), metric))
+    first, second = (_means(np.concatenate(each), seen, rng) for each, seen in zip(drawn, observed, strict=True))
+    difference = observed[0].mean() - observed[1].mean()
+    # Less rounding errors: where nothing differs, all differences are as far from the observed one as zero.
+    farther = int((np.abs(first - second - difference) >= abs(difference) - 1e-12).sum())
+    return (farther + 1) / (RESAMPLES + 1)
 
 
-def _limit(mean: float) -> float:
-    """Student's t where the deviation is zero: no difference at all, or the same one every time."""
-    return math.copysign(math.inf, mean) if mean else 0.0
+def _draws(rng: np.random.Generator, n_docs: int) -> Iterator[Floats]:
+    """How often each document is drawn. *Shape* [resamples, documents], for some of the resamples at once"""
+    for _ in range(RESAMPLES // _AT_ONCE):
+        drawn = rng.integers(n_docs, size=(_AT_ONCE, n_docs)) + n_docs * np.arange(_AT_ONCE)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=_AT_ONCE * n_docs).reshape(_AT_ONCE, n_docs).astype("d")
 
 
-def two_sided_p(t: float, degrees: int) -> float:
-    """The probability that Student's t is at least so far from zero."""
-    if math.isinf(t):
-        return 0.0
-    return incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t))
+def _means(by_seed: Floats, observed: Floats, rng: np.random.Generator) -> Floats:
+    """Mean scores of drawn seeds on drawn documents.
+
+    Of n seeds n - 1 are drawn, with replacement: then the variance of their mean is what n seeds tell of it, where
+    drawing n would make it too small by the factor (n - 1) / n. What is chance in a seed's score on a document varies
+    with the documents drawn already; for drawn seeds not to add it again, their deviations are scaled down to what
+    seeds differ by beyond it (as in Owen 2007, The pigeonhole bootstrap, where both would be counted). A single seed
+    says nothing of other seeds, so that only documents are drawn then.
+
+    *Shape* by_seed, on drawn documents: [resamples, seeds]; observed, on all documents: [seeds]; result: [resamples]
+    """
+    means: Floats = by_seed.mean(axis=1)
+    n_seeds = len(observed)
+    variance = by_seed.var(axis=1, ddof=1).mean() if n_seeds > 1 else 0.0
+    if variance == 0.0:
+        return means
+    # On drawn documents seeds differ by what they differ by on all of them, and once more by chance.
+    beyond_chance = max(2 * observed.var(ddof=1) - variance, 0.0)
+    drawn = np.take_along_axis(by_seed, rng.integers(n_seeds, size=(len(means), n_seeds - 1)), axis=1)
+    means += math.sqrt(beyond_chance / variance) * (drawn.mean(axis=1) - means)
+    return means
 
 
-def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b)."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    # The fraction converges fast below the distribution's mean; above it, so does that of the other tail.
-    if x > (a + 1) / (a + b + 2):
-        return 1 - incomplete_beta(b, a, 1 - x)
-    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    return math.exp(log_front) / (a * _beta_fraction(a, b, x))
+def scores(counts: NDArray[np.int64] | Floats, metric: str) -> Floats:
+    """Precision, recall or F1 of counts of right, wrong and missed entities. *Shape* [..., 3] -> [...]"""
+    tp, fp, fn = np.moveaxis(counts, -1, 0)
+    below = {"p": tp + fp, "r": tp + fn, "f": tp + (fp + fn) / 2}[metric]
+    found: Floats = tp / np.maximum(below, 0.5)
+    return found
 
 
-def _beta_fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction 1 + d_1/(1 + d_2/(1 + ...)) of I_x(a, b), by Lentz's method."""
-    value, c, d = 1.0, 1.0, 0.0
-    for step in range(1, _MAX_STEPS):
-        numerator = _beta_numerator(a, b, x, step)
-        c = 1 + numerator / (c or _TINY)
-        d = 1 / ((1 + numerator * d) or _TINY)
-        value *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return value
-
-
-def _beta_numerator(a: float, b: float, x: float, step: int) -> float:
-    m = step // 2
-    if step % 2 == 0:
-        return m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-    return -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+def welch_p(ours: Sequence[float], baseline: Sequence[float]) -> float | None:
+    """Welch's two-sided t-test over seeds; None where there is no deviation to judge by."""
+    if min(len(ours), len(baseline)) < 2 or len(set(ours)) == len(set(baseline)) == 1:
+        return None
+    try:
+        from scipy.stats import ttest_ind
+    except ImportError as error:
+        raise RemedyError("Comparing with a baseline needs scipy", "pip install 'spacy_tener[plot]'") from error
+    return float(ttest_ind(ours, baseline, equal_var=False).pvalue)

@@ -1,22 +1,20 @@
-"""A report as text: for the terminal, as Markdown, CSV or JSON."""
+"""A table of scores as text: for the terminal, as Markdown, CSV or JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from wasabi.tables import table as terminal_table
 
-from .errors import ReportError
-from .rows import Report, Row
-from .runs import Unfinished
+from ...errors import RemedyError
+from .rows import Row, ScoreTable
 from .scores import METRICS
-from .statistics import PairedTest, Summary
+from .statistics import RESAMPLES, Summary
 
 NOTE = (
     "Mean ± standard deviation over seeds, in percent, on test; precision (P), recall (R) and F1 over entities with "
@@ -24,172 +22,143 @@ NOTE = (
 )
 NOTE_PRINTED = "Rows in brackets are not from these runs."
 NOTE_MENTIONS = "Micro-averaged over all labels of a kind, from counts."
-_EMPTY = ""
-# The fields of a row in the order of a table's columns.
-_FIELDS = ("label", "source", "seeds", "gold", "p", "r", "f", "dev_f", "speed", "megabytes")
-# A cell for each row of a section, under a header.
+NOTES_P = {
+    "bootstrap": f"a two-sided paired bootstrap over test documents and seeds together ({RESAMPLES:,} resamples)",
+    "welch": "Welch's two-sided t-test over seeds",
+}
+NOTE_WELCH = (
+    "Marked * are rows of runs without counts per document, which `spacy tener evaluate` writes: their p is by Welch's "
+    "two-sided t-test over seeds."
+)
+# A header, and the cell of each row below it.
 Column = tuple[str, Callable[[Row], str]]
-Section = tuple[str, list[list[str]]]
 
 
-def to_terminal(report: Report) -> str:
+def to_terminal(table: ScoreTable) -> str:
     """Aligned columns."""
     parts = []
-    for title, (header, *rows) in _sections(report):
-        aligns = [_align(name, report) for name in header]
+    for title, header, rows in _sections(table):
         longest = max(len(cell) for row in rows for cell in row)
-        parts.append(f"{title}\n{terminal_table(rows, header, divider=True, aligns=aligns, max_col=longest)}")
-    return "\n".join([*parts, *_notes(report)]) + "\n"
+        aligns = ["l" if name in table.by else "r" for name in header]
+        parts.append(f"{title}\n{terminal_table(rows, header, divider=True, aligns=aligns, max_col=longest)}")  # type: ignore[arg-type]
+    return "\n".join([*parts, *_notes(table)]) + "\n"
 
 
-def _align(name: str, report: Report) -> Literal["l", "r"]:
-    return "l" if name in report.options.by else "r"
-
-
-def to_markdown(report: Report) -> str:
+def to_markdown(table: ScoreTable) -> str:
     """A section for each table, without a heading over all, so that it fits under one."""
-    parts = []
-    for title, (header, *rows) in _sections(report):
-        lines = [header, ["---"] * len(header), *rows]
-        parts += [f"## {title}", "\n".join("| " + " | ".join(map(_escaped, line)) + " |" for line in lines)]
-    parts += _notes(report)
-    if report.unfinished:
-        parts += ["## Unfinished runs", "\n".join(f"- {_unfinished(each)}" for each in report.unfinished)]
-    return "\n\n".join([*parts, *(f"Warning: {warning}." for warning in report.warnings)]) + "\n"
+    parts = [f"## {title}\n\n{markdown_table(header, rows)}" for title, header, rows in _sections(table)]
+    parts += _notes(table)
+    if table.unfinished:
+        parts += ["## Unfinished runs", "\n".join(f"- {each.name}: {each.reason}" for each in table.unfinished)]
+    return "\n\n".join([*parts, *(f"Warning: {warning}." for warning in table.warnings)]) + "\n"
 
 
-def to_csv(report: Report) -> str:
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def to_csv(table: ScoreTable) -> str:
     """One table of everything, told apart by its first column, with all digits."""
-    records = [{"kind": kind, **_flat(record)} for kind, record in _records(report)]
+    records = [{"kind": kind, **_flat(record)} for kind, record in _records(table)]
     output = io.StringIO()
-    writer = csv.DictWriter(output, list(dict.fromkeys(name for record in records for name in record)), restval=_EMPTY)
+    writer = csv.DictWriter(output, list(dict.fromkeys(name for record in records for name in record)))
     writer.writeheader()
     writer.writerows(records)
     return output.getvalue()
 
 
-def to_json(report: Report) -> str:
+def to_json(table: ScoreTable) -> str:
     """Everything, with all digits."""
-    data: dict[str, Any] = {name: getattr(report.options, name) for name in ("by", "metric", "baseline")}
+    data: dict[str, Any] = {name: getattr(table, name) for name in ("by", "metric", "baseline")}
     data |= {kind: [] for kind in ("overall", "labels", "mentions", "unfinished")}
-    for kind, record in _records(report):
+    for kind, record in _records(table):
         data[kind].append(record)
-    return json.dumps({**data, "warnings": report.warnings}, ensure_ascii=False, indent=2) + "\n"
+    return json.dumps({**data, "warnings": table.warnings}, ensure_ascii=False, indent=2) + "\n"
 
 
 FORMATS = {"terminal": to_terminal, "md": to_markdown, "csv": to_csv, "json": to_json}
 
 
-def render(report: Report, format: str) -> str:
+def render(table: ScoreTable, format: str) -> str:
     if format not in FORMATS:
-        raise ReportError(f"Unknown format '{format}'", f"Use one of: {', '.join(FORMATS)}.")
-    return FORMATS[format](report)
+        raise RemedyError(f"Unknown format '{format}'", f"Use one of: {', '.join(FORMATS)}.")
+    return FORMATS[format](table)
 
 
-def _sections(report: Report) -> Iterator[Section]:
-    by = [_key_column(report, place) for place in range(len(report.options.by))]
-    seeds: Column = ("seeds", lambda row: str(len(row.seeds) or _EMPTY))
+def _sections(table: ScoreTable) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Title, header and rows of each part that has rows. Columns without a single entry are left out."""
+    by = [_key_column(name, place) for place, name in enumerate(table.by)]
+    seeds: Column = ("seeds", lambda row: str(len(row.seeds) or ""))
     scores: list[Column] = [
-        ("entities", lambda row: _EMPTY if row.gold is None else str(row.gold)),
+        ("entities", lambda row: "" if row.gold is None else str(row.gold)),
         ("P", lambda row: _mean_sd(row.p)),
         ("R", lambda row: _mean_sd(row.r)),
         ("F1", lambda row: _mean_sd(row.f)),
     ]
-    label: Column = ("label", lambda row: row.label)
-    kind: Column = ("mentions", lambda row: row.label)
-    yield from _section("Test scores", [*by, seeds, *scores, *_costs(), *_comparison(report)], report.overall)
-    yield from _section("Test scores by label", [*by, label, seeds, *scores], report.labels)
-    yield from _section("Named and nominal entities", [*by, kind, seeds, *scores], report.mentions)
-
-
-def _section(title: str, columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[Section]:
-    """Nothing where there are no rows. Columns without a single entry are left out."""
-    cells = [[cell(row) for row in rows] for _, cell in columns]
-    filled = [(name, column) for (name, _), column in zip(columns, cells, strict=True) if any(column)]
-    if rows:
-        header = [name for name, _ in filled]
-        yield title, [header, *(list(line) for line in zip(*(column for _, column in filled), strict=True))]
-
-
-def _key_column(report: Report, place: int) -> Column:
-    name = report.options.by[place]
-
-    def cell(row: Row) -> str:
-        return f"({row.source})" if row.source and name == "system" else str(row.key[place])
-
-    return name, cell
-
-
-def _costs() -> list[Column]:
-    return [
+    costs: list[Column] = [
         ("dev F1", lambda row: _mean_sd(row.dev_f)),
         ("words/s", lambda row: _mean_sd(row.speed, 0)),
-        ("MB", lambda row: _EMPTY if row.megabytes is None else f"{row.megabytes.mean:.1f}"),
+        ("MB", lambda row: "" if row.megabytes is None else f"{row.megabytes.mean:.1f}"),
+        (f"{METRICS[table.metric]} - {table.baseline}", lambda r: f"{r.versus.difference:+.2f}" if r.versus else ""),
+        ("p", lambda row: _probability(row, marked=len(_tests(table)) > 1)),
     ]
+    label: Column = ("label", lambda row: row.label)
+    kind: Column = ("mentions", lambda row: row.label)
+    for title, columns, rows in (
+        ("Test scores", [*by, seeds, *scores, *costs], table.overall),
+        ("Test scores by label", [*by, label, seeds, *scores], table.labels),
+        ("Named and nominal entities", [*by, kind, seeds, *scores], table.mentions),
+    ):
+        filled = {name: cells for name, cell in columns if any(cells := [cell(row) for row in rows])}
+        if rows:
+            yield title, list(filled), [list(line) for line in zip(*filled.values(), strict=True)]
 
 
-def _comparison(report: Report) -> list[Column]:
-    name = METRICS[report.options.metric]
-    return [
-        (f"{name} - {report.options.baseline}", lambda row: f"{row.versus.difference:+.2f}" if row.versus else _EMPTY),
-        ("common seeds", lambda row: str(row.versus.n) if row.versus else _EMPTY),
-        ("p", lambda row: _probability(row.versus)),
-    ]
+def _key_column(name: str, place: int) -> Column:
+    return name, lambda row: f"({row.source})" if row.source and name == "system" else str(row.key[place])
 
 
 def _mean_sd(summary: Summary | None, digits: int = 2) -> str:
     if summary is None:
-        return _EMPTY
+        return ""
     deviation = "" if summary.sd is None else f" ± {summary.sd:.{digits}f}"
     return f"{summary.mean:.{digits}f}{deviation}"
 
 
-def _probability(test: PairedTest | None) -> str:
-    if test is None or test.p is None:
-        return _EMPTY
-    return f"{test.p:.4f}" if test.p >= 0.0001 else "<0.0001"
+def _probability(row: Row, *, marked: bool) -> str:
+    if row.versus is None or row.versus.p is None:
+        return ""
+    mark = "*" if marked and row.versus.test == "welch" else ""
+    return (f"{row.versus.p:.4f}" if row.versus.p >= 0.0001 else "<0.0001") + mark
 
 
-def _notes(report: Report) -> list[str]:
-    notes = [NOTE] if report.overall else []
-    if any(row.source for row in (*report.overall, *report.mentions)):
-        notes.append(NOTE_PRINTED)
-    if report.mentions:
-        notes.append(NOTE_MENTIONS)
-    if report.options.baseline is not None:
-        notes.append(
-            "p: two-sided paired t-test over the seeds that a system has in common with "
-            f"{report.options.baseline}, not corrected for the number of comparisons."
-        )
-    return [" ".join(notes)] if notes else []
+def _tests(table: ScoreTable) -> set[str]:
+    return {row.versus.test for row in table.overall if row.versus and row.versus.p is not None}
 
 
-def _unfinished(each: Unfinished) -> str:
-    return f"{each.name}: {each.reason}"
+def _notes(table: ScoreTable) -> list[str]:
+    tests = _tests(table)
+    notes = {
+        NOTE: table.overall,
+        NOTE_PRINTED: any(row.source for row in (*table.overall, *table.mentions)),
+        NOTE_MENTIONS: table.mentions,
+        f"p: {NOTES_P['bootstrap' if 'bootstrap' in tests else 'welch']}, not corrected for the number of "
+        "comparisons.": tests,
+        NOTE_WELCH: len(tests) > 1,
+    }
+    said = [note for note, holds in notes.items() if holds]
+    return [" ".join(said)] if said else []
 
 
-def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|")
-
-
-def _records(report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
+def _records(table: ScoreTable) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every row by its kind, and the unfinished runs."""
-    kinds: dict[str, Iterable[Row]] = {"overall": report.overall, "labels": report.labels, "mentions": report.mentions}
-    for kind, rows in kinds.items():
-        for row in rows:
+    for kind in ("overall", "labels", "mentions"):
+        for row in getattr(table, kind):
             fields = asdict(row)
-            key = dict(zip(report.options.by, row.key, strict=True))
-            yield kind, {**key, **{name: fields[name] for name in _FIELDS}, "versus": _finite(row.versus)}
-    for each in report.unfinished:
-        place = {"corpus": each.corpus, "system": each.system, "seeds": [each.seed]}
-        yield "unfinished", {**place, "reason": each.reason}
-
-
-def _finite(test: PairedTest | None) -> dict[str, Any] | None:
-    """JSON has no infinity."""
-    if test is None:
-        return None
-    return {name: None if value is not None and math.isinf(value) else value for name, value in asdict(test).items()}
+            yield kind, {**dict(zip(table.by, fields.pop("key"), strict=True)), **fields}
+    for each in table.unfinished:
+        yield "unfinished", {"corpus": each.corpus, "system": each.system, "seeds": [each.seed], "reason": each.reason}
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:

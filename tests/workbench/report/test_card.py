@@ -41,7 +41,7 @@ CARD = Card(
     meta=META,
     config=CONFIG,
     test=TEST,
-    dev=Metrics(Score(0.7, 0.7, 0.7), {}, None, None),
+    dev=Metrics(Score(0.7, 0.7, 0.7), {}),
     corpus=CORPORA["weibo"],
     training=Sizes(docs=1350, tokens=73778, entities={"PER": 1000, "GPE": 200, "LOC": 7}),
     speed=Speed(characters=128_800.4, words=64_400, milliseconds=1.26, machine="one core"),

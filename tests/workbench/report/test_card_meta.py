@@ -9,9 +9,9 @@ import pytest
 import srsly
 from spacy.schemas import ModelMetaSchema, validate
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.report.card_meta import Chosen, fill_meta, identifier
 from spacy_tener.workbench.report.card_sources import CORPORA, DICTIONARIES, Source, dictionary_sources
-from spacy_tener.workbench.report.errors import ReportError
 
 ROOT = Path(__file__).resolve().parents[3]
 META: dict[str, Any] = {
@@ -84,7 +84,7 @@ def test_a_name_becomes_one_that_modules_and_wheels_can_have(name: str, expected
 
 @pytest.mark.parametrize("name", ["", "微博", "2nd", "---"])
 def test_a_name_that_leaves_nothing_is_refused(name: str) -> None:
-    with pytest.raises(ReportError, match="makes no name for a package"):
+    with pytest.raises(RemedyError, match="makes no name for a package"):
         identifier(name)
 
 
@@ -94,13 +94,13 @@ def test_the_language_is_not_in_the_name_twice() -> None:
 
 @pytest.mark.parametrize("version", ["one", "1.0-x", ""])
 def test_a_version_that_is_none_is_refused(version: str) -> None:
-    with pytest.raises(ReportError, match="no version for a wheel"):
+    with pytest.raises(RemedyError, match="no version for a wheel"):
         filled(version=version)
 
 
 @pytest.mark.parametrize(("version", "normal"), [("1.0.0-beta1", "1.0.0b1"), ("v1.0", "1.0"), ("01.0", "1.0")])
 def test_a_version_that_the_wheels_name_would_change_is_refused(version: str, normal: str) -> None:
-    with pytest.raises(ReportError, match=normal):
+    with pytest.raises(RemedyError, match=normal):
         filled(version=version)
     assert filled(version=normal)["version"] == normal
 

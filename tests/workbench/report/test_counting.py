@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import asdict
 
 import pytest
 import spacy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_runs import prf
 from spacy.scorer import get_ner_prf
@@ -14,7 +15,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from spacy_tener.workbench.report.counting import CountingScorer, count_entities
+from spacy_tener.workbench.report.scores import CountingScorer, Counts, count_entities, total
 
 VOCAB = Vocab()
 TEXT = "abcdefgh" * 3
@@ -39,11 +40,18 @@ def random_examples(seed: int) -> list[Example]:
     return [Example(random_doc(rng, missing=False), random_doc(rng, missing=True)) for _ in range(4)]
 
 
+def counted(examples: list[Example]) -> dict[str, dict[str, int]]:
+    each = [count_entities(example) for example in examples]
+    labels = set().union(*each)
+    return {label: asdict(total(counts[label] for counts in each if label in counts)) for label in labels}
+
+
+@settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_counts_give_the_scores_of_spacy(seed: int) -> None:
     examples = random_examples(seed)
     expected = get_ner_prf(examples)
-    counts = count_entities(examples)
+    counts = counted(examples)
     assert set(counts) == set(expected["ents_per_type"] or {})
     for label, each in counts.items():
         assert prf(**each) == pytest.approx(expected["ents_per_type"][label])
@@ -54,7 +62,7 @@ def test_counts_give_the_scores_of_spacy(seed: int) -> None:
 
 
 def test_the_random_documents_have_something_of_everything() -> None:
-    counts = [count_entities(random_examples(seed)) for seed in range(50)]
+    counts = [counted(random_examples(seed)) for seed in range(20)]
     for part in ("tp", "fp", "fn"):
         assert sum(each[part] for count in counts for each in count.values()) > 0
 
@@ -64,17 +72,17 @@ def test_a_hand_made_example() -> None:
     predicted, reference = Doc(VOCAB, words=words), Doc(VOCAB, words=words)
     predicted.ents = [Span(predicted, 0, 2, "PER"), Span(predicted, 3, 4, "PER"), Span(predicted, 5, 6, "ORG")]
     reference.ents = [Span(reference, 0, 2, "PER"), Span(reference, 3, 5, "PER"), Span(reference, 5, 6, "LOC")]
-    assert count_entities([Example(predicted, reference)]) == {
-        "LOC": {"tp": 0, "fp": 0, "fn": 1},
-        "ORG": {"tp": 0, "fp": 1, "fn": 0},
-        "PER": {"tp": 1, "fp": 1, "fn": 1},
+    assert count_entities(Example(predicted, reference)) == {
+        "LOC": Counts(tp=0, fp=0, fn=1),
+        "ORG": Counts(tp=0, fp=1, fn=0),
+        "PER": Counts(tp=1, fp=1, fn=1),
     }
 
 
 def test_a_reference_without_annotation_does_not_count() -> None:
     predicted, reference = Doc(VOCAB, words=["a"]), Doc(VOCAB, words=["a"])
     predicted.ents = [Span(predicted, 0, 1, "PER")]
-    assert count_entities([Example(predicted, reference)]) == {}
+    assert count_entities(Example(predicted, reference)) == {}
 
 
 def test_the_scorer_adds_counts_to_what_a_pipeline_is_scored_by() -> None:
@@ -84,9 +92,10 @@ def test_the_scorer_adds_counts_to_what_a_pipeline_is_scored_by() -> None:
     examples = [Example.from_dict(nlp.make_doc(text), {"entities": [(0, 1, "PER"), (1, 2, "ORG"), (2, 3, "PER")]})]
     scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
     assert scores["ents_counts"] == {"ORG": {"tp": 0, "fp": 0, "fn": 1}, "PER": {"tp": 1, "fp": 1, "fn": 1}}
+    assert scores["ents_counts_per_doc"] == [(1, 1, 2)]
     plain = nlp.evaluate(examples)
     assert {key: value for key, value in scores.items() if key != "speed"} == {
         **{key: value for key, value in plain.items() if key != "speed"},
-        "ents_counts": scores["ents_counts"],
+        **{key: scores[key] for key in ("ents_counts", "ents_counts_per_doc")},
     }
     assert scores["speed"] > 0

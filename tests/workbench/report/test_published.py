@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_tener.workbench.report.published import BERT, RANDOM, RELEASED, ROWS, VECTORS, Printed, published
+from spacy_tener.workbench.report.published import Printed, all_printed, published
+
+VECTORS, BERT, RANDOM = "pretrained vectors", "pretrained vectors and BERT", "random embeddings, one seed"
+RELEASED = "released code"
+ROWS = all_printed()
 
 
 def scores(corpus: str, system: str, condition: str = VECTORS) -> list[float]:

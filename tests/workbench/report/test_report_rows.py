@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from made_runs import Counted, make_run
 
-from spacy_tener.workbench.report.errors import ReportError
-from spacy_tener.workbench.report.rows import Options, Report, Row, make_report
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.report.rows import Row, ScoreTable, make_table
 from spacy_tener.workbench.report.runs import find_runs
 from spacy_tener.workbench.report.statistics import Summary
 
@@ -18,11 +18,11 @@ FIRST: Counted = {"PER.NAM": (6, 2, 4), "ORG.NAM": (1, 0, 9), "PER.NOM": (5, 5, 
 SECOND: Counted = {"PER.NAM": (8, 2, 2), "ORG.NAM": (1, 3, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 5, 2)}
 
 
-def report(root: Path, **options: object) -> Report:
-    return make_report(find_runs([root]), Options(**options))  # type: ignore[arg-type]
+def report(root: Path, **options: object) -> ScoreTable:
+    return make_table(find_runs([root]), **options)  # type: ignore[arg-type]
 
 
-def ours(rows: tuple[Row, ...]) -> list[Row]:
+def ours(rows: list[Row]) -> list[Row]:
     return [row for row in rows if not row.source]
 
 
@@ -94,7 +94,7 @@ def test_the_mean_of_labels_is_not_sold_as_micro_averaged(weibo: Path) -> None:
 
 def test_named_and_nominal_need_counts(weibo: Path) -> None:
     folder = make_run(weibo, "weibo/mine/3", FIRST, with_counts=False)
-    with pytest.raises(ReportError, match=r"has no counts.*spacy tener evaluate") as error:
+    with pytest.raises(RemedyError, match=r"has no counts.*spacy tener evaluate") as error:
         report(weibo, named_nominal=True)
     assert str(folder) in str(error.value)
 
@@ -103,24 +103,54 @@ def test_named_and_nominal_are_asked_of_corpora_that_have_them(weibo: Path) -> N
     make_run(weibo, "resume/mine/1", {"PER": (1, 1, 1)}, with_counts=False)
     assert {row.key[0] for row in report(weibo, named_nominal=True).mentions} == {"weibo"}
     found = find_runs([weibo]).only(corpora=["resume"])
-    with pytest.raises(ReportError, match=r"No run has labels that end in \.NAM"):
-        make_report(found, Options(named_nominal=True))
+    with pytest.raises(RemedyError, match=r"No run has labels that end in \.NAM"):
+        make_table(found, named_nominal=True)
 
 
-def test_a_baseline_is_compared_by_the_seeds_in_common(weibo: Path) -> None:
+def test_without_counts_per_document_a_baseline_is_compared_by_welchs_t_test(weibo: Path) -> None:
     for seed, (one, other) in enumerate([(0.50, 0.52), (0.53, 0.54), (0.53, 0.56)], start=1):
         make_run(weibo, f"resume/ner/{seed}", f=one)
         make_run(weibo, f"resume/tener/{seed}", f=other)
-    make_run(weibo, "resume/tener/4", f=0.99)
-    result = report(weibo, baseline="ner", published=False)
-    versus = {row.key: row.versus for row in result.overall}
+    make_run(weibo, "resume/tener/4", f=0.56)
+    versus = {row.key: row.versus for row in report(weibo, baseline="ner", printed=False).overall}
     test = versus["resume", "tener"]
-    # Differences 2, 1 and 3 points.
+    # Means 52.00 of three and 54.50 of four, squared deviations 6 and 11.
+    t = 2.5 / math.sqrt(3 / 3 + (11 / 3) / 4)
     assert test is not None
-    assert (test.n, test.difference) == (3, pytest.approx(2.0))
-    assert test.p == pytest.approx(1 - math.sqrt(12 / 14))
+    assert (test.test, test.difference) == ("welch", pytest.approx(2.5))
+    assert test.p is not None
+    # Student's t for 4 and 5 degrees of freedom; Welch's are 4.7.
+    assert 0.128 < test.p < 0.150, t
     assert versus["resume", "ner"] is None
     assert versus["weibo", "mine"] is None, "there is no ner on Weibo"
+
+
+def test_with_counts_per_document_a_baseline_is_compared_by_a_bootstrap(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path, f"weibo/ner/{seed}", docs=[(1, 0, 1), (0, 1, 1)] * 20)
+        make_run(tmp_path, f"weibo/tener/{seed}", docs=[(2, 0, 0), (1, 1, 0)] * 20)
+    (test,) = [row.versus for row in report(tmp_path, baseline="ner").overall if row.versus]
+    assert (test.test, test.p) == ("bootstrap", pytest.approx(1 / 10_001))
+    assert test.difference == pytest.approx(100 * (60 / 70 - 20 / 50))
+
+
+def test_runs_on_other_documents_are_not_compared_by_documents(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path, f"weibo/ner/{seed}", docs=[(seed, 0, 3 - seed), (0, 1, seed)])
+        make_run(tmp_path, f"weibo/tener/{seed}", docs=[(seed, 0, 3 - seed), (1, 1, 0)])
+    (test,) = [row.versus for row in report(tmp_path, baseline="ner").overall if row.versus]
+    assert test.test == "welch"
+
+
+def test_runs_of_unlike_configs_are_not_averaged(tmp_path: Path) -> None:
+    config = '[paths]\ntrain = "{}"\n\n[system]\nseed = {}\n\n[training]\nseed = ${{system.seed}}\nmax_steps = {}\n'
+    for seed, steps in ((1, 20), (2, 20)):
+        make_run(tmp_path, f"weibo/tener/{seed}", f=0.5, config=config.format(f"{seed}.spacy", seed, steps))
+    assert report(tmp_path).overall[0].seeds == (1, 2)
+    make_run(tmp_path, "weibo/tener/3", f=0.9, config=config.format("a.spacy", 3, 300))
+    with pytest.raises(RemedyError, match=r"not trained alike: training\.max_steps is 20 and 300"):
+        report(tmp_path)
+    assert [row.seeds for row in report(tmp_path, by=("corpus", "system", "max_steps")).overall] == [(1, 2), (3,)]
 
 
 def test_the_metric_is_what_is_compared(tmp_path: Path) -> None:
@@ -133,17 +163,17 @@ def test_the_metric_is_what_is_compared(tmp_path: Path) -> None:
     assert differences["p"].difference == pytest.approx(-50.0)
     assert differences["r"].difference == 0.0
     assert differences["f"].difference == pytest.approx(100 * (16 / 26 - 16 / 18))
-    with pytest.raises(ReportError, match="Unknown metric"):
+    with pytest.raises(RemedyError, match="Unknown metric"):
         report(tmp_path, metric="F")
 
 
 def test_a_baseline_that_is_not_there_is_an_error(weibo: Path) -> None:
     make_run(weibo, "weibo/slow/1")
-    with pytest.raises(ReportError, match=r"ner is none of these systems\. Finished: mine"):
+    with pytest.raises(RemedyError, match=r"ner is none of these systems\. Finished: mine"):
         report(weibo, baseline="ner")
-    with pytest.raises(ReportError, match="slow has no finished run"):
+    with pytest.raises(RemedyError, match="slow has no finished run"):
         report(weibo, baseline="slow")
-    with pytest.raises(ReportError, match="not grouped by system"):
+    with pytest.raises(RemedyError, match="not grouped by system"):
         report(weibo, baseline="mine", by=("corpus",))
 
 
@@ -180,7 +210,7 @@ def test_printed_rows_have_their_deviation_precision_recall_and_dev(tmp_path: Pa
     assert (released.f, released.dev_f) == (Summary(51.2), Summary(57.7))
 
 
-@pytest.mark.parametrize("options", [{"published": False}, {"by": ("system",)}, {"by": ("corpus", "system", "seed")}])
+@pytest.mark.parametrize("options", [{"printed": False}, {"by": ("system",)}, {"by": ("corpus", "system", "seed")}])
 def test_printed_rows_stand_where_runs_are_of_a_corpus_and_a_system(tmp_path: Path, options: dict[str, object]) -> None:
     make_run(tmp_path, "weibo/mect/1", FIRST)
     assert ours(report(tmp_path, **options).overall) == list(report(tmp_path, **options).overall)
@@ -195,7 +225,7 @@ def test_the_order_of_grouping_is_the_order_of_rows(tmp_path: Path) -> None:
 
 
 def test_runs_scored_on_other_data_are_warned_of(weibo: Path) -> None:
-    assert report(weibo).warnings == ()
+    assert report(weibo).warnings == []
     make_run(weibo, "weibo/other/1", {"PER.NAM": (1, 0, 2)})
     (warning,) = report(weibo).warnings
     assert warning == "weibo/other/1 was scored on 3 entities, weibo/mine/1 on 32: not the same test data"
@@ -211,5 +241,5 @@ def test_unfinished_runs_are_part_of_the_report(weibo: Path) -> None:
 def test_without_a_finished_run_there_are_no_rows(tmp_path: Path) -> None:
     make_run(tmp_path, "weibo/mine/3")
     result = report(tmp_path)
-    assert result.overall == ()
+    assert result.overall == []
     assert len(result.unfinished) == 1

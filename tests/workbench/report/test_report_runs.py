@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from made_runs import make_run, metrics, write_json
 
-from spacy_tener.workbench.report.errors import ReportError
+from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.report.runs import find_runs
 
 COUNTS = {"PER": (6, 2, 4)}
@@ -100,12 +100,12 @@ def test_a_pipeline_is_not_searched(tmp_path: Path) -> None:
 
 
 def test_no_run_is_an_error_that_says_what_a_run_is(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match=r"No runs found.*CORPUS/SYSTEM/SEED"):
+    with pytest.raises(RemedyError, match=r"No runs found.*CORPUS/SYSTEM/SEED"):
         find_runs([tmp_path])
 
 
 def test_no_directory_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ReportError, match="nowhere: there is no such directory"):
+    with pytest.raises(RemedyError, match="nowhere: there is no such directory"):
         find_runs([tmp_path / "nowhere"])
 
 
@@ -113,7 +113,7 @@ def test_no_directory_is_an_error(tmp_path: Path) -> None:
 def test_a_seed_twice_is_an_error_that_names_both(tmp_path: Path, other: str) -> None:
     make_run(tmp_path, "weibo/tener/1", COUNTS)
     make_run(tmp_path, other, COUNTS)
-    with pytest.raises(ReportError, match="weibo, tener: seed 1 is there twice") as error:
+    with pytest.raises(RemedyError, match="weibo, tener: seed 1 is there twice") as error:
         find_runs([tmp_path])
     assert str(tmp_path / "weibo/tener/1") in str(error.value)
     assert str(tmp_path / other) in str(error.value)
@@ -122,14 +122,14 @@ def test_a_seed_twice_is_an_error_that_names_both(tmp_path: Path, other: str) ->
 def test_a_seed_twice_is_an_error_where_one_is_unfinished(tmp_path: Path) -> None:
     make_run(tmp_path, "weibo/tener/1", COUNTS)
     make_run(tmp_path, "old/weibo/tener/1")
-    with pytest.raises(ReportError, match="twice"):
+    with pytest.raises(RemedyError, match="twice"):
         find_runs([tmp_path])
 
 
 def test_broken_files_are_named(tmp_path: Path) -> None:
     folder = make_run(tmp_path, "weibo/tener/1", COUNTS)
     (folder / "model-best/meta.json").write_text("{", encoding="utf8")
-    with pytest.raises(ReportError, match=r"model-best/meta\.json: broken JSON"):
+    with pytest.raises(RemedyError, match=r"model-best/meta\.json: broken JSON"):
         find_runs([tmp_path])
 
 
@@ -142,9 +142,9 @@ def test_runs_can_be_restricted(tmp_path: Path) -> None:
     only = found.only(corpora=["weibo"], systems=["tener"])
     assert [run.name for run in only.runs] == ["weibo/tener/1"]
     assert [each.name for each in only.unfinished] == ["weibo/tener/2"]
-    with pytest.raises(ReportError, match=r"No run of this corpus: msra\. There are: resume, weibo"):
+    with pytest.raises(RemedyError, match=r"No run of this corpus: msra\. There are: resume, weibo"):
         found.only(corpora=["msra"])
-    with pytest.raises(ReportError, match="No run of this system: mect"):
+    with pytest.raises(RemedyError, match="No run of this system: mect"):
         found.only(systems=["mect", "tener"])
-    with pytest.raises(ReportError, match="no run of these"):
+    with pytest.raises(RemedyError, match="no run of these"):
         found.only(corpora=["resume"], systems=["ner"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import metrics, prf, write_json
 
-from spacy_tener.workbench.report.errors import ReportError
+from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.report.scores import Counts, Score, check_metric, read_metrics, total
 
 COUNTS = {"PER": (6, 2, 4), "ORG": (0, 5, 1)}
@@ -64,7 +64,7 @@ def test_what_spacy_evaluate_writes_has_no_counts(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, words: list[str]) -> None:
     path = tmp_path / "metrics.json"
     path.write_text(text, encoding="utf8")
-    with pytest.raises(ReportError) as error:
+    with pytest.raises(RemedyError) as error:
         read_metrics(path)
     for word in [str(path), *words]:
         assert word in str(error.value)
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, words: 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ReportError, match=r"metrics\.json: cannot be read"):
+    with pytest.raises(RemedyError, match=r"metrics\.json: cannot be read"):
         read_metrics(path)
 
 
@@ -86,5 +86,5 @@ def test_labels_may_be_missing(tmp_path: Path) -> None:
 def test_metrics_are_p_r_and_f() -> None:
     for metric in "prf":
         check_metric(metric)
-    with pytest.raises(ReportError, match="Unknown metric 'F1'"):
+    with pytest.raises(RemedyError, match="Unknown metric 'F1'"):
         check_metric("F1")

@@ -1,122 +1,121 @@
-"""Means, deviations and the paired t-test, against closed forms, tables of the t distribution and hand-made sums."""
+"""Summaries over seeds, and whether two systems differ."""
 
 from __future__ import annotations
 
 import math
+import sys
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spacy_tener.workbench.report.statistics import (
-    PairedTest,
-    Summary,
-    incomplete_beta,
-    paired_t_test,
-    summarize,
-    two_sided_p,
-)
-
-T = st.floats(0.0, 200.0)
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.report import statistics
+from spacy_tener.workbench.report.scores import METRICS, Counts
+from spacy_tener.workbench.report.statistics import Summary, bootstrap_p, summarize, welch_p
 
 
-def test_summary_is_the_mean_and_the_deviation_with_one_degree_of_freedom_less() -> None:
-    assert summarize([2.0, 4.0, 9.0]) == Summary(mean=5.0, sd=math.sqrt(13.0), n=3)
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
 
 
-def test_one_value_has_no_deviation() -> None:
-    assert summarize([7.5]) == Summary(mean=7.5, sd=None, n=1)
+def made(rng: np.random.Generator, *, seeds: int, docs: int, skill: float, spread: float = 0.0) -> np.ndarray:
+    """Counts of a system on documents of 0 to 5 entities; seeds differ in skill. *Shape* [seeds, docs, 3]"""
+    gold = np.random.default_rng(docs).integers(6, size=docs)
+    found = [rng.binomial(gold, np.clip(skill + spread * rng.normal(), 0, 1)) for _ in range(seeds)]
+    wrong = rng.binomial(2, 0.3, size=(seeds, docs))
+    return np.stack([np.stack(found), wrong, gold - np.stack(found)], axis=-1)
 
 
-# Two-sided critical values as every table of the distribution prints them.
-@pytest.mark.parametrize(
-    ("degrees", "t", "p"),
-    [
-        (1, 12.706, 0.05),
-        (2, 4.303, 0.05),
-        (2, 9.925, 0.01),
-        (4, 2.776, 0.05),
-        (9, 3.250, 0.01),
-        (9, 4.781, 0.001),
-        (30, 2.042, 0.05),
-        (120, 1.980, 0.05),
-    ],
-)
-def test_tail_has_the_values_of_printed_tables(degrees: int, t: float, p: float) -> None:
-    assert two_sided_p(t, degrees) == pytest.approx(p, rel=2e-3)
+def test_summary_has_mean_and_deviation() -> None:
+    assert summarize([1.0, 2.0, 6.0]) == Summary(mean=3.0, sd=pytest.approx(math.sqrt(7)), n=3)
+    assert summarize([5.0]) == Summary(mean=5.0, sd=None, n=1)
 
 
-def test_tail_agrees_with_a_reference_to_twelve_digits() -> None:
-    assert two_sided_p(2.0, 10) == pytest.approx(0.07338803477074037, rel=1e-12)
+@pytest.mark.parametrize("metric", METRICS)
+def test_scores_are_those_of_the_counts(metric: str) -> None:
+    counts = [(6, 2, 4), (0, 3, 1), (0, 0, 0), (5, 0, 0)]
+    expected = [getattr(Counts(*each).score, metric) for each in counts]
+    assert statistics.scores(np.array(counts), metric).tolist() == pytest.approx(expected)
 
 
-@given(T)
-def test_tail_is_the_closed_form_for_one_degree(t: float) -> None:
-    assert two_sided_p(t, 1) == pytest.approx(1 - 2 / math.pi * math.atan(t), rel=1e-9, abs=1e-13)
+@pytest.mark.parametrize("seeds", [(1, 1), (2, 3)])
+def test_the_bootstrap_is_that_of_a_loop(seeds: tuple[int, int]) -> None:
+    """A plain form: documents and seeds drawn one by one, and scored by their sums."""
+    rng = np.random.default_rng(0)
+    systems = [made(rng, seeds=n, docs=12, skill=skill, spread=0.1) for n, skill in zip(seeds, (0.6, 0.5), strict=True)]
+
+    def f1(counts: np.ndarray) -> float:
+        return Counts(*counts.sum(axis=0).tolist()).score.f
+
+    scored: list[list[list[float]]] = [[], []]
+    for _ in range(2000):
+        docs = rng.integers(12, size=12)
+        for of_system, system in zip(scored, systems, strict=True):
+            of_system.append([f1(counts[docs]) for counts in system])
+    means: list[list[float]] = [[], []]
+    for of_system, system, drawn in zip(scored, systems, means, strict=True):
+        n = len(system)
+        scale = 0.0
+        if n > 1:
+            both = np.mean([np.var(each, ddof=1) for each in of_system])
+            scale = math.sqrt(max(2 * np.var([f1(counts) for counts in system], ddof=1) - both, 0) / both)
+        for each in of_system:
+            seed_mean = np.mean([each[rng.integers(n)] for _ in range(max(n - 1, 1))])
+            drawn.append(float(np.mean(each) + scale * (seed_mean - np.mean(each))))
+    ours, theirs = (np.mean([f1(counts) for counts in system]) for system in systems)
+    farther = [abs(x - y - (ours - theirs)) >= abs(ours - theirs) for x, y in zip(*means, strict=True)]
+    expected = float(np.mean(farther))
+    assert 0.02 < expected < 0.98
+    assert bootstrap_p(*systems, "f") == pytest.approx(expected, abs=4 * math.sqrt(expected / 2000))
 
 
-@given(T)
-def test_tail_is_the_closed_form_for_two_degrees(t: float) -> None:
-    assert two_sided_p(t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-9, abs=1e-12)
+@pytest.mark.parametrize(("seeds", "spread"), [(1, 0.0), (4, 0.0), (4, 0.03)])
+@pytest.mark.usefixtures("few_resamples")
+def test_without_a_difference_p_is_spread_evenly(seeds: int, spread: float) -> None:
+    rng = np.random.default_rng(1)
+    trials = [[made(rng, seeds=seeds, docs=80, skill=0.6, spread=spread) for _ in range(2)] for _ in range(200)]
+    found = np.array([bootstrap_p(ours, theirs, "f") for ours, theirs in trials])
+    assert (found <= 0.05).mean() < 0.1
+    for level in (0.3, 0.5, 0.8):
+        assert (found <= level).mean() == pytest.approx(level, abs=0.13)
 
 
-def test_tail_of_many_degrees_is_the_normal_distributions() -> None:
-    assert two_sided_p(1.959963985, 10_000_000) == pytest.approx(0.05, rel=1e-5)
+@pytest.mark.usefixtures("few_resamples")
+def test_a_plain_difference_is_seen_and_its_sign_is_of_no_matter() -> None:
+    rng = np.random.default_rng(2)
+    good, bad = (made(rng, seeds=3, docs=80, skill=skill, spread=0.02) for skill in (0.8, 0.5))
+    assert bootstrap_p(good, bad, "f") == bootstrap_p(bad, good, "f") == 1 / 1001
+    assert bootstrap_p(good, good, "f") == 1.0
 
 
-@given(T, st.integers(1, 200))
-def test_tail_is_symmetric_and_a_probability(t: float, degrees: int) -> None:
-    p = two_sided_p(t, degrees)
-    assert 0.0 <= p <= 1.0
-    assert two_sided_p(-t, degrees) == p
+@pytest.mark.usefixtures("few_resamples")
+def test_seeds_count_beside_documents() -> None:
+    """Where seeds are far apart, the same mean difference says less."""
+    rng = np.random.default_rng(3)
+    near = [made(rng, seeds=4, docs=300, skill=skill) for skill in (0.6, 0.5)]
+    # The same sums of right entities over all seeds, but the first two seeds found more of them, the others fewer.
+    moved = np.minimum(near[0][:2, :, 0] // 3, near[0][2:, :, 2])
+    far = [near[0].copy(), near[1]]
+    for part, change in ((0, -moved), (2, moved)):
+        far[0][:2, :, part] += change
+        far[0][2:, :, part] -= change
+    assert bootstrap_p(*near, "f") < 0.01 < bootstrap_p(*far, "f")
 
 
-def test_very_small_tails_keep_their_digits() -> None:
-    # For one degree and large t the tail is 2 / (pi t).
-    assert two_sided_p(1e12, 1) == pytest.approx(2 / (math.pi * 1e12), rel=1e-9)
+def test_welchs_test_is_that_of_unequal_variances() -> None:
+    # t = -2 / sqrt(1/3 + 4/3) with 2.94 degrees of freedom; with the 4 of equal variances it were 0.1963.
+    ours, theirs = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
+    assert welch_p(ours, theirs) == pytest.approx(0.2209, abs=1e-4)
+    assert welch_p(theirs, ours) == welch_p(ours, theirs)
 
 
-def test_incomplete_beta_ends_at_zero_and_one() -> None:
-    assert [incomplete_beta(2.0, 3.0, x) for x in (0.0, 1.0)] == [0.0, 1.0]
+@pytest.mark.parametrize("values", [([1.0], [2.0, 3.0]), ([1.0, 1.0], [2.0, 2.0])])
+def test_without_a_deviation_there_is_no_test(values: tuple[list[float], list[float]]) -> None:
+    assert welch_p(*values) is None
 
 
-@given(st.floats(0.01, 0.99))
-def test_incomplete_beta_is_a_polynomial_for_whole_numbers(x: float) -> None:
-    # I_x(2, 3) is the chance of at least two of four.
-    expected = 6 * x**2 * (1 - x) ** 2 + 4 * x**3 * (1 - x) + x**4
-    assert incomplete_beta(2.0, 3.0, x) == pytest.approx(expected, rel=1e-10)
-
-
-def test_paired_test_of_a_hand_made_example() -> None:
-    ours = {1: 52.0, 2: 54.0, 3: 56.0}
-    baseline = {1: 50.0, 2: 53.0, 3: 53.0}
-    # Differences 2, 1, 3: mean 2, deviation 1, t = 2 sqrt 3, and for two degrees p = 1 - t / sqrt(2 + t^2).
-    result = paired_t_test(ours, baseline)
-    assert result is not None
-    assert (result.n, result.difference) == (3, 2.0)
-    assert result.t == pytest.approx(2 * math.sqrt(3))
-    assert result.p == pytest.approx(1 - math.sqrt(12 / 14))
-
-
-def test_only_seeds_in_common_count() -> None:
-    result = paired_t_test({1: 5.0, 2: 7.0, 9: 100.0}, {2: 6.0, 1: 3.0, 4: -100.0})
-    assert result is not None
-    assert (result.n, result.difference) == (2, 1.5)
-
-
-def test_one_seed_in_common_has_a_difference_and_no_probability() -> None:
-    assert paired_t_test({1: 5.0, 2: 7.0}, {2: 6.5, 3: 1.0}) == PairedTest(n=1, difference=0.5, t=None, p=None)
-
-
-def test_without_common_seeds_there_is_no_test() -> None:
-    assert paired_t_test({1: 5.0}, {2: 5.0}) is None
-
-
-def test_equal_scores_are_no_difference() -> None:
-    assert paired_t_test({1: 5.0, 2: 7.0}, {1: 5.0, 2: 7.0}) == PairedTest(n=2, difference=0.0, t=0.0, p=1.0)
-
-
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_the_same_difference_every_time_is_the_limit(sign: float) -> None:
-    result = paired_t_test({1: 5.0 + sign, 2: 7.0 + sign}, {1: 5.0, 2: 7.0})
-    assert result == PairedTest(n=2, difference=sign, t=sign * math.inf, p=0.0)
+def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(RemedyError, match=r"pip install 'spacy_tener\[plot\]'"):
+        welch_p([1.0, 2.0], [3.0, 5.0])
