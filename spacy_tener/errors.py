@@ -18,8 +18,8 @@ class RemedyError(ValueError):
         super().__init__(f"{place}: {reason}. {remedy}" if place else f"{reason}. {remedy}")
 
 
-class FileError(RemedyError):
-    """A file that cannot be read or written as asked.
+class InputError(RemedyError):
+    """What a user names cannot be read, or written to, as asked.
 
     source: the file's name, or what stands for it.
     line: where in the file, counted from 1.

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..workbench.corpus import CorpusError
+from ..errors import RemedyError
 from ..workbench.vectors.coverage import Coverage
 from ..workbench.vectors.from_text import (
     MIN_COUNTS,
@@ -93,14 +93,14 @@ def vectors_cli(
             progress=True,
             note=lambda part: msg.good(_one_line(part)),
         )
-        print_report(msg, report, output)
-    except CorpusError as error:
+        print_vectors_report(msg, report, output)
+    except RemedyError as error:
         fail(msg, error)
     except (OSError, ValueError) as error:
         msg.fail(str(error), exits=1)
 
 
-def print_report(msg: Printer, report: VectorsReport, output: Path) -> None:
+def print_vectors_report(msg: Printer, report: VectorsReport, output: Path) -> None:
     """Print what was made, and what it covers."""
     msg.info(f"{report.characters:,} characters of text, split in {report.seconds:.1f} s")
     rows = [

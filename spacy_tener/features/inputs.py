@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ..errors import FileError
+from ..errors import InputError
 
 STDIN = "-"
 COMPRESSED = frozenset({".gz", ".bz2", ".xz"})
@@ -51,13 +51,13 @@ def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path]
 def open_file(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """The bytes of a file, decompressed whatever its name says, and the file as it is on the disk.
 
-    Whatever goes wrong while it is open is a `FileError`.
+    Whatever goes wrong while it is open is a `InputError`.
     """
     try:
         with open(path, "rb") as file:
             start = file.peek(_BUFFER)
             if start.startswith(_ZIP):
-                raise FileError(str(path), "is a zip archive", "Unpack it, and name the file inside.")
+                raise InputError(str(path), "is a zip archive", "Unpack it, and name the file inside.")
             found = (unpack for magic, unpack in _DECOMPRESSORS.items() if start.startswith(magic))
             decompress = next(found, None)
             if decompress is None:
@@ -68,7 +68,7 @@ def open_file(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         remedy = "Check the path, and that the file is whole."
-        raise FileError(str(path), f"cannot be read: {reason}", remedy) from error
+        raise InputError(str(path), f"cannot be read: {reason}", remedy) from error
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -78,6 +78,12 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
         return
     with open_file(path) as (stream, _):
         yield from _decode(stream, str(path), encoding)
+
+
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """A whole file, with its line ends as they are."""
+    with open_file(path) as (stream, _):
+        return _decode_all(stream.read(), str(path), encoding).removeprefix("\ufeff")
 
 
 def check_encoding(encoding: str) -> str:
@@ -90,21 +96,21 @@ def check_encoding(encoding: str) -> str:
 def _decode(stream: IO[bytes], source: str, encoding: str) -> Iterator[tuple[int, str]]:
     if check_encoding(encoding).startswith(("utf-16", "utf-32")):
         # A line feed is not one byte there.
-        stream, encoding = io.BytesIO(_transcoded(stream.read(), source, encoding)), "utf-8"
+        stream, encoding = io.BytesIO(_decode_all(stream.read(), source, encoding).encode()), "utf-8"
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(raw) > MAX_LINE_BYTES:
             remedy = "Corpora have a token or a JSON record on each line: is this such a file?"
-            raise FileError(source, f"the line is longer than {MAX_LINE_BYTES} bytes", remedy, line=number)
+            raise InputError(source, f"the line is longer than {MAX_LINE_BYTES} bytes", remedy, line=number)
         yield number, _text(raw, source, number, encoding)
 
 
-def _transcoded(data: bytes, source: str, encoding: str) -> bytes:
+def _decode_all(data: bytes, source: str, encoding: str) -> str:
     try:
-        return data.decode(encoding).encode("utf-8")
+        return data.decode(encoding)
     except UnicodeError as error:
-        raise FileError(source, f"it is not {encoding.upper()} ({error})", "Name its encoding.") from error
+        raise InputError(source, f"it is not {encoding.upper()} ({error})", "Name its encoding.") from error
 
 
 def _text(raw: bytes, source: str, number: int, encoding: str) -> str:
@@ -113,12 +119,12 @@ def _text(raw: bytes, source: str, number: int, encoding: str) -> str:
     except UnicodeDecodeError as error:
         reason = f"byte {error.start + 1} of the line is not {encoding.upper()}"
         remedy = "Save the file as UTF-8, or name its encoding where there is an option for it (gb18030, utf-16, ...)."
-        raise FileError(source, reason, remedy, line=number) from error
+        raise InputError(source, reason, remedy, line=number) from error
     if number == 1:
         text = text.removeprefix("\ufeff")
     if "\0" in text:
-        raise FileError(source, "the line holds a NUL byte", "Save the file as plain text.", line=number)
+        raise InputError(source, "the line holds a NUL byte", "Save the file as plain text.", line=number)
     if "\r" in text:
         remedy = "Write line ends as \\n or \\r\\n."
-        raise FileError(source, "the line holds a carriage return before its end", remedy, line=number)
+        raise InputError(source, "the line holds a carriage return before its end", remedy, line=number)
     return text

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import FileError
+from ...errors import InputError
 from ..inputs import read_lines, suffix_of, walk
 
 _NUMBER = re.compile(r"\s*([0-9]+)")
@@ -57,7 +57,7 @@ def _read(path: Path, parse: Callable[[str], Entry]) -> Iterator[Entry]:
             if text := line.strip():
                 yield parse(text)
         except ValueError as error:
-            raise FileError(str(path), str(error), "Repair or remove the line.", line=number) from error
+            raise InputError(str(path), str(error), "Repair or remove the line.", line=number) from error
 
 
 def _parse_dictionary(line: str) -> Entry:

@@ -1,11 +1,11 @@
 """Readers of the formats that NER corpora come in, and their conversion to `.spacy` files."""
 
-from .convert import DocOptions, Report, convert, convert_file
-from .inputs import Job, plan
+from .convert import ConversionReport, DocOptions, convert, convert_jobs
+from .inputs import Job, plan_jobs
 from .offsets import OVERLAPS, UNITS, SpanRules
 from .reader import FORMATS, CorpusReader, ReadOptions, read_corpus
-from .records import AnnotatedText, CorpusError, Entity, Event, Notes, Sentence
-from .schemes import SCHEMES, TagReader, spans_to_tags
+from .records import AnnotatedText, CorpusError, EntitySpan, Event, Notes, Sentence
+from .schemes import SCHEMES, TagReader
 
 __all__ = [
     "FORMATS",
@@ -13,21 +13,20 @@ __all__ = [
     "SCHEMES",
     "UNITS",
     "AnnotatedText",
+    "ConversionReport",
     "CorpusError",
     "CorpusReader",
     "DocOptions",
-    "Entity",
+    "EntitySpan",
     "Event",
     "Job",
     "Notes",
     "ReadOptions",
-    "Report",
     "Sentence",
     "SpanRules",
     "TagReader",
     "convert",
-    "convert_file",
-    "plan",
+    "convert_jobs",
+    "plan_jobs",
     "read_corpus",
-    "spans_to_tags",
 ]

@@ -1,8 +1,9 @@
-"""Corpora with a token and its tag on each line: `char TAG`, CoNLL-2003, Weibo.
+"""Corpora with a token and its tag on each line: `char TAG`, CoNLL-2003, CoNLL-U's look, Weibo.
 
-The first column is the token, the last its tag. A line that holds a tab is split at tabs, any other at runs of spaces.
-Lines of white space end a sentence; so does the end of the file. `-DOCSTART-` begins a document. Every other line is
-data, whatever it starts with.
+The first column is the token, the last its tag, unless told otherwise; a first column that numbers the tokens of each
+sentence is passed over. A line that holds a tab is split at tabs, any other at runs of spaces. Lines of white space end
+a sentence; so does the end of the file. `-DOCSTART-` begins a document. A line with `#` before the tokens of a sentence
+is a comment unless it ends in a tag and has the columns of the others. Every other line is data.
 
 Weibo NER writes each character with its position in its word (`科0`, `技1`); the position is taken off.
 """
@@ -10,10 +11,11 @@ Weibo NER writes each character with its position in its word (`科0`, `技1`); 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from .records import CorpusError, Sentence
-from .schemes import TagReader
+from .records import Event, Notes, RecordError, Sentence
+from .schemes import TagReader, is_tag
 
 DOCUMENT_START = "-DOCSTART-"
 
@@ -22,47 +24,88 @@ _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
 _SPACES = re.compile(" +")
 
 
-def read_columns(
-    lines: Iterable[tuple[int, str]], tags: TagReader, *, positions: bool = False, source: str = "<columns>"
-) -> Iterator[Sentence]:
-    """The sentences of a corpus in columns.
+@dataclass
+class Block:
+    """The numbered lines of a sentence."""
 
-    positions: Whether each token ends in its position in its word, as in Weibo NER.
-    """
-    width = 0
-    for block, starts_document in _blocks(lines):
-        rows = [split_line(line) for _, line in block]
-        width = width or len(rows[0])
-        for (number, _), columns in zip(block, rows, strict=True):
-            _check_columns(columns, width, source, number)
-        first_line = block[0][0]
-        tokens = [columns[0] for columns in rows]
-        if positions:
-            tokens = [_without_position(token, source, first_line + index) for index, token in enumerate(tokens)]
-        spans, missing = tags.read([columns[-1].strip(" ") for columns in rows], line=first_line)
-        yield Sentence(tuple(tokens), spans, missing, first_line, starts_document)
+    lines: list[tuple[int, str]] = field(default_factory=list)
+    starts_document: bool = True
 
 
-def _blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[list[tuple[int, str]], bool]]:
-    """The lines of each sentence, and whether the sentence is the first of a document."""
-    block: list[tuple[int, str]] = []
-    starts_document = True
+def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]:
+    """The lines of each sentence, with the number of the first."""
+    block = Block()
     for number, line in lines:
         at_document = line.startswith(DOCUMENT_START)
         if line.strip() and not at_document:
-            block.append((number, line))
+            block.lines.append((number, line))
             continue
-        if block:
-            yield block, starts_document
-            block, starts_document = [], False
-        starts_document |= at_document
-    if block:
-        yield block, starts_document
+        if block.lines:
+            yield block.lines[0][0], block
+            block = Block(starts_document=False)
+        block.starts_document |= at_document
+    if block.lines:
+        yield block.lines[0][0], block
+
+
+@dataclass
+class ColumnReader:
+    """Reads the sentences of one file.
+
+    token, tag: the places of their columns, from 0; negative ones count from the end.
+    positions: whether each token ends in its position in its word, as in Weibo NER.
+    """
+
+    tags: TagReader
+    notes: Notes
+    token: int = 0
+    tag: int = -1
+    positions: bool = False
+    width: int = 0
+    """How many columns the lines have, once one was read."""
+
+    def __call__(self, block: Block, line: int) -> list[Sentence]:
+        rows = [(number, split_line(text)) for number, text in block.lines]
+        while rows and self._is_comment(rows[0][1]):
+            self.notes.add(Event.COMMENT, " ".join(rows[0][1])[:60], rows[0][0])
+            del rows[0]
+        if not rows:
+            return []
+        self.width = self.width or len(rows[0][1])
+        for number, columns in rows:
+            self._check(columns, number)
+        first = rows[0][0]
+        tokens = [columns[self.token] for _, columns in rows]
+        if self.positions:
+            tokens = [_without_position(token, number) for token, (number, _) in zip(tokens, rows, strict=True)]
+        spans, missing = self.tags.read([columns[self.tag] for _, columns in rows], line=first)
+        return [Sentence(tuple(tokens), spans, missing, first, block.starts_document)]
+
+    def _is_comment(self, columns: Sequence[str]) -> bool:
+        unlike = len(columns) < 2 or len(columns) != (self.width or len(columns)) or not is_tag(columns[-1])
+        return columns[0].startswith("#") and unlike
+
+    def _check(self, columns: Sequence[str], number: int) -> None:
+        if len(columns) < 2:
+            remedy = "Each line needs a token and its tag, with a space or a tab between them."
+            raise RecordError("the line has one column", remedy, line=number)
+        if len(columns) != self.width:
+            reason = f"the line has {len(columns)} columns, the lines before it {self.width}"
+            raise RecordError(reason, "Give every line the same columns.", line=number)
+        for name, place in (("token", self.token), ("tag", self.tag)):
+            if not -self.width <= place < self.width:
+                reason = f"the line has {self.width} columns, and none for the {name}"
+                raise RecordError(reason, f"Name a column that there is (--{name}-column).", line=number)
+        if not columns[self.token]:
+            which = "first column" if self.token == 0 else "column"
+            remedy = "Begin the line with the token, or take it out."
+            raise RecordError(f"the {which}, the token, is empty", remedy, line=number)
 
 
 def split_line(line: str) -> list[str]:
     if "\t" in line:
-        return line.rstrip("\t ").split("\t")
+        # A column of blanks alone is a token that is one.
+        return [column.strip(" ") or column for column in line.rstrip("\t ").split("\t")]
     columns = _SPACES.split(line.rstrip(" "))
     if line.startswith("  ") and len(columns) == 2:
         return [" ", columns[1]]  # the token is itself a space
@@ -83,21 +126,23 @@ def has_positions(tokens: Iterable[str]) -> bool:
     return total > 0 and regular >= 0.95 * total
 
 
-def _check_columns(columns: list[str], width: int, source: str, number: int) -> None:
-    if len(columns) < 2:
-        remedy = "Each line needs a token and its tag, with a space or a tab between them."
-        raise CorpusError(source, "the line has one column", remedy, line=number)
-    if len(columns) != width:
-        reason = f"the line has {len(columns)} columns, the lines before it {width}"
-        raise CorpusError(source, reason, "Give every line the same columns.", line=number)
-    if not columns[0]:
-        remedy = "Begin the line with the token, or take it out."
-        raise CorpusError(source, "the first column, the token, is empty", remedy, line=number)
+def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
+    """Whether the first of three columns or more numbers the tokens of each sentence, from 0 or from 1."""
+    longest = 0
+    for _, block in read_blocks(lines):
+        rows = [split_line(line) for _, line in block.lines]
+        while rows and rows[0][0].startswith("#"):
+            del rows[0]
+        begin = 0 if rows and rows[0][0] == "0" else 1
+        if any(len(row) < 3 or row[0] != str(index) for index, row in enumerate(rows, begin)):
+            return False
+        longest = max(longest, len(rows))
+    return longest > 1
 
 
-def _without_position(token: str, source: str, number: int) -> str:
+def _without_position(token: str, number: int) -> str:
     match = _POSITIONED.fullmatch(token)
     if match is None:
         remedy = "Write each as a character and a number (科0), or read the file with the format 'columns'."
-        raise CorpusError(source, f"'{token[:60]}' does not end in its position in the word", remedy, line=number)
+        raise RecordError(f"'{token[:60]}' does not end in its position in the word", remedy, line=number)
     return match[1]

@@ -17,15 +17,14 @@ pipeline that splits characters reads them by their text.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from .records import CorpusError, Entity, Event, Sentence
+from .columns import DOCUMENT_START, Block, read_blocks
+from .records import EntitySpan, Event, Notes, RecordError, Sentence
 
 CONLL_2012 = "conll2012"
-
-Note = Callable[[Event, str, int], None]
 
 _BEGIN, _END = "#begin document", "#end document"
 _DOCUMENT, _WORD, _NAMES = 0, 3, 10  # columns, counted from 0
@@ -47,23 +46,16 @@ def is_conll_2012(first_line: str) -> bool:
     return first_line.startswith(_BEGIN)
 
 
-@dataclass(frozen=True)
-class _Block:
-    """The rows of one sentence."""
-
-    rows: Sequence[Sequence[str]]
-    line: int
-    starts_document: bool
-
-    @property
-    def document(self) -> str:
-        return self.rows[0][_DOCUMENT]
+def read_documents(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[Block]]]:
+    """The sentences of each document, with the number of its first line."""
+    for _, blocks in groupby(read_blocks(_inside(lines)), key=lambda each: each[1].lines[0][1].split()[_DOCUMENT]):
+        document = [block for _, block in blocks]
+        yield document[0].lines[0][0], document
 
 
-def read_conll_2012(
-    lines: Iterable[tuple[int, str]], *, source: str, note: Note, new_testament: bool = False
-) -> Iterator[Sentence]:
-    """The sentences of a file. Each part of a document counts as a document.
+@dataclass
+class Conll2012Reader:
+    """Reads the documents of one file. Each part of a document counts as a document.
 
     new_testament: Read documents whose id begins with `pt/` too. Nobody has annotated names in them, and the papers
         leave them out.
@@ -71,19 +63,35 @@ def read_conll_2012(
     Other documents were not annotated for names either, but the format writes them like text without any. They are
     kept, since the papers keep them, and noted.
     """
-    for document, blocks in groupby(_blocks(lines, source), key=lambda block: block.document):
-        first = next(blocks)
-        if document.startswith(_NEW_TESTAMENT) and not new_testament:
-            note(Event.NEW_TESTAMENT, document, first.line)
-            continue
-        names = 0
-        for block in (first, *blocks):
-            spans = _outermost(_read_names(block, source), note, block.line)
-            names += len(spans)
-            words = tuple(written(row[_WORD]) for row in block.rows)
-            yield Sentence(words, spans, (), block.line, block.starts_document)
-        if not names:
-            note(Event.NAMELESS, document, first.line)
+
+    notes: Notes
+    new_testament: bool = False
+
+    def __call__(self, document: list[Block], line: int) -> list[Sentence]:
+        name = _split(document[0].lines[0][1], line)[_DOCUMENT]
+        if name.startswith(_NEW_TESTAMENT) and not self.new_testament:
+            self.notes.add(Event.NEW_TESTAMENT, name, line)
+            return []
+        sentences = [self._sentence(block) for block in document]
+        if not any(sentence.spans for sentence in sentences):
+            self.notes.add(Event.NAMELESS, name, line)
+        return sentences
+
+    def _sentence(self, block: Block) -> Sentence:
+        rows = [_split(text, number) for number, text in block.lines]
+        line = block.lines[0][0]
+        spans = self._outermost(_read_names([row[_NAMES] for row in rows], line), line)
+        return Sentence(tuple(written(row[_WORD]) for row in rows), spans, (), line, block.starts_document)
+
+    def _outermost(self, spans: Sequence[EntitySpan], line: int) -> tuple[EntitySpan, ...]:
+        """The names that stand in no other. OntoNotes marks no others, but the notation could."""
+        kept: list[EntitySpan] = []
+        for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+            if kept and span.start < kept[-1].end:
+                self.notes.add(Event.OVERLAP, span.label, line + span.start)
+            else:
+                kept.append(span)
+        return tuple(kept)
 
 
 def written(word: str) -> str:
@@ -91,77 +99,61 @@ def written(word: str) -> str:
     return _WRITTEN.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
-def _blocks(lines: Iterable[tuple[int, str]], source: str) -> Iterator[_Block]:
-    rows: list[list[str]] = []
-    within, starts_document, number = "", True, 0
+def _inside(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The lines of the documents, with the marks of the columns' other formats for where they begin and end."""
+    document, number = "", 0
     for number, line in lines:
-        begins = line.startswith(_BEGIN)
-        if line.strip() and not begins and not line.startswith(_END):
-            rows.append(_split(line, within, source, number))
-            continue
-        if rows:
-            yield _Block(rows, number - len(rows), starts_document)
-            rows, starts_document = [], False
-        if begins:
-            _check_ended(within, source, number)
-            within, starts_document = line.removeprefix(_BEGIN).strip(), True
-        elif line.strip():
-            within = ""
-    _check_ended(within, source, number)
+        if line.startswith(_BEGIN):
+            _check_ended(document, number)
+            document = line.removeprefix(_BEGIN).strip()
+            yield number, DOCUMENT_START
+        elif line.startswith(_END):
+            document = ""
+            yield number, ""
+        elif line.strip() and not document:
+            remedy = f"Begin each document with a line like `{_BEGIN} (nw/wsj/24/wsj_2401); part 000`."
+            raise RecordError("the line stands outside a document", remedy, line=number)
+        else:
+            yield number, line
+    _check_ended(document, number)
 
 
-def _check_ended(within: str, source: str, number: int) -> None:
-    if within:
+def _check_ended(document: str, number: int) -> None:
+    if document:
         remedy = f"Is the file whole? Each document ends with a line `{_END}`."
-        raise CorpusError(source, f"there is no end of the document {within}", remedy, line=number)
+        raise RecordError(f"there is no end of the document {document}", remedy, line=number)
 
 
-def _split(line: str, within: str, source: str, number: int) -> list[str]:
+def _split(line: str, number: int) -> list[str]:
     columns = _SPACES.split(line.strip(" \t"))
-    if not within:
-        remedy = f"Begin each document with a line like `{_BEGIN} (nw/wsj/24/wsj_2401); part 000`."
-        raise CorpusError(source, "the line stands outside a document", remedy, line=number)
     if len(columns) < _MIN_COLUMNS:
         remedy = "CoNLL-2012 has the word in column 4, its names in column 11 and coreference in the last."
-        reason = f"the line has {len(columns)} columns, fewer than {_MIN_COLUMNS}"
-        raise CorpusError(source, reason, remedy, line=number)
+        raise RecordError(f"the line has {len(columns)} columns, fewer than {_MIN_COLUMNS}", remedy, line=number)
     if columns[_WORD] == _PLACEHOLDER:
         remedy = "Put the words of OntoNotes (LDC2013T19) in by skeleton2conll of the CoNLL-2012 release."
-        raise CorpusError(source, f"the file is a skeleton, with {_PLACEHOLDER} for each word", remedy, line=number)
+        raise RecordError(f"the file is a skeleton, with {_PLACEHOLDER} for each word", remedy, line=number)
     return columns
 
 
-def _read_names(block: _Block, source: str) -> list[Entity]:
+def _read_names(cells: Sequence[str], line: int) -> list[EntitySpan]:
     """The names of a sentence in brackets, inner ones before those that they stand in."""
-    spans: list[Entity] = []
+    spans: list[EntitySpan] = []
     begun: list[tuple[int, str]] = []
-    for index, row in enumerate(block.rows):
-        cell = row[_NAMES]
+    for index, cell in enumerate(cells):
         if _BRACKETS.fullmatch(cell) is None:
-            raise _malformed(f"'{cell[:60]}' in column 11 is no name in brackets", source, block.line + index)
+            raise _malformed(f"'{cell[:60]}' in column 11 is no name in brackets", line + index)
         begun += [(index, label) for label in _LABEL.findall(cell)]
         for _ in range(cell.count(")")):
             if not begun:
-                raise _malformed(f"'{cell}' in column 11 ends a name that has not begun", source, block.line + index)
+                raise _malformed(f"'{cell}' in column 11 ends a name that has not begun", line + index)
             start, label = begun.pop()
-            spans.append(Entity(start, index + 1, label))
+            spans.append(EntitySpan(start, index + 1, label))
     if begun:
         start, label = begun[-1]
-        raise _malformed(f"the name '({label}' does not end in its sentence", source, block.line + start)
+        raise _malformed(f"the name '({label}' does not end in its sentence", line + start)
     return spans
 
 
-def _malformed(reason: str, source: str, line: int) -> CorpusError:
+def _malformed(reason: str, line: int) -> RecordError:
     remedy = "Write a name as (LABEL* on its first word, * within and *) on its last, or as (LABEL) on its only one."
-    return CorpusError(source, reason, remedy, line=line)
-
-
-def _outermost(spans: Sequence[Entity], note: Note, line: int) -> tuple[Entity, ...]:
-    """The names that stand in no other. OntoNotes marks no others, but the notation could."""
-    kept: list[Entity] = []
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        if kept and span.start < kept[-1].end:
-            note(Event.OVERLAP, span.label, line + span.start)
-        else:
-            kept.append(span)
-    return tuple(kept)
+    return RecordError(reason, remedy, line=line)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 
 import spacy
@@ -13,11 +14,13 @@ from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
 from ..files import write_file
-from .docs import UNSPACED, group_sentences, sentences_to_doc, text_to_doc
-from .inputs import Job, plan
-from .reader import CorpusReader, ReadOptions
-from .records import AnnotatedText, CorpusError, Event, Notes, Sentence
+from .docs import group_sentences, sentences_to_doc, text_to_doc
+from .inputs import Job, plan_jobs
+from .languages import UNSPACED, detect_language
+from .reader import CorpusReader, Item, ReadOptions
+from .records import AnnotatedText, CorpusError, Event, Notes
 
+_LANGUAGE_SAMPLE = 200
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 SPACES = ("auto", "yes", "no")
 
@@ -26,13 +29,14 @@ SPACES = ("auto", "yes", "no")
 class DocOptions:
     """How to make Docs of a corpus.
 
-    lang: The language. Its tokenizer makes the tokens of texts; tokens of a corpus in columns are kept as they are.
+    lang: The language, or None to tell Chinese and English by their letters. Its tokenizer makes the tokens of texts;
+        tokens of a corpus in columns are kept as they are.
     n_sents: How many sentences a Doc holds (never of two documents), or 0 for whole documents. Texts stay whole.
     spaces: Whether there is a space after each token of a corpus in columns: `yes`, `no`, or `auto` for what the
         language does.
     """
 
-    lang: str = "zh"
+    lang: str | None = None
     n_sents: int = 1
     spaces: str = "auto"
 
@@ -42,17 +46,17 @@ class DocOptions:
         if self.spaces not in SPACES:
             raise ValueError(f"spaces is '{self.spaces}'. Use one of: {', '.join(SPACES)}.")
 
-    @property
-    def has_spaces(self) -> bool:
-        return self.spaces == "yes" or (self.spaces == "auto" and self.lang not in UNSPACED)
+    def has_spaces(self, lang: str) -> bool:
+        return self.spaces == "yes" or (self.spaces == "auto" and lang not in UNSPACED)
 
 
 @dataclass
-class Report:
+class ConversionReport:
     """What was read from the inputs of one job and written to its output, if there was anything to write."""
 
     source: str
     output: Path
+    lang: str = ""
     format: str = ""
     scheme: str | None = None
     documents: int = 0
@@ -88,24 +92,36 @@ def convert(
     making: DocOptions | None = None,
     glob: str | None = None,
     join: bool = False,
-    progress: bool = False,
-) -> list[Report]:
+) -> list[ConversionReport]:
     """Convert files, directories and standard input (`-`) to `.spacy` files below `output`, one for each input.
 
     join: Write all inputs into the file `output`.
 
-    A file that cannot be converted raises a `CorpusError`; outputs written before it stay.
+    A file that cannot be converted raises a `InputError`; outputs written before it stay.
     """
-    reading, making = reading or ReadOptions(), making or DocOptions()
-    jobs, _ = plan(inputs, output, glob=glob, join=join)
-    return [convert_file(job, reading=reading, making=making, progress=progress) for job in jobs]
+    jobs, _ = plan_jobs(inputs, output, glob=glob, join=join)
+    return list(convert_jobs(jobs, reading=reading or ReadOptions(), making=making or DocOptions()))
 
 
-def convert_file(job: Job, *, reading: ReadOptions, making: DocOptions, progress: bool = False) -> Report:
-    """Convert one file, or several that are joined. The output appears when it is whole, or not at all.
+def convert_jobs(
+    jobs: Sequence[Job], *, reading: ReadOptions, making: DocOptions, progress: bool = False
+) -> Iterator[ConversionReport]:
+    """Convert one job after the other. An output appears when it is whole, or not at all.
 
-    Of a file with nothing but documents that are left out, there is no output."""
-    report = Report(job.source, job.output)
+    Of a file with nothing but documents that are left out, there is no output; nor of one that a directory has beside
+    its corpora."""
+    written, stray = 0, ""
+    for job in jobs:
+        report = _convert(job, reading, making, progress)
+        written += report.docs
+        stray = next(iter(report.notes.examples.get(Event.STRAY, ())), stray)
+        yield report
+    if stray and not written:
+        raise CorpusError(", ".join(job.source for job in jobs[:3]), "there is no corpus", f"So it was read: {stray}")
+
+
+def _convert(job: Job, reading: ReadOptions, making: DocOptions, progress: bool) -> ConversionReport:
+    report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
     docs = _docs(job, reading, making, report)
     for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None if progress else True):
@@ -116,32 +132,53 @@ def convert_file(job: Job, *, reading: ReadOptions, making: DocOptions, progress
         report.labels.update(entity.label_ for entity in doc.ents)
     if report.docs:
         write_file(job.output, lambda file: file.write(binary.to_bytes()))
-    elif not report.notes.counts[Event.NEW_TESTAMENT]:
+    elif not report.notes.counts.keys() & {Event.NEW_TESTAMENT, Event.STRAY}:
         raise CorpusError(job.source, "there is no annotated sentence or text in it", "Is it the right file?")
     return report
 
 
-def _docs(job: Job, reading: ReadOptions, making: DocOptions, report: Report) -> Iterator[Doc]:
-    nlp = _blank(making.lang)
+def _docs(job: Job, reading: ReadOptions, making: DocOptions, report: ConversionReport) -> Iterator[Doc]:
+    report.lang = making.lang or ""
+    nlp: Language | None = _blank(report.lang) if report.lang else None
     for source in job.sources:
         reader = CorpusReader(source, reading)
-        yield from _docs_of_file(reader, nlp, making, report)
-        report.finish(reader, several=len(job.sources) > 1)
+        items = _counted(reader, report)
+        try:
+            head = list(islice(items, _LANGUAGE_SAMPLE))
+            if head:
+                report.lang = report.lang or detect_language(map(_text, head))
+                nlp = nlp or _blank(report.lang)
+                spaces = making.has_spaces(report.lang)
+                yield from _make_docs(chain(head, items), nlp, reader, n_sents=making.n_sents, spaces=spaces)
+            elif source in job.found and not reader.notes.counts:
+                report.notes.add(Event.STRAY, f"{source}: there is no annotated sentence or text in it")
+        except CorpusError as error:
+            if reader.items or source not in job.found:
+                raise
+            report.notes.add(Event.STRAY, f"{error.place}: {error.reason}")
+        else:
+            report.finish(reader, several=len(job.sources) > 1)
 
 
-def _docs_of_file(reader: CorpusReader, nlp: Language, making: DocOptions, report: Report) -> Iterator[Doc]:
-    for group in group_sentences(_counted(reader, report), making.n_sents):
+def _make_docs(
+    items: Iterable[Item], nlp: Language, reader: CorpusReader, *, n_sents: int, spaces: bool
+) -> Iterator[Doc]:
+    for group in group_sentences(items, n_sents):
         if isinstance(group, AnnotatedText):
             yield text_to_doc(nlp.tokenizer, group, note=reader.note)
         else:
-            yield sentences_to_doc(nlp.vocab, group, spaces=making.has_spaces, note=reader.note)
+            yield sentences_to_doc(nlp.vocab, group, spaces=spaces, note=reader.note)
 
 
-def _counted(reader: CorpusReader, report: Report) -> Iterator[Sentence | AnnotatedText]:
+def _counted(reader: CorpusReader, report: ConversionReport) -> Iterator[Item]:
     for item in reader:
         report.sentences += 1
         report.documents += isinstance(item, AnnotatedText) or item.starts_document
         yield item
+
+
+def _text(item: Item) -> str:
+    return item.text if isinstance(item, AnnotatedText) else "".join(item.tokens)
 
 
 def _blank(lang: str) -> Language:

@@ -9,12 +9,9 @@ from itertools import chain
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
-from .records import AnnotatedText, Entity, Event, Sentence
+from .records import AnnotatedText, EntitySpan, Event, Sentence
 
 Note = Callable[[Event, str, int], None]
-
-# Languages that are written without spaces between words.
-UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
 
 
 def group_sentences(
@@ -46,7 +43,7 @@ def sentences_to_doc(vocab: Vocab, sentences: Sequence[Sentence], *, spaces: boo
     missing: set[int] = set()
     offset = 0
     for sentence in sentences:
-        trimmed = _trimmed(sentence, note)
+        trimmed = _without_blank_edges(sentence, note)
         entities += [Span(doc, offset + span.start, offset + span.end, span.label) for span in trimmed]
         missing.update(offset + index for index in sentence.missing)
         offset += len(sentence.tokens)
@@ -72,7 +69,7 @@ def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: N
     return doc
 
 
-def _trimmed(sentence: Sentence, note: Note) -> Iterator[Entity]:
+def _without_blank_edges(sentence: Sentence, note: Note) -> Iterator[EntitySpan]:
     """The entities without the tokens of white space at their edges: no pipeline may predict those."""
     for span in sentence.spans:
         solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
@@ -82,7 +79,7 @@ def _trimmed(sentence: Sentence, note: Note) -> Iterator[Entity]:
             continue
         if (solid[0], solid[-1] + 1) != (span.start, span.end):
             note(Event.TRIMMED, span.label, line)
-        yield Entity(solid[0], solid[-1] + 1, span.label)
+        yield EntitySpan(solid[0], solid[-1] + 1, span.label)
 
 
 def _touched(doc: Doc, stretches: Sequence[tuple[int, int]]) -> set[int]:

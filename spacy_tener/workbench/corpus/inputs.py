@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
-from .lines import COMPRESSED, STDIN
-from .records import CorpusError
+from ...errors import InputError
+from ...features.inputs import COMPRESSED, STDIN, suffix_of, walk
+from .brat import ANNOTATIONS, is_brat
 
 OUTPUT_SUFFIX = ".spacy"
 _FORMAT_SUFFIXES = frozenset(
-    {".txt", ".tsv", ".conll", ".ner", ".bio", ".iob", ".iob1", ".iob2"}
-    | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json"}
+    {".txt", ".tsv", ".conll", ".conllu", ".ner", ".bio", ".iob", ".iob1", ".iob2"}
+    | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json", ANNOTATIONS}
     | {".gold_conll", ".v4_gold_conll", ".v9_gold_conll"}
 )
 # Endings that corpora have, and that tell their parts apart.
@@ -27,10 +28,14 @@ _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".tes
 
 @dataclass(frozen=True)
 class Job:
-    """Inputs, each a file or `-`, and the file to write them to."""
+    """Inputs, each a file or `-`, and the file to write them to.
+
+    found: the inputs that nobody named: a directory has them.
+    """
 
     sources: tuple[str, ...]
     output: Path
+    found: frozenset[str] = frozenset()
 
     @property
     def source(self) -> str:
@@ -39,7 +44,7 @@ class Job:
         return f"{first} and {len(others)} more" if others else first
 
 
-def plan(
+def plan_jobs(
     inputs: Sequence[str | Path], output: str | Path, *, glob: str | None = None, join: bool = False
 ) -> tuple[list[Job], list[Path]]:
     """The jobs that some files, directories and `-` make, and the files in the directories that are no corpora.
@@ -49,15 +54,17 @@ def plan(
     """
     output = Path(output)
     sources: list[tuple[str, PurePath]] = []
+    found: list[str] = []
     left_out: list[Path] = []
     for each in inputs:
         if str(each) != STDIN and Path(each).is_dir():
-            taken, other = _walk(Path(each), glob)
+            taken, other = _corpora(Path(each), glob)
             sources += [(str(path), path.relative_to(each)) for path in taken]
+            found += map(str, taken)
             left_out += other
         else:
             sources.append((str(each), PurePath("stdin" if str(each) == STDIN else Path(each).name)))
-    return ([_joined(sources, output)] if join else _jobs(sources, output)), left_out
+    return _jobs(sources, output, frozenset(found), join=join), left_out
 
 
 def output_name(name: PurePath) -> PurePath:
@@ -67,21 +74,18 @@ def output_name(name: PurePath) -> PurePath:
     return name.with_name(name.name + OUTPUT_SUFFIX)
 
 
-def _joined(sources: list[tuple[str, PurePath]], output: Path) -> Job:
-    if output.suffix != OUTPUT_SUFFIX or output.is_dir():
-        raise CorpusError(str(output), "joined inputs make one file", f"Name a file that ends in {OUTPUT_SUFFIX}.")
-    return Job(tuple(source for source, _ in sources), output)
-
-
-def _jobs(sources: list[tuple[str, PurePath]], output: Path) -> list[Job]:
-    if output.suffix == OUTPUT_SUFFIX and not output.is_dir():
-        if len(sources) != 1:
+def _jobs(sources: list[tuple[str, PurePath]], output: Path, found: frozenset[str], *, join: bool) -> list[Job]:
+    names_file = output.suffix == OUTPUT_SUFFIX and not output.is_dir()
+    if join and not names_file:
+        raise InputError(str(output), "joined inputs make one file", f"Name a file that ends in {OUTPUT_SUFFIX}.")
+    if names_file:
+        if len(sources) != 1 and not join:
             remedy = "Name a directory as the output, or join the inputs (--join)."
-            raise CorpusError(str(output), f"one output for {len(sources)} inputs", remedy)
-        return [_joined(sources, output)]
+            raise InputError(str(output), f"one output for {len(sources)} inputs", remedy)
+        return [Job(tuple(source for source, _ in sources), output, found)]
     if output.exists() and not output.is_dir():
-        raise CorpusError(str(output), "not a directory", "Name a directory, or a file that ends in .spacy.")
-    jobs = [Job((source,), output / output_name(name)) for source, name in sources]
+        raise InputError(str(output), "not a directory", "Name a directory, or a file that ends in .spacy.")
+    jobs = [Job((source,), output / output_name(name), found) for source, name in sources]
     _check_distinct(jobs)
     return jobs
 
@@ -92,24 +96,20 @@ def _check_distinct(jobs: Iterable[Job]) -> None:
         if job.output in writers:
             reason = f"both {writers[job.output]} and {job.source} would be written to {job.output}"
             remedy = "Convert them one by one, with outputs named `NAME.spacy`."
-            raise CorpusError(job.source, reason, remedy)
+            raise InputError(job.source, reason, remedy)
         writers[job.output] = job.source
 
 
-def _walk(directory: Path, glob: str | None) -> tuple[list[Path], list[Path]]:
-    """The corpora below a directory and the other files, both sorted; hidden ones are neither."""
-    files = [
-        path
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
-    ]
-    taken = [path for path in files if (path.match(glob) if glob else _is_corpus(path))]
+def _corpora(directory: Path, glob: str | None) -> tuple[list[Path], list[Path]]:
+    """The corpora below a directory and the other files."""
+    taken, other = walk(directory, lambda path: path.match(glob) if glob else _is_corpus(path))
     if not taken:
         remedy = "Choose its corpora by name, as in `--glob '*.bmes'`."
-        raise CorpusError(str(directory), f"no corpus among its {len(files)} files", remedy)
-    return taken, sorted(set(files) - set(taken))
+        raise InputError(str(directory), f"no corpus among its {len(other)} files", remedy)
+    return taken, [path for path in other if not is_brat(path)]
 
 
 def _is_corpus(path: Path) -> bool:
-    suffix = path.with_suffix("").suffix if path.suffix in COMPRESSED else path.suffix
-    return suffix in _FORMAT_SUFFIXES or suffix in _PART_SUFFIXES
+    # Of brat's pairs the annotations stand for both.
+    is_text_of_brat = is_brat(path) and path.suffix != ANNOTATIONS
+    return suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES and not is_text_of_brat

@@ -1,10 +1,12 @@
-"""Corpora with character offsets, as annotation tools write them: one JSON object a line, or a JSON list of objects.
+"""Corpora as JSON: one object a line, or a JSON list of objects, as annotation tools write them.
 
-* `jsonl`: `text` (or `data`) beside `spans`, `entities`, `labels` or `label`, a list of `[start, end, label]` or of
-  objects with `start`/`start_offset`, `end`/`end_offset` and `label`/`labels`. So write doccano, Prodigy, the JSON-MIN
-  export of Label Studio and many scripts.
+* `jsonl`: `text` (or `data`) beside lists of `[start, end, label]` or of objects with `start`/`start_offset`,
+  `end`/`end_offset` and `label`/`labels`, under `spans`, `entities`, `labels`, `label` or any other name. So write
+  doccano, Prodigy, the JSON-MIN export of Label Studio and many scripts. `["text", {"entities": [...]}]`, which spaCy 2
+  was trained with, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
+* `tokens`: Hugging Face's `tokens` (or `words`) beside `ner_tags` (or `tags`, `labels`), which are strings or numbers.
 
 A record that its annotator rejected, ignored or cancelled, or that nobody has annotated, says nothing about its
 entities; it is left out and counted.
@@ -16,13 +18,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
-from ...errors import RemedyError
+from ...errors import InputError
 from .offsets import RawSpan, RawText
-from .records import CorpusError, Event
+from .records import Event, RecordError
 
-Record = dict[str, Any]
+JsonRecord = dict[str, Any]
 Note = Callable[[Event, str], None]
 
 _T = TypeVar("_T")
@@ -30,33 +33,35 @@ _SEE_HELP = "`python -m spacy tener convert --help` names the formats."
 _DECODER = json.JSONDecoder()
 _BETWEEN_VALUES = re.compile(r"[\s,]*")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
+_TOKEN_KEYS = ("tokens", "words")
+_TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
+_NAME_FILES = ("dataset_info.json", "dataset_infos.json")
 # What an export of finished annotations puts into every record, also into one in which no entity was found.
 _DONE_KEYS = ("answer", "annotation_id")
 
 
-class RecordError(RemedyError):
-    """A record that is not of the shape that its format has."""
+def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
+    """The JSON values of a file, or what is wrong with them, with the lines that they begin on.
 
-    def __init__(self, reason: str, remedy: str = _SEE_HELP) -> None:
-        super().__init__(reason, remedy)
-
-
-def read_records(lines: Iterable[tuple[int, str]], *, source: str) -> Iterator[tuple[int, Record]]:
-    """The JSON objects of a file, with the lines that they begin on.
-
-    A file that begins with an object on one line is read line by line; one that begins with a list, or with an object
-    over several lines, is read whole.
+    A file that begins with an object or a pair on one line is read line by line; one that begins with a list, or with
+    an object over several lines, is read whole.
     """
     numbered: Iterator[tuple[int, str]] = ((number, line) for number, line in lines if line.strip())
     first = next(numbered, None)
     if first is None:
-        return
+        return iter(())
     numbered = chain([first], numbered)
-    for number, value in _by_line(numbered, source) if _is_object(first[1]) else _whole(_joined(numbered), source):
-        if not isinstance(value, dict):
-            remedy = "Each record is an object with a text and its entities."
-            raise CorpusError(source, "the record is not a JSON object", remedy, line=number)
-        yield number, value
+    return _by_line(numbered) if _is_record(first[1]) else _whole(_joined(numbered))
+
+
+def check_record(value: object) -> JsonRecord:
+    if isinstance(value, RecordError):
+        raise value
+    if _is_pair(value):
+        value = {"text": value[0], **value[1]}  # type: ignore[index]
+    if not isinstance(value, dict):
+        raise RecordError("the record is not a JSON object", "Each record is an object with a text and its entities.")
+    return value
 
 
 def _joined(numbered: Iterable[tuple[int, str]]) -> str:
@@ -67,22 +72,27 @@ def _joined(numbered: Iterable[tuple[int, str]]) -> str:
     return "\n".join(text)
 
 
-def _is_object(line: str) -> bool:
+def _is_record(line: str) -> bool:
     try:
-        return isinstance(_DECODER.decode(line), dict)
+        value = _DECODER.decode(line)
     except (json.JSONDecodeError, RecursionError):
         return False
+    return isinstance(value, dict) or _is_pair(value)
 
 
-def _by_line(numbered: Iterable[tuple[int, str]], source: str) -> Iterator[tuple[int, object]]:
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and [type(part) for part in value] == [str, dict]
+
+
+def _by_line(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
     for number, line in numbered:
         try:
             yield number, _DECODER.decode(line)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise _not_json(error, source, number) from error
+            yield number, _not_json(error)
 
 
-def _whole(text: str, source: str) -> Iterator[tuple[int, object]]:
+def _whole(text: str) -> Iterator[tuple[int, object]]:
     """The elements of a JSON list, or the JSON values that follow each other."""
     position = _next(text, 0)
     in_list = text.startswith("[", position)
@@ -93,12 +103,13 @@ def _whole(text: str, source: str) -> Iterator[tuple[int, object]]:
         try:
             value, end = _DECODER.raw_decode(text, position)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise _not_json(error, source, getattr(error, "lineno", line)) from error
+            yield getattr(error, "lineno", line), _not_json(error)
+            return
         yield line, value
         position = _next(text, end)
     if in_list and text[position:].strip() != "]":
         line += text.count("\n", counted, position)
-        raise CorpusError(source, "the JSON list does not end here as it should", "Is the file whole?", line=line)
+        yield line, RecordError("the JSON list does not end here as it should", "Is the file whole?")
 
 
 def _next(text: str, position: int) -> int:
@@ -106,46 +117,80 @@ def _next(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-def _not_json(error: Exception, source: str, line: int) -> CorpusError:
+def _not_json(error: Exception) -> RecordError:
     reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
     remedy = "Each record is a JSON object on a line of its own, or the file is a JSON list of them."
-    return CorpusError(source, f"not valid JSON: {reason}", remedy, line=line)
+    return RecordError(f"not valid JSON: {reason}", remedy)
 
 
-def detect(record: Record) -> str:
+def detect(record: JsonRecord) -> str:
     """The name of the format that a record is in."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
+    if any(_is_strings(record.get(key)) for key in _TOKEN_KEYS) and ("text" not in record or _has_tags(record)):
+        return TOKENS
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
 
-def parse_flat(record: Record, note: Note) -> RawText | None:
+def _has_tags(record: JsonRecord) -> bool:
+    lists = (record.get(key) for key in _TAG_KEYS)
+    return any(isinstance(tags, list) and tags and isinstance(tags[0], (str, int)) for tags in lists)
+
+
+def parse_flat(record: JsonRecord, note: Note) -> list[RawText]:
     if (answer := record.get("answer", "accept")) != "accept":
         note(Event.LEFT_OUT, f"its answer is '{answer}'")
-        return None
+        return []
     text = _expect(record.get("text", record.get("data")), str, "'text'", "a string")
-    key = next((key for key in _SPAN_KEYS if isinstance(record.get(key), list)), None)
-    if key is None and not any(done in record for done in _DONE_KEYS):
+    lists = {key: value for key, value in record.items() if isinstance(value, list)}
+    found = [value for key, value in lists.items() if _holds_spans(value, key in _SPAN_KEYS)]
+    known = [lists[key] for key in _SPAN_KEYS if key in lists]
+    if not found and not known and not any(done in record for done in _DONE_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
         raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
-    return RawText(text, tuple(span for item in record.get(key or "", []) for span in _spans(item)))
+    # Without a span anywhere, the list that should have them says what is wrong with its first.
+    items = chain.from_iterable(found or sorted(known, key=len)[-1:])
+    return [RawText(text, tuple(span for item in items for span in _spans(item)))]
 
 
-def parse_label_studio(record: Record, note: Note) -> RawText | None:
-    text = _task_text(_expect(record.get("data"), dict, "'data'", "an object"))
+def _holds_spans(items: list[object], expected: bool) -> bool:
+    """Whether a list is one of spans: where they are expected already if one of its items is."""
+    return bool(items) and (any if expected else all)(_is_span(item, expected) for item in items)
+
+
+def _is_span(item: object, expected: bool) -> bool:
+    if isinstance(item, list):
+        return [type(part) for part in item[:2]] == [int, int] and len(item) == 3
+    keys = item.keys() if isinstance(item, dict) else set()
+    placed = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys
+    # Prodigy's tokens have places too.
+    return placed and (expected or not keys.isdisjoint(("label", "labels")))
+
+
+def parse_label_studio(record: JsonRecord, note: Note) -> list[RawText]:
+    data = _expect(record.get("data"), dict, "'data'", "an object")
     annotations = _expect(record.get("annotations", record.get("completions")), list, "'annotations'", "a list")
     live = [each for each in annotations if not _expect(each, dict, "an annotation", "an object").get("was_cancelled")]
     if not live:
         note(Event.LEFT_OUT, "no annotation, or cancelled ones only")
-        return None
+        return []
     if len(live) > 1:
         note(Event.SEVERAL, f"{len(live)} annotations; the ground truth, or else the first, was read")
     annotation = next((each for each in live if each.get("ground_truth")), live[0])
-    regions = _expect(annotation.get("result"), list, "'result'", "a list")
-    return RawText(text, tuple(span for region in regions for span in _region(region)))
+    spans: dict[str, list[RawSpan]] = {}
+    for region in _expect(annotation.get("result"), list, "'result'", "a list"):
+        name = str(_expect(region, dict, "a region", "an object").get("to_name", ""))
+        spans.setdefault(name, []).extend(_region(region))
+    # A region names the part of the interface that it is in, which mostly has the name of a text of the task.
+    parts = {name: found for name, found in spans.items() if found} or {"": []}
+    unnamed = [name for name in parts if not isinstance(data.get(name), str)]
+    if len(unnamed) > 1:
+        reason = f"entities of several texts ({', '.join(unnamed)}), which 'data' does not have under these names"
+        raise RecordError(reason, "Give the texts the names of their tags in the labelling interface.")
+    return [RawText(_task_text(data, name), tuple(found)) for name, found in parts.items()]
 
 
-def parse_cluener(record: Record, note: Note) -> RawText | None:
+def parse_cluener(record: JsonRecord, note: Note) -> list[RawText]:
     text = _expect(record.get("text"), str, "'text'", "a string")
     if not isinstance(labels := record.get("label"), dict):
         raise RecordError(f"'label' is not an object: {_excerpt(labels)}", 'A text without entities says "label": {}.')
@@ -154,31 +199,88 @@ def parse_cluener(record: Record, note: Note) -> RawText | None:
         for name, places in _expect(entities, dict, f"'{label}'", "an object of places by entity").items():
             for place in _expect(places, list, f"'{name}'", "a list of [first, last]"):
                 if not isinstance(place, list) or len(place) != 2:
-                    raise RecordError(f"'{name}' has a place that is not [first, last]: {_excerpt(place)}")
+                    raise RecordError(f"'{name}' has a place that is not [first, last]: {_excerpt(place)}", _SEE_HELP)
                 spans.append(RawSpan(_offset(place[0]), _offset(place[1]) + 1, label, name))
-    return RawText(text, tuple(spans))
+    return [RawText(text, tuple(spans))]
 
 
-PARSERS: dict[str, Callable[[Record, Note], RawText | None]] = {
+PARSERS: dict[str, Callable[[JsonRecord, Note], list[RawText]]] = {
     "jsonl": parse_flat,
     "labelstudio": parse_label_studio,
     "cluener": parse_cluener,
 }
 
 
-def _task_text(data: dict[str, Any]) -> str:
-    """The text of a Label Studio task: `text`, or the only string there is, as a project may name it as it likes."""
+TOKENS = "tokens"
+
+
+def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+    """Tokens and their tags. names: of tags that are numbers."""
+    tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)
+    tags = next((record[key] for key in _TAG_KEYS if key in record), None)
+    if not _is_strings(tokens) or not all(tokens):
+        raise RecordError(f"'tokens' is not a list of strings: {_excerpt(tokens)}", _SEE_HELP)
+    if not isinstance(tags, list) or len(tags) != len(tokens):
+        reason = f"no list of {len(tokens)} tags, one for each token, under any of: {', '.join(_TAG_KEYS)}"
+        raise RecordError(reason, _SEE_HELP)
+    return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
+
+
+def _tag_name(tag: object, names: tuple[str, ...]) -> str:
+    if tag == -100:  # what Hugging Face's trainers pass over
+        return "-"
+    if not isinstance(tag, int) or isinstance(tag, bool):
+        raise RecordError(f"a tag is neither a string nor a number: {_excerpt(tag)}", _SEE_HELP)
+    if not 0 <= tag < len(names):
+        remedy = "Give the names of all tags in their order: --tag-names O,B-PER,I-PER or a dataset_info.json."
+        raise RecordError(f"tag {tag} has no name: {len(names)} names are known", remedy)
+    return names[tag]
+
+
+def read_tag_names(given: str, path: str | Path) -> tuple[str, ...]:
+    """The names of numbered tags.
+
+    given: Names between commas, or a JSON file: a list of names, or the description that Hugging Face keeps of a data
+        set. The empty string for such a file beside the corpus, if there is one.
+    """
+    files = [Path(given)] if given else [Path(path).parent / name for name in _NAME_FILES]
+    file = next((file for file in files if file.suffix == ".json" and file.is_file()), None)
+    if file is None:
+        return tuple(name.strip() for name in given.split(",")) if given else ()
+    try:
+        found = _find_names(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise InputError(str(file), f"cannot be read: {error}", "Give a JSON file with the tags' names.") from error
+    if found is None:
+        raise InputError(str(file), "there are no names of tags in it", 'Give a JSON list: ["O", "B-PER", ...].')
+    return found
+
+
+def _find_names(value: object) -> tuple[str, ...] | None:
+    """The first list of names with an O in it, however deep."""
+    if _is_strings(value) and "O" in value:  # type: ignore[operator]
+        return tuple(value)  # type: ignore[arg-type]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((names for part in parts if (names := _find_names(part))), None)
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)
+
+
+def _task_text(data: dict[str, Any], name: str) -> str:
+    """The text of a Label Studio task: what has this name, `text`, or the only string there is."""
     texts = [value for value in data.values() if isinstance(value, str)]
-    if isinstance(data.get("text"), str):
-        return str(data["text"])
+    for key in (name, "text"):
+        if isinstance(data.get(key), str):
+            return str(data[key])
     if len(texts) != 1:
         reason = f"'data' has no 'text', and {len(texts)} other strings: {_excerpt(list(data))}"
         raise RecordError(reason, "Name the labelled text 'text' in the export.")
     return texts[0]
 
 
-def _region(region: object) -> Iterator[RawSpan]:
-    region = _expect(region, dict, "a region", "an object")
+def _region(region: JsonRecord) -> Iterator[RawSpan]:
     kind = region.get("type", "labels")
     if kind == "hypertextlabels":
         raise RecordError("a region of hypertext, whose offsets count in HTML", "Annotate and export plain text.")
@@ -196,7 +298,7 @@ def _spans(item: object) -> Iterator[RawSpan]:
         labels = item.get("label", item.get("labels"))
         quoted = item.get("text")
     else:
-        raise RecordError(f"an entity is not [start, end, label]: {_excerpt(item)}")
+        raise RecordError(f"an entity is not [start, end, label]: {_excerpt(item)}", _SEE_HELP)
     labels = labels or [""]
     for label in labels if isinstance(labels, list) else [labels]:
         quotation = quoted if isinstance(quoted, str) else None
@@ -205,13 +307,13 @@ def _spans(item: object) -> Iterator[RawSpan]:
 
 def _offset(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RecordError(f"an offset is not a whole number: {_excerpt(value)}")
+        raise RecordError(f"an offset is not a whole number: {_excerpt(value)}", _SEE_HELP)
     return value
 
 
 def _expect(value: object, kind: type[_T], what: str, shape: str) -> _T:
     if not isinstance(value, kind):
-        raise RecordError(f"{what} is not {shape}: {_excerpt(value)}")
+        raise RecordError(f"{what} is not {shape}: {_excerpt(value)}", _SEE_HELP)
     return value
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from ...errors import RemedyError
-from .records import AnnotatedText, CorpusError, Entity, Event, Notes
+from .records import AnnotatedText, EntitySpan, Event, Notes, RecordError
 
 UNITS = ("codepoint", "utf16")
 OVERLAPS = ("error", "longest")
@@ -25,8 +24,11 @@ class RawSpan:
 
 @dataclass(frozen=True)
 class RawText:
+    """A text as a file gives it. missing: characters whose annotation is unknown."""
+
     text: str
     spans: tuple[RawSpan, ...]
+    missing: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,30 +48,23 @@ class SpanRules:
                 raise ValueError(f"'{value}' is not one of: {', '.join(allowed)}.")
 
 
-def annotate(raw: RawText, rules: SpanRules, notes: Notes, *, source: str, line: int) -> AnnotatedText:
+def resolve_spans(raw: RawText, rules: SpanRules, notes: Notes, line: int) -> AnnotatedText:
     """The text with entities that are in bounds, have a label, touch no white space and do not overlap.
 
     A span that is left out for a longer one leaves the characters it had for itself without annotation: something is
-    there, but not `O`.
+    there, but not `O`. So do the spans in several pieces.
     """
-
-    try:
-        _check_text(raw.text)
-        checked = [_checked(span, raw.text) for span in _in_codepoints(raw, rules.units)]
-        spans = _distinct(_trimmed(checked, raw.text, notes, line), notes, line)
-        kept = _longest(spans)
-        if rules.overlap == "error":
-            _check_overlap(spans, kept, raw.text)
-    except _RefusedError as error:
-        raise CorpusError(source, error.reason, error.remedy, line=line) from None
+    _check_text(raw.text)
+    checked = [_checked(span, raw.text) for span in _in_codepoints(raw, rules.units)]
+    spans = _distinct(_stripped(checked, raw.text, notes, line), notes, line)
+    kept = _longest(spans)
+    if rules.overlap == "error":
+        _check_overlap(spans, kept, raw.text)
     dropped = [span for span in spans if span not in kept]
     for span in dropped:
         notes.add(Event.OVERLAP, _shown(span, raw.text), line)
-    return AnnotatedText(raw.text, tuple(kept), tuple((span.start, span.end) for span in dropped), line)
-
-
-class _RefusedError(RemedyError):
-    """Why a text cannot be used; where it stands in its file, the caller knows."""
+    missing = (*((span.start, span.end) for span in dropped), *raw.missing)
+    return AnnotatedText(raw.text, tuple(kept), missing, line)
 
 
 def _check_text(text: str) -> None:
@@ -77,7 +72,7 @@ def _check_text(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         reason = f"character {error.start} of the text is half of a surrogate pair"
-        raise _RefusedError(reason, "Write the text as valid JSON.") from None
+        raise RecordError(reason, "Write the text as valid JSON.") from None
 
 
 def _in_codepoints(raw: RawText, units: str) -> Iterable[RawSpan]:
@@ -91,22 +86,22 @@ def _in_codepoints(raw: RawText, units: str) -> Iterable[RawSpan]:
 def _converted(span: RawSpan, codepoint: dict[int, int]) -> RawSpan:
     if span.start not in codepoint or span.end not in codepoint:
         reason = f"span {span.start}-{span.end} is outside of the text or cuts a character in two"
-        raise _RefusedError(reason, "Check the offsets, and whether they count UTF-16 units.")
+        raise RecordError(reason, "Check the offsets, and whether they count UTF-16 units.")
     return RawSpan(codepoint[span.start], codepoint[span.end], span.label, span.quoted)
 
 
-def _checked(span: RawSpan, text: str) -> Entity:
+def _checked(span: RawSpan, text: str) -> EntitySpan:
     where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
         reason = f"{where} is empty or outside of the text, which has {len(text)} characters"
-        raise _RefusedError(reason, "Offsets count from 0, and the end is behind the last character.")
+        raise RecordError(reason, "Offsets count from 0, and the end is behind the last character.")
     if not span.label.strip():
-        raise _RefusedError(f"{where} has an empty label", "Give it a label or take it out.")
+        raise RecordError(f"{where} has an empty label", "Give it a label or take it out.")
     covered = text[span.start : span.end]
     if span.quoted is not None and _letters(span.quoted) != _letters(covered):
         reason = f"{where} covers '{covered[:60]}' but is said to be '{span.quoted[:60]}'"
-        raise _RefusedError(reason, "Check the offsets; if they count UTF-16 units, say `--offsets utf16`.")
-    return Entity(span.start, span.end, span.label)
+        raise RecordError(reason, "Check the offsets; if they count UTF-16 units, say `--offsets utf16`.")
+    return EntitySpan(span.start, span.end, span.label)
 
 
 def _letters(text: str) -> str:
@@ -114,7 +109,7 @@ def _letters(text: str) -> str:
     return "".join(text.replace("\\n", " ").split())
 
 
-def _trimmed(spans: Iterable[Entity], text: str, notes: Notes, line: int) -> Iterator[Entity]:
+def _stripped(spans: Iterable[EntitySpan], text: str, notes: Notes, line: int) -> Iterator[EntitySpan]:
     for span in spans:
         covered = text[span.start : span.end]
         start = span.end - len(covered.lstrip())
@@ -124,11 +119,11 @@ def _trimmed(spans: Iterable[Entity], text: str, notes: Notes, line: int) -> Ite
             continue
         if (start, end) != (span.start, span.end):
             notes.add(Event.TRIMMED, _shown(span, text), line)
-        yield Entity(start, end, span.label)
+        yield EntitySpan(start, end, span.label)
 
 
-def _distinct(spans: Iterable[Entity], notes: Notes, line: int) -> list[Entity]:
-    seen: dict[Entity, None] = {}
+def _distinct(spans: Iterable[EntitySpan], notes: Notes, line: int) -> list[EntitySpan]:
+    seen: dict[EntitySpan, None] = {}
     for span in spans:
         if span in seen:
             notes.add(Event.DUPLICATE, f"{span.label} {span.start}-{span.end}", line)
@@ -136,7 +131,7 @@ def _distinct(spans: Iterable[Entity], notes: Notes, line: int) -> list[Entity]:
     return sorted(seen, key=lambda span: (span.start, span.end))
 
 
-def _longest(spans: list[Entity]) -> list[Entity]:
+def _longest(spans: list[EntitySpan]) -> list[EntitySpan]:
     """The longest of spans that overlap, the first of several as long; sorted."""
     if all(left.end <= right.start for left, right in pairwise(spans)):
         return spans
@@ -150,12 +145,12 @@ def _longest(spans: list[Entity]) -> list[Entity]:
     return sorted(kept, key=lambda span: span.start)
 
 
-def _check_overlap(spans: list[Entity], kept: list[Entity], text: str) -> None:
+def _check_overlap(spans: list[EntitySpan], kept: list[EntitySpan], text: str) -> None:
     if len(kept) < len(spans):
         left, right = next((left, right) for left, right in pairwise(spans) if left.end > right.start)
         remedy = "Take one of them out, or keep the longest with `--overlap longest`."
-        raise _RefusedError(f"{_shown(left, text)} and {_shown(right, text)} overlap", remedy)
+        raise RecordError(f"{_shown(left, text)} and {_shown(right, text)} overlap", remedy)
 
 
-def _shown(span: Entity, text: str) -> str:
+def _shown(span: EntitySpan, text: str) -> str:
     return f"{span.label} {span.start}-{span.end} '{text[span.start : span.end][:40]}'"

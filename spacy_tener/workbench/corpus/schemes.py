@@ -1,4 +1,4 @@
-"""Tag schemes: BMES, BIOES, BILOU, IOB1 and IOB2 as strings <-> entities.
+"""Tag schemes: from BMES, BIOES, BILOU, IOB1 and IOB2 as strings to entities.
 
 Reading is lenient in the way of `conlleval`, and the same for every scheme, so that the entities never depend on which
 scheme was detected: `B`, `S` and `U` begin an entity; `I`, `M`, `E` and `L` go on with the entity of the same type
@@ -12,9 +12,9 @@ A tag is `O`, a letter and a label (`B-PER`, or `B_PER` as in People's Daily), o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from .records import CorpusError, Entity, Event, Notes
+from .records import EntitySpan, Event, Notes, RecordError
 
 MISSING = "-"
 
@@ -34,20 +34,8 @@ _CLOSING = frozenset("ELSU")
 _ALPHABETS = {name: frozenset(letters) | {"B"} for name, letters in SCHEMES.items()}
 
 
-def spans_to_tags(spans: Iterable[Entity], length: int, *, scheme: str, missing: Iterable[int] = ()) -> list[str]:
-    """The tags of a sentence of `length` tokens whose entities do not overlap."""
-    first, inner, last, single = SCHEMES[check_scheme(scheme)]
-    tags = ["O"] * length
-    for index in missing:
-        tags[index] = MISSING
-    previous = Entity(-1, -1, "")
-    for span in sorted(spans, key=lambda span: span.start):
-        letters = single if span.end - span.start == 1 else first + inner * (span.end - span.start - 2) + last
-        if scheme == "IOB1" and previous.end == span.start and previous.label == span.label:
-            letters = "B" + letters[1:]
-        tags[span.start : span.end] = [f"{letter}-{span.label}" for letter in letters]
-        previous = span
-    return tags
+def is_tag(text: str) -> bool:
+    return text in ("O", MISSING) or _TAG.fullmatch(text) is not None
 
 
 def check_scheme(scheme: str) -> str:
@@ -60,12 +48,10 @@ class TagReader:
     """Reads the tags of one file, sentence by sentence, and finds out their scheme on the way.
 
     scheme: The scheme the file is held to, or `auto`.
-    source: The file's name, for messages.
     """
 
-    def __init__(self, scheme: str = "auto", *, source: str = "<tags>") -> None:
+    def __init__(self, scheme: str = "auto") -> None:
         self._candidates = list(SCHEMES) if scheme == "auto" else [check_scheme(scheme)]
-        self._source = source
         self._letters: set[str] = set()
         self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING: (MISSING, "")}
         # IOB1, IOB2 and the schemes that mark an entity's end disagree about what is well-formed, and which of them a
@@ -87,32 +73,34 @@ class TagReader:
         """The tags read so far that are not well-formed in `scheme`."""
         return self._repairs.get(self.scheme or "", self._repairs["marked"])
 
-    def read(self, tags: Sequence[str], *, line: int = 1) -> tuple[tuple[Entity, ...], tuple[int, ...]]:
+    def read(
+        self, tags: Sequence[str], *, line: int = 1, step: int = 1
+    ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
         """The entities of a sentence, and the indices of its tokens without annotation.
 
-        line: The line of the first tag; the others follow it line by line.
+        line: The line of the first tag. step: How many lines the next is further on.
         """
-        spans: list[Entity] = []
+        spans: list[EntitySpan] = []
         missing: list[int] = []
         begun, open_label, previous_label = 0, "", ""
         for index, tag in enumerate(tags):
-            letter, label = self._parsed.get(tag) or self._parse(tag, line + index)
+            letter, label = self._parsed.get(tag) or self._parse(tag, line + step * index)
             if open_label and not (letter in _CONTINUING and label == open_label):
-                spans.append(Entity(begun, index, open_label))
-                self._note("marked", line + index - 1, f"{tags[index - 1]} is not followed by the entity's end")
+                spans.append(EntitySpan(begun, index, open_label))
+                self._note_unfinished(tags[index - 1], line + step * (index - 1))
                 open_label = ""
             if label and not open_label:
                 begun, open_label = index, label
-                self._check_first(tags, index, letter, label == previous_label, line + index)
+                self._check_first(tags, index, letter, label == previous_label, line + step * index)
             if letter == MISSING:
                 missing.append(index)
             elif letter in _CLOSING:
-                spans.append(Entity(begun, index + 1, label))
+                spans.append(EntitySpan(begun, index + 1, label))
                 open_label = ""
             previous_label = label
         if open_label:
-            spans.append(Entity(begun, len(tags), open_label))
-            self._note("marked", line + len(tags) - 1, f"{tags[-1]} is not followed by the entity's end")
+            spans.append(EntitySpan(begun, len(tags), open_label))
+            self._note_unfinished(tags[-1], line + step * (len(tags) - 1))
         return tuple(spans), tuple(missing)
 
     def _check_first(self, tags: Sequence[str], index: int, letter: str, same_type: bool, line: int) -> None:
@@ -124,6 +112,9 @@ class TagReader:
         elif not same_type:
             self._note("IOB1", line, f"{tags[index]} {after} where I would do")
 
+    def _note_unfinished(self, tag: str, line: int) -> None:
+        self._note("marked", line, f"{tag} is not followed by the entity's end")
+
     def _note(self, grammar: str, line: int, detail: str) -> None:
         self._repairs[grammar].add(Event.REPAIRED, detail, line)
 
@@ -131,7 +122,7 @@ class TagReader:
         match = _TAG.fullmatch(tag)
         if match is None:
             remedy = "A tag is O, a letter of the scheme with a label, as in B-PER, or - for an unknown one."
-            raise CorpusError(self._source, f"'{tag[:60]}' is not a tag", remedy, line=line)
+            raise RecordError(f"'{tag[:60]}' is not a tag", remedy, line=line)
         letter, label = match.groups()
         self._narrow(letter, tag, line)
         self._parsed[tag] = (letter, label)
@@ -145,6 +136,6 @@ class TagReader:
             if self._letters:
                 reason += f", which the tags before it ({', '.join(sorted(self._letters))}) belong to"
             remedy = f"Name the right scheme ({', '.join(SCHEMES)}) or bring the file's tags into one."
-            raise CorpusError(self._source, reason, remedy, line=line)
+            raise RecordError(reason, remedy, line=line)
         self._candidates = fitting
         self._letters.add(letter)

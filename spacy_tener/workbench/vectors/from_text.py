@@ -12,8 +12,8 @@ from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
+from ...errors import InputError
 from ...features.normalise import Normaliser
-from ..corpus import CorpusError
 from ..files import staged
 from ..versions import installed_versions
 from .coverage import Coverage, cover_texts, cover_words
@@ -127,10 +127,10 @@ def _check(output: Path, training: Mapping[str, TrainingSettings], cover: Sequen
     if unknown or not training:
         raise ValueError(f"Unknown kinds of vectors: {unknown}. Use some of: {', '.join(KINDS)}.")
     if output.exists() and not output.is_dir():
-        raise CorpusError(str(output), "not a directory", "Name a directory for the vectors.")
+        raise InputError(str(output), "not a directory", "Name a directory for the vectors.")
     for path in map(str, cover):
         if not Path(path).exists():
-            raise CorpusError(path, "there is no such file", "Check the path.")
+            raise InputError(path, "there is no such file", "Check the path.")
         if WORDS not in training and not is_corpus(path):
             raise ValueError(f"{path} is a list of words, but no vectors for words are wanted.")
     word2vec()
@@ -148,7 +148,7 @@ def _split_texts(
                 for kind, strings in split(text).items():
                     files[kind].add(strings)
     if not all(file.tokens for file in files.values()):
-        raise CorpusError(", ".join(sources), "there is no text", "Give files with a paragraph on each line.")
+        raise InputError(", ".join(sources), "there is no text", "Give files with a paragraph on each line.")
     report.seconds = time.perf_counter() - started
     return files
 

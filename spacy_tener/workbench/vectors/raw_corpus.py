@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ..corpus import CorpusError
+from ...errors import InputError
 from .raw_text import find_texts, read_texts
 
 Reader = Callable[[Language], Iterator[Example]]
@@ -39,7 +39,7 @@ def raw_text(
     def read(nlp: Language) -> Iterator[Example]:
         if not path:
             remedy = "Give `path` in its section of the config a file or a directory, as by --paths.raw_text."
-            raise CorpusError("RawText", "no text is named", remedy)
+            raise InputError("RawText", "no text is named", remedy)
         sources, _ = find_texts([path] if isinstance(path, (str, Path)) else path)
         texts: Iterator[str] = (text for source in sources for text in read_texts(source) if text.strip())
         if shuffle:

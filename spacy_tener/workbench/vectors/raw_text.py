@@ -12,9 +12,9 @@ from pathlib import Path
 from spacy.tokens import DocBin
 from spacy.vocab import Vocab
 
+from ...errors import InputError
+from ...features.inputs import STDIN, read_lines, suffix_of, walk
 from ...features.lexicon.files import list_files, read_list
-from ..corpus import CorpusError
-from ..corpus.lines import COMPRESSED, STDIN, read_lines
 
 _TEXT, _JSONL, _SPACY = ".txt", ".jsonl", ".spacy"
 
@@ -29,13 +29,12 @@ def find_texts(inputs: Sequence[str | Path]) -> tuple[list[str], list[Path]]:
     left_out: list[Path] = []
     for each in inputs:
         if str(each) != STDIN and Path(each).is_dir():
-            files = _visible_files(Path(each))
-            taken = [path for path in files if suffix_of(path) in (_TEXT, _JSONL, _SPACY)]
+            taken, other = walk(Path(each), lambda path: suffix_of(path) in (_TEXT, _JSONL, _SPACY))
             if not taken:
                 remedy = f"Name the files themselves, or let them end in {_TEXT}, {_JSONL} or {_SPACY}."
-                raise CorpusError(str(each), f"no text among its {len(files)} files", remedy)
+                raise InputError(str(each), f"no text among its {len(other)} files", remedy)
             sources += map(str, taken)
-            left_out += [path for path in files if path not in taken]
+            left_out += other
         else:
             sources.append(str(each))
     return sources, left_out
@@ -56,7 +55,7 @@ def read_words(path: str | Path) -> list[str]:
     """The distinct words of a list, or of all lists in a directory, as `spacy_tener.WordList.v1` reads them."""
     words = dict.fromkeys(entry.word for file in list_files(Path(path)) for entry in read_list(file, ""))
     if not words:
-        raise CorpusError(str(path), "there is no word in it", "Give a list with a word on each line.")
+        raise InputError(str(path), "there is no word in it", "Give a list with a word on each line.")
     return list(words)
 
 
@@ -65,27 +64,13 @@ def is_corpus(path: str | Path) -> bool:
     return suffix_of(path) in (_JSONL, _SPACY)
 
 
-def suffix_of(path: str | Path) -> str:
-    """The ending that names the format, without that of a packer."""
-    path = Path(path)
-    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
-
-
-def _visible_files(directory: Path) -> list[Path]:
-    return [
-        path
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
-    ]
-
-
 def _doc_texts(path: Path) -> Iterator[str]:
     try:
         docs = DocBin().from_disk(path)
     except FileNotFoundError as error:
-        raise CorpusError(str(path), "cannot be read: No such file or directory", "Check the path.") from error
+        raise InputError(str(path), "cannot be read: No such file or directory", "Check the path.") from error
     except Exception as error:  # whatever zlib and msgpack make of a file of another kind
-        raise CorpusError(str(path), f"is no .spacy file ({error})", "Make it with `convert`.") from error
+        raise InputError(str(path), f"is no .spacy file ({error})", "Make it with `convert`.") from error
     for doc in docs.get_docs(Vocab()):
         yield from doc.text.split("\n")
 
@@ -99,5 +84,5 @@ def _json_texts(source: str | Path) -> Iterator[str]:
         except (ValueError, TypeError, KeyError):
             text = None
         if not isinstance(text, str):
-            raise CorpusError(str(source), 'no record with a "text"', 'Write {"text": "..."}.', line=number)
+            raise InputError(str(source), 'no record with a "text"', 'Write {"text": "..."}.', line=number)
         yield from text.split("\n")

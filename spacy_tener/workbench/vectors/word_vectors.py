@@ -15,11 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-Table = NDArray[np.float32]
+from ...types import FloatArray
 
 MAX_STRINGS = 5_000_000
 """More distinct strings than this are not counted at once: the rarest are forgotten, as often as it takes."""
@@ -95,7 +93,7 @@ class StringFile:
 
 def train_vectors(
     file: StringFile, settings: TrainingSettings, *, name: str, progress: bool = False
-) -> tuple[list[str], Table]:
+) -> tuple[list[str], FloatArray]:
     """The strings of a file that occur often enough, the most frequent first, and their vectors.
 
     name: what the strings are, for messages.
@@ -123,7 +121,7 @@ def train_vectors(
     return list(model.wv.index_to_key), model.wv.vectors
 
 
-def write_vectors(path: Path, strings: list[str], table: Table) -> None:
+def write_vectors(path: Path, strings: list[str], table: FloatArray) -> None:
     """Write word2vec's text format: a first line `rows width`, then a line for each string."""
     line = " ".join(["%s", *["%.5g"] * table.shape[1]]) + "\n"
     with path.open("w", encoding="utf8", newline="\n") as stream:

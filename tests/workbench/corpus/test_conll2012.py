@@ -9,10 +9,11 @@ import spacy
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 
+from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus import (
     CorpusError,
     DocOptions,
-    Entity,
+    EntitySpan,
     Event,
     ReadOptions,
     Sentence,
@@ -75,9 +76,9 @@ def written_to(path: Path) -> list[Doc]:
 def test_words_names_sentences_and_parts_are_read(tmp_path: Path) -> None:
     first, second, third = sentences(tmp_path, NEWS)
     assert first == Sentence(
-        ("Ann", "Lee", "left", "Paris"), (Entity(0, 2, "PERSON"), Entity(3, 4, "GPE")), (), 2, True
+        ("Ann", "Lee", "left", "Paris"), (EntitySpan(0, 2, "PERSON"), EntitySpan(3, 4, "GPE")), (), 2, True
     )
-    assert second == Sentence(("Two", "."), (Entity(0, 1, "CARDINAL"),), (), 7, False)
+    assert second == Sentence(("Two", "."), (EntitySpan(0, 1, "CARDINAL"),), (), 7, False)
     assert third == Sentence(("Rain",), (), (), 12, True)
 
 
@@ -120,7 +121,7 @@ def test_a_name_within_a_name_is_left_out_and_noted(tmp_path: Path) -> None:
     path.write_text(document("(ORG(GPE)", "*", "(DATE*))", "(GPE)"), encoding="utf-8")
     reader = read_corpus(path)
     (found,) = reader
-    assert found.spans == (Entity(0, 3, "ORG"), Entity(3, 4, "GPE"))
+    assert found.spans == (EntitySpan(0, 3, "ORG"), EntitySpan(3, 4, "GPE"))
     assert reader.notes.counts[Event.OVERLAP] == 2
     assert reader.notes.examples[Event.OVERLAP][1] == "line 4: DATE"
 
@@ -252,7 +253,7 @@ def test_files_of_several_formats_join(tmp_path: Path) -> None:
 
 def test_joined_inputs_need_a_file_to_go_to(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Ann B-PER\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"joined inputs make one file. Name a file that ends in \.spacy"):
+    with pytest.raises(InputError, match=r"joined inputs make one file. Name a file that ends in \.spacy"):
         convert([tmp_path / "a.txt"], tmp_path / "out", join=True)
 
 

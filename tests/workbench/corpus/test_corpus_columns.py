@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spacy_tener.workbench.corpus import CorpusError, Entity, Event, ReadOptions, Sentence, read_corpus
+from spacy_tener.workbench.corpus import CorpusError, EntitySpan, Event, ReadOptions, Sentence, read_corpus
 
 RESUME = "高 B-NAME\n勇 E-NAME\n： O\n男 O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n1 O\n\n"
 WEIBO = "科0\tB-ORG.NAM\n技1\tI-ORG.NAM\n10\tO\n11\tO\n#0\tO\n\n老0\tB-PER.NOM\n师1\tI-PER.NOM\n😂0\tO\n０0\tO\n\n"
@@ -37,14 +37,14 @@ def tokens(found: list[Sentence]) -> list[str]:
 
 def test_characters_with_tags(tmp_path: Path) -> None:
     first, second = sentences(tmp_path, RESUME)
-    assert first == Sentence(("高", "勇", "：", "男"), (Entity(0, 2, "NAME"),), (), 1, True)
-    assert second == Sentence(("中", "国", "籍", "1"), (Entity(0, 3, "CONT"),), (), 6, False)
+    assert first == Sentence(("高", "勇", "：", "男"), (EntitySpan(0, 2, "NAME"),), (), 1, True)
+    assert second == Sentence(("中", "国", "籍", "1"), (EntitySpan(0, 3, "CONT"),), (), 6, False)
 
 
 def test_weibo_positions_are_taken_off_and_digits_stay(tmp_path: Path) -> None:
     first, second = sentences(tmp_path, WEIBO)
     assert first.tokens == ("科", "技", "1", "1", "#")
-    assert first.spans == (Entity(0, 2, "ORG.NAM"),)
+    assert first.spans == (EntitySpan(0, 2, "ORG.NAM"),)
     assert second.tokens == ("老", "师", "😂", "０")
 
 
@@ -82,7 +82,7 @@ def test_conll_2003_with_documents(tmp_path: Path) -> None:
     found = sentences(tmp_path, CONLL)
     assert tokens(found) == ["EU|rejects|German", "Peter|Blackburn", "BRUSSELS"]
     assert [sentence.starts_document for sentence in found] == [True, False, True]
-    assert found[1].spans == (Entity(0, 2, "PER"),)
+    assert found[1].spans == (EntitySpan(0, 2, "PER"),)
     assert found[0].line == 3
 
 
@@ -126,7 +126,7 @@ def test_tabs_separate_before_spaces_do(tmp_path: Path) -> None:
 def test_columns_may_be_aligned_with_spaces(tmp_path: Path) -> None:
     found = sentences(tmp_path, "EU      NNP  B-ORG\nrejects VBZ  O   \n")
     assert found[0].tokens == ("EU", "rejects")
-    assert found[0].spans == (Entity(0, 1, "ORG"),)
+    assert found[0].spans == (EntitySpan(0, 1, "ORG"),)
 
 
 def test_unicode_spaces_are_tokens_and_not_separators(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.workbench.corpus import AnnotatedText, Entity, Event, Notes, Sentence
+from spacy_tener.workbench.corpus import AnnotatedText, EntitySpan, Event, Notes, Sentence
 from spacy_tener.workbench.corpus.docs import group_sentences, sentences_to_doc, text_to_doc
 
 ZH = spacy.blank("zh")
@@ -14,7 +14,7 @@ EN = spacy.blank("en")
 
 
 def sentence(words: str, *spans: tuple[int, int, str], missing: tuple[int, ...] = (), starts: bool = False) -> Sentence:
-    return Sentence(tuple(words.split("|")), tuple(Entity(*span) for span in spans), missing, 10, starts)
+    return Sentence(tuple(words.split("|")), tuple(EntitySpan(*span) for span in spans), missing, 10, starts)
 
 
 def doc_of(*sentences: Sentence, spaces: bool = False, notes: Notes | None = None) -> Doc:
@@ -28,7 +28,7 @@ def text_doc(
     notes: Notes | None = None,
     missing: tuple[tuple[int, int], ...] = (),
 ) -> Doc:
-    annotated = AnnotatedText(text, tuple(Entity(*span) for span in spans), missing, 5)
+    annotated = AnnotatedText(text, tuple(EntitySpan(*span) for span in spans), missing, 5)
     return text_to_doc(nlp.tokenizer, annotated, note=(notes or Notes()).add)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from spacy_tener.workbench.corpus import CorpusError, plan
+from spacy_tener.errors import InputError
+from spacy_tener.workbench.corpus import plan_jobs
 from spacy_tener.workbench.corpus.inputs import output_name
 
 
@@ -18,7 +19,7 @@ def touch(folder: Path, *names: str) -> None:
 
 
 def planned(folder: Path, *inputs: str, output: str = "out", glob: str | None = None) -> list[tuple[str, str]]:
-    jobs, _ = plan([each if each == "-" else folder / each for each in inputs], folder / output, glob=glob)
+    jobs, _ = plan_jobs([each if each == "-" else folder / each for each in inputs], folder / output, glob=glob)
     return [(job.source.removeprefix(f"{folder}/"), str(job.output.relative_to(folder))) for job in jobs]
 
 
@@ -53,7 +54,7 @@ def test_files_are_written_into_the_output_directory(tmp_path: Path) -> None:
 def test_directories_are_walked_in_order_and_keep_their_shape(tmp_path: Path) -> None:
     touch(tmp_path, "in/b.txt", "in/a.bmes.gz", "in/sub/deep/a.jsonl", "in/x.train", "in/.hidden.txt", "in/.git/c.txt")
     touch(tmp_path, "in/README.md", "in/old.spacy", "in/sub/LICENSE", "in/images.gz")
-    jobs, left_out = plan([tmp_path / "in"], tmp_path / "out")
+    jobs, left_out = plan_jobs([tmp_path / "in"], tmp_path / "out")
     assert [str(job.output.relative_to(tmp_path / "out")) for job in jobs] == [
         "a.spacy",
         "b.spacy",
@@ -80,26 +81,26 @@ def test_an_output_file_can_be_named_for_one_input(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "b.txt", "in/c.txt")
     assert planned(tmp_path, "a.txt", output="new/train.spacy") == [("a.txt", "new/train.spacy")]
     assert planned(tmp_path, "in", output="train.spacy") == [("in/c.txt", "train.spacy")]
-    with pytest.raises(CorpusError, match=r"train\.spacy: one output for 2 inputs"):
+    with pytest.raises(InputError, match=r"train\.spacy: one output for 2 inputs"):
         planned(tmp_path, "a.txt", "b.txt", output="train.spacy")
 
 
 def test_two_inputs_are_never_written_to_one_output(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "a.jsonl", "sub/a.txt")
     for pair in (("a.txt", "a.jsonl"), ("a.txt", "sub/a.txt"), ("a.txt", "sub"), ("a.txt", "a.txt"), ("-", "-")):
-        with pytest.raises(CorpusError, match=r"both .* and .* would be written to .*Convert them one by one"):
+        with pytest.raises(InputError, match=r"both .* and .* would be written to .*Convert them one by one"):
             planned(tmp_path, *pair)
 
 
 def test_a_directory_without_corpora_is_refused(tmp_path: Path) -> None:
     touch(tmp_path, "in/README.md", "in/a.py")
-    with pytest.raises(CorpusError, match=r"no corpus among its 2 files.*--glob"):
+    with pytest.raises(InputError, match=r"no corpus among its 2 files.*--glob"):
         planned(tmp_path, "in")
-    with pytest.raises(CorpusError, match="no corpus among its 2 files"):
+    with pytest.raises(InputError, match="no corpus among its 2 files"):
         planned(tmp_path, "in", glob="*.bmes")
 
 
 def test_an_output_that_is_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "out")
-    with pytest.raises(CorpusError, match="out: not a directory"):
+    with pytest.raises(InputError, match="out: not a directory"):
         planned(tmp_path, "a.txt")

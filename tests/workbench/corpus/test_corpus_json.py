@@ -13,7 +13,7 @@ from spacy_tener.workbench.corpus import (
     AnnotatedText,
     CorpusError,
     CorpusReader,
-    Entity,
+    EntitySpan,
     Event,
     ReadOptions,
     SpanRules,
@@ -22,7 +22,7 @@ from spacy_tener.workbench.corpus import (
 
 TEXT = "高勇，男，中国国籍，在北京😂的清华大学任教。"
 SPANS = [(0, 2, "NAME"), (11, 13, "LOC"), (15, 19, "ORG")]
-ENTITIES = tuple(Entity(*span) for span in SPANS)
+ENTITIES = tuple(EntitySpan(*span) for span in SPANS)
 
 
 def region(start: int, end: int, label: str, **more: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def texts(folder: Path, records: Sequence[Any], **options: Any) -> list[Annotate
     return list(reader_of(folder, records, **options))
 
 
-def spans_of(folder: Path, text: str, spans: Sequence[Any], **options: Any) -> tuple[Entity, ...]:
+def spans_of(folder: Path, text: str, spans: Sequence[Any], **options: Any) -> tuple[EntitySpan, ...]:
     return texts(folder, [{"text": text, "label": list(spans)}], **options)[0].spans
 
 
@@ -125,7 +125,7 @@ def test_label_studio_reads_the_ground_truth_of_several_annotations_and_counts_t
 def test_records_that_say_nothing_are_left_out_and_counted(tmp_path: Path) -> None:
     reader = reader_of(tmp_path, [task([]), task([annotation(was_cancelled=True)]), task([annotation([])])])
     assert [text.spans for text in reader] == [()]
-    assert reader.notes.counts == {Event.LEFT_OUT: 2}
+    assert reader.notes.counts == {Event.LEFT_OUT: 2, Event.NO_ENTITIES: 1}
     reader = reader_of(tmp_path, [{"text": "a", "spans": [], "answer": x} for x in ("reject", "accept", "ignore")])
     assert [text.line for text in reader] == [2]
     assert reader.notes.examples[Event.LEFT_OUT] == ["line 1: its answer is 'reject'", "line 3: its answer is 'ignore'"]
@@ -139,14 +139,14 @@ def test_finished_annotations_without_entities_need_no_list(tmp_path: Path) -> N
 def test_cluener_includes_the_last_character(tmp_path: Path) -> None:
     reader = reader_of(tmp_path, [CLUENER, {"text": "无", "label": {}}])
     first, second = reader
-    assert first.spans == (Entity(0, 4, "company"), Entity(9, 12, "name"))
+    assert first.spans == (EntitySpan(0, 4, "company"), EntitySpan(9, 12, "name"))
     assert second.spans == ()
     assert reader.format == "cluener"
 
 
 def test_cluener_with_an_entity_in_several_places(tmp_path: Path) -> None:
     record = {"text": "京东京东jd", "label": {"company": {"京东": [[0, 1], [2, 3]]}}}
-    assert texts(tmp_path, [record])[0].spans == (Entity(0, 2, "company"), Entity(2, 4, "company"))
+    assert texts(tmp_path, [record])[0].spans == (EntitySpan(0, 2, "company"), EntitySpan(2, 4, "company"))
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -177,19 +177,19 @@ def test_an_empty_list_has_no_texts(tmp_path: Path) -> None:
 
 
 def test_spans_are_sorted(tmp_path: Path) -> None:
-    assert spans_of(tmp_path, "abcdef", [[4, 6, "B"], [0, 2, "A"]]) == (Entity(0, 2, "A"), Entity(4, 6, "B"))
+    assert spans_of(tmp_path, "abcdef", [[4, 6, "B"], [0, 2, "A"]]) == (EntitySpan(0, 2, "A"), EntitySpan(4, 6, "B"))
 
 
 def test_white_space_at_the_edges_is_trimmed_and_counted(tmp_path: Path) -> None:
     record = {"text": " 北京\u3000\n 上海  ", "label": [[0, 4, "LOC"], [6, 8, "LOC"], [8, 10, "LOC"]]}
     reader = reader_of(tmp_path, [record])
-    assert [text.spans for text in reader] == [(Entity(1, 3, "LOC"), Entity(6, 8, "LOC"))]
+    assert [text.spans for text in reader] == [(EntitySpan(1, 3, "LOC"), EntitySpan(6, 8, "LOC"))]
     assert reader.notes.counts == {Event.TRIMMED: 1, Event.BLANK: 1}
 
 
 def test_a_span_given_twice_is_read_once_and_counted(tmp_path: Path) -> None:
     reader = reader_of(tmp_path, [{"text": "abc", "label": [[0, 2, "X"], [0, 2, "X"]]}])
-    assert [text.spans for text in reader] == [(Entity(0, 2, "X"),)]
+    assert [text.spans for text in reader] == [(EntitySpan(0, 2, "X"),)]
     assert reader.notes.counts == {Event.DUPLICATE: 1}
 
 
@@ -204,7 +204,7 @@ def test_of_overlapping_spans_the_longest_can_be_kept(tmp_path: Path) -> None:
     reader = reader_of(tmp_path, [record], rules=SpanRules(overlap="longest"))
     (text,) = reader
     assert isinstance(text, AnnotatedText)
-    assert text.spans == (Entity(1, 5, "B"), Entity(6, 8, "D"))
+    assert text.spans == (EntitySpan(1, 5, "B"), EntitySpan(6, 8, "D"))
     assert text.missing == ((0, 2), (4, 6), (6, 8))
     assert reader.notes.counts == {Event.OVERLAP: 3}
 
@@ -216,10 +216,10 @@ def test_spans_that_touch_do_not_overlap(tmp_path: Path) -> None:
 def test_offsets_may_count_utf_16_units(tmp_path: Path) -> None:
     utf16 = SpanRules(units="utf16")
     assert spans_of(tmp_path, "😂北京😂😂上海", [[2, 4, "LOC"], [8, 10, "LOC"]], rules=utf16) == (
-        Entity(1, 3, "LOC"),
-        Entity(5, 7, "LOC"),
+        EntitySpan(1, 3, "LOC"),
+        EntitySpan(5, 7, "LOC"),
     )
-    assert spans_of(tmp_path, "abc", [[1, 3, "X"]], rules=utf16) == (Entity(1, 3, "X"),)
+    assert spans_of(tmp_path, "abc", [[1, 3, "X"]], rules=utf16) == (EntitySpan(1, 3, "X"),)
 
 
 @pytest.mark.parametrize(("start", "end"), [(1, 4), (2, 11), (-1, 2)])
@@ -239,7 +239,7 @@ def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> N
 
 def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
     record = task([{"result": [region(0, 5, "X", text="a b\\nc")]}], text="a\u3000b\nc")
-    assert texts(tmp_path, [record])[0].spans == (Entity(0, 5, "X"),)
+    assert texts(tmp_path, [record])[0].spans == (EntitySpan(0, 5, "X"),)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
         ({"text": "abc", "label": {"X": {"ab": [0, 1]}}}, "'ab' has a place that is not [first, last]: 0"),
         ({"text": "abc", "label": {"X": {"ab": 0}}}, "'ab' is not a list of [first, last]: 0"),
         ({"data": {}, "annotations": [{"result": []}]}, "'data' has no 'text', and 0 other strings: []"),
-        ({"data": {"a": "b", "c": "d"}, "annotations": []}, "'data' has no 'text', and 2 other strings"),
+        ({"data": {"a": "b", "c": "d"}, "annotations": [{"result": []}]}, "'data' has no 'text', and 2 other strings"),
         ({"data": {"text": "abc"}}, "'annotations' is not a list: missing"),
         ({"data": {"text": "abc"}, "annotations": ["x"]}, 'an annotation is not an object: "x"'),
         ({"data": {"text": "abc"}, "annotations": [{}]}, "'result' is not a list: missing"),

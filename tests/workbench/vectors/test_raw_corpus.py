@@ -10,7 +10,7 @@ import pytest
 import spacy
 from spacy.util import registry
 
-from spacy_tener.workbench.corpus import CorpusError
+from spacy_tener.errors import InputError
 from spacy_tener.workbench.vectors.raw_corpus import raw_text
 
 LINES = ["第一条为了规范", "", "  第二条为了保护  ", "短", "a b c d e f g"]
@@ -69,9 +69,9 @@ def test_several_files_are_read_and_one_named_twice_counts_twice(tmp_path: Path)
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"no text is named.*--paths\.raw_text"):
+    with pytest.raises(InputError, match=r"no text is named.*--paths\.raw_text"):
         texts(raw_text(None))
-    with pytest.raises(CorpusError, match=r"nowhere\.txt"):
+    with pytest.raises(InputError, match=r"nowhere\.txt"):
         texts(raw_text(tmp_path / "nowhere.txt"))
 
 

@@ -14,7 +14,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.workbench.corpus import CorpusError
+from spacy_tener.errors import InputError
 from spacy_tener.workbench.vectors.raw_text import find_texts, is_corpus, read_texts, read_words
 
 TEXT = "第一条 为了规范\n\n第二条\n"
@@ -43,7 +43,7 @@ def test_directory_gives_its_texts_sorted_and_names_the_other_files(tmp_path: Pa
 
 def test_directory_without_texts_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "vectors.json")
-    with pytest.raises(CorpusError, match=r"no text among its 1 files.*\.txt, \.jsonl or \.spacy"):
+    with pytest.raises(InputError, match=r"no text among its 1 files.*\.txt, \.jsonl or \.spacy"):
         find_texts([tmp_path])
 
 
@@ -79,7 +79,7 @@ def test_texts_of_json_lines_are_read_paragraph_by_paragraph(tmp_path: Path) -> 
 @pytest.mark.parametrize("line", ["{", "[]", '{"body": "x"}', '{"text": 3}', '"text"'])
 def test_line_without_a_text_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
     path = write(tmp_path / "a.jsonl", f'{{"text": "一"}}\n{line}\n')
-    with pytest.raises(CorpusError, match=r'a\.jsonl:2: no record with a "text"'):
+    with pytest.raises(InputError, match=r'a\.jsonl:2: no record with a "text"'):
         list(read_texts(path))
 
 
@@ -93,19 +93,19 @@ def test_docs_of_a_spacy_file_are_read(tmp_path: Path) -> None:
 
 
 def test_file_that_is_no_docbin_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"x\.spacy: is no \.spacy file"):
+    with pytest.raises(InputError, match=r"x\.spacy: is no \.spacy file"):
         list(read_texts(write(tmp_path / "x.spacy")))
 
 
 @pytest.mark.parametrize("name", ["nowhere.txt", "nowhere.spacy", "nowhere.jsonl"])
 def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CorpusError, match=rf"{name}: cannot be read: No such file"):
+    with pytest.raises(InputError, match=rf"{name}: cannot be read: No such file"):
         list(read_texts(tmp_path / name))
 
 
 def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
-    with pytest.raises(CorpusError, match=r"gbk\.txt:2: byte 1 of the line is not UTF-8"):
+    with pytest.raises(InputError, match=r"gbk\.txt:2: byte 1 of the line is not UTF-8"):
         list(read_texts(tmp_path / "gbk.txt"))
 
 
@@ -124,5 +124,5 @@ def test_words_of_all_lists_of_a_directory_are_joined(tmp_path: Path) -> None:
 
 
 def test_empty_word_list_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"words\.txt: there is no word in it"):
+    with pytest.raises(InputError, match=r"words\.txt: there is no word in it"):
         read_words(write(tmp_path / "words.txt", "\n \n"))

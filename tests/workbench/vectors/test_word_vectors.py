@@ -14,12 +14,12 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
+from spacy_tener.errors import InputError
 from spacy_tener.features.normalise import Normaliser
 from spacy_tener.features.tables import END_MARK
 from spacy_tener.features.vectors.vectors import read_vectors
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.vocabulary import Vocabulary
-from spacy_tener.workbench.corpus import CorpusError
 from spacy_tener.workbench.vectors import from_text as vectors_from_text
 from spacy_tener.workbench.vectors.coverage import Coverage, cover_words
 from spacy_tener.workbench.vectors.from_text import (
@@ -255,7 +255,7 @@ def test_lexicons_and_corpora_are_covered(text: Path, tmp_path: Path) -> None:
 
 def test_text_without_anything_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "blank.txt").write_text("\n \n")
-    with pytest.raises(CorpusError, match=r"blank\.txt: there is no text"):
+    with pytest.raises(InputError, match=r"blank\.txt: there is no text"):
         make(tmp_path / "blank.txt", tmp_path / "out", CHARS)
     assert not (tmp_path / "out").exists()
 
@@ -278,7 +278,7 @@ def test_run_that_fails_leaves_what_was_there(
 
 
 def test_output_that_is_a_file_is_refused(text: Path) -> None:
-    with pytest.raises(CorpusError, match=r"laws\.txt: not a directory"):
+    with pytest.raises(InputError, match=r"laws\.txt: not a directory"):
         make(text, text)
 
 
@@ -293,7 +293,7 @@ def test_lists_of_words_need_vectors_for_words(text: Path, tmp_path: Path) -> No
 
 
 def test_missing_file_to_cover_is_told_before_anything_is_trained(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"nowhere\.spacy: there is no such file"):
+    with pytest.raises(InputError, match=r"nowhere\.spacy: there is no such file"):
         make(text, tmp_path / "out", CHARS, cover=[tmp_path / "nowhere.spacy"])
     assert not (tmp_path / "out").exists()
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from spacy_tener.workbench.corpus import CorpusError, lines
-from spacy_tener.workbench.corpus.lines import read_lines
+from spacy_tener.errors import InputError
+from spacy_tener.features import inputs
+from spacy_tener.features.inputs import read_lines
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -48,10 +49,14 @@ def test_compressed_files_are_read(tmp_path: Path, suffix: str, module: types.Mo
 @pytest.mark.parametrize(("suffix", "module"), [(".gz", gzip), (".bz2", bz2), (".xz", lzma)])
 def test_a_broken_compressed_file_is_named(tmp_path: Path, suffix: str, module: types.ModuleType) -> None:
     whole: bytes = module.compress(b"a O\n" * 1000)
-    for content in (b"a O\n", whole[:-8]):
-        path = write(tmp_path / f"a.txt{suffix}", content)
-        with pytest.raises(CorpusError, match=r"a\.txt.*cannot be read"):
-            list(read_lines(path))
+    path = write(tmp_path / f"a.txt{suffix}", whole[:-8])
+    with pytest.raises(InputError, match=r"a\.txt.*cannot be read"):
+        list(read_lines(path))
+
+
+def test_compression_is_told_by_the_content_and_not_by_the_name(tmp_path: Path) -> None:
+    assert list(read_lines(write(tmp_path / "a.gz", b"a O\n"))) == [(1, "a O")]
+    assert list(read_lines(write(tmp_path / "a.txt", gzip.compress(b"a O\n")))) == [(1, "a O")]
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +65,9 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"missing\.txt: cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"missing\.txt: cannot be read: No such file"):
         list(read_lines(tmp_path / "missing.txt"))
-    with pytest.raises(CorpusError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
         list(read_lines(tmp_path))
 
 
@@ -79,7 +84,7 @@ def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_utf_8_text_is_refused_with_its_line(tmp_path: Path, content: bytes, line: int, reason: str) -> None:
-    with pytest.raises(CorpusError) as caught:
+    with pytest.raises(InputError) as caught:
         list(read_lines(write(tmp_path / "a.txt", content)))
     assert (caught.value.line, caught.value.reason) == (line, reason)
 
@@ -92,7 +97,7 @@ def test_a_long_line_is_read(tmp_path: Path) -> None:
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(inputs, "MAX_LINE_BYTES", 100)
     assert list(read_lines(write(tmp_path / "fits", b"x" * 99 + b"\n"))) == [(1, "x" * 99)]
-    with pytest.raises(CorpusError, match=r"long:2: the line is longer than 100 bytes"):
+    with pytest.raises(InputError, match=r"long:2: the line is longer than 100 bytes"):
         list(read_lines(write(tmp_path / "long", b"a\n" + b"x" * 101)))
