@@ -19,7 +19,6 @@ from spacy.language import Language
 from spacy.tokens import DocBin
 from spacy.util import load_config
 from spacy.vocab import Vocab
-from wasabi.printer import Printer
 
 from ..errors import RemedyError
 from ..workbench.report.card import Card, Sizes, Speed, front_matter, package_name, render_card
@@ -27,7 +26,7 @@ from ..workbench.report.card_meta import Chosen, fill_meta
 from ..workbench.report.card_sources import corpus_source
 from ..workbench.report.scores import parse_metrics, read_json
 from ..workbench.versions import installed_versions
-from ._app import fail, tener_cli
+from ._app import Messages, fail, tener_cli
 
 _PASSES = 3
 _TEXTS = 1000
@@ -67,7 +66,7 @@ def card_cli(
 
     makes of it, and `spacy huggingface-hub push` reads them there; it writes the Hub's metadata itself.
     """
-    msg = Printer()
+    msg = Messages()
     try:
         check_places(model, output, force=force)
         source = corpus_source(corpus) if corpus else None

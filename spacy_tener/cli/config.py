@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from wasabi.printer import Printer
 
 from ..errors import RemedyError
 from ..workbench.composing.compose import compose
 from ..workbench.files import write_text
-from ._app import fail, tener_cli
+from ._app import Messages, fail, tener_cli
 
 STDOUT = "-"
 
@@ -45,7 +44,7 @@ def config_cli(
     """
     overlays, settings = overlays or [], settings or []
     with redirect_stdout(sys.stderr):  # standard output is the config's
-        msg = Printer()
+        msg = Messages()
         try:
             composed = compose(base, overlays, settings)
             text = f"{_heading(base, overlays, settings)}\n\n{composed.config.to_str(interpolate=False)}\n"

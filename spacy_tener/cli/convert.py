@@ -22,7 +22,7 @@ from ..workbench.corpus import (
     convert_jobs,
     plan_jobs,
 )
-from ._app import fail, tener_cli
+from ._app import Messages, fail, tener_cli
 
 _FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
 _LANG_HELP = "Language, whose tokenizer splits texts; auto tells Chinese and English by their letters"
@@ -66,7 +66,7 @@ def convert_cli(
     Tags that cannot stand where they do are read as conlleval reads them (an I-X after O or after another type begins
     an entity), counted and reported; so is everything else that is not taken as written.
     """
-    msg = Printer()
+    msg = Messages()
     try:
         spans = SpanRules(units=offsets, overlap=overlap)
         reading = ReadOptions(

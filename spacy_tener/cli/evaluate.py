@@ -11,12 +11,11 @@ from typing import Annotated, Any
 import typer
 from spacy.cli._util import import_code, setup_gpu
 from spacy.training import Corpus
-from wasabi.printer import Printer
 
 from ..errors import RemedyError
 from ..workbench.files import write_text
 from ..workbench.report import CountingScorer
-from ._app import fail, load_pipeline, tener_cli
+from ._app import Messages, fail, load_pipeline, tener_cli
 
 _WARMING = 16
 
@@ -40,7 +39,7 @@ def evaluate_cli(
     """
     import_code(code)
     setup_gpu(gpu_id, silent=False)
-    msg = Printer()
+    msg = Messages()
     nlp = load_pipeline(msg, model)
     examples = list(Corpus(data, gold_preproc=gold_preproc)(nlp))
     # What a first text loads, such as a dictionary, is no part of the speed.

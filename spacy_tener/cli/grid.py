@@ -18,7 +18,7 @@ from ..workbench.report.runs import METRICS
 from ..workbench.report.scores import read_metrics
 from ..workbench.runs.grid import Grid, Task, plan, task
 from ..workbench.runs.jobs import Outcome, run_tasks
-from ._app import fail, tener_cli
+from ._app import Messages, fail, tener_cli
 from .table import names, warn
 from .train import INTERRUPTED, interruptible
 
@@ -60,7 +60,7 @@ def grid_cli(
     and the exit status is 1.
     """
     with redirect_stdout(sys.stderr):  # standard output is the table's
-        msg = Printer()
+        msg = Messages()
         try:
             grid = Grid(output, names(corpora), names(systems), _numbers(seeds), data, configs, settings or [], gpu_id)
             failed = _run(msg, grid, jobs)

@@ -23,7 +23,7 @@ from ..workbench.report import (
     has_log,
     has_value,
 )
-from ._app import fail, tener_cli
+from ._app import Messages, fail, tener_cli
 from .table import names, warn_left_out
 
 # Each kind of figure, what draws it, and the options that mean something for it.
@@ -67,7 +67,7 @@ def plot_cli(
     options = {"x": x, "by": by, "metric": metric, "baseline": baseline, "published": published, "log_x": log_x}
     given: dict[str, Any] = {name: value for name, value in {**options, "y_min": y_min}.items() if value is not None}
     with redirect_stdout(sys.stderr):
-        msg = Printer()
+        msg = Messages()
         try:
             _check(kind, given)
             found = find_runs(runs).only(corpora=names(corpus), systems=names(system))

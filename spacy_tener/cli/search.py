@@ -13,7 +13,7 @@ from ..errors import RemedyError
 from ..workbench.composing.search_space import read_space
 from ..workbench.runs.search import SAMPLERS, Plan, Running, Search, open_search
 from ..workbench.runs.search_report import TrialRow
-from ._app import fail, tener_cli
+from ._app import Messages, fail, tener_cli
 from .train import INTERRUPTED, interruptible
 
 _SHOWN = 5
@@ -64,7 +64,7 @@ def search_cli(
     Needs optuna: pip install 'spacy_tener[search]'. DIR/study.db is its database. --sampler tpe draws near what was
     good before.
     """
-    msg = Printer()
+    msg = Messages()
     more = [] if steps is None else [f"training.max_steps={steps}"]
     try:
         plan = Plan(

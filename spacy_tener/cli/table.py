@@ -14,7 +14,7 @@ from wasabi.printer import Printer
 from ..errors import RemedyError
 from ..workbench.files import write_text
 from ..workbench.report import FORMATS, Found, ScoreTable, find_runs, make_table, render
-from ._app import fail, tener_cli
+from ._app import Messages, fail, tener_cli
 
 _SHOWN = 10
 
@@ -55,7 +55,7 @@ def table_cli(
     than their seed and their paths are not taken together.
     """
     with redirect_stdout(sys.stderr):  # standard output is the table's
-        msg = Printer()
+        msg = Messages()
         try:
             found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
             table = make_table(

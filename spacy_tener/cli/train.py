@@ -13,10 +13,9 @@ from typing import Annotated, Any
 import typer
 from spacy.cli._util import import_code, parse_config_overrides, setup_gpu, show_validation_error
 from spacy.util import load_config, logger
-from wasabi.printer import Printer
 
 from ..workbench.files import FileError
-from ._app import tener_cli
+from ._app import Messages, tener_cli
 
 INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
 
@@ -41,7 +40,7 @@ def train_cli(
     comes to the weights that it would have come to without a break (on a CPU: bit by bit). Where config, data or
     versions are not what they were, it says so and changes nothing. The checkpoint is removed when training is over.
     """
-    msg = Printer()
+    msg = Messages()
     overrides = parse_config_overrides(context.args)
     if verbose:
         logger.setLevel(logging.DEBUG)

@@ -23,7 +23,7 @@ from ..workbench.vectors.from_text import (
 from ..workbench.vectors.raw_text import find_texts
 from ..workbench.vectors.strings import KINDS
 from ..workbench.vectors.word_vectors import TrainingSettings
-from ._app import fail, tener_cli
+from ._app import Messages, fail, tener_cli
 
 _EXAMPLES = 10
 _MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(
@@ -69,7 +69,7 @@ def vectors_cli(
 
     Digits and case must be what the embedders of the config say: by default digits are read as 0, and case is kept.
     """
-    msg = Printer()
+    msg = Messages()
     try:
         settings = TrainingSettings(
             width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers

@@ -1,0 +1,27 @@
+"""What the commands print."""
+
+from __future__ import annotations
+
+import pytest
+
+from spacy_tener.cli._app import Messages
+
+
+def test_a_list_below_a_title_keeps_its_lines_and_long_ones_are_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
+    Messages().warn("Changed: 2", "training.dropout: 0.1, was 0.2\n" + "word " * 30)
+    title, first, *wrapped = capsys.readouterr().out.splitlines()
+    assert "Changed: 2" in title
+    assert first == "training.dropout: 0.1, was 0.2"
+    assert len(wrapped) == 2
+    assert " ".join(wrapped).split() == ["word"] * 30
+
+
+def test_a_failure_ends_the_command_and_what_is_not_shown_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        Messages().fail("Failed", "a\nb", exits=3)
+    assert stop.value.code == 3
+    title, *lines = capsys.readouterr().out.split("\n")[1:]
+    assert "Failed" in title
+    assert lines == ["a", "b", "", ""]
+    Messages().info("Nothing", show=False)
+    assert capsys.readouterr().out == ""
