@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -43,7 +43,7 @@ class EmbeddingTables(nn.Module):
             {name: nn.Parameter(random_rows(height, widths[name])) for name, height in rows.items()}
         )
 
-    def forward(self, rows: Sequence[Tensor]) -> Tensor:
+    def forward(self, *rows: Tensor) -> Tensor:
         """*Shape* one [N] per table, in the tables' order -> [N, sum of widths]"""
         parts = [
             F.embedding(self._drop_words(name, ids), self.tables[name], sparse=True)

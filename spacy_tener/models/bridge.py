@@ -1,8 +1,7 @@
-"""The one bridge between Thinc and torch.
+"""The bridge between Thinc and torch.
 
-A torch module is built late, when its sizes are known, and travels inside a Thinc model as a `TorchShim`: sizes and
-weights are one block of bytes, read back with `weights_only=True`, so that a model file can never run code. Floats
-cross flat: one array for all tokens of a batch.
+A torch module is built late, when its sizes are known, and travels inside a Thinc model as a `TorchShim`. Floats cross
+flat: one array for all tokens of a batch.
 """
 
 from __future__ import annotations
@@ -11,14 +10,23 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from io import BytesIO
 from typing import Any, cast
 
 import srsly
 import torch
 from spacy.tokens import Doc
-from thinc.api import Model, Ops, Optimizer, chain, get_torch_default_device, torch2xp, xp2torch
+from thinc.api import (
+    ArgsKwargs,
+    Model,
+    Ops,
+    Optimizer,
+    PyTorchShim,
+    chain,
+    get_torch_default_device,
+    torch2xp,
+    xp2torch,
+)
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 from torch import Tensor, nn
@@ -30,16 +38,17 @@ Build = Callable[..., nn.Module]
 EmbedModel = Model[list[Doc], list[Floats2d]]
 RaggedModel = Model[list[Floats2d], list[Floats2d]]
 
-if hasattr(os, "register_at_fork"):
-    # A forked worker, as of `nlp.pipe(n_process=2)`, does not have the threads that torch computed with in its parent,
-    # and would wait for them forever.
-    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+_process = os.getpid()
 
 
-class TorchShim(Shim):
-    """Holds a torch module for Thinc: its sizes, weights, gradients and place on a device.
+class TorchShim(PyTorchShim):
+    """Thinc's shim for a torch module, for one that is built when its sizes are known, and that may grow.
 
-    build: makes the module from its sizes, given as keyword arguments. It must be a module-level function or a
+    Sizes and weights are saved as one block of bytes, read back with `weights_only=True`, so that a model file can
+    never run code. Gradients of embedding tables are sparse: only rows in use are updated. The module rests in
+    evaluation mode, so that prediction need not switch every submodule back and forth.
+
+    build: Makes the module from its sizes, given as keyword arguments. It must be a module-level function or a
         `functools.partial` of one, so that a pipeline can be pickled.
     """
 
@@ -62,7 +71,12 @@ class TorchShim(Shim):
                 "The torch part of this model has no weights yet. Call nlp.initialize() (or component.initialize()) "
                 "before predicting or training, or load a trained pipeline with spacy.load()."
             )
+        _use_one_thread_if_forked()
         return self._model
+
+    @property
+    def device(self) -> torch.device:
+        return cast(torch.device, next(self.module.parameters()).device)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Finish a copy: deep, shallow or unpickled."""
@@ -76,36 +90,35 @@ class TorchShim(Shim):
             Shim.global_id += 1
             self.id = Shim.global_id
 
-    def set_module(self, module: nn.Module, sizes: Mapping[str, int]) -> None:
-        """Take a module made elsewhere, of the given sizes: what growing a table or adding labels ends in."""
-        if module is not self._model:
-            self._renew_id()
-        self.cfg = dict(sizes)
-        # Evaluation is the resting state, so that prediction need not switch every submodule back and forth.
-        self._model = module.to(get_torch_default_device()).eval()
-
     def build(self, **sizes: int) -> None:
         """Make the module with fresh weights."""
         self.set_module(self._build(**sizes), sizes)
 
-    @property
-    def device(self) -> torch.device:
-        return cast(torch.device, next(self.module.parameters()).device)
+    def set_module(self, module: nn.Module, sizes: Mapping[str, int], device: torch.device | None = None) -> None:
+        """Take a module made elsewhere, of the given sizes.
 
-    @contextlib.contextmanager
-    def training(self) -> Iterator[nn.Module]:
-        """The module in training mode: dropout is on inside this context only."""
-        module = cast(nn.Module, self.module)
-        module.train()
+        device: Where it goes; None for Thinc's default. What grows a module gives the one that it has been on, since
+            the default may be another one in another thread.
+        """
+        if module is not self._model:
+            self._renew_id()
+        self.cfg = dict(sizes)
+        self._model = module.to(device or get_torch_default_device()).eval()
+
+    def predict(self, inputs: ArgsKwargs) -> Any:
+        module = self.module
+        with torch.inference_mode():
+            return module(*inputs.args, **inputs.kwargs)
+
+    def begin_update(self, inputs: ArgsKwargs) -> tuple[Any, Callable[[ArgsKwargs], ArgsKwargs]]:
+        module = self.module
         try:
-            yield module
+            return cast("tuple[Any, Callable[[ArgsKwargs], ArgsKwargs]]", super().begin_update(inputs))
         finally:
             module.eval()
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        if self._model is None:
-            return
-        for name, parameter in self._model.named_parameters():
+        for name, parameter in self._parameters():
             gradient = parameter.grad
             if gradient is None:
                 continue
@@ -118,7 +131,7 @@ class TorchShim(Shim):
 
     @contextlib.contextmanager
     def use_params(self, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
-        own = {name: params[(self.id, name)] for name in self._names() if (self.id, name) in params}
+        own = {name: params[self.id, name] for name, _ in self._parameters() if (self.id, name) in params}
         backup = {name: value.clone() for name, value in self._state().items() if name in own}
         try:
             self._load({name: xp2torch(value, device=self.device) for name, value in own.items()})
@@ -126,38 +139,47 @@ class TorchShim(Shim):
         finally:
             self._load(backup)
 
-    def _names(self) -> list[str]:
-        return [] if self._model is None else [name for name, _ in self._model.named_parameters()]
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        return self.module.named_parameters() if self.is_built else iter(())
 
     def _state(self) -> dict[str, Tensor]:
-        return {} if self._model is None else self._model.state_dict()
+        return self.module.state_dict() if self.is_built else {}
 
     def _load(self, state: Mapping[str, Tensor]) -> None:
         if state:
             self.module.load_state_dict({**self._state(), **state})
 
     def to_device(self, device_type: str, device_id: int) -> None:
-        if self._model is not None:
-            self._model.to("cpu" if device_type == "cpu" else torch.device("cuda", device_id))
+        if self.is_built:
+            super().to_device(device_type, device_id)
 
     def to_bytes(self) -> bytes:
         state = b""
-        if self._model is not None:
+        if self.is_built:
             file = BytesIO()
             torch.save({name: value.cpu() for name, value in self._state().items()}, file)
             state = file.getvalue()
         return cast(bytes, srsly.msgpack_dumps({"sizes": self.sizes, "state": state}))
 
     def from_bytes(self, data: bytes) -> TorchShim:
-        message = srsly.msgpack_loads(data)
-        sizes, state = _checked(message)
-        if not state:
-            self.cfg, self._model = sizes, None
-        else:
+        sizes, state = _checked(srsly.msgpack_loads(data))
+        if state:
+            _use_one_thread_if_forked()
             module = self._build(**sizes)
             module.load_state_dict(torch.load(BytesIO(state), map_location="cpu", weights_only=True))
             self.set_module(module, sizes)
+        else:
+            self.cfg, self._model = sizes, None
         return self
+
+
+def _use_one_thread_if_forked() -> None:
+    """A forked worker, as of `nlp.pipe(n_process=2)`, does not have the threads that torch computed with in its parent,
+    and would wait for them forever. Forks that run no model of ours keep the number that they have."""
+    global _process
+    if os.getpid() != _process:
+        torch.set_num_threads(1)
+        _process = os.getpid()
 
 
 def _checked(message: Any) -> tuple[dict[str, int], bytes]:
@@ -191,20 +213,43 @@ def penalties(model: Model[Any, Any]) -> list[Penalty]:
     return [part for module in built for part in module.modules() if isinstance(part, Penalty)]
 
 
+def run_module(
+    model: Model[Any, Any], is_train: bool, lengths: Sequence[int], floats: Sequence[Tensor], *others: Any
+) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Tensor]]]:
+    """Call a layer's torch module, and cut its output into stretches of the given lengths.
+
+    floats: The module's first arguments, which get a gradient.
+    others: What else it is called with.
+
+    The second result takes the output's gradient to the module's parameters and returns that of the floats.
+    """
+    shim = torch_shim(model)
+    for tensor in floats if is_train else ():
+        tensor.requires_grad_(True)
+    outputs, backprop_torch = shim(ArgsKwargs(args=(*floats, *others), kwargs={}), is_train)
+
+    def backprop(dY: list[Floats2d]) -> list[Tensor]:
+        if not is_train:
+            raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")
+        # The module may have nothing to learn: where it is frozen, or where there are no tokens.
+        if outputs.requires_grad:
+            d_outputs = join(model.ops, dY, shim.device)
+            backprop_torch(ArgsKwargs(args=((outputs,),), kwargs={"grad_tensors": (d_outputs,)}))
+        # Nor need it have used what there was none of, or what a setting leaves out.
+        return [torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in floats]
+
+    return split(model.ops, outputs, lengths), backprop
+
+
 def ragged_layer(name: str, build: Build, *, width_in: int | None = None, width_out: int | None = None) -> RaggedModel:
     """A torch module from flat tokens to flat tokens, as a layer from list to list.
 
-    build: takes `nI` and `nO` and returns a module that is called with the tokens of all sequences joined,
+    build: Takes `nI` and `nO` and returns a module that is called with the tokens of all sequences joined,
         *Shape* [N, nI], and their lengths, and returns *Shape* [N, nO].
-    width_out: the module's width, where it is not to be inferred from sample output.
+    width_out: The module's width, where it is not to be inferred from sample output.
     """
-    return Model(
-        name,
-        _forward_ragged,
-        init=_init_ragged,
-        dims={"nI": width_in, "nO": width_out},
-        shims=[TorchShim(build)],
-    )
+    dims = {"nI": width_in, "nO": width_out}
+    return Model(name, _forward_ragged, init=_init_ragged, dims=dims, shims=[TorchShim(build)])
 
 
 def chain_sized(first: EmbedModel, second: RaggedModel) -> EmbedModel:
@@ -231,26 +276,10 @@ def _forward_ragged(
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Floats2d]]]:
     if not X:
         return [], lambda dY: []
-    shim = torch_shim(model)
     lengths = [len(x) for x in X]
-    inputs = join(model.ops, X, shim.device)
-    if not is_train:
-        with torch.inference_mode():
-            return split(model.ops, shim.module(inputs, lengths), lengths), _no_backprop
-    inputs.requires_grad_(True)
-    with shim.training() as module:
-        outputs = module(inputs, lengths)
-
-    def backprop(dY: list[Floats2d]) -> list[Floats2d]:
-        torch.autograd.backward(outputs, join(model.ops, dY, shim.device))
-        assert inputs.grad is not None
-        return split(model.ops, inputs.grad, lengths)
-
-    return split(model.ops, outputs, lengths), backprop
-
-
-def _no_backprop(dY: list[Floats2d]) -> list[Floats2d]:
-    raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")
+    inputs = join(model.ops, X, torch_shim(model).device)
+    outputs, backprop_module = run_module(model, is_train, lengths, [inputs], lengths)
+    return outputs, lambda dY: split(model.ops, backprop_module(dY)[0], lengths)
 
 
 def join(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
-import torch
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
-from torch import Tensor
 
-from .bridge import Build, EmbedModel, TorchShim, join, split, torch_shim
+from .bridge import Build, EmbedModel, TorchShim, join, run_module, split, token_counts, torch_shim
 from .embed.lexicon import LatticeWords, LexiconModel
 
 
 def lattice_layer(name: str, build: Build, *, streams: list[EmbedModel], words: LexiconModel, width: int) -> EmbedModel:
     """A torch module that reads one or more streams of floats per token, and the words that lie over the tokens.
 
-    build: takes `nI0`, `nI1`, .. (the streams' widths), `nW` (the words') and `nO`, and returns a module. It is called
+    build: Takes `nI0`, `nI1`, .. (the streams' widths), `nW` (the words') and `nO`, and returns a module. It is called
         with the streams, *Shape* [N, nI] each, the words, *Shape* [W, nW], and a `Lattice`, and returns *Shape* [N, nO]
     """
-    return Model(
-        name, _forward, init=_init, dims={"nO": width}, layers=[*streams, cast(Any, words)], shims=[TorchShim(build)]
-    )
+    layers = [*streams, cast(Any, words)]
+    return Model(name, _forward, init=_init, dims={"nO": width}, layers=layers, shims=[TorchShim(build)])
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
-    *streams, words = model.layers
-    for layer in (*streams, words):
+    for layer in model.layers:
         layer.initialize(X=X)
+    *streams, words = model.layers
     widths = [_width(stream, X) for stream in streams]
     if None not in widths:
         sizes = {f"nI{i}": cast(int, width) for i, width in enumerate(widths)}
@@ -44,58 +40,24 @@ def _width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
     return stream.predict(X[:1])[0].shape[1] if X else None
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """What the module reads, with the way back to where it came from."""
-
-    streams: list[Tensor]
-    words: Tensor
-    found: LatticeWords
-    lengths: list[int]
-    back: list[Callable[[Any], Any]]
-
-
 def _forward(
     model: EmbedModel, docs: list[Doc], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
     if not docs:
         return [], lambda dY: docs
-    shim = torch_shim(model)
-    device = shim.device
-    inputs = _read(model, docs, is_train, device)
-    arguments = (*inputs.streams, inputs.words, inputs.found.lattice)
-    if not is_train:
-        with torch.inference_mode():
-            return split(model.ops, shim.module(*arguments), inputs.lengths), lambda dY: docs
-    for tensor in (*inputs.streams, inputs.words):
-        tensor.requires_grad_(True)
-    with shim.training() as module:
-        outputs = module(*arguments)
+    ops, device, lengths = model.ops, torch_shim(model).device, token_counts(docs)
+    outputs, backprops = zip(*(layer(docs, is_train) for layer in model.layers), strict=True)
+    *streams, words = cast("list[Any]", outputs)
+    floats = [*(join(ops, stream, device) for stream in streams), join(ops, [words.floats], device)]
+    Y, backprop_module = run_module(model, is_train, lengths, floats, words.lattice)
 
     def backprop(dY: list[Floats2d]) -> list[Doc]:
-        torch.autograd.backward(outputs, join(model.ops, dY, device))
-        *back_streams, back_words = inputs.back
-        for tensor, back in zip(inputs.streams, back_streams, strict=True):
-            back(split(model.ops, _gradient(tensor), inputs.lengths))
-        (d_words,) = split(model.ops, _gradient(inputs.words), [len(inputs.words)])
-        back_words(LatticeWords(inputs.found.lattice, d_words))
+        *d_streams, d_words = backprop_module(dY)
+        *backprop_streams, backprop_words = backprops
+        for backprop_stream, d_stream in zip(backprop_streams, d_streams, strict=True):
+            backprop_stream(split(ops, d_stream, lengths))
+        (d_floats,) = split(ops, d_words, [len(d_words)])
+        backprop_words(LatticeWords(words.lattice, d_floats))
         return docs
 
-    return split(model.ops, outputs, inputs.lengths), backprop
-
-
-def _read(model: EmbedModel, docs: list[Doc], is_train: bool, device: torch.device) -> _Inputs:
-    results = [layer(docs, is_train) for layer in model.layers]
-    *streams, found = [cast(Any, output) for output, _ in results]
-    return _Inputs(
-        streams=[join(model.ops, stream, device) for stream in streams],
-        words=join(model.ops, [found.floats], device),
-        found=found,
-        lengths=[len(part) for part in streams[0]],
-        back=[back for _, back in results],
-    )
-
-
-def _gradient(tensor: Tensor) -> Tensor:
-    """A module need not have used what there was none of, or what a setting leaves out."""
-    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
+    return Y, backprop

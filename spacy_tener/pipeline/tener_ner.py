@@ -19,7 +19,7 @@ from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
-from ..models.embed.vocabulary import observe
+from ..models.embed.tables import observe
 from ..models.tagger import TaggerModel, crf, set_labels
 from .annotate import Entity, annotate
 from .learning import learn, rehearse

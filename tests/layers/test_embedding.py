@@ -24,7 +24,7 @@ def ids(*rows):
 
 def test_rows_of_all_tables_stand_side_by_side():
     module = tables()
-    embedded = module([ids(1, 0, 1), ids(4, 2, 0)])
+    embedded = module(ids(1, 0, 1), ids(4, 2, 0))
     assert embedded.shape == (3, 7)
     assert torch.equal(embedded[:, :4], module.tables["unigram"][[1, 0, 1]])
     assert torch.equal(embedded[:, 4:], module.tables["bigram"][[4, 2, 0]])
@@ -33,25 +33,25 @@ def test_rows_of_all_tables_stand_side_by_side():
 def test_tables_keep_the_order_they_were_given_in():
     # A ParameterDict would put "a" first.
     module = tables(rows={"z": 3, "a": 4}, widths={"z": 2, "a": 1})
-    embedded = module([ids(2), ids(3)])
+    embedded = module(ids(2), ids(3))
     assert torch.equal(embedded[0, :2], module.tables["z"][2])
     assert torch.equal(embedded[0, 2:], module.tables["a"][3])
 
 
 def test_one_table_alone_and_no_tokens_work():
     module = tables(rows={"unigram": 3})
-    assert torch.equal(module([ids(2, 1)]), module.tables["unigram"][[2, 1]])
-    assert module([ids()]).shape == (0, 4)
+    assert torch.equal(module(ids(2, 1)), module.tables["unigram"][[2, 1]])
+    assert module(ids()).shape == (0, 4)
 
 
 def test_as_many_rows_of_ids_as_tables_are_needed():
     with pytest.raises(ValueError, match="shorter"):
-        tables()([ids(1)])
+        tables()(ids(1))
 
 
 def test_only_used_rows_have_a_gradient_and_repeated_ones_the_sum():
     module = tables()
-    module([ids(1, 3, 1), ids(0, 0, 2)]).sum().backward()
+    module(ids(1, 3, 1), ids(0, 0, 2)).sum().backward()
     gradient = module.tables["unigram"].grad
     assert gradient.is_sparse
     gradient = gradient.coalesce()
@@ -67,8 +67,8 @@ def test_word_dropout_reads_the_asked_share_as_unknown_in_training_only(rate):
     for name in module.names:
         module.tables[name].data.fill_(1.0)[UNKNOWN_ROW] = 0.0
     known = [torch.full((n_tokens,), 2), torch.full((n_tokens,), 3)]
-    assert torch.equal(module(known), torch.ones(n_tokens, 7))
-    dropped = module.train()(known) == 0
+    assert torch.equal(module(*known), torch.ones(n_tokens, 7))
+    dropped = module.train()(*known) == 0
     spread = (rate * (1 - rate) / n_tokens) ** 0.5
     for block in (dropped[:, :4], dropped[:, 4:]):
         assert torch.equal(block.any(1), block.all(1)), "a token is unknown as a whole"
@@ -80,7 +80,7 @@ def test_each_table_has_its_own_word_dropout():
     module = tables().train()
     module.word_dropout = {"unigram": 0.0, "bigram": 0.999}
     module.tables["bigram"].data[UNKNOWN_ROW] = 7.0
-    embedded = module([ids(*[1] * 50), ids(*[1] * 50)])
+    embedded = module(ids(*[1] * 50), ids(*[1] * 50))
     assert torch.equal(embedded[:, :4], module.tables["unigram"][[1] * 50])
     assert (embedded[:, 4:] == 7.0).all(1).sum() > 45
 
@@ -88,22 +88,22 @@ def test_each_table_has_its_own_word_dropout():
 def test_word_dropout_trains_the_unknown_row():
     module = tables(word_dropout=0.5).train()
     rows = ids(*[2] * 50)
-    module([rows, rows]).sum().backward()
+    module(rows, rows).sum().backward()
     assert module.tables["unigram"].grad.coalesce().indices().tolist() == [[UNKNOWN_ROW, 2]]
 
 
 def test_word_dropout_does_not_change_the_caller_s_ids():
     module = tables(word_dropout=0.9).train()
     rows = ids(1, 2, 3, 4)
-    module([rows, rows])
+    module(rows, rows)
     assert rows.tolist() == [1, 2, 3, 4]
 
 
 def test_dropout_acts_on_single_numbers_in_training_only():
     module = tables(dropout=0.5)
     rows = [ids(*[1] * 500), ids(*[1] * 500)]
-    assert (module(rows) != 0).all()
-    dropped = (module.train()(rows) == 0).float()
+    assert (module(*rows) != 0).all()
+    dropped = (module.train()(*rows) == 0).float()
     assert abs(dropped.mean().item() - 0.5) < 0.05
     assert len(dropped.sum(1).unique()) > 3
 
@@ -124,9 +124,9 @@ def test_growing_keeps_rows_and_adds_random_ones():
 
 def test_growing_keeps_gradients_that_were_accumulated():
     module = tables()
-    module([ids(1, 5), ids(0, 0)]).sum().backward()
+    module(ids(1, 5), ids(0, 0)).sum().backward()
     module.grow("unigram", 9)
-    module([ids(8, 1), ids(0, 0)]).sum().backward()
+    module(ids(8, 1), ids(0, 0)).sum().backward()
     gradient = module.tables["unigram"].grad.coalesce()
     assert gradient.shape == (9, 4)
     assert gradient.indices().tolist() == [[1, 5, 8]]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import subprocess
+import sys
 from io import BytesIO
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 import srsly
 import torch
-from thinc.api import SGD, Adam, Linear, NumpyOps, chain, list2array, with_array
+from thinc.api import SGD, Adam, Linear, NumpyOps, PyTorchShim, chain, list2array, with_array
 from torch import nn
 
 from spacy_tener.models.bridge import TorchShim, join, ragged_layer, split, torch_shim
@@ -87,7 +90,7 @@ def learn(model, optimizer, X, steps=1):
 def test_a_shim_without_module_says_what_to_do():
     shim = TorchShim(build_mixer)
     assert not shim.is_built
-    for use in (lambda: shim.module, lambda: shim.device, shim.training().__enter__):
+    for use in (lambda: shim.module, lambda: shim.device, lambda: shim.begin_update(None), lambda: shim.predict(None)):
         with pytest.raises(ValueError, match=r"no weights yet. Call nlp.initialize"):
             use()
 
@@ -183,19 +186,16 @@ def test_weights_of_other_names_or_sizes_are_refused_and_leave_the_module_alone(
 
 
 def test_evaluation_is_the_resting_state():
-    shim = built(build_mixer)
-    assert not shim.module.dropout.training
-    with shim.training() as module:
-        assert module.dropout.training
-    assert not shim.module.dropout.training
-    assert not TorchShim(build_mixer).from_bytes(shim.to_bytes()).module.training
-
-
-def test_an_error_in_training_restores_evaluation():
-    shim = built(build_mixer)
-    with pytest.raises(RuntimeError, match="out of luck"), shim.training():
-        raise RuntimeError("out of luck")
-    assert not shim.module.dropout.training
+    model = layer(build_mixer)
+    model.initialize()
+    module = torch_shim(model).module
+    modes = []
+    module.register_forward_hook(lambda *_: modes.append(module.dropout.training))
+    model.begin_update(inputs())
+    assert not module.dropout.training
+    model.predict(inputs())
+    assert modes == [True, False]
+    assert not TorchShim(build_mixer).from_bytes(torch_shim(model).to_bytes()).module.training
 
 
 def test_an_error_inside_the_module_restores_evaluation():
@@ -505,3 +505,40 @@ def test_splitting_undoes_joining_without_copies():
     for part, x in zip(parts, X, strict=True):
         np.testing.assert_array_equal(part, x)
     assert np.shares_memory(parts[0], tensor.numpy())
+
+
+FORKING = """
+import os, sys
+import numpy as np, torch
+from spacy_tener.models.idcnn import build_idcnn_encoder
+
+torch.set_num_threads(3)
+model, X = build_idcnn_encoder(width=4), [np.ones((5, 3), dtype="f")]
+model.initialize(X)
+expected = model.predict(X)[0]
+for runs_model in (False, True):
+    child = os.fork()
+    if not child:
+        if runs_model:
+            assert np.array_equal(model.predict(X)[0], expected)
+        os._exit(torch.get_num_threads())
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(torch.get_num_threads())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_has_one_thread_only_if_it_runs_a_model():
+    printed = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True, timeout=60)
+    assert printed.stdout.split() == ["3", "1", "3"]
+
+
+def test_what_grows_stays_where_it_is(monkeypatch):
+    shim = built()
+    monkeypatch.setattr("spacy_tener.models.bridge.get_torch_default_device", lambda: torch.device("meta"))
+    shim.set_module(build_steady(nI=WIDTH_IN, nO=9), {"nI": WIDTH_IN, "nO": 9}, device=shim.device)
+    assert shim.device == torch.device("cpu")
+
+
+def test_it_is_thinc_s_own_shim():
+    assert isinstance(built(), PyTorchShim)

@@ -44,8 +44,8 @@ class Match:
 class Lexicon:
     """Words of two or more characters, each with a tag or none. It never changes, so copies of it are itself.
 
-    The automaton is built when it is first needed, once; forked processes share its memory, since searching writes
-    nothing to it. It is not saved: building it anew from the words takes half a second for 350,000 of them.
+    The automaton is built by `prepare`, or when it is first needed; forked processes share its memory, since searching
+    writes nothing to it. It is not saved: building it anew from the words takes half a second for 350,000 of them.
 
     words (Iterable[str]): The first of equal words wins. Left out are strings of fewer than two characters (code
         points), of white space only, and those with a NUL or half a surrogate pair in them.
@@ -80,6 +80,10 @@ class Lexicon:
 
     def __contains__(self, word: object) -> bool:
         return word in self._index_of
+
+    def prepare(self) -> None:
+        """Build the automaton now: before a service's first text, and before its workers are forked, which share it."""
+        self._automaton  # noqa: B018 - cached by reading it
 
     def index(self, words: Sequence[str]) -> IntArray:
         """The index of each word, -1 where the lexicon lacks it. *Shape* [W]"""

@@ -129,7 +129,7 @@ class CharacterFeatures(nn.Module):
         words: which of the words each token is. *Shape: [N]*
         Returns *Shape: [N, width]*
         """
-        encoded = self.encoder(self.tables([characters]), lengths)
+        encoded = self.encoder(self.tables(characters), lengths)
         tokens: Tensor = self.dropout(encoded.index_select(0, words))
         return tokens
 

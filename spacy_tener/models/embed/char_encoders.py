@@ -9,40 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from spacy.tokens import Doc
-from thinc.api import Model
-from thinc.types import Floats2d
 
 from ...features.characters import SpelledTokens, spell
-from ...features.keys import Keys
 from ...layers.attention.transformer import TransformerConfig
 from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures, char_bilstm, char_cnn, char_transformer
-from ...layers.embedding import EmbeddingTables
 from ...layers.settings import check, check_dropouts, check_sizes
-from ..bridge import EmbedModel, TorchShim, token_counts, torch_shim
+from ..bridge import EmbedModel
 from ..settings import expand_config
-from .vocabulary import Vocabulary, add_keys, rows_of, run_module
+from .tables import build_tables, table_embedder
+from .vocabulary import Reading, Vocabulary
 
 CHARACTER = "character"
 WHAT = "A character encoder's"
-
-
-class CharacterVocabulary(Vocabulary):
-    """The characters that an encoder knows. Its table is `character`."""
-
-    def __init__(self, *, digits: bool) -> None:
-        super().__init__((CHARACTER,))
-        self._digits = digits
-
-    def spell(self, docs: list[Doc]) -> SpelledTokens:
-        return spell(docs, digits=self._digits)
-
-    def keys(self, docs: list[Doc]) -> dict[str, Keys]:
-        """The keys of the characters of the docs' distinct words. *Shape* [C]"""
-        return {CHARACTER: self.spell(docs).spellings.keys}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,46 +104,35 @@ def build_char_transformer(
 
 
 def _char_embed(encoder: Callable[[], CharacterEncoder], config: SpellingConfig) -> EmbedModel:
-    return Model(
-        "char_encoder",
-        forward_spelled,
-        init=_init,
-        dims={"nO": config.width},
-        attrs={"vocabulary": CharacterVocabulary(digits=config.digits)},
-        shims=[TorchShim(partial(_build, encoder=encoder, config=config))],
+    vocabulary = SpellingVocabulary(CHARACTER, digits=config.digits)
+    return table_embedder(
+        "char_encoder", vocabulary, partial(_build, encoder=encoder, config=config), width=config.width
     )
 
 
-def _build(*, encoder: Callable[[], CharacterEncoder], config: SpellingConfig, **rows: int) -> CharacterFeatures:
-    dropped, widths = {CHARACTER: config.char_dropout}, {CHARACTER: config.char_width}
-    tables = EmbeddingTables(rows=rows, widths=widths, word_dropout=dropped, dropout=config.dropout)
+def _build(*, encoder: Callable[[], CharacterEncoder], config: SpellingConfig, **heights: int) -> CharacterFeatures:
+    widths, dropped = {CHARACTER: config.char_width}, {CHARACTER: config.char_dropout}
+    tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)
     return CharacterFeatures(tables, encoder(), dropout=config.dropout)
 
 
-def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
-    vocabulary: Vocabulary = model.attrs["vocabulary"]
-    vocabulary.clear()
-    torch_shim(model).build(**vocabulary.heights())
+class SpellingVocabulary(Vocabulary):
+    """What tokens are made of: their characters. A key is a code point.
 
+    name: The table.
+    digits: Read every digit as 0.
+    """
 
-def forward_spelled(
-    model: EmbedModel, docs: list[Doc], is_train: bool
-) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
-    """Of an embedder with one table, whose vocabulary spells the tokens of a batch."""
-    if not docs:
-        return [], lambda dY: docs
-    vocabulary = model.attrs["vocabulary"]
-    spelled = vocabulary.spell(docs)
-    (name,) = vocabulary.tables
-    keys = {name: spelled.spellings.keys}
-    if is_train:
-        add_keys(model, keys)
-    (parts,) = rows_of(model, keys)
-    words = torch.from_numpy(spelled.words).to(parts.device)
-    outputs, learn = run_module(model, is_train, token_counts(docs), parts, spelled.spellings.lengths, words)
+    def __init__(self, name: str, *, digits: bool) -> None:
+        super().__init__((name,))
+        self._digits = digits
 
-    def backprop(dY: list[Floats2d]) -> list[Doc]:
-        learn(dY)
-        return docs
+    def spell(self, docs: list[Doc]) -> SpelledTokens:
+        """The distinct tokens of the docs, spelled, and which of these each token is."""
+        return spell(docs, digits=self._digits)
 
-    return outputs, backprop
+    def read(self, docs: list[Doc]) -> Reading:
+        """The keys of the characters of the distinct tokens, *Shape* [C]; how many each has; which each token is."""
+        (name,) = self.tables
+        spelled = self.spell(docs)
+        return Reading({name: spelled.spellings.keys}, (spelled.spellings.lengths, torch.from_numpy(spelled.words)))

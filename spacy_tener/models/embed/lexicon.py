@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,12 +19,12 @@ from thinc.types import Floats2d
 from ...features.keys import Keys
 from ...features.lexicon.lexicon import Lexicon, Match
 from ...features.lexicon.sources import jieba_lexicon
-from ...features.vectors.forms import prepared
-from ...layers.embedding import EmbeddingTables
 from ...layers.lattice.lattice import Lattice
-from ...types import FloatArray
-from ..bridge import TorchShim, token_counts, torch_shim
-from .vocabulary import Vocabulary, add_keys, check_rates, load_vectors, rows_of, run_module
+from ...layers.settings import check, check_dropouts, check_sizes
+from ..bridge import TorchShim, run_module, token_counts
+from ..settings import expand_config
+from .tables import build_tables, init_tables, load_vectors, look_up
+from .vocabulary import Reading, Vocabulary
 
 WORD = "word"
 TAG = "tag"
@@ -44,6 +44,67 @@ class LatticeWords:
 LexiconModel = Model[list[Doc], LatticeWords]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LexiconConfig:
+    """Settings of the embedder of a lexicon's words.
+
+    width: Width of the words' rows.
+    tag_width: Width of a row for the word's tag beside it (a part of speech in jieba's dictionary, the list's name in
+        word lists), which says something about words that training never showed; 0 leaves tags out, as the papers do.
+    max_words: At most so many words beginning with the same token, the longest first, which bounds memory on text made
+        of nested words; None for no limit.
+    dropout: Dropout on the rows.
+    word_dropout: Probability that a word is read as unknown in training.
+    vectors: Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
+    normalize_vectors: Scale pretrained rows to unit length, which random rows have on average.
+    whiten_vectors: Before that, take off what they have in common, as for `spacy_tener.CharEmbed.v1`.
+    """
+
+    width: int = 50
+    tag_width: int = 0
+    max_words: int | None = 5
+    dropout: float = 0.3
+    word_dropout: float = 0.01
+    vectors: str | Path | None = None
+    normalize_vectors: bool = True
+    whiten_vectors: bool = False
+
+    def __post_init__(self) -> None:
+        what = "LexiconEmbed's"
+        check_sizes(what, self, ("width",), optional=("max_words",))
+        check(what, "tag_width", self.tag_width, self.tag_width >= 0, "at least 0")
+        check_dropouts(what, self, ("dropout", "word_dropout"))
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The width of each table."""
+        return {WORD: self.width, TAG: self.tag_width} if self.tag_width else {WORD: self.width}
+
+
+@expand_config()
+def build_lexicon_embed(lexicon: Callable[[], Lexicon] | None = None, *, config: LexiconConfig) -> LexiconModel:
+    """Find the words of a lexicon in each Doc, overlapping and nested ones too, and embed each by its own row.
+
+    Registered as `spacy_tener.LexiconEmbed.v1`. The lexicon is read once, by `initialize`, and saved with the model. A
+    word gets a row when it is first seen in training, or where it has a pretrained vector; all others share the unknown
+    row, which word dropout trains. So a step takes no longer with a larger lexicon.
+
+    lexicon (Optional[Callable[[], Lexicon]]): Where the words come from; `spacy_tener.JiebaLexicon.v1` if there is
+        none.
+    """
+    # A word that is read as unknown keeps its tag, as an unknown word in a text does.
+    dropped, widths = {WORD: config.word_dropout, TAG: 0.0}, config.widths
+    build = partial(build_tables, widths=widths, word_dropout=dropped, dropout=config.dropout)
+    return Model(
+        "lexicon_embed",
+        _forward,
+        init=partial(_init, source=lexicon or jieba_lexicon(), config=config),
+        dims={"nO": sum(widths.values())},
+        attrs={"vocabulary": LexiconVocabulary(widths, config.max_words)},
+        shims=[TorchShim(build)],
+    )
+
+
 class LexiconVocabulary(Vocabulary):
     """A lexicon, with a row for each of its words that training has shown or that has a vector.
 
@@ -52,7 +113,7 @@ class LexiconVocabulary(Vocabulary):
     names: `word`, and `tag` or not.
     """
 
-    def __init__(self, names: Sequence[str], max_words: int | None) -> None:
+    def __init__(self, names: Iterable[str], max_words: int | None) -> None:
         super().__init__(names)
         self.lexicon = Lexicon(())
         self.max_words = max_words
@@ -60,10 +121,10 @@ class LexiconVocabulary(Vocabulary):
     def match(self, docs: list[Doc]) -> Match:
         return self.lexicon.find(docs, max_words=self.max_words)
 
-    def keys(self, docs: list[Doc]) -> dict[str, Keys]:
-        return self.keys_of(self.match(docs))
+    def read(self, docs: list[Doc]) -> Reading:
+        return Reading(self.keys(self.match(docs)))
 
-    def keys_of(self, match: Match) -> dict[str, Keys]:
+    def keys(self, match: Match) -> dict[str, Keys]:
         """*Shape* [W] for each table"""
         keys = {WORD: match.words.astype(np.uint64)}
         if TAG in self.tables:
@@ -80,64 +141,8 @@ class LexiconVocabulary(Vocabulary):
         saved = srsly.msgpack_loads(data)
         super().from_bytes(saved["tables"])
         self.lexicon = Lexicon.from_bytes(saved["lexicon"])
+        self.lexicon.prepare()
         return self
-
-
-def build_lexicon_embed(
-    lexicon: Callable[[], Lexicon] | None = None,
-    width: int = 50,
-    tag_width: int = 0,
-    max_words: int | None = 5,
-    dropout: float = 0.3,
-    word_dropout: float = 0.01,
-    vectors: str | Path | None = None,
-    normalize_vectors: bool = True,
-    whiten_vectors: bool = False,
-) -> LexiconModel:
-    """Find the words of a lexicon in each Doc, overlapping and nested ones too, and embed each by its own row.
-
-    Registered as `spacy_tener.LexiconEmbed.v1`. The lexicon is read once, by `initialize`, and saved with the model. A
-    word gets a row when it is first seen in training, or where it has a pretrained vector; all others share the unknown
-    row, which word dropout trains. So a step takes no longer with a larger lexicon.
-
-    lexicon (Optional[Callable[[], Lexicon]]): Where the words come from; `spacy_tener.JiebaLexicon.v1` if there is
-        none.
-    width (int): Width of the words' rows.
-    tag_width (int): Width of a row for the word's tag beside it (a part of speech in jieba's dictionary, the list's
-        name in word lists), which says something about words that training never showed; 0 leaves tags out, as the
-        papers do.
-    max_words (Optional[int]): At most so many words beginning with the same token, the longest first, which bounds
-        memory on text made of nested words; None for no limit.
-    dropout (float): Dropout on the rows.
-    word_dropout (float): Probability that a word is read as unknown in training.
-    vectors (Optional[Union[str, Path]]): Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
-    normalize_vectors (bool): Scale pretrained rows to unit length, as for `spacy_tener.CharEmbed.v1`.
-    whiten_vectors (bool): Before that, take off what they have in common, as for `spacy_tener.CharEmbed.v1`.
-    """
-    if width < 1 or tag_width < 0 or (max_words is not None and max_words < 1):
-        raise ValueError(
-            f"LexiconEmbed needs width >= 1, tag_width >= 0 and max_words >= 1 or None, but got {width}, {tag_width} "
-            f"and {max_words}."
-        )
-    check_rates("LexiconEmbed", dropout=dropout, word_dropout=word_dropout)
-    widths = {WORD: width, TAG: tag_width} if tag_width else {WORD: width}
-    build = partial(_build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
-    prepare = partial(prepared, whiten=whiten_vectors, unit_length=normalize_vectors)
-    init = partial(_init, source=lexicon or jieba_lexicon(), vectors=vectors, prepare=prepare)
-    return Model(
-        "lexicon_embed",
-        _forward,
-        init=init,
-        dims={"nO": sum(widths.values())},
-        attrs={"vocabulary": LexiconVocabulary(tuple(widths), max_words), "widths": widths},
-        shims=[TorchShim(build)],
-    )
-
-
-def _build_tables(*, widths: dict[str, int], word_dropout: float, dropout: float, **rows: int) -> EmbeddingTables:
-    # A word that is read as unknown keeps its tag, as an unknown word in a text does.
-    rates = {name: word_dropout if name == WORD else 0.0 for name in widths}
-    return EmbeddingTables(rows=rows, widths=widths, word_dropout=rates, dropout=dropout)
 
 
 def _init(
@@ -146,56 +151,45 @@ def _init(
     Y: Any = None,
     *,
     source: Callable[[], Lexicon],
-    vectors: str | Path | None,
-    prepare: Callable[[FloatArray], FloatArray],
+    config: LexiconConfig,
 ) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
-    vocabulary.clear()
-    vocabulary.lexicon = source()
-    if not len(vocabulary.lexicon):
+    vocabulary.lexicon = lexicon = source()
+    lexicon.prepare()
+    if not len(lexicon):
         warnings.warn(
             "The lexicon of spacy_tener.LexiconEmbed.v1 is empty: no word will be found in any text. Check its source "
             "in the config, and its limits on frequency and length.",
             stacklevel=2,
         )
-    torch_shim(model).build(**vocabulary.heights())
-    if vectors is not None:
-        _load_vectors(model, vectors, prepare)
-
-
-def _load_vectors(model: LexiconModel, path: str | Path, prepare: Callable[[FloatArray], FloatArray]) -> None:
-    vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
+    init_tables(model)
     load_vectors(
         model,
         WORD,
-        path,
-        width=model.attrs["widths"][WORD],
-        normaliser=None,
+        config.vectors,
         to_keys=vocabulary.word_keys,
-        prepare=prepare,
-        keep=vocabulary.lexicon.__contains__,
-        strings=vocabulary.lexicon.words,
+        whiten=config.whiten_vectors,
+        unit_length=config.normalize_vectors,
+        keep=lexicon.__contains__,
+        strings=lexicon.words,
     )
-    covered = vocabulary.pretrained[WORD] - 1
-    logger.info("Pretrained word vectors: %d of the lexicon's %d words have one", covered, len(vocabulary.lexicon))
+    if config.vectors is not None:
+        covered = vocabulary.pretrained[WORD] - 1
+        logger.info("Pretrained word vectors: %d of the lexicon's %d words have one", covered, len(lexicon))
 
 
 def _forward(
     model: LexiconModel, docs: list[Doc], is_train: bool
 ) -> tuple[LatticeWords, Callable[[LatticeWords], list[Doc]]]:
-    device = torch_shim(model).device
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     match = vocabulary.match(docs)
-    keys = vocabulary.keys_of(match)
-    if is_train:
-        add_keys(model, keys)
-    rows = [part.to(device) for part in rows_of(model, keys)]
-    (floats,), learn = run_module(model, is_train, [len(match.words)], rows)
+    rows = look_up(model, vocabulary.keys(match), is_train)
+    (floats,), backprop_module = run_module(model, is_train, [len(match.words)], [], *rows)
     lengths = np.asarray(token_counts(docs), dtype=np.int64)
     lattice = Lattice(lengths=lengths, counts=match.counts, heads=match.heads, tails=match.tails)
 
     def backprop(d_words: LatticeWords) -> list[Doc]:
-        learn([d_words.floats])
+        backprop_module([d_words.floats])
         return docs
 
     return LatticeWords(lattice, floats), backprop

@@ -12,12 +12,16 @@ from torch import Tensor
 Key = tuple[str, bytes]
 Read = Callable[[Sequence[Doc]], Tensor]
 
+_NOTED = 100_000
+"""More texts than a corpus has in its dev part: a bound on what a service makes the cache remember."""
+
 
 class FeatureCache:
     """The features of Docs, by their texts and where their tokens lie, in main memory.
 
-    It begins to keep them with `start`, and takes no more once it has reached `limit` bytes. Copies begin empty, and
-    wait for a start of their own.
+    It keeps what training reads; and what is predicted, only if it was predicted before the last update too, as the
+    texts of dev are. So a pipeline that serves keeps nothing more once its training has ended. It takes no more when it
+    has reached `limit` bytes. Copies begin empty.
 
     What is to be kept is computed for each Doc alone: beside others it would differ in its last digits, and a training
     that was interrupted would end with other weights than one that was not.
@@ -28,18 +32,22 @@ class FeatureCache:
         self.size = 0
         self._started = False
         self._kept: dict[Key, Tensor] = {}
+        # The hashes of what was predicted since the last update, and before it.
+        self._predicted: set[int] = set()
+        self._evaluated: set[int] = set()
 
     def __reduce__(self) -> tuple[type[FeatureCache], tuple[int]]:
         return FeatureCache, (self.limit,)
 
-    def start(self) -> None:
-        self._started = self.limit > 0
-
-    def __call__(self, docs: Sequence[Doc], read: Read) -> Tensor:
+    def __call__(self, docs: Sequence[Doc], read: Read, *, training: bool) -> Tensor:
         """The features of all tokens of the Docs. *Shape: [N, width]*
 
         read: makes the features of any Docs, *Shape: [N, width]*
         """
+        if training:
+            self._started = self.limit > 0
+            self._evaluated |= self._predicted
+            self._predicted.clear()
         if not self._started:
             return read(docs)
         keys = [_key_of(doc) for doc in docs]
@@ -48,13 +56,15 @@ class FeatureCache:
         for key, doc in zip(keys, docs, strict=True):
             if key in self._kept:
                 found[key] = self._kept[key]
-            elif self.size < self.limit:
+            elif self.size < self.limit and (training or hash(key) in self._evaluated):
                 found[key] = self._keep(key, read([doc]).cpu())
             else:
                 left[key] = doc
         if left:
             parts = read(list(left.values())).cpu().split([len(doc) for doc in left.values()])
             found.update(zip(left, parts, strict=True))
+        if not training and len(self._predicted) < _NOTED:
+            self._predicted.update(map(hash, left))
         return torch.cat([found[key] for key in keys])
 
     def _keep(self, key: Key, features: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import torch
 from spacy.tokens import Doc
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from ...layers.dropout import Dropout
 from ...layers.ragged import Ragged
 from ...layers.segments import Segments
+from ...layers.settings import check, check_choices, check_dropouts, check_sizes
 from .feature_cache import FeatureCache
 from .pieces import PieceReader, Pieces
 
@@ -21,70 +23,88 @@ _AT_ONCE = 4096
 """Pieces, padding among them, that the transformer reads at once: what bounds memory where a batch has long texts."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TransformerEmbedConfig:
+    """What is made of a pretrained transformer.
+
+    frozen: Leave the transformer as it is: its weights do not change, its own dropout is off, and no gradient is
+        computed for it.
+    pooling: How the pieces of a token become its row: their "mean", or the "first" of them.
+    layers: How many layers, counted from the last, are averaged.
+    dropout: Dropout on the features. In training a transformer that is not frozen has its own besides.
+    window: The longest stretch of word pieces that is read at once, special pieces among them, unless the transformer
+        itself bears less. Longer texts are read in windows that overlap. `tener_ner` hands over windows of 200 tokens,
+        so that this is for other components, and for tokens of very many pieces.
+    overlap: Word pieces of context on each side of what is read from such a window.
+    mixed_precision: Let the transformer compute in bfloat16 where that is safe, which new GPUs do much faster. A CPU
+        does it as well, but most are slower then.
+    cache: Where the transformer is frozen: at most so many megabytes of features are kept while training, which reads
+        each text in every epoch, and the texts of dev as often. A token takes 4 bytes for each of its features. 0 keeps
+        none. Once training has ended, and after loading, nothing more is kept.
+    """
+
+    frozen: bool = False
+    pooling: Pooling = "mean"
+    layers: int = 1
+    dropout: float = 0.1
+    window: int = 512
+    overlap: int = 64
+    mixed_precision: bool = False
+    cache: int = 1000
+
+    def __post_init__(self) -> None:
+        what = "TransformerEmbed's"
+        check_choices(what, self, {"pooling": get_args(Pooling)})
+        check_sizes(what, self, ("layers",))
+        check_dropouts(what, self, ("dropout",))
+        for name in ("overlap", "cache"):
+            check(what, name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        least = 2 * self.overlap + 16
+        check(what, "window", self.window, self.window >= least, f"at least {least}, twice the overlap and 16 pieces")
+
+
 class PretrainedTransformer(nn.Module):
     """The features of tokens: the mean of their pieces' rows in the last layers, or the first piece's; 0 for a token
     without a piece.
 
-    transformer: a model of the library transformers. Its parameters' names begin with `transformer.` here.
-    reader: the reader of its pieces.
-    frozen: leave the transformer as it is. Its own dropout is off, and no gradient is computed.
-    layers: how many layers, from the last, are averaged.
-    mixed_precision: let the transformer compute in bfloat16 where torch sees fit.
-    cache: how many bytes of a frozen transformer's features are kept while training.
+    transformer: A model of the library transformers. Its parameters' names begin with `transformer.` here.
+    reader: The reader of its pieces.
     """
 
-    def __init__(
-        self,
-        transformer: Any,
-        reader: PieceReader,
-        *,
-        frozen: bool,
-        pooling: Pooling,
-        layers: int,
-        dropout: float,
-        mixed_precision: bool,
-        cache: int,
-    ) -> None:
+    def __init__(self, transformer: Any, reader: PieceReader, config: TransformerEmbedConfig) -> None:
         super().__init__()
         self.transformer = transformer
         self.reader = reader
-        self.frozen = frozen
-        self.pooling = pooling
-        self.layers = layers
-        self.mixed_precision = mixed_precision
-        self.dropout = Dropout(dropout)
-        self.cache = FeatureCache(cache)
+        self.config = config
+        self.dropout = Dropout(config.dropout)
+        self.cache = FeatureCache(config.cache * 1_000_000)
         # A batch uses a few hundred rows of a table that holds as many numbers as all layers of a small transformer.
         self.transformer.get_input_embeddings().sparse = True
-        self.requires_grad_(not frozen)
+        self.requires_grad_(not config.frozen)
 
     def train(self, mode: bool = True) -> PretrainedTransformer:
         super().train(mode)
-        if self.frozen:
+        if self.config.frozen:
             self.transformer.eval()
         return self
 
-    def forward(self, pieces: Pieces) -> Tensor:
+    def forward(self, docs: Sequence[Doc]) -> Tensor:
         """*Shape: [N, width]*"""
-        dropped: Tensor = self.dropout(self.features(pieces))
+        if self.config.frozen:
+            with torch.no_grad():
+                features = self.cache(docs, self._read_docs, training=self.training).to(self._device)
+        else:
+            features = self._read_docs(docs)
+        dropped: Tensor = self.dropout(features)
         return dropped
 
-    def forward_frozen(self, docs: Sequence[Doc]) -> Tensor:
-        """The same for Docs, where the transformer is frozen: without a gradient, and kept while training.
-
-        *Shape: [N, width]*
-        """
-        if self.training:
-            self.cache.start()
-        with torch.no_grad():
-            features = self.cache(docs, lambda some: self.features(self.reader(some)))
-            dropped: Tensor = self.dropout(features.to(self._device))
-        return dropped
+    def _read_docs(self, docs: Sequence[Doc]) -> Tensor:
+        return self.features(self.reader(docs))
 
     def features(self, pieces: Pieces) -> Tensor:
         """What there is before dropout. *Shape: [N, width]*"""
         device = self._device
-        pairs = pieces.firsts() if self.pooling == "first" else pieces
+        pairs = pieces.firsts() if self.config.pooling == "first" else pieces
         rows = torch.from_numpy(pairs.rows).to(device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=device)
         return tokens.mean(self._hidden(pieces, device).index_select(0, rows))
@@ -108,12 +128,12 @@ class PretrainedTransformer(nn.Module):
 
     def _read(self, ids: Tensor, mask: Tensor | None) -> Iterator[Tensor]:
         """Windows of one length, some at a time. ids, mask: *Shape: [n, L]*. Each result: *Shape: [<= n, L, width]*"""
-        at_once = max(1, _AT_ONCE // ids.shape[1])
+        n_layers, at_once = self.config.layers, max(1, _AT_ONCE // ids.shape[1])
         masks = torch.ones_like(ids) if mask is None else mask.long()
         for some, real in zip(ids.split(at_once), masks.split(at_once), strict=True):
-            with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.mixed_precision):
+            with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.config.mixed_precision):
                 output = self.transformer(
-                    input_ids=some, attention_mask=real, output_hidden_states=self.layers > 1, return_dict=True
+                    input_ids=some, attention_mask=real, output_hidden_states=n_layers > 1, return_dict=True
                 )
             last = output.last_hidden_state
-            yield (last if self.layers == 1 else torch.stack(output.hidden_states[-self.layers :]).mean(dim=0)).float()
+            yield (last if n_layers == 1 else torch.stack(output.hidden_states[-n_layers:]).mean(dim=0)).float()

@@ -127,7 +127,7 @@ def _parameters(layer: Model[Any, Any]) -> dict[str, Any]:
 
 
 def _shim_bytes(shim: Shim) -> bytes:
-    if not isinstance(shim, PyTorchShim):
+    if type(shim) is not PyTorchShim:
         data: bytes = shim.to_bytes()
         return data
     file = BytesIO()
@@ -138,7 +138,7 @@ def _shim_bytes(shim: Shim) -> bytes:
 def _load_shim(shim: Shim, data: bytes) -> None:
     """Thinc's own shim for torch would read with whatever safety torch has by default, and without the scale that
     gradients have in mixed precision."""
-    if not isinstance(shim, PyTorchShim):
+    if type(shim) is not PyTorchShim:
         shim.from_bytes(data)
         return
     state = torch.load(BytesIO(data), map_location="cpu", weights_only=True)

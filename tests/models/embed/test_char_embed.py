@@ -14,7 +14,7 @@ from thinc.api import SGD, Adam
 from spacy_tener.features.normalise import Normaliser
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
-from spacy_tener.models.embed.vocabulary import observe
+from spacy_tener.models.embed.tables import observe
 
 QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
 
@@ -274,12 +274,12 @@ def test_the_key_of_a_row_is_that_of_the_normalised_string(doc_of):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 0}, "width >= 1"),
-        ({"bigram_width": -1}, "bigram_width >= 0"),
-        ({"bigram_width": 0, "bigram_vectors": "x.vec"}, "bigram_vectors but bigram_width = 0"),
-        ({"dropout": 1.0}, "a dropout of at least 0 and below 1, but got 1.0"),
-        ({"word_dropout": -0.1}, "a word_dropout"),
-        ({"bigram_dropout": 1.5}, "a bigram_dropout"),
+        ({"width": 0}, "width must be at least 1; got 0"),
+        ({"bigram_width": -1}, "bigram_width must be at least 0; got -1"),
+        ({"bigram_width": 0, "bigram_vectors": "x.vec"}, "bigram_width must be above 0 where there are bigram_vectors"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
+        ({"word_dropout": -0.1}, "word_dropout must be"),
+        ({"bigram_dropout": 1.5}, "bigram_dropout must be"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_at_once(settings, message):

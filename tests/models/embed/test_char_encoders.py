@@ -19,7 +19,7 @@ from spacy_tener.models.embed.char_encoders import (
     build_char_cnn,
     build_char_transformer,
 )
-from spacy_tener.models.embed.vocabulary import observe
+from spacy_tener.models.embed.tables import observe
 
 BUILDERS = {
     "cnn": (build_char_cnn, {"filters": 7}),

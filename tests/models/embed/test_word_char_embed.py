@@ -15,7 +15,7 @@ from thinc.api import SGD, Adam
 
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char_encoders import build_char_bilstm, build_char_cnn
-from spacy_tener.models.embed.vocabulary import observe
+from spacy_tener.models.embed.tables import observe
 from spacy_tener.models.embed.word_char import build_word_char_embed, join_embedders
 
 NLP = spacy.blank("en")
@@ -285,10 +285,10 @@ def test_chinese_characters_are_words_of_one_character():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 0}, "WordCharEmbed needs a width of at least 1"),
-        ({"project_to": 0}, "WordCharEmbed needs a project_to of at least 1"),
-        ({"dropout": 1.0}, "WordCharEmbed needs a dropout of at least 0 and below 1, but got 1.0"),
-        ({"word_dropout": -0.1}, "WordCharEmbed needs a word_dropout"),
+        ({"width": 0}, "width must be at least 1"),
+        ({"project_to": 0}, "project_to must be at least 1"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
+        ({"word_dropout": -0.1}, "word_dropout must be"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_at_once(settings, message):

@@ -49,7 +49,7 @@ def same(left, right):
         np.testing.assert_allclose(mine, other, atol=1e-6)
 
 
-def test_training_reads_each_text_once_and_so_does_the_evaluation_between(tiny, read):
+def test_training_reads_each_text_once(tiny, read):
     model = embedder(tiny)
     batches = read(model)
     first = model.begin_update(DOCS)[0]
@@ -57,9 +57,28 @@ def test_training_reads_each_text_once_and_so_does_the_evaluation_between(tiny, 
     same(model.begin_update(DOCS)[0], first)
     same(model.predict(DOCS), first)
     assert len(batches) == len(TEXTS)
-    model.predict([characters("上海")])
-    model.predict([characters("上海")])
-    assert batches[len(TEXTS) :] == [["上海"]]
+
+
+def test_texts_of_dev_are_kept_when_they_are_evaluated_again(tiny, read):
+    model, dev = embedder(tiny), [characters("上海"), characters("京")]
+    batches = read(model)
+    model.begin_update(DOCS)
+    first, size = model.predict(dev), torch_shim(model).module.cache.size
+    for _ in range(2):
+        model.begin_update(DOCS)
+        same(model.predict(dev), first)
+    assert batches[len(TEXTS) :] == [["上海", "京"], ["上海"], ["京"]]
+    assert torch_shim(model).module.cache.size == size + 3 * WIDTH * 4
+
+
+def test_a_pipeline_that_serves_after_its_training_keeps_nothing_more(tiny, read):
+    model = embedder(tiny)
+    model.begin_update(DOCS)
+    batches, size = read(model), torch_shim(model).module.cache.size
+    for _ in range(3):
+        model.predict([characters("上海"), characters("京")])
+    assert batches == [["上海", "京"]] * 3
+    assert torch_shim(model).module.cache.size == size
 
 
 def test_what_is_kept_is_what_would_be_computed(tiny):
@@ -131,10 +150,9 @@ def test_once_full_it_takes_no_more_and_the_rest_is_read_together():
         return torch.cat([torch.full((len(doc), 4), float(len(doc))) for doc in docs])
 
     cache = FeatureCache(5 * 4 * 4)
-    cache.start()
     docs = [characters("一二三"), characters("四五六七"), characters("八"), characters("九十")]
     for _ in range(2):
-        assert cache(docs, read)[:, 0].tolist() == [3.0] * 3 + [4.0] * 4 + [1.0] + [2.0] * 2
+        assert cache(docs, read, training=True)[:, 0].tolist() == [3.0] * 3 + [4.0] * 4 + [1.0] + [2.0] * 2
     assert batches == [["一二三"], ["四五六七"], ["八", "九十"], ["八", "九十"]]
     assert cache.size == 7 * 4 * 4
 
@@ -146,5 +164,5 @@ def test_dropout_is_drawn_anew_each_time(tiny):
 
 
 def test_a_cache_of_less_than_nothing_is_refused():
-    with pytest.raises(ValueError, match="cache of 0 megabytes or more, but got -1"):
+    with pytest.raises(ValueError, match="cache must be at least 0; got -1"):
         build_transformer_embed("bert", frozen=True, cache=-1)

