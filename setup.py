@@ -33,6 +33,9 @@ ENTRY_POINTS = {
         "spacy_tener.GatedRelationEncoder.v1 = spacy_tener.models.grn:build_gated_relation_encoder",
         "spacy_tener.IDCNNEncoder.v1 = spacy_tener.models.idcnn:build_idcnn_encoder",
     ],
+    "spacy_scorers": [
+        "spacy_tener.char_ner_scorer.v1 = spacy_tener.pipeline.scoring:make_char_ner_scorer",
+    ],
     "spacy_misc": [
         "spacy_tener.JiebaLexicon.v1 = spacy_tener.features.lexicon.sources:jieba_lexicon",
         "spacy_tener.WordList.v1 = spacy_tener.features.lexicon.sources:word_list",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import _report
@@ -55,7 +54,7 @@ def join(docs: Sequence[Doc], size: int) -> Iterator[Doc]:
 
 def score(nlp: Language, docs: Iterable[Doc], window: int, overlap: int) -> float:
     component = nlp.get_pipe("tener_ner")
-    component.settings = replace(component.settings, window=window, overlap=overlap)
+    component.cfg.update(window=window, overlap=overlap)
     examples = [Example(bare(doc), doc) for doc in docs]
     return 100.0 * float(nlp.evaluate(examples)["ents_f"])
 

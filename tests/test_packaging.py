@@ -30,6 +30,7 @@ REGISTRIES = {
     "spacy_factories": "_entry_point_factories",
     "spacy_architectures": "architectures",
     "spacy_misc": "misc",
+    "spacy_scorers": "scorers",
     "spacy_readers": "readers",
     "spacy_cli": "cli",
     "thinc_optimizers": "optimizers",

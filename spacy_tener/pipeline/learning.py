@@ -1,4 +1,4 @@
-"""How a tagger learns from a batch: piece by piece, so that memory is bounded however long its Docs are."""
+"""How a tagger learns from a batch: window by window, so that memory is bounded however long its Docs are."""
 
 from __future__ import annotations
 
@@ -13,47 +13,75 @@ from torch import Tensor
 from ..models.bridge import penalties
 from ..models.tagger import TaggerModel, crf
 from .loss import batch_loss, gradient, rehearsal_loss
-from .reading import Piece, Reader, documents
-from .settings import Settings
+from .reading import DocReader, Piece, documents
+from .settings import NERSettings
 from .targets import Target
 from .units import DocView
 
-LossOf = Callable[[Sequence[Piece], list[Doc]], Callable[[Tensor], Tensor]]
-"""Says what the loss of some pieces is, given their emissions."""
+PieceLoss = Callable[[Sequence[Piece], list[Doc]], Callable[[Tensor], Tensor]]
+"""Makes the loss of some pieces as a function of their emissions."""
 
 
-def learn(model: TaggerModel, targets: Sequence[Target], settings: Settings, *, name: str) -> float:
-    """Gradients of what the targets teach. Returns the loss, the mean over the pieces."""
-    layer = crf(model)
-    reader = Reader.of(model, settings)
+def learn(model: TaggerModel, targets: Sequence[Target], settings: NERSettings, *, name: str) -> float:
+    """Accumulate the gradients of the targets. Returns the loss, the mean over the pieces of annotated Docs."""
+    reader = DocReader.of(model, settings)
+    taught = [target.teaches for target in targets]
     if not reader.listens:
         targets = [target for target in targets if target.teaches]
+        taught = [True] * len(targets)
+    views = [target.view for target in targets]
+    if not any(taught):
+        _backprop_zeros(model, views)
+        return 0.0
+    layer = crf(model)
 
-    def taught(batch: Sequence[Piece], docs: list[Doc]) -> Callable[[Tensor], Tensor]:
+    def loss_of(batch: Sequence[Piece], docs: list[Doc]) -> Callable[[Tensor], Tensor]:
         return partial(batch_loss, layer, targets=[targets[piece.index].within(piece.window) for piece in batch])
 
-    return _gradients(model, reader, [target.view for target in targets], taught, name=name)
+    return _accumulate(model, reader, views, taught, loss_of, name=name)
 
 
 def rehearse(
-    model: TaggerModel, teacher: TaggerModel, views: Sequence[DocView], settings: Settings, *, name: str
+    model: TaggerModel, teacher: TaggerModel, views: Sequence[DocView], settings: NERSettings, *, name: str
 ) -> float:
-    """Gradients towards what another model finds in the views. Returns the loss, the mean over the pieces."""
+    """Accumulate gradients towards another model's predictions. Returns the loss, the mean over the pieces."""
 
-    def as_taught(batch: Sequence[Piece], docs: list[Doc]) -> Callable[[Tensor], Tensor]:
+    def loss_of(batch: Sequence[Piece], docs: list[Doc]) -> Callable[[Tensor], Tensor]:
         return partial(rehearsal_loss, crf(model), crf(teacher), teacher.predict(docs))
 
-    return _gradients(model, Reader.of(model, settings), views, as_taught, name=name)
+    taught = [len(view) > 0 for view in views]
+    return _accumulate(model, DocReader.of(model, settings), views, taught, loss_of, name=name)
 
 
-def _gradients(model: TaggerModel, reader: Reader, views: Sequence[DocView], loss_of: LossOf, *, name: str) -> float:
+def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
+    """Run the backprop of listeners with a gradient of zero.
+
+    The shared component collects the gradients of all its listeners, and the backprop of the last one passes the sum
+    on: what other components added would be lost if that one had nothing to learn and did not call it.
+    """
+    if any(len(view) for view in views):
+        vectors, backprop = model.get_ref("tok2vec").begin_update([view.doc for view in views])
+        backprop([model.ops.alloc2f(*rows.shape) for rows in vectors])
+
+
+def _accumulate(
+    model: TaggerModel,
+    reader: DocReader,
+    views: Sequence[DocView],
+    taught: Sequence[bool],
+    loss_of: PieceLoss,
+    *,
+    name: str,
+) -> float:
+    """taught: which views count in the mean."""
     batches = list(reader.batches(views))
-    scale = 1.0 / sum(len(batch) for batch in batches)
-    total = 0.0
+    counts = [sum(taught[piece.index] for piece in batch) for batch in batches]
+    scale = 1.0 / sum(counts)
     terms = penalties(model)
-    for batch in batches:
+    total = 0.0
+    for batch, count in zip(batches, counts, strict=True):
         for term in terms:
-            term.share = scale * len(batch)
+            term.share = scale * count
         docs = documents(batch, views)
         scores, backprop = model.begin_update(docs)
         loss, d_scores = gradient(scores, loss_of(batch, docs), scale)

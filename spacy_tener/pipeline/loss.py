@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from thinc.api import get_torch_default_device
 from thinc.backends import get_array_ops
 from thinc.types import Floats2d
@@ -14,24 +13,29 @@ from torch import Tensor
 
 from ..layers.crf.crf import CRF, cross_entropy
 from ..models.bridge import join, split
+from ..types import IntArray
 from .tags import UNKNOWN, Mask, agreeing_tags, possible_tags
-from .targets import NotEntity, Target
+from .targets import IncorrectSpan, Target
 
 
-def gradient(scores: list[Floats2d], loss_of: Callable[[Tensor], Tensor], scale: float) -> tuple[float, list[Floats2d]]:
-    """A scaled loss of emissions, and its gradient. The CRF's own gradients are kept in its parameters.
+def gradient(
+    scores: list[Floats2d], loss_of: Callable[[Tensor], Tensor], scale: float, *, train_crf: bool = True
+) -> tuple[float, list[Floats2d]]:
+    """A scaled loss of emissions, and its gradient.
 
     *Shape* scores, and the gradient: [n, n_tags] for each text
+
+    train_crf: add the gradient of the CRF's own parameters to what they hold.
     """
     emissions = _flat(scores).requires_grad_(True)
     loss = loss_of(emissions) * scale
-    loss.backward()
+    loss.backward(inputs=None if train_crf else [emissions])
     assert emissions.grad is not None
     ops = get_array_ops(scores[0])
     return float(loss.detach()), split(ops, emissions.grad, [len(part) for part in scores])
 
 
-def decode(crf: CRF, scores: list[Floats2d], lengths: list[int], masks: list[Mask | None]) -> NDArray[np.int64]:
+def decode(crf: CRF, scores: list[Floats2d], lengths: list[int], masks: list[Mask | None]) -> IntArray:
     """The best allowed path of every text, joined. *Shape* [N]"""
     allowed = _join_masks(masks, lengths, crf.layout.n_tags)
     return crf.decode(_flat(scores), lengths, None if allowed is None else torch.from_numpy(allowed))
@@ -49,10 +53,10 @@ def _flat(scores: list[Floats2d]) -> Tensor:
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
-    """Sum over the targets of minus the log-likelihood of what is known.
+    """Sum over the targets of the negative log-likelihood of the annotation.
 
-    Where every tag is known it is that of one path, and otherwise that of all paths that agree (algorithms.md, 6).
-    A span known to be no entity adds `-log(1 - P(span | the rest that is known))`.
+    Where no tag is missing it is that of one path, and otherwise that of all paths that agree with the known tags
+    (algorithms.md, 6). An incorrect span adds `-log(1 - P(span | the known tags))`.
 
     *Shape* emissions: [N, n_tags], of the targets' units joined; result: a scalar
     """
@@ -65,8 +69,8 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
         return known.sum()
     allowed = agreeing_tags(tags, possible, crf.layout)
     loss = crf.loss(emissions, lengths, allowed=_to(allowed, device), possible=_to(possible, device)).sum()
-    if any(target.not_entities for target in targets):
-        loss = loss + _not_entity_loss(crf, emissions, allowed, targets)
+    if any(target.incorrect for target in targets):
+        loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
 
 
@@ -86,12 +90,12 @@ def _to(mask: Mask | None, device: torch.device) -> Tensor | None:
     return None if mask is None else torch.from_numpy(mask).to(device)
 
 
-def _not_entity_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
-    """Each span apart: the units of its text once more, with the tags clamped to the span."""
+def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
+    """Each incorrect span has the units of its text for itself, with the tags clamped to the span."""
     ends = np.cumsum([len(target.tags) for target in targets])
     rows, masks, lengths = [], [], []
     for target, end in zip(targets, ends, strict=True):
-        for span in target.not_entities:
+        for span in target.incorrect:
             positions = np.arange(end - len(target.tags), end)
             rows.append(positions)
             masks.append(_clamped(allowed[positions], span, crf))
@@ -105,7 +109,7 @@ def _not_entity_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequen
     return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)).sum()
 
 
-def _clamped(allowed: Mask, span: NotEntity, crf: CRF) -> Mask:
+def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
     layout = crf.layout
     tags = layout.encode(np.array([span.start]), np.array([span.end]), np.array([span.label]), len(allowed))
     clamped = allowed.copy()

@@ -1,4 +1,4 @@
-"""How a model reads Docs of any length: in windows, and in batches of bounded size."""
+"""Docs of any length as input of a model: cut into windows, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from thinc.api import Model
 from thinc.types import Floats2d
 
 from ..models.tagger import TaggerModel
-from .settings import Settings
+from .settings import NERSettings
 from .units import CharacterView, DocView
 from .windows import Window, batch_by_size, cut_windows
 
@@ -28,18 +28,18 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Cuts Docs into pieces that a model can read together.
+class DocReader:
+    """Cuts Docs into windows, and gathers these in batches.
 
-    A model that listens to another component's vectors has them for whole Docs only: it reads each batch as it comes,
-    and the length that it can bear is the other component's.
+    A listener has the shared component's vectors for whole Docs and whole batches only: they are neither cut nor
+    gathered anew, and their length is limited by the shared component.
     """
 
-    settings: Settings
+    settings: NERSettings
     listens: bool
 
     @classmethod
-    def of(cls, model: Model[Any, Any], settings: Settings) -> Reader:
+    def of(cls, model: Model[Any, Any], settings: NERSettings) -> DocReader:
         return cls(settings, listens=any(hasattr(node, "upstream_name") for node in model.walk()))
 
     def batches(self, views: Sequence[DocView]) -> Iterator[list[Piece]]:
@@ -63,11 +63,11 @@ class Reader:
         return cut_windows(len(view), ends, size=self.settings.window, overlap=self.settings.overlap)
 
     def groups(self, views: Sequence[DocView]) -> Iterator[list[DocView]]:
-        """The views in groups whose scores may be held at once."""
+        """The views in groups whose emissions fit into memory together."""
         return iter([list(views)]) if self.listens else batch_by_size(views, self.settings.max_units)
 
     def emissions(self, model: TaggerModel, views: Sequence[DocView]) -> list[Floats2d]:
-        """Scores of every unit of every view, each from the window in whose core it lies.
+        """Emissions of every unit of every view, each from the window in whose core it lies.
 
         *Shape* [n, n_tags] for each view
         """

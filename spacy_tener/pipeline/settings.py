@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 from .units import Alignment, View
 
+CHARS_KEY = "tener_ner_chars"
+
 
 @dataclass(frozen=True)
-class Settings:
+class NERSettings:
     """The component's settings, checked. `make_tener_ner` says what each means."""
 
     view: View = "tokens"
@@ -17,6 +21,12 @@ class Settings:
     overlap: int = 40
     max_units: int = 4096
     incorrect_spans_key: str | None = None
+    chars_key: str | None = CHARS_KEY
+
+    @classmethod
+    def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
+        """The settings in a component's `cfg`."""
+        return cls(**{field.name: cfg[field.name] for field in fields(cls) if field.name in cfg})
 
     def __post_init__(self) -> None:
         if self.view not in ("tokens", "characters"):

@@ -1,4 +1,4 @@
-"""spaCy's annotation as tags, and what it forbids as masks."""
+"""spaCy's annotation as tags, and as masks of allowed tags."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tagging import TagLayout
+from ..types import BoolArray, IntArray
 from .units import BEGIN, INSIDE, MISSING, OUTSIDE, Units
 
-Mask = NDArray[np.bool_]
+Mask = BoolArray
 UNKNOWN = -1
-"""In place of a tag: nothing is known about this unit."""
+"""In place of a tag: the annotation of this unit is missing."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class LabelIndex:
     def layout(self) -> TagLayout:
         return TagLayout(len(self.hashes))
 
-    def indices(self, labels: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def indices(self, labels: NDArray[np.uint64]) -> IntArray:
         """*Shape* [N] -> [N], -1 for a hash that is no label."""
         found = np.full(labels.shape, -1, dtype=np.int64)
         for index, label in enumerate(self.hashes):
@@ -37,7 +38,7 @@ class LabelIndex:
         return found
 
 
-def encode_units(units: Units, labels: LabelIndex) -> NDArray[np.int64]:
+def encode_units(units: Units, labels: LabelIndex) -> IntArray:
     """The tag of each unit, `UNKNOWN` where its entity is missing. Entities of no known label are outside.
 
     *Shape* [n]
@@ -61,7 +62,7 @@ def encode_units(units: Units, labels: LabelIndex) -> NDArray[np.int64]:
 
 
 def trim_space(units: Units) -> Units:
-    """Entities without the white space at their edges: no model can predict them otherwise."""
+    """Entities without the white space at their edges, which no prediction has."""
     held = units.space & (units.iob != MISSING) & (units.label != 0)
     if not held.any():
         return units
@@ -81,7 +82,7 @@ def trim_space(units: Units) -> Units:
 
 
 def possible_tags(units: Units, layout: TagLayout) -> Mask | None:
-    """What the text allows whatever the annotation is: no entity starts or ends in white space.
+    """Tags that the text allows: no entity starts or ends in white space.
 
     *Shape* [n, n_tags], or None if there is no white space.
     """
@@ -93,8 +94,8 @@ def possible_tags(units: Units, layout: TagLayout) -> Mask | None:
     return allowed
 
 
-def agreeing_tags(tags: NDArray[np.int64], possible: Mask | None, layout: TagLayout) -> Mask:
-    """The tags that agree with what is known: one where a tag is known, every possible one elsewhere.
+def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> Mask:
+    """The tags that agree with the annotation: one where it is known, every possible one where it is missing.
 
     *Shape* [n, n_tags]
     """
@@ -106,12 +107,12 @@ def agreeing_tags(tags: NDArray[np.int64], possible: Mask | None, layout: TagLay
 
 
 def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
-    """What prediction may choose from: preset entities and blocked tokens stay, white space is no edge of an entity,
-    and no entity crosses a known start of a sentence.
+    """Tags that decoding may choose: preset entities and blocked tokens stay, no entity starts or ends in white space,
+    and none crosses a known sentence start.
 
-    As for spaCy's `ner`, a token that was set to be outside may still become an entity.
+    As with spaCy's `ner`, a token set to be outside may still become an entity.
 
-    *Shape* [n, n_tags], or None if anything goes.
+    *Shape* [n, n_tags], or None if every tag is allowed.
     """
     preset = (units.iob == BEGIN) | (units.iob == INSIDE)
     boundary = units.sentence_start.copy()

@@ -1,16 +1,16 @@
-"""What the examples teach: gold tags over the units of a view, and spans known to be no entity."""
+"""Gold annotation over the units of a view: tags, and spans known to be incorrect."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from spacy.attrs import ORTH, SPACY
 from spacy.errors import Errors
 from spacy.tokens import Span
 from spacy.training import Example
 
+from ..types import IntArray
 from .tags import UNKNOWN, LabelIndex, encode_units, trim_space
 from .units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, View, view_of
 from .windows import Window
@@ -19,8 +19,8 @@ _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MIS
 
 
 @dataclass(frozen=True)
-class NotEntity:
-    """A stretch of units known not to be an entity of this label."""
+class IncorrectSpan:
+    """Units known not to be an entity of this label."""
 
     start: int
     end: int
@@ -29,25 +29,26 @@ class NotEntity:
 
 @dataclass(frozen=True)
 class Target:
-    """What one example teaches about the units of its predicted Doc.
+    """The gold annotation of one example, over the units of its predicted Doc.
 
-    tags: the gold tag, or `UNKNOWN`. *Shape* [n]
+    tags: the gold tag, or `UNKNOWN` where it is missing. *Shape* [n]
     """
 
     view: DocView
     units: Units
-    tags: NDArray[np.int64]
-    not_entities: list[NotEntity]
+    tags: IntArray
+    incorrect: list[IncorrectSpan]
 
     @property
     def teaches(self) -> bool:
-        return bool(self.not_entities) or bool((self.tags != UNKNOWN).any())
+        """Whether anything is annotated."""
+        return bool(self.incorrect) or bool((self.tags != UNKNOWN).any())
 
     def within(self, window: Window) -> Target:
-        """What a window is to learn: its core, so that the windows of a document teach everything once.
+        """The annotation of a window's core, so that the windows of a document hold each tag once.
 
-        An entity is taught by the window in whose core it starts, to its end. One that runs out of the window there
-        is left open.
+        An entity belongs to the window in whose core it starts, to its end; its tags are left unknown if it ends
+        outside of that window.
         """
         position = np.arange(window.start, window.end)
         starts = np.where(self.units.iob == INSIDE, 0, np.arange(len(self.tags)))
@@ -57,8 +58,8 @@ class Target:
             known &= owner != owner[-1]
         tags = np.where(known, self.tags[position], UNKNOWN)
         shifted = [
-            NotEntity(span.start - window.start, span.end - window.start, span.label)
-            for span in self.not_entities
+            IncorrectSpan(span.start - window.start, span.end - window.start, span.label)
+            for span in self.incorrect
             if window.core_start <= span.start < window.core_end and span.end <= window.end
         ]
         units = Units(*(column[position] for column in vars(self.units).values()))
@@ -70,17 +71,17 @@ def make_target(example: Example, view: View, labels: LabelIndex, incorrect_span
     predicted = view_of(example.predicted, view)
     units = trim_space(_gold_units(example, predicted))
     _check_labels(example, units, labels)
-    wrong = _incorrect_spans(example, incorrect_spans_key)
+    incorrect = _incorrect_spans(example, incorrect_spans_key)
     return Target(
         view=predicted,
         units=units,
         tags=encode_units(units, labels),
-        not_entities=_align_incorrect(example, predicted, wrong, labels),
+        incorrect=_align_incorrect(example, predicted, incorrect, labels),
     )
 
 
 def _gold_units(example: Example, view: DocView) -> Units:
-    """The reference's annotation over the units of the predicted Doc's view."""
+    """The reference's entities over the units of the predicted Doc's view."""
     if isinstance(view, CharacterView):
         if example.reference.text == view.text:
             # Through the characters, an entity that does not sit on the predicted tokens' edges is not lost.
@@ -99,7 +100,7 @@ def _same_tokens(example: Example) -> bool:
 
 
 def _aligned_units(example: Example) -> Units:
-    """spaCy's own alignment: what does not sit on the predicted tokens' edges is missing."""
+    """spaCy's own alignment: entities off the edges of the predicted tokens are missing."""
     aligned = [tag or "-" for tag in example.get_aligned_ner()]
     strings = example.predicted.vocab.strings
     predicted = TokenView(example.predicted).units()
@@ -129,19 +130,19 @@ def _incorrect_spans(example: Example, key: str | None) -> list[Span]:
     return list(example.reference.spans[key])
 
 
-def _align_incorrect(example: Example, view: DocView, wrong: list[Span], labels: LabelIndex) -> list[NotEntity]:
-    if not wrong:
+def _align_incorrect(example: Example, view: DocView, spans: list[Span], labels: LabelIndex) -> list[IncorrectSpan]:
+    if not spans:
         return []
-    right = {(span.start_char, span.end_char, span.label) for span in example.reference.ents}
-    for span in wrong:
-        if (span.start_char, span.end_char, span.label) in right:
+    gold = {(span.start_char, span.end_char, span.label) for span in example.reference.ents}
+    for span in spans:
+        if (span.start_char, span.end_char, span.label) in gold:
             raise ValueError(Errors.E868.format(span=(span.start_char, span.end_char, span.label_)))
     by_characters = isinstance(view, CharacterView)
     if not (by_characters and example.reference.text == view.doc.text):
-        wrong = example.get_aligned_spans_y2x(wrong, allow_overlap=True)
+        spans = example.get_aligned_spans_y2x(spans, allow_overlap=True)
     edges = [
         (span.start_char, span.end_char, span.label) if by_characters else (span.start, span.end, span.label)
-        for span in wrong
+        for span in spans
     ]
     index = {label: i for i, label in enumerate(labels.hashes)}
-    return [NotEntity(start, end, index[label]) for start, end, label in edges if label in index]
+    return [IncorrectSpan(start, end, index[label]) for start, end, label in edges if label in index]

@@ -1,8 +1,8 @@
 """The component: `nlp.add_pipe("tener_ner")`."""
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 from spacy.errors import Errors
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
+from spacy.pipeline.ner import ner_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
 from spacy.util import minibatch
@@ -21,11 +22,13 @@ from thinc.types import Floats2d
 
 from ..models.embed.tables import observe
 from ..models.tagger import TaggerModel, crf, set_labels
-from .annotate import Entity, annotate
+from .entities import Entity, set_entities
 from .learning import learn, rehearse
+from .loading import OtherLabelsError, explained
 from .loss import batch_loss, decode, gradient
-from .reading import Reader, documents
-from .settings import Settings
+from .reading import DocReader, documents
+from .scoring import score_char_entities
+from .settings import NERSettings
 from .tags import LabelIndex, decodable_tags
 from .targets import Target, make_target
 from .units import DocView, view_of
@@ -48,7 +51,7 @@ _OBSERVED_AT_ONCE = 256
     assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
     default_config={
         "model": DEFAULT_MODEL,
-        **asdict(Settings()),
+        **asdict(NERSettings()),
         "scorer": {"@scorers": "spacy.ner_scorer.v1"},
     },
     default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
@@ -63,25 +66,30 @@ def make_tener_ner(
     overlap: int,
     max_units: int,
     incorrect_spans_key: str | None,
+    chars_key: str | None,
     scorer: Callable[..., Any] | None,
 ) -> "TenerNER":
     """Create a named entity recogniser with a CRF on top.
 
     model (Model[List[Doc], List[Floats2d]]): `spacy_tener.CRFTagger.v1` over any token-to-vector model.
-    view (str): What is read: `tokens`, or the `characters` of each Doc whatever its tokens are. With characters, the
-        exact entities are in `doc._.char_ents`, and `doc.ents` holds them on the tokens.
-    alignment_mode (str): Where an entity found among the characters does not sit on the edges of tokens: `expand` to
-        all tokens it touches, `contract` to those wholly inside, or `strict`: leave it out of `doc.ents`. Where two
-        entities come to share a token, the longer one keeps it.
-    window (int): The longest stretch of tokens or characters read at once. Longer Docs are read in overlapping
-        windows, cut at sentence ends where there are any, and decoded as one.
+    view (str): The model's input: the `tokens`, or the `characters` of each Doc whatever its tokens are.
+    alignment_mode (str): For entities off the edges of tokens, in the view `characters`: `expand` to all tokens that
+        they touch, `contract` to those wholly inside, or `strict`: leave them out of `doc.ents`. Where two entities
+        come to share a token, the longer one keeps it.
+    window (int): Most tokens or characters of a Doc in one input of the model. Longer Docs are cut into overlapping
+        windows, at sentence ends where there are any, and decoded as one.
     overlap (int): Context on each side of a window's own part.
-    max_units (int): How many tokens or characters one batch holds, at most: what bounds memory.
-    incorrect_spans_key (Optional[str]): Key of `doc.spans` of the reference under which spans are kept that are known
-        not to be entities of their label.
-    scorer (Optional[Callable]): The scoring method.
+    max_units (int): Most tokens or characters of a batch of windows, which limits the memory needed.
+    incorrect_spans_key (Optional[str]): Key of the reference's `doc.spans` with spans known not to be entities of their
+        label.
+    chars_key (Optional[str]): Key of `doc.spans` for all entities of the Doc in the view `characters`: spans of tokens,
+        and their exact start and end in `doc.spans[chars_key].attrs["char_offsets"]`. Nothing is written if it is None.
+    scorer (Optional[Callable]): The scoring method. In the view `characters`, `spacy_tener.char_ner_scorer.v1` takes
+        the place of the default, `spacy.ner_scorer.v1`.
     """
-    settings = Settings(view, alignment_mode, window, overlap, max_units, incorrect_spans_key)
+    settings = NERSettings(view, alignment_mode, window, overlap, max_units, incorrect_spans_key, chars_key)
+    if view == "characters" and scorer is ner_score:
+        scorer = score_char_entities
     return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)
 
 
@@ -97,7 +105,7 @@ class TenerNER(TrainablePipe):
         model: TaggerModel,
         name: str = "tener_ner",
         *,
-        settings: Settings | None = None,
+        settings: NERSettings | None = None,
         scorer: Callable[..., Any] | None = None,
     ) -> None:
         """Initialize the component.
@@ -105,19 +113,24 @@ class TenerNER(TrainablePipe):
         vocab (Vocab): The shared vocabulary.
         model (Model[List[Doc], List[Floats2d]]): The tagger.
         name (str): The component's name in the pipeline.
-        settings (Optional[Settings]): How Docs are read and entities written.
+        settings (Optional[NERSettings]): How Docs are read and entities written.
         scorer (Optional[Callable]): The scoring method.
         """
         self.vocab = vocab
         self.model = model
         self.name = name
-        self.settings = settings or Settings()
         self.scorer = scorer
-        self.cfg: dict[str, Any] = {"labels": []}
+        self.cfg: dict[str, Any] = {"labels": [], **asdict(settings or NERSettings())}
         self._rehearsal_model: TaggerModel | None = None
+        self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.vocab, self.model, self.name, self.settings, self.scorer, self.cfg)
+        return _rebuild, (self.vocab, self.model, self.name, self.scorer, self.cfg)
+
+    @property
+    def settings(self) -> NERSettings:
+        """How Docs are read and entities written, as `cfg` has it: changed there, it is saved with the component."""
+        return NERSettings.of(self.cfg)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -131,14 +144,15 @@ class TenerNER(TrainablePipe):
 
     @property
     def incorrect_spans_key(self) -> str | None:
-        return self.settings.incorrect_spans_key
+        key: str | None = self.cfg["incorrect_spans_key"]
+        return key
 
     @property
     def _label_index(self) -> LabelIndex:
         return LabelIndex([self.vocab.strings[label] for label in self.cfg["labels"]])
 
     def add_label(self, label: str) -> int:
-        """Add an entity type, before or after training: what the model knows of the others stays.
+        """Add an entity type, before or after training. The weights of the others stay.
 
         label (str): The entity type.
         RETURNS (int): 0 if the component had it already, otherwise 1.
@@ -169,6 +183,8 @@ class TenerNER(TrainablePipe):
             read from the data.
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
+        if isinstance(labels, str):
+            raise ValueError(f"The labels of '{self.name}' must be a list, not the string {labels!r}: [{labels!r}].")
         if labels is None:
             labels = sorted({span.label_ for example in get_examples() for span in example.reference.ents} - {""})
         for label in labels:
@@ -179,9 +195,9 @@ class TenerNER(TrainablePipe):
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
-        """Some Docs as the model will read them: a long one in windows."""
+        """Some Docs as the model's input: a long one in windows."""
         views = [view_of(example.predicted, self.settings.view) for example in itertools.islice(examples, _SAMPLE)]
-        batch = next(Reader.of(self.model, self.settings).batches(views), [])
+        batch = next(DocReader.of(self.model, self.settings).batches(views), [])
         return [doc for doc in documents(batch, views) if len(doc)]
 
     def _whole_docs(self, examples: Iterable[Example]) -> Iterator[Doc]:
@@ -194,12 +210,13 @@ class TenerNER(TrainablePipe):
         """Find the entities of a batch of Docs without changing them.
 
         docs (Iterable[Doc]): The Docs.
-        RETURNS (List[List[Entity]]): For each Doc, entities over what the component reads of it.
+        RETURNS (List[List[Entity]]): For each Doc, entities over its tokens, or its characters in that view.
         """
+        self._check_process()
         views = [view_of(doc, self.settings.view) for doc in docs]
         found: list[list[Entity]] = []
         if any(len(view) for view in views):
-            reader = Reader.of(self.model, self.settings)
+            reader = DocReader.of(self.model, self.settings)
             for group in reader.groups(views):
                 found.extend(self._decode(group, reader.emissions(self.model, group)))
             return found
@@ -218,14 +235,14 @@ class TenerNER(TrainablePipe):
             ]
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[Entity]]) -> None:
-        """Write entities to the Docs, around those that they already have.
+        """Write entities to the Docs, beside those that they already have.
 
         docs (Iterable[Doc]): The Docs.
         scores (Sequence[Sequence[Entity]]): What `predict` returned for them.
         """
+        settings = self.settings
         for doc, entities in zip(docs, scores, strict=True):
-            if len(doc):
-                annotate(view_of(doc, self.settings.view), entities, self.settings)
+            set_entities(view_of(doc, settings.view), entities, settings)
 
     def update(
         self,
@@ -235,7 +252,8 @@ class TenerNER(TrainablePipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch of examples. Tokens whose entity is missing add nothing but consistency.
+        """Learn from a batch of examples. The loss is that of all taggings that agree with the annotation: tokens whose
+        annotation is missing may have any tag.
 
         examples (Iterable[Example]): The examples.
         drop (float): Dropout of layers that leave theirs to the training loop, such as spaCy's own; the layers of this
@@ -249,19 +267,18 @@ class TenerNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, "TenerNER.update")
         targets = self._targets(examples)
-        if any(target.teaches for target in targets):
-            set_dropout_rate(self.model, drop)
-            losses[self.name] += learn(self.model, targets, self.settings, name=self.name)
-            if sgd is not None:
-                self.finish_update(sgd)
+        set_dropout_rate(self.model, drop)
+        losses[self.name] += learn(self.model, targets, self.settings, name=self.name)
+        if sgd is not None:
+            self.finish_update(sgd)
         return losses
 
     def _targets(self, examples: Iterable[Example]) -> list[Target]:
-        index = self._label_index
-        return [make_target(example, self.settings.view, index, self.incorrect_spans_key) for example in examples]
+        index, settings = self._label_index, self.settings
+        return [make_target(example, settings.view, index, settings.incorrect_spans_key) for example in examples]
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
-        """The mean loss of emissions over whole Docs, and its gradient.
+        """The mean loss of emissions over whole Docs, and its gradient. The component's weights get no gradient.
 
         examples (Iterable[Example]): The examples.
         scores (List[Floats2d]): The model's output for their predicted Docs.
@@ -270,7 +287,8 @@ class TenerNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, "TenerNER.get_loss")
         targets = self._targets(examples)
-        return gradient(scores, partial(batch_loss, crf(self.model), targets=targets), 1.0 / len(examples))
+        loss_of = partial(batch_loss, crf(self.model), targets=targets)
+        return gradient(scores, loss_of, 1.0 / len(examples), train_crf=False)
 
     def rehearse(
         self,
@@ -280,8 +298,8 @@ class TenerNER(TrainablePipe):
         losses: dict[str, float] | None = None,
         **config: Any,
     ) -> dict[str, float]:
-        """Learn to find what the model found when `nlp.resume_training()` was called: every path as likely as it was
-        then. Annotation is not read.
+        """Learn the predictions of the model as it was when `nlp.resume_training()` was called: its probabilities of
+        all taggings. Annotation is not used.
 
         examples (Iterable[Example]): The examples.
         sgd (Optional[Optimizer]): The optimizer.
@@ -305,54 +323,52 @@ class TenerNER(TrainablePipe):
         """Load the component from a directory.
 
         path (Union[str, Path]): The directory.
-        exclude (Iterable[str]): Names of parts to leave out.
+        exclude (Iterable[str]): Names of parts to leave out: `vocab`, `model`, or `cfg` to keep the settings that the
+            component has. The labels are loaded all the same, since the weights are theirs.
         RETURNS (TenerNER): The component.
         """
-        with self._explained(str(path)):
-            super().from_disk(path, exclude=exclude)
+        self._load(partial(super().from_disk, path), str(path), exclude)
         return self
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> "TenerNER":
         """Load the component from bytes.
 
         bytes_data (bytes): What `to_bytes` returned.
-        exclude (Iterable[str]): Names of parts to leave out.
+        exclude (Iterable[str]): Names of parts to leave out, as for `from_disk`.
         RETURNS (TenerNER): The component.
         """
-        with self._explained("the given bytes"):
-            super().from_bytes(bytes_data, exclude=exclude)
+        self._load(partial(super().from_bytes, bytes_data), "the given bytes", exclude)
         return self
 
-    @contextmanager
-    def _explained(self, source: str) -> Iterator[None]:
-        """Turn whatever a damaged file makes its readers say into one message that names it."""
-        try:
-            yield
-            output = self.model.get_ref("output_layer") if self.model.has_ref("output_layer") else None
-            if output is not None and output.has_dim("nO"):
-                self._check_size(output.get_dim("nO"))
-        except OSError:
-            raise
-        except Exception as error:
-            raise ValueError(
-                f"Cannot read the component '{self.name}' from {source}: {error}. The files are damaged, or belong to "
-                "another config. Restore them from a copy, or train again."
-            ) from error
+    def _load(self, load: Callable[..., Any], source: str, exclude: Iterable[str]) -> None:
+        exclude = set(exclude)
+        kept = asdict(self.settings) if "cfg" in exclude else {}
+        with explained(self.name, source):
+            load(exclude=exclude - {"cfg"})
+            self.cfg.update(kept)
+            self._check_size()
 
-    def _check_size(self, n_tags: int) -> None:
-        if n_tags != self._label_index.layout.n_tags:
-            raise ValueError(f"its model has {n_tags} tags, but {len(self.labels)} labels need others")
+    def _check_size(self) -> None:
+        output = self.model.get_ref("output_layer") if self.model.has_ref("output_layer") else None
+        if output is not None and output.has_dim("nO"):
+            n_tags, wanted = output.get_dim("nO"), self._label_index.layout.n_tags
+            if n_tags != wanted:
+                raise OtherLabelsError(
+                    f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {wanted}"
+                )
+
+    def _check_process(self) -> None:
+        if self.model.ops.name == "cupy" and os.getpid() != self._process:
+            raise RuntimeError(
+                f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
+                "larger batch_size, or load the pipeline on the CPU, by spacy.require_cpu() before spacy.load()."
+            )
 
 
 def _rebuild(
-    vocab: Vocab,
-    model: TaggerModel,
-    name: str,
-    settings: Settings,
-    scorer: Callable[..., Any] | None,
-    cfg: dict[str, Any],
+    vocab: Vocab, model: TaggerModel, name: str, scorer: Callable[..., Any] | None, cfg: dict[str, Any]
 ) -> TenerNER:
     """Unpickle a component."""
-    pipe = TenerNER(vocab, model, name, settings=settings, scorer=scorer)
+    pipe = TenerNER(vocab, model, name, scorer=scorer)
     pipe.cfg.update(cfg)
     return pipe

@@ -1,18 +1,39 @@
-"""What the recogniser reads of a Doc: its tokens, or its characters whatever the tokens are.
+"""A Doc as a sequence of units: its tokens, or its characters whatever the tokens are.
 
-Both views say the same things about their units (`Units`), cut any stretch of them out as a Doc for the model, and
-turn entities over units back into spans.
+Both views have the same attributes of their units (`Units`), copy a part of them into a Doc for the model, and turn
+entities over units into spans of tokens.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import ChainMap
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from functools import cached_property
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import DEP, ENT_IOB, ENT_TYPE, IDX, IS_SPACE, LEMMA, LENGTH, MORPH, NORM, ORTH, POS, SENT_START, TAG
+from spacy.attrs import (
+    DEP,
+    ENT_ID,
+    ENT_IOB,
+    ENT_KB_ID,
+    ENT_TYPE,
+    IDX,
+    IS_SPACE,
+    LEMMA,
+    LENGTH,
+    MORPH,
+    NORM,
+    ORTH,
+    POS,
+    SENT_START,
+    TAG,
+)
 from spacy.tokens import Doc
+
+from ..types import BoolArray, IntArray
 
 View = Literal["tokens", "characters"]
 Alignment = Literal["expand", "contract", "strict"]
@@ -20,14 +41,14 @@ Alignment = Literal["expand", "contract", "strict"]
 MISSING, INSIDE, OUTSIDE, BEGIN = 0, 1, 2, 3
 """The values of spaCy's `ent_iob`."""
 
-_SENTENCE_ENDS = "。！？!?；;…\n"
-_EMBEDDABLE = [NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE]
-"""What earlier components say about a token and a model may embed."""
+_SENTENCE_ENDS = "。！？!?；;…\n."
+_EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
+"""Attributes of a token that earlier components set and a model may embed. Not HEAD: it may lie outside of a window."""
 
 
 @dataclass(frozen=True)
 class Units:
-    """What a Doc says about each unit. *Shape* of each: [n]
+    """Attributes of each unit. *Shape* of each: [n]
 
     space: whether it is white space.
     iob: its `ent_iob`.
@@ -35,10 +56,10 @@ class Units:
     sentence_start: whether a sentence is known to start with it.
     """
 
-    space: NDArray[np.bool_]
-    iob: NDArray[np.int64]
+    space: BoolArray
+    iob: IntArray
     label: NDArray[np.uint64]
-    sentence_start: NDArray[np.bool_]
+    sentence_start: BoolArray
 
 
 class DocView(Protocol):
@@ -54,7 +75,7 @@ class DocView(Protocol):
     def piece(self, start: int, end: int) -> Doc:
         """The units from `start` to `end` as a Doc with one token each."""
 
-    def sentence_ends(self) -> NDArray[np.bool_]:
+    def sentence_ends(self) -> BoolArray:
         """Which units look like the end of a sentence. *Shape* [n]"""
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
@@ -62,6 +83,11 @@ class DocView(Protocol):
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
         """The tokens of the units from `start` to `end`; an empty range where `alignment` finds none."""
+
+
+def _has_place(key: Any) -> bool:
+    """Whether a key of `user_data` belongs to an extension attribute of a token or a span."""
+    return isinstance(key, tuple) and len(key) == 4 and key[0] == "._." and key[2] is not None
 
 
 class TokenView:
@@ -84,12 +110,37 @@ class TokenView:
         span: Any = self.doc[start:end]
         spaces = [bool(token.whitespace_) for token in span]
         part = Doc(self.doc.vocab, words=[token.text for token in span], spaces=spaces)
-        return part.from_array(_EMBEDDABLE, span.to_array(_EMBEDDABLE))
+        attributes = span.to_array(_EMBEDDABLE)
+        # As in Span.as_doc(): doc.ents is valid in spite of an entity that starts before the part.
+        attributes[0, 0] = BEGIN if attributes[0, 0] == INSIDE else attributes[0, 0]
+        part.from_array(_EMBEDDABLE, attributes)
+        part.tensor = self.doc.tensor[start:end]
+        if self.doc.user_data:
+            part.user_data = cast(Any, self._user_data_of(*self.char_span(start, end)))
+        return part
 
-    def sentence_ends(self) -> NDArray[np.bool_]:
+    @cached_property
+    def _user_data(self) -> tuple[dict[Any, Any], list[int], list[tuple[Any, Any]]]:
+        """The Doc's own data, and that of tokens and spans with the characters where they start, in order."""
+        data: Any = self.doc.user_data.items()
+        placed = [(key, value) for key, value in data if _has_place(key)]
+        placed.sort(key=lambda item: item[0][2])
+        return {k: v for k, v in data if not _has_place(k)}, [key[2] for key, _ in placed], placed
+
+    def _user_data_of(self, start: int, end: int) -> ChainMap[Any, Any]:
+        """The data of the Doc, and of the tokens and spans between two characters."""
+        shared, places, placed = self._user_data
+        own = {
+            (mark, name, first - start, None if last is None else last - start): value
+            for (mark, name, first, last), value in placed[bisect_left(places, start) : bisect_left(places, end)]
+            if last is None or last <= end
+        }
+        return ChainMap(own, shared)
+
+    def sentence_ends(self) -> BoolArray:
         strings = self.doc.vocab.strings
-        closers = np.array([strings[mark] for mark in (*_SENTENCE_ENDS, ".")], dtype=np.uint64)
-        ends: NDArray[np.bool_] = np.isin(self.doc.to_array(ORTH), closers)
+        closers = np.array([strings[mark] for mark in _SENTENCE_ENDS], dtype=np.uint64)
+        ends: BoolArray = np.isin(self.doc.to_array(ORTH), closers)
         ends[:-1] |= self.doc.to_array(SENT_START)[1:] == 1
         return ends
 
@@ -117,7 +168,7 @@ class CharacterView:
         return self.spread(TokenView(self.doc).units())
 
     def spread(self, tokens: Units) -> Units:
-        """What is said about the Doc's tokens, as said about their characters."""
+        """Attributes of the Doc's tokens as those of their characters."""
         position = np.arange(len(self))
         owner = np.searchsorted(self._starts, position, side="right") - 1
         first = np.zeros(len(self), dtype=bool)
@@ -138,7 +189,7 @@ class CharacterView:
             sentence_start=first & tokens.sentence_start[owner],
         )
 
-    def _is_space(self) -> NDArray[np.bool_]:
+    def _is_space(self) -> BoolArray:
         codes, places = np.unique(self._codes, return_inverse=True)
         return np.array([chr(code).isspace() for code in codes], dtype=bool)[places]
 
@@ -146,8 +197,8 @@ class CharacterView:
         characters = list(self.text[start:end])
         return Doc(self.doc.vocab, words=characters, spaces=[False] * len(characters))
 
-    def sentence_ends(self) -> NDArray[np.bool_]:
-        ends: NDArray[np.bool_] = np.isin(self._codes, [ord(mark) for mark in _SENTENCE_ENDS])
+    def sentence_ends(self) -> BoolArray:
+        ends: BoolArray = np.isin(self._codes, [ord(mark) for mark in _SENTENCE_ENDS])
         starts = self._starts[self.doc.to_array(SENT_START) == 1]
         ends[starts[starts > 0] - 1] = True
         return ends

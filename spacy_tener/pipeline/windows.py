@@ -1,4 +1,4 @@
-"""Long documents: overlapping windows, and batches limited by what they hold."""
+"""Overlapping windows over long documents, and batches of limited size."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Window:
-    """The model reads the units from `start` to `end`, and is believed about those from `core_start` to `core_end`.
+    """Units from `start` to `end` are the input; the emissions from `core_start` to `core_end` are used.
 
-    The cores of a document's windows cover it without gap or overlap. What a window has around its core is context.
+    The cores of a document's windows cover it without gap or overlap. The units around a core are its context.
     """
 
     start: int
@@ -32,7 +32,7 @@ class Window:
 
 
 def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int) -> list[Window]:
-    """Windows of at most `size` units with `overlap` units of context on each side that the document has.
+    """Windows of at most `size` units with `overlap` units of context on each side, fewer at the document's ends.
 
     A core ends behind the last sentence end of its second half; where there is none, it is as long as it may be.
 

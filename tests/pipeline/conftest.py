@@ -79,9 +79,22 @@ def learned(blank, learn, make_examples):
             nlp = blank(factory)
             learn(nlp, make_examples(nlp))
             LEARNED[factory] = nlp.to_bytes()
-        return blank(factory, **config).from_bytes(LEARNED[factory])
+        nlp = blank(factory, **config).from_bytes(LEARNED[factory])
+        nlp.get_pipe(factory).cfg.update(config)
+        return nlp
 
     return make
+
+
+@pytest.fixture
+def char_entities_of():
+    """The exact entities that the view of characters keeps beside doc.ents."""
+
+    def entities(doc, key="tener_ner_chars"):
+        group = doc.spans[key]
+        return [(*place, span.label_) for span, place in zip(group, group.attrs["char_offsets"], strict=True)]
+
+    return entities
 
 
 @pytest.fixture

@@ -1,5 +1,9 @@
 """The character view: characters are read whatever the tokens are, and entities come back to the tokens."""
 
+import pickle
+import subprocess
+import sys
+
 import pytest
 import spacy
 from spacy.tokens import Doc, DocBin, Span
@@ -54,39 +58,41 @@ SEGMENTATIONS = [
 
 
 @pytest.mark.parametrize(("words", "expand", "contract", "strict"), SEGMENTATIONS)
-def test_entities_come_back_to_tokens_as_the_mode_says(reader, entities_of, words, expand, contract, strict):
+def test_entities_come_back_to_tokens_as_the_mode_says(
+    reader, entities_of, char_entities_of, words, expand, contract, strict
+):
     for mode, expected in (("expand", expand), ("contract", contract), ("strict", strict)):
         nlp, pipe = reader(alignment_mode=mode)
         doc = pipe(segmented(nlp.vocab, words))
         assert entities_of(doc) == expected
-        assert doc._.char_ents == FOUND
+        assert char_entities_of(doc) == FOUND
 
 
-def test_characters_are_read_alike_whatever_the_tokens_are(reader, learned):
+def test_characters_are_read_alike_whatever_the_tokens_are(reader, learned, char_entities_of):
     nlp, pipe = reader()
     plain = learned()
     for words in (list(TEXT), ["吴重阳在", "中国银", "行工作。"], [TEXT]):
         doc = pipe(segmented(nlp.vocab, words))
-        assert doc._.char_ents == FOUND
+        assert char_entities_of(doc) == FOUND
     assert [(ent.start_char, ent.end_char) for ent in plain(TEXT).ents] == [(0, 3), (4, 8)]
 
 
 def test_words_of_jieba_are_trained_on_characters_and_found_as_words(
-    jieba_nlp, blank, learn, gold, sentences, entities_of
+    jieba_nlp, blank, learn, gold, sentences, entities_of, char_entities_of
 ):
     nlp = jieba_nlp()
     nlp.add_pipe("tener_ner", config={"model": blank().get_pipe_config("tener_ner")["model"], "view": "characters"})
     learn(nlp, gold(nlp, sentences))
     for text, entities in sentences:
         doc = nlp(text)
-        assert doc._.char_ents == entities
+        assert char_entities_of(doc) == entities
         assert [len(ent.text) for ent in doc.ents] == [end - start for start, end, _ in entities]
     assert entities_of(nlp(TEXT)) == FOUND
     assert nlp.evaluate(gold(nlp, sentences))["ents_f"] == 1.0
 
 
 def test_an_entity_off_the_edges_of_tokens_is_learned_here_and_dropped_by_ner(
-    jieba_nlp, blank, tiny_ner, tiny_model, learn, gold, entities_of
+    jieba_nlp, blank, tiny_ner, tiny_model, learn, gold, entities_of, char_entities_of
 ):
     # jieba takes 中国银行 for one word: 中国 in it cannot be written on its tokens.
     data = [("中国银行", [(0, 2, "GPE")])]
@@ -101,11 +107,11 @@ def test_an_entity_off_the_edges_of_tokens_is_learned_here_and_dropped_by_ner(
     ours.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
     learn(ours, gold(ours, data))
     doc = ours("中国银行")
-    assert doc._.char_ents == [(0, 2, "GPE")]
+    assert char_entities_of(doc) == [(0, 2, "GPE")]
     assert entities_of(doc) == [(0, 4, "GPE")]
 
 
-def test_two_entities_in_one_token_are_both_learned(tiny_model, learn):
+def test_two_entities_in_one_token_are_both_learned(tiny_model, learn, char_entities_of):
     nlp = spacy.blank("zh")
     nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
     reference = segmented(nlp.vocab, list("中日关系"))
@@ -113,45 +119,45 @@ def test_two_entities_in_one_token_are_both_learned(tiny_model, learn):
     predicted = segmented(nlp.vocab, ["中日", "关系"])
     learn(nlp, [Example(predicted, reference)])
     doc = nlp.get_pipe("tener_ner")(segmented(nlp.vocab, ["中日", "关系"]))
-    assert doc._.char_ents == [(0, 1, "GPE"), (1, 2, "GPE")]
+    assert char_entities_of(doc) == [(0, 1, "GPE"), (1, 2, "GPE")]
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("中日", "GPE")]
 
 
-def test_preset_entities_are_kept_and_decoded_around(reader):
+def test_preset_entities_are_kept_and_decoded_around(reader, char_entities_of):
     nlp, pipe = reader()
     doc = segmented(nlp.vocab, ["吴重阳", "在", "中国银", "行", "工作。"])
     doc.set_ents([Span(doc, 2, 3, label="GPE", kb_id="Q148", span_id="7")], default="missing")
     pipe(doc)
     assert ("中国银", "GPE", "Q148", "7") in [(e.text, e.label_, e.kb_id_, e.id_) for e in doc.ents]
-    assert (0, 3, "PER") in doc._.char_ents
-    assert all(not (start < 7 and end > 4) for start, end, _ in doc._.char_ents)
+    assert (0, 3, "PER") in char_entities_of(doc)
+    assert [entity for entity in char_entities_of(doc) if entity[0] < 7 and entity[1] > 4] == [(4, 7, "GPE")]
 
 
-def test_blocked_words_are_in_no_entity(reader):
+def test_blocked_words_are_in_no_entity(reader, char_entities_of):
     nlp, pipe = reader()
     doc = segmented(nlp.vocab, ["吴", "重阳", "在", "中国银行", "工作。"])
     doc.set_ents([], blocked=[doc[1:2]], default="missing")
     pipe(doc)
     assert (doc[1].ent_iob_, doc[1].ent_type_) == ("B", "")
-    assert all(not (start < 3 and end > 1) for start, end, _ in doc._.char_ents)
-    assert (4, 8, "ORG") in doc._.char_ents
+    assert all(not (start < 3 and end > 1) for start, end, _ in char_entities_of(doc))
+    assert (4, 8, "ORG") in char_entities_of(doc)
 
 
-def test_no_entity_crosses_a_known_start_of_a_sentence(reader):
+def test_no_entity_crosses_a_known_start_of_a_sentence(reader, char_entities_of):
     nlp, pipe = reader()
     doc = Doc(nlp.vocab, words=["吴重阳在中国", "银行工作。"], spaces=[False] * 2, sent_starts=[True, True])
     pipe(doc)
-    assert all(not start < 6 < end for start, end, _ in doc._.char_ents)
+    assert all(not start < 6 < end for start, end, _ in char_entities_of(doc))
 
 
-def test_a_second_run_loses_nothing(reader, entities_of):
+def test_a_second_run_loses_nothing(reader, entities_of, char_entities_of):
     for mode in ("expand", "contract", "strict"):
         nlp, pipe = reader(alignment_mode=mode)
         doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
         before = entities_of(doc)
         pipe(doc)
         assert set(entities_of(doc)) >= set(before)
-        assert set(doc._.char_ents) >= set(FOUND)
+        assert set(char_entities_of(doc)) >= set(FOUND)
 
 
 STRANGE = [
@@ -167,12 +173,12 @@ STRANGE = [
 
 @pytest.mark.parametrize("text", STRANGE)
 @pytest.mark.parametrize("mode", ["expand", "contract", "strict"])
-def test_no_text_fails_and_every_entity_lies_on_its_characters(reader, jieba_nlp, text, mode):
+def test_no_text_fails_and_every_entity_lies_on_its_characters(reader, jieba_nlp, text, mode, char_entities_of):
     _, pipe = reader(alignment_mode=mode)
     for nlp in (jieba_nlp(), spacy.blank("en"), spacy.blank("zh")):
         doc = pipe(nlp.make_doc(text))
         assert doc.text == text
-        for start, end, label in doc._.char_ents:
+        for start, end, label in char_entities_of(doc):
             assert text[start:end] == text[start:end].strip() != ""
             assert label in pipe.labels
         for ent in doc.ents:
@@ -181,7 +187,7 @@ def test_no_text_fails_and_every_entity_lies_on_its_characters(reader, jieba_nlp
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_no_text_fails_in_training(tiny_model, text):
+def test_no_text_fails_in_training(tiny_model, text, char_entities_of):
     nlp = spacy.blank("en")
     nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
     reference = segmented(nlp.vocab, list(text))
@@ -194,21 +200,54 @@ def test_no_text_fails_in_training(tiny_model, text):
     stripped = text.strip()
     first = text.find(stripped)
     expected = [(first, first + len(stripped), "ALL")] if stripped else []
-    assert nlp.get_pipe("tener_ner")(nlp.make_doc(text))._.char_ents == expected
+    assert char_entities_of(nlp.get_pipe("tener_ner")(nlp.make_doc(text))) == expected
 
 
-def test_exact_entities_travel_with_the_doc(reader):
+def test_exact_entities_travel_with_the_doc(reader, char_entities_of):
     nlp, pipe = reader()
     doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
-    [copy] = DocBin(docs=[doc], store_user_data=True).get_docs(nlp.vocab)
-    assert [tuple(entity) for entity in copy._.char_ents] == FOUND
-    copy = Doc(nlp.vocab).from_bytes(doc.to_bytes())
-    assert [tuple(entity) for entity in copy._.char_ents] == FOUND
-    pipe(copy)
-    assert copy._.char_ents == doc._.char_ents
+    assert [span.text for span in doc.spans["tener_ner_chars"]] == ["吴重阳在", "中国银行工作"]
+    [copy] = DocBin(docs=[doc]).get_docs(nlp.vocab)
+    for other in (copy, Doc(nlp.vocab).from_bytes(doc.to_bytes()), doc.copy(), pickle.loads(pickle.dumps(doc))):
+        assert char_entities_of(other) == FOUND
+        assert char_entities_of(pipe(other)) == FOUND
 
 
-def test_exact_entities_come_back_from_other_processes(reader):
+def test_joined_docs_keep_the_spans_and_no_offsets_of_other_texts(reader):
+    """As spaCy joins groups: their attributes are not carried over."""
+    nlp, pipe = reader()
+    doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
+    joined = Doc.from_docs([doc, doc], ensure_whitespace=False)
+    group = joined.spans["tener_ner_chars"]
+    assert [span.text for span in group] == ["吴重阳在", "中国银行工作"] * 2
+    assert not group.attrs
+
+
+def test_exact_entities_are_replaced_when_the_doc_is_read_anew(reader, char_entities_of):
+    nlp, pipe = reader()
+    doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
+    doc.set_ents([Span(doc, 2, 3, "GPE")], default="missing")
+    pipe(doc)
+    assert (4, 6, "GPE") in char_entities_of(doc)
+    assert (4, 8, "ORG") not in char_entities_of(doc)
+
+
+@pytest.mark.parametrize("words", [list(TEXT), ["吴重阳", "在中国银行工作。"], []])
+def test_exact_entities_have_a_key_of_their_own_or_none(reader, char_entities_of, words):
+    nlp, pipe = reader(chars_key="exact")
+    doc = pipe(segmented(nlp.vocab, words))
+    assert char_entities_of(doc, "exact") == (FOUND if words else [])
+    assert list(doc.spans) == ["exact"]
+    nlp, pipe = reader(chars_key=None)
+    assert not pipe(segmented(nlp.vocab, words)).spans
+
+
+def test_no_extension_attribute_is_registered():
+    code = "import spacy_tener.pipeline.tener_ner as t; assert not t.Doc.has_extension('char_ents')"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_exact_entities_come_back_from_other_processes(reader, char_entities_of):
     nlp, _ = reader()
     docs = list(nlp.pipe([TEXT, "", "京"], n_process=2, batch_size=1))
-    assert [[tuple(entity) for entity in doc._.char_ents] for doc in docs] == [FOUND, [], [(0, 1, "GPE")]]
+    assert [char_entities_of(doc) for doc in docs] == [FOUND, [], [(0, 1, "GPE")]]

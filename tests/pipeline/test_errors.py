@@ -1,5 +1,7 @@
 """What cannot work is refused with one clear message that names the thing and the remedy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import spacy
@@ -60,6 +62,13 @@ def test_labels_given_to_initialization_must_hold_those_of_the_data(blank, make_
         nlp.update(make_examples(nlp, [(TEXT, FOUND)]))
 
 
+def test_labels_given_as_one_string_are_refused(blank, make_examples):
+    pipe = blank().get_pipe("tener_ner")
+    with pytest.raises(ValueError, match=r"must be a list, not the string 'PER'"):
+        pipe.initialize(lambda: make_examples(blank()), labels="PER")
+    assert pipe.labels == ()
+
+
 @pytest.mark.parametrize("label", ["", " ", "\n"])
 def test_a_label_needs_a_name(learned, label):
     pipe = learned().get_pipe("tener_ner")
@@ -95,6 +104,14 @@ def test_initialization_needs_examples_from_a_function(blank):
     for wrong in ([], lambda: [TEXT], None):
         with pytest.raises(TypeError, match=r"E930|E978"):
             pipe.initialize(wrong)
+
+
+def test_workers_cannot_use_a_gpu_and_the_remedy_is_named(learned, monkeypatch):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    monkeypatch.setattr(pipe.model, "ops", SimpleNamespace(name="cupy", xp=np))
+    with pytest.raises(ValueError, match=r"'tener_ner' is on a GPU.*n_process=1.*require_cpu"):
+        list(nlp.pipe([TEXT] * 4, n_process=2, batch_size=2))
 
 
 class TestErrorHandler:

@@ -6,8 +6,8 @@ import spacy
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_tener.pipeline.reading import Reader
-from spacy_tener.pipeline.settings import Settings
+from spacy_tener.pipeline.reading import DocReader
+from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.tags import UNKNOWN
 from spacy_tener.pipeline.targets import make_target
 from spacy_tener.pipeline.units import view_of
@@ -37,7 +37,9 @@ def knows(by_heart, learn, make_examples, blank):
             data = [(SENTENCE * n, repeated(n)) for n in (1, 2, 3)] + [(SENTENCE[3:], [(2, 4, "GPE")])]
             learn(nlp, make_examples(nlp, data), steps=80)
             by_heart["bytes"] = nlp.to_bytes()
-        return blank(**config).from_bytes(by_heart["bytes"])
+        nlp = blank(**config).from_bytes(by_heart["bytes"])
+        nlp.get_pipe("tener_ner").cfg.update(config)
+        return nlp
 
     return make
 
@@ -81,7 +83,7 @@ def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of)
         assert entities_of(small(text)) == entities_of(large(text))
         view = view_of(small.make_doc(text), "tokens")
         pipe = small.get_pipe("tener_ner")
-        pieces = [piece.window for batch in Reader.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
+        pieces = [piece.window for batch in DocReader.of(pipe.model, pipe.settings).batches([view]) for piece in batch]
         cuts |= {(window.core_end - shift) % 7 for window in pieces[:-1]}
     # In front of, inside and behind both entities.
     assert cuts == set(range(7))
@@ -95,7 +97,7 @@ def test_windows_read_what_the_whole_document_reads(learned, entities_of):
     scores = []
     for nlp in (small, large):
         pipe = nlp.get_pipe("tener_ner")
-        [found] = Reader.of(pipe.model, pipe.settings).emissions(pipe.model, views)
+        [found] = DocReader.of(pipe.model, pipe.settings).emissions(pipe.model, views)
         scores.append(found)
     assert scores[0].shape == scores[1].shape == (len(text), 13)
     assert (scores[0].argmax(1) == scores[1].argmax(1)).mean() > 0.9
@@ -106,7 +108,7 @@ def test_each_score_comes_from_the_window_in_whose_core_it_lies(learned):
     pipe = nlp.get_pipe("tener_ner")
     doc = nlp.make_doc("今天天气很好" * 15)
     views = [view_of(doc, "tokens")]
-    reader = Reader.of(pipe.model, pipe.settings)
+    reader = DocReader.of(pipe.model, pipe.settings)
     [scores] = reader.emissions(pipe.model, views)
     for batch in reader.batches(views):
         for piece in batch:
@@ -178,7 +180,7 @@ def test_every_token_is_taught_once(learned, view):
     reference = Example.from_dict(nlp.make_doc(text), {"entities": repeated(20)}).reference
     target = make_target(Example(predicted, reference), view, pipe._label_index, None)
     taught = np.zeros(len(text), dtype=int)
-    for batch in Reader.of(pipe.model, pipe.settings).batches([target.view]):
+    for batch in DocReader.of(pipe.model, pipe.settings).batches([target.view]):
         for piece in batch:
             known = np.flatnonzero(target.within(piece.window).tags != UNKNOWN) + piece.window.start
             taught[known] += 1
@@ -198,14 +200,14 @@ def test_presets_and_sentence_starts_hold_across_windows(knows):
     assert (72, 75, "PER") in [(ent.start, ent.end, ent.label_) for ent in doc.ents]
 
 
-def test_a_long_word_is_read_in_windows_of_characters(learned, recorded):
+def test_a_long_word_is_read_in_windows_of_characters(learned, recorded, char_entities_of):
     nlp = learned(view="characters", **SMALL)
     pipe = nlp.get_pipe("tener_ner")
     batches = recorded(pipe.model)
     doc = Doc(nlp.vocab, words=[SENTENCE * 20, "好"], spaces=[False, False])
     pipe(doc)
     assert max(map(sum, batches)) <= 50
-    assert doc._.char_ents
+    assert char_entities_of(doc)
 
 
 def test_what_earlier_components_said_reaches_every_window(tiny_hash_embed):
@@ -213,8 +215,8 @@ def test_what_earlier_components_said_reaches_every_window(tiny_hash_embed):
     embed = {
         "@architectures": "spacy.MultiHashEmbed.v2",
         "width": 16,
-        "attrs": ["TAG", "ENT_TYPE", "NORM"],
-        "rows": [50, 50, 50],
+        "attrs": ["TAG", "SENT_START", "ENT_IOB", "ENT_ID"],
+        "rows": [50, 50, 50, 50],
         "include_static_vectors": False,
     }
     encode = {
@@ -235,10 +237,13 @@ def test_what_earlier_components_said_reaches_every_window(tiny_hash_embed):
     plain, tagged = nlp.make_doc(text), nlp.make_doc(text)
     for token in tagged:
         token.tag_ = "NN" if token.i % 2 else "VV"
-    reader = Reader.of(pipe.model, pipe.settings)
+        token.is_sent_start = token.i % 7 == 0
+        token.ent_id_ = str(token.i % 3)
+    tagged.set_ents([], blocked=[tagged[i : i + 1] for i in range(0, 60, 4)], default="outside")
+    reader = DocReader.of(pipe.model, pipe.settings)
     scores = reader.emissions(pipe.model, [view_of(plain, "tokens"), view_of(tagged, "tokens")])
     assert not np.allclose(scores[0], scores[1])
-    whole = Reader.of(pipe.model, Settings(window=4096)).emissions(pipe.model, [view_of(tagged, "tokens")])
+    whole = DocReader.of(pipe.model, NERSettings(window=4096)).emissions(pipe.model, [view_of(tagged, "tokens")])
     # A convolution of one layer sees one token on each side: windows with context score exactly as the whole.
     np.testing.assert_allclose(scores[1], whole[0], rtol=1e-4, atol=1e-5)
 

@@ -10,7 +10,7 @@ from paper_forms import allowed_transitions
 from spacy_tener.layers.crf.crf import CRF
 from spacy_tener.pipeline.loss import batch_loss, decode, gradient, rehearsal_loss
 from spacy_tener.pipeline.tags import UNKNOWN
-from spacy_tener.pipeline.targets import NotEntity, Target
+from spacy_tener.pipeline.targets import IncorrectSpan, Target
 from spacy_tener.pipeline.units import OUTSIDE, Units
 from spacy_tener.tagging import TagLayout
 
@@ -51,12 +51,12 @@ def random_scores(*lengths):
     return [rng.normal(size=(length, LAYOUT.n_tags)).astype(np.float32) for length in lengths]
 
 
-def target(tags, not_entities=(), space=None):
+def target(tags, incorrect=(), space=None):
     n = len(tags)
     nothing = np.zeros(n, dtype=bool)
     held = nothing if space is None else np.array(space)
     units = Units(held, np.full(n, OUTSIDE), np.zeros(n, dtype=np.uint64), nothing)
-    return Target(None, units, np.array(tags, dtype=np.int64), [NotEntity(*span) for span in not_entities])
+    return Target(None, units, np.array(tags, dtype=np.int64), [IncorrectSpan(*span) for span in incorrect])
 
 
 def weights_of(crf, scores, paths):

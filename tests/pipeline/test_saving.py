@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import asdict
 from io import BytesIO
 
 import pytest
@@ -12,6 +13,9 @@ import spacy
 import srsly
 import torch
 from spacy.vocab import Vocab
+
+from spacy_tener.models.bridge import TorchShim
+from spacy_tener.pipeline.settings import NERSettings
 
 TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
@@ -38,12 +42,70 @@ def test_the_component_alone_is_saved_and_loaded(learned, blank, tmp_path, entit
     assert entities_of(other(TEXT)) == FOUND
 
 
+SETTINGS = {
+    "view": "characters",
+    "alignment_mode": "strict",
+    "window": 100,
+    "overlap": 7,
+    "max_units": 300,
+    "incorrect_spans_key": "wrong",
+    "chars_key": "exact",
+}
+
+
+def copies(nlp, path):
+    """The pipeline by every route, and its component alone in a pipeline of default settings."""
+    nlp.to_disk(path)
+    plain = spacy.blank("zh")
+    pipe = plain.add_pipe("tener_ner", config={"model": nlp.get_pipe_config("tener_ner")["model"]})
+    pipe.from_bytes(nlp.get_pipe("tener_ner").to_bytes())
+    return spacy.load(path), pickle.loads(pickle.dumps(nlp)), plain
+
+
 def test_settings_and_labels_come_back(learned, tmp_path):
-    nlp = learned(view="characters", alignment_mode="strict", window=100, overlap=7, max_units=300)
-    nlp.to_disk(tmp_path)
-    for copy in (spacy.load(tmp_path), pickle.loads(pickle.dumps(nlp))):
-        assert copy.get_pipe("tener_ner").settings == nlp.get_pipe("tener_ner").settings
-        assert copy.get_pipe("tener_ner").labels == ("GPE", "ORG", "PER")
+    nlp = learned(**SETTINGS)
+    assert nlp.get_pipe("tener_ner").settings == NERSettings(**SETTINGS)
+    for copy in copies(nlp, tmp_path):
+        pipe = copy.get_pipe("tener_ner")
+        assert pipe.settings == NERSettings(**SETTINGS)
+        assert pipe.labels == ("GPE", "ORG", "PER")
+        assert pipe.incorrect_spans_key == "wrong"
+
+
+def test_a_setting_changed_after_training_is_saved(learned, tmp_path):
+    nlp = learned()
+    nlp.get_pipe("tener_ner").cfg["window"] = 123
+    for copy in copies(nlp, tmp_path):
+        assert copy.get_pipe("tener_ner").settings.window == 123
+
+
+def test_a_changed_setting_that_makes_no_sense_is_named(learned):
+    nlp = learned()
+    nlp.get_pipe("tener_ner").cfg["window"] = 3
+    with pytest.raises(ValueError, match=r"'window'.*3"):
+        nlp(TEXT)
+
+
+def test_excluding_cfg_keeps_the_settings_and_loads_the_labels(learned, blank, entities_of, tmp_path):
+    """As with `ner`, whose labels are not in its cfg."""
+    pipe = learned().get_pipe("tener_ner")
+    pipe.to_disk(tmp_path)
+    for load in (
+        lambda other: other.from_disk(tmp_path, exclude=["cfg"]),
+        lambda other: other.from_bytes(pipe.to_bytes(), exclude=["cfg"]),
+    ):
+        nlp = blank(window=77, overlap=3)
+        other = load(nlp.get_pipe("tener_ner"))
+        assert (other.settings.window, other.labels) == (77, ("GPE", "ORG", "PER"))
+        assert entities_of(nlp(TEXT)) == FOUND
+
+
+def test_excluding_the_model_loads_the_labels_alone(learned, blank, make_examples):
+    nlp = blank()
+    pipe = nlp.get_pipe("tener_ner").from_bytes(learned().get_pipe("tener_ner").to_bytes(), exclude=["model"])
+    assert pipe.labels == ("GPE", "ORG", "PER")
+    nlp.initialize(lambda: make_examples(nlp, [(TEXT, [])]))
+    assert nlp(TEXT).has_annotation("ENT_IOB")
 
 
 def test_every_score_comes_back(learned, saved):
@@ -153,12 +215,52 @@ class TestDamage:
         with pytest.raises((FileNotFoundError, ValueError), match="tener_ner"):
             spacy.load(saved)
 
-    def test_a_model_of_another_config_is_refused(self, learned, tiny_model):
-        nlp = spacy.blank("zh")
-        wider = {**tiny_model, "tok2vec": {**tiny_model["tok2vec"], "width": 32}}
-        nlp.add_pipe("tener_ner", config={"model": wider})
-        with pytest.raises(ValueError, match=r"'tener_ner'.*another config"):
+    @pytest.mark.parametrize("change", [{"width": 32}, {"heads": 4}, {"layers": 3}], ids=str)
+    def test_a_model_of_another_config_is_refused(self, learned, blank, tiny_model, change):
+        nlp = blank(model={**tiny_model, "tok2vec": {**tiny_model["tok2vec"], **change}})
+        with pytest.raises(ValueError, match=r"(?s)'tener_ner'.*another config.*config\.cfg"):
             nlp.from_bytes(learned().to_bytes())
+
+
+class TestOtherCauses:
+    """What is no fault of the files is not called damage."""
+
+    @pytest.fixture
+    def failing(self, blank, monkeypatch):
+        """Makes a component whose model fails to load."""
+
+        def make(error):
+            def fail(self, data):
+                raise error
+
+            monkeypatch.setattr(TorchShim, "from_bytes", fail)
+            return blank().get_pipe("tener_ner")
+
+        return make
+
+    @pytest.mark.parametrize(
+        ("error", "kind", "message"),
+        [
+            (ModuleNotFoundError("No module named 'jieba'"), ImportError, "'tener_ner'.*'jieba'.*Install"),
+            (MemoryError("of the host"), MemoryError, "'tener_ner'.*of the host.*not enough memory.*require_cpu"),
+            (torch.cuda.OutOfMemoryError("CUDA out of memory"), MemoryError, "CUDA out of memory.*require_cpu"),
+            (RuntimeError("CUDA error: no kernel image"), RuntimeError, "^CUDA error: no kernel image$"),
+            (FileNotFoundError("vectors.txt"), FileNotFoundError, "^vectors.txt$"),
+        ],
+        ids=["package", "memory", "memory of the GPU", "GPU", "file"],
+    )
+    def test_the_cause_and_its_remedy_are_named(self, learned, failing, error, kind, message):
+        data = learned().get_pipe("tener_ner").to_bytes()
+        with pytest.raises(kind, match=message) as raised:
+            failing(error).from_bytes(data)
+        assert "damaged" not in str(raised.value)
+
+    def test_labels_of_another_pipeline_are_told_from_damage(self, saved):
+        path = saved / "tener_ner" / "cfg"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "labels": ["PER"]}))
+        with pytest.raises(ValueError, match=r"'tener_ner'.*13 tags.*1 labels.*need 5.*same pipeline") as raised:
+            spacy.load(saved)
+        assert "damaged" not in str(raised.value)
 
 
 class Bomb:
@@ -200,8 +302,9 @@ def test_a_model_file_runs_no_code(saved, tmp_path, kind):
 
 
 def test_what_is_saved_is_plain(saved):
-    """Labels are JSON, weights are tensors in msgpack."""
-    assert json.loads((saved / "tener_ner" / "cfg").read_text()) == {"labels": ["GPE", "ORG", "PER"]}
+    """Labels and settings are JSON, weights are tensors in msgpack."""
+    cfg = json.loads((saved / "tener_ner" / "cfg").read_text())
+    assert cfg == {"labels": ["GPE", "ORG", "PER"], **asdict(NERSettings())}
     message = srsly.msgpack_loads((saved / "tener_ner" / "model").read_bytes())
     blocks = [srsly.msgpack_loads(shim) for shims in message["shims"] for shim in shims]
     for block in blocks:

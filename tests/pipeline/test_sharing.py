@@ -5,7 +5,7 @@ import pytest
 import spacy
 from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.training import Example
-from thinc.api import Adam
+from thinc.api import Adam, fix_random_seed
 
 TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
@@ -75,6 +75,42 @@ class TestListener:
         for batch in (examples + unknown, unknown, examples):
             losses = nlp.update(batch, sgd=optimizer, losses={})
             assert np.isfinite(losses["tener_ner"])
+
+    @pytest.mark.parametrize("others", [["tagger"], []], ids=["beside a tagger", "alone"])
+    @pytest.mark.parametrize("texts", [[TEXT, "", "京"], ["", ""]], ids=["texts", "empty"])
+    def test_a_batch_without_entities_passes_the_gradient_of_others_on(self, tiny_hash_embed, others, texts):
+        def gradient(names):
+            nlp = spacy.blank("zh")
+            tok2vec = nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
+            if "tagger" in names:
+                nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENER}})
+            if "tener_ner" in names:
+                nlp.add_pipe("tener_ner", config={"model": tagger_over(LISTENER)}).add_label("PER")
+            fix_random_seed(0)
+            tags = [Example.from_dict(nlp.make_doc(text), {"tags": ["N", "V"] * 3 + ["N"]}) for text in [TEXT]]
+            nlp.initialize(lambda: tags)
+            # The same weights whatever components there are, and none of zeros.
+            for pipe in ("tok2vec", *others):
+                for i, node in enumerate(nlp.get_pipe(pipe).model.walk()):
+                    for name in node.param_names:
+                        shape = node.get_param(name).shape
+                        node.set_param(name, np.random.default_rng(i).normal(size=shape).astype("f"))
+            batch = [Example.from_dict(nlp.make_doc(text), {"tags": (["N", "V"] * 4)[: len(text)]}) for text in texts]
+            nlp.update(batch, sgd=False)
+            found = [node.get_grad(n) for node in tok2vec.model.walk() for n in node.param_names if node.has_grad(n)]
+            return sum(float(np.abs(array).sum()) for array in found)
+
+        expected = gradient(others)
+        assert gradient([*others, "tener_ner"]) == pytest.approx(expected, rel=1e-4)
+        assert (expected > 1.0) == (others == ["tagger"] and any(texts))
+
+    def test_docs_without_annotation_do_not_dilute_the_others(self, shared, make_examples):
+        nlp = shared()
+        examples = make_examples(nlp)
+        nlp.initialize(lambda: examples)
+        unknown = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text in (TEXT, "")]
+        plain, mixed = (nlp.update(batch, sgd=False, losses={}) for batch in (examples, examples + unknown))
+        assert mixed["tener_ner"] == pytest.approx(plain["tener_ner"], rel=1e-4)
 
     def test_whole_docs_are_read_whatever_the_window(self, shared, learn, make_examples, entities_of):
         """The vectors that it hears are those of whole Docs."""

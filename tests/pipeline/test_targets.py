@@ -10,7 +10,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, encode_units
-from spacy_tener.pipeline.targets import NotEntity, Target, make_target
+from spacy_tener.pipeline.targets import IncorrectSpan, Target, make_target
 from spacy_tener.pipeline.units import BEGIN, INSIDE, OUTSIDE, CharacterView, TokenView, Units
 from spacy_tener.pipeline.windows import Window, cut_windows
 
@@ -19,7 +19,7 @@ LABELS = LabelIndex([HASH])
 NAMES = LABELS.layout.names(("X",))
 
 
-def target_of(entities, length, missing=(), not_entities=()):
+def target_of(entities, length, missing=(), incorrect=()):
     iob = np.full(length, OUTSIDE)
     for start, end in entities:
         iob[start:end] = INSIDE
@@ -28,7 +28,7 @@ def target_of(entities, length, missing=(), not_entities=()):
     iob[list(missing)] = 0
     nothing = np.zeros(length, dtype=bool)
     units = Units(nothing, iob, label, nothing)
-    return Target(None, units, encode_units(units, LABELS), list(not_entities))
+    return Target(None, units, encode_units(units, LABELS), list(incorrect))
 
 
 def names_of(tags):
@@ -69,10 +69,10 @@ class TestWithin:
         assert names_of(target.within(Window(0, 6, 0, 6)).tags) == "- B E O - O"
 
     def test_spans_that_are_no_entity_are_taught_where_they_start_if_they_fit(self):
-        wrong = [NotEntity(1, 2, 0), NotEntity(3, 6, 0), NotEntity(3, 7, 0), NotEntity(5, 7, 0)]
-        target = target_of([], 8, not_entities=wrong)
-        assert target.within(Window(0, 6, 0, 4)).not_entities == [NotEntity(1, 2, 0), NotEntity(3, 6, 0)]
-        assert target.within(Window(2, 8, 4, 8)).not_entities == [NotEntity(3, 5, 0)]
+        wrong = [IncorrectSpan(1, 2, 0), IncorrectSpan(3, 6, 0), IncorrectSpan(3, 7, 0), IncorrectSpan(5, 7, 0)]
+        target = target_of([], 8, incorrect=wrong)
+        assert target.within(Window(0, 6, 0, 4)).incorrect == [IncorrectSpan(1, 2, 0), IncorrectSpan(3, 6, 0)]
+        assert target.within(Window(2, 8, 4, 8)).incorrect == [IncorrectSpan(3, 5, 0)]
 
     @given(
         cuts=st.lists(st.integers(0, 60), max_size=30, unique=True).map(sorted),
@@ -194,12 +194,12 @@ class TestIncorrectSpans:
         return doc
 
     def spans(self, nlp, predicted, reference, view="tokens", key="wrong"):
-        return make(nlp, predicted, reference, view, key=key)[0].not_entities
+        return make(nlp, predicted, reference, view, key=key)[0].incorrect
 
     def test_they_are_read_under_their_key_only(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER")])
         predicted = doc_of(nlp, list(reference.text))
-        assert self.spans(nlp, predicted, reference) == [NotEntity(0, 3, 0)]
+        assert self.spans(nlp, predicted, reference) == [IncorrectSpan(0, 3, 0)]
         assert self.spans(nlp, predicted, reference, key=None) == []
         assert self.spans(nlp, predicted, reference, key="other") == []
 
@@ -211,22 +211,22 @@ class TestIncorrectSpans:
     def test_they_may_overlap(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER"), (1, 3, "PER"), (0, 3, "ORG")])
         found = self.spans(nlp, doc_of(nlp, list(reference.text)), reference)
-        assert found == [NotEntity(0, 3, 0), NotEntity(1, 3, 0), NotEntity(0, 3, 1)]
+        assert found == [IncorrectSpan(0, 3, 0), IncorrectSpan(1, 3, 0), IncorrectSpan(0, 3, 1)]
 
     def test_a_label_that_the_component_does_not_have_cannot_be_wrong(self, nlp):
         reference = self.reference(nlp, [(0, 3, "STRANGE"), (4, 6, "ORG")])
-        assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [NotEntity(4, 6, 1)]
+        assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [IncorrectSpan(4, 6, 1)]
 
     def test_they_are_aligned_to_tokens_and_kept_on_characters(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER"), (5, 6, "PER")])
         predicted = doc_of(nlp, ["王小明", "去", "北京"])
-        assert self.spans(nlp, predicted, reference) == [NotEntity(0, 1, 0)]
-        assert self.spans(nlp, predicted, reference, "characters") == [NotEntity(0, 3, 0), NotEntity(5, 6, 0)]
+        assert self.spans(nlp, predicted, reference) == [IncorrectSpan(0, 1, 0)]
+        assert self.spans(nlp, predicted, reference, "characters") == [IncorrectSpan(0, 3, 0), IncorrectSpan(5, 6, 0)]
 
     def test_characters_are_counted_in_the_predicted_text(self, nlp):
         reference = self.reference(nlp, [(4, 6, "PER")])
         predicted = doc_of(nlp, ["王小明", "去", "北京"], spaces=[True, True, False])
-        assert self.spans(nlp, predicted, reference, "characters") == [NotEntity(6, 8, 0)]
+        assert self.spans(nlp, predicted, reference, "characters") == [IncorrectSpan(6, 8, 0)]
 
     @pytest.mark.parametrize("view", ["tokens", "characters"])
     def test_a_span_that_is_gold_too_is_a_contradiction(self, nlp, view):
@@ -236,4 +236,4 @@ class TestIncorrectSpans:
 
     def test_a_gold_span_of_another_label_is_none(self, nlp):
         reference = self.reference(nlp, [(0, 3, "ORG")], [(0, 3, "PER")])
-        assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [NotEntity(0, 3, 1)]
+        assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [IncorrectSpan(0, 3, 1)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import spacy
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, Token
 
 from spacy_tener.pipeline.units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, TokenView, view_of
 
@@ -91,6 +91,60 @@ def test_a_piece_of_tokens_is_the_doc_itself_or_a_copy_of_a_part(segmented):
     assert [token.text for token in view.piece(1, 3)] == ["银行", "在"]
 
 
+ATTRIBUTES = ["LEMMA", "TAG", "POS", "MORPH", "DEP", "ENT_TYPE", "ENT_IOB", "ENT_ID", "ENT_KB_ID", "SENT_START", "NORM"]
+
+
+def test_a_part_has_every_attribute_that_a_model_may_embed(vocab):
+    n = 12
+    doc = Doc(
+        vocab,
+        words=[f"w{i}" for i in range(n)],
+        spaces=[i % 3 > 0 for i in range(n)],
+        tags=[f"T{i}" for i in range(n)],
+        pos=["NOUN", "VERB"] * 6,
+        morphs=[f"Case={i}" for i in range(n)],
+        lemmas=[f"l{i}" for i in range(n)],
+        deps=[f"d{i}" for i in range(n)],
+        sent_starts=[i in (0, 5) for i in range(n)],
+    )
+    doc.set_ents([Span(doc, 2, 6, "ORG", kb_id="Q1", span_id="7")], blocked=[doc[7:8]], missing=[doc[9:10]])
+    doc.tensor = np.arange(3 * n).reshape(n, 3)
+    part = TokenView(doc).piece(4, 10)
+    expected = doc.to_array(ATTRIBUTES)[4:10]
+    # As in spaCy's Span.as_doc(), the first token of a part begins the entity that it is in.
+    expected[0, ATTRIBUTES.index("ENT_IOB")] = BEGIN
+    np.testing.assert_array_equal(part.to_array(ATTRIBUTES), expected)
+    np.testing.assert_array_equal(part.tensor, doc.tensor[4:10])
+    assert [(ent.start, ent.end, ent.kb_id_, ent.id_) for ent in part.ents] == [(0, 2, "Q1", "7")]
+    assert part.text == doc[4:10].text
+
+
+@pytest.fixture
+def extensions():
+    for kind in (Doc, Span, Token):
+        kind.set_extension("note", default=None)
+    yield
+    for kind in (Doc, Span, Token):
+        kind.remove_extension("note")
+
+
+@pytest.mark.usefixtures("extensions")
+def test_a_part_has_the_user_data_of_the_doc_and_of_its_tokens_and_spans(vocab):
+    doc = Doc(vocab, words=list("甲乙丙丁戊己"), spaces=[True, False] * 3)
+    doc._.note, doc.user_data["plain"] = "doc", 1
+    for token in doc:
+        token._.note = token.text
+    doc[2:4]._.note, doc[1:3]._.note, doc[3:6]._.note = "inside", "before", "behind"
+    view = TokenView(doc)
+    part = view.piece(2, 5)
+    assert (part._.note, part.user_data["plain"]) == ("doc", 1)
+    assert [token._.note for token in part] == ["丙", "丁", "戊"]
+    assert [span._.note for span in (part[0:2], part[1:3], part[0:1])] == ["inside", None, None]
+    part._.note = "changed"
+    assert doc._.note == "doc"
+    assert [token._.note for token in view.piece(0, 2)] == ["甲", "乙"]
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [("expand", (0, 2)), ("contract", (1, 2)), ("strict", None)],
@@ -131,9 +185,9 @@ def test_every_stretch_of_characters_agrees_with_spacys_own_alignment(segmented)
 
 
 def test_sentence_ends_are_seen_in_both_views(vocab):
-    doc = Doc(vocab, words=["你好", "。", "再见", "！"], spaces=[False] * 4)
-    assert TokenView(doc).sentence_ends().tolist() == [False, True, False, True]
-    assert np.flatnonzero(CharacterView(doc).sentence_ends()).tolist() == [2, 5]
+    doc = Doc(vocab, words=["你好", "。", "再见", "！", "Bye", "."], spaces=[False] * 6)
+    assert TokenView(doc).sentence_ends().tolist() == [False, True, False, True, False, True]
+    assert np.flatnonzero(CharacterView(doc).sentence_ends()).tolist() == [2, 5, 9]
 
 
 def test_known_sentence_starts_end_the_sentence_before_them(vocab):

@@ -62,18 +62,18 @@ def test_in_the_token_view(wild, text):
 @pytest.mark.parametrize("alignment", ["expand", "contract", "strict"])
 @hypothesis_settings
 @given(segmentation=segmentations())
-def test_in_the_character_view(wild, alignment, segmentation):
+def test_in_the_character_view(wild, alignment, segmentation, char_entities_of):
     nlp = wild("characters", alignment)
     words, spaces = segmentation
     doc = nlp.get_pipe("tener_ner")(Doc(nlp.vocab, words=words, spaces=spaces))
-    for start, end, _ in doc._.char_ents:
+    for start, end, _ in char_entities_of(doc):
         assert doc.text[start:end].strip() == doc.text[start:end] != ""
     for ent in doc.ents:
         assert not ent[0].is_space
         assert not ent[-1].is_space
 
 
-def test_the_wild_weights_do_find_entities(wild):
+def test_the_wild_weights_do_find_entities(wild, char_entities_of):
     """Otherwise nothing above would be tested."""
     assert len(wild("tokens")("王小明 京 上海\n王小明").ents) > 1
-    assert len(wild("characters")("ab 王小明\n\n京 上海")._.char_ents) > 1
+    assert len(char_entities_of(wild("characters")("ab 王小明\n\n京 上海"))) > 1

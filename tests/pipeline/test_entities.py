@@ -4,8 +4,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc, Span
 
-from spacy_tener.pipeline.annotate import Entity, annotate
-from spacy_tener.pipeline.settings import Settings
+from spacy_tener.pipeline.entities import Entity, set_entities
+from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import TokenView, view_of
 
 
@@ -19,8 +19,8 @@ def write():
     """Writes entities to a Doc and returns it."""
 
     def annotated(doc, entities, *, view="characters", alignment="expand"):
-        settings = Settings(view=view, alignment_mode=alignment)
-        annotate(view_of(doc, view), [Entity(*entity) for entity in entities], settings)
+        settings = NERSettings(view=view, alignment_mode=alignment)
+        set_entities(view_of(doc, view), [Entity(*entity) for entity in entities], settings)
         return doc
 
     return annotated
@@ -44,10 +44,9 @@ def test_tokens_without_entity_become_outside(words, write):
     assert [token.ent_iob_ for token in doc] == ["B", "I", "O", "B"]
 
 
-def test_without_entities_everything_is_outside(words, write):
+def test_without_entities_everything_is_outside(words, write, char_entities_of):
     doc = write(words("中国", "银行"), [], view="tokens")
     assert [token.ent_iob_ for token in doc] == ["O", "O"]
-    assert doc._.char_ents == []
 
 
 def test_ids_of_what_was_there_are_kept_and_what_is_new_has_none(words, write):
@@ -83,10 +82,12 @@ def test_a_long_doc_of_unknown_tokens_with_entities_between_is_closed(words, wri
         ("strict", (0, 4), ["中国银行"]),
     ],
 )
-def test_edges_inside_tokens_are_settled_by_the_mode_and_kept_exactly_beside(words, write, alignment, entity, expected):
+def test_edges_inside_tokens_are_settled_by_the_mode_and_kept_exactly_beside(
+    words, write, char_entities_of, alignment, entity, expected
+):
     doc = write(words("中国", "银行", "在"), [(*entity, "ORG")], alignment=alignment)
     assert [ent.text for ent in doc.ents] == expected
-    assert doc._.char_ents == [(*entity, "ORG")]
+    assert char_entities_of(doc) == [(*entity, "ORG")]
 
 
 @pytest.mark.parametrize(
@@ -97,45 +98,45 @@ def test_contracting_never_ends_in_white_space(words, write, start, end, expecte
     assert [ent.text for ent in doc.ents] == expected
 
 
-def test_of_two_entities_that_come_to_share_a_token_the_longer_one_has_it(words, write):
+def test_of_two_entities_that_come_to_share_a_token_the_longer_one_has_it(words, write, char_entities_of):
     doc = write(words("东京", "都政府", "好"), [(0, 1, "X"), (1, 5, "ORG")])
     assert found(doc) == [("东京都政府", "ORG")]
-    assert doc._.char_ents == [(0, 1, "X"), (1, 5, "ORG")]
+    assert char_entities_of(doc) == [(0, 1, "X"), (1, 5, "ORG")]
 
 
-def test_two_entities_in_one_token_are_kept_exactly(words, write):
+def test_two_entities_in_one_token_are_kept_exactly(words, write, char_entities_of):
     doc = write(words("中日关系"), [(0, 1, "GPE"), (1, 2, "GPE")])
     assert found(doc) == [("中日关系", "GPE")]
-    assert doc._.char_ents == [(0, 1, "GPE"), (1, 2, "GPE")]
+    assert char_entities_of(doc) == [(0, 1, "GPE"), (1, 2, "GPE")]
 
 
-def test_an_entity_gives_way_to_a_preset_one_whose_token_it_shares(words, write):
+def test_an_entity_gives_way_to_a_preset_one_whose_token_it_shares(words, write, char_entities_of):
     doc = words("东京", "都政府")
     doc.set_ents([Span(doc, 1, 2, label="ORG")], default="missing")
     write(doc, [(2, 5, "ORG"), (0, 2, "GPE")])
     assert found(doc) == [("东京", "GPE"), ("都政府", "ORG")]
-    assert doc._.char_ents == [(0, 2, "GPE")]
+    assert char_entities_of(doc) == [(0, 2, "GPE"), (2, 5, "ORG")]
 
 
-def test_exact_entities_are_kept_where_tokens_are_characters_too(words, write):
+def test_exact_entities_are_kept_where_tokens_are_characters_too(words, write, char_entities_of):
     doc = write(words(*"王小明"), [(0, 3, "PER")])
     assert isinstance(view_of(doc, "characters"), TokenView)
-    assert doc._.char_ents == [(0, 3, "PER")]
+    assert char_entities_of(doc) == [(0, 3, "PER")]
 
 
-def test_exact_entities_of_an_earlier_run_are_kept(words, write):
+def test_exact_entities_of_an_earlier_run_are_kept(words, write, char_entities_of):
     doc = write(words("中国", "银行", "在"), [(1, 3, "ORG")])
     write(doc, [(0, 4, "ORG"), (4, 5, "X")])
-    assert doc._.char_ents == [(1, 3, "ORG"), (4, 5, "X")]
+    assert char_entities_of(doc) == [(1, 3, "ORG"), (4, 5, "X")]
     assert found(doc) == [("中国银行", "ORG"), ("在", "X")]
 
 
-def test_docs_do_not_share_their_exact_entities(words, write):
+def test_docs_do_not_share_their_exact_entities(words, write, char_entities_of):
     first, second = words("北京"), words("上海")
     write(first, [(0, 1, "X")])
-    assert second._.char_ents == []
-    assert first._.char_ents == [(0, 1, "X")]
+    assert "tener_ner_chars" not in second.spans
+    assert char_entities_of(first) == [(0, 1, "X")]
 
 
 def test_the_token_view_notes_nothing_beside(words, write):
-    assert write(words("北京", "市"), [(0, 1, "GPE")], view="tokens")._.char_ents == []
+    assert not write(words("北京", "市"), [(0, 1, "GPE")], view="tokens").spans

@@ -1,0 +1,74 @@
+"""Entities over units, written to the Doc."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from spacy.attrs import ENT_IOB
+from spacy.tokens import Span, SpanGroup
+
+from ..types import BoolArray
+from .settings import CHARS_KEY, NERSettings
+from .units import BEGIN, INSIDE, MISSING, DocView
+
+CHAR_OFFSETS = "char_offsets"
+"""In the attributes of a group of `doc.spans`: start and end of each span's entity, in characters of the Doc."""
+
+
+@dataclass(frozen=True)
+class Entity:
+    """An entity over the units of a view."""
+
+    start: int
+    end: int
+    label: str
+
+
+def set_entities(view: DocView, entities: Sequence[Entity], settings: NERSettings) -> None:
+    """Add the entities to those that the Doc already has; tokens whose annotation was missing become outside."""
+    doc = view.doc
+    iob = doc.to_array(ENT_IOB)
+    preset = (iob == BEGIN) | (iob == INSIDE)
+    # Decoding repeats preset entities: the Doc has them already.
+    new = [entity for entity in entities if not preset[view.token_span(entity.start, entity.end, "expand")[0]]]
+    taken, spans = preset.copy(), []
+    # Longest first: where two entities come to share a token, the longer one keeps it.
+    for entity in sorted(new, key=lambda entity: entity.start - entity.end):
+        start, end = view.token_span(entity.start, entity.end, settings.alignment_mode)
+        if start < end and not taken[start:end].any():
+            taken[start:end] = True
+            spans.append(Span(doc, start, end, label=entity.label))
+    outside = [doc[start:end] for start, end in _runs((iob == MISSING) & ~taken)]
+    doc.set_ents(spans, outside=outside, default="unmodified")
+    if settings.view == "characters" and settings.chars_key:
+        _set_char_spans(view, new, [ent for ent in doc.ents if preset[ent.start]], settings)
+
+
+def _set_char_spans(view: DocView, new: Iterable[Entity], preset: Iterable[Span], settings: NERSettings) -> None:
+    """Write all entities of the Doc to a group of `doc.spans`, which holds spans of tokens, with their exact offsets.
+
+    A preset entity that an earlier run of the component found keeps the offsets that it had.
+    """
+    doc, key = view.doc, settings.chars_key or CHARS_KEY
+    earlier: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)
+    if key in doc.spans:
+        for span, (start, end) in zip(doc.spans[key], doc.spans[key].attrs.get(CHAR_OFFSETS, ()), strict=False):
+            first, last = view.token_span(start, end, settings.alignment_mode)
+            earlier[first, last, span.label_].append((start, end))
+    found = {(*view.char_span(entity.start, entity.end), entity.label) for entity in new}
+    for ent in preset:
+        for offsets in earlier.get((ent.start, ent.end, ent.label_), [(ent.start_char, ent.end_char)]):
+            found.add((*offsets, ent.label_))
+    rows = sorted(found)
+    spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
+    attrs = {CHAR_OFFSETS: [[start, end] for start, end, _ in rows]}
+    doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs=attrs)
+
+
+def _runs(mask: BoolArray) -> list[tuple[int, int]]:
+    """Start and end of every unbroken stretch of true."""
+    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
+    return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]

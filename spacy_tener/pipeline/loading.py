@@ -1,0 +1,49 @@
+"""Why a component could not be loaded, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ..errors import RemedyError
+
+# What Thinc and torch say where a file is whole, and holds the weights of other layers or sizes.
+_OTHER_CONFIG = ("mismatched structure", "change dimension", "unknown dimension", "in loading state_dict")
+
+
+class OtherLabelsError(ValueError):
+    """The labels are not those of the weights."""
+
+
+@contextmanager
+def explained(name: str, source: str) -> Iterator[None]:
+    """Tell errors of loading apart by their cause: a missing package or memory is no reason to train again."""
+    what = f"Cannot load the component '{name}' from {source}"
+    try:
+        yield
+    except OSError:
+        raise
+    except ImportError as error:
+        raise ImportError(f"{what}: {error}. Install the missing package, then load again.") from error
+    except (MemoryError, torch.cuda.OutOfMemoryError) as error:
+        raise MemoryError(
+            f"{what}: {error}. There is not enough memory: end what else uses it, or load the pipeline on the CPU, "
+            "by spacy.require_cpu() before spacy.load()."
+        ) from error
+    except Exception as error:
+        if isinstance(error, RuntimeError) and "cuda" in str(error).lower():
+            raise
+        raise RemedyError(f"{what}: {str(error).rstrip('.')}", _remedy(error)) from error
+
+
+def _remedy(error: Exception) -> str:
+    if isinstance(error, OtherLabelsError):
+        return "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed."
+    if any(phrase in str(error) for phrase in _OTHER_CONFIG):
+        return (
+            "The weights belong to another config: load them with the config.cfg that was saved beside them. "
+            "Restore the files from a copy if it is that one."
+        )
+    return "The files are damaged. Restore them from a copy, or train again."

@@ -1,0 +1,91 @@
+"""Scores of entities by their characters, whatever the tokens of prediction and reference are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from spacy.scorer import PRFScore
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from ..types import IntArray
+from .entities import CHAR_OFFSETS
+from .settings import CHARS_KEY
+
+
+def make_char_ner_scorer() -> Callable[..., dict[str, Any]]:
+    """Score entities by their offsets in the text.
+
+    Registered as `spacy_tener.char_ner_scorer.v1`. The scores and their names are those of `spacy.ner_scorer.v1`, but
+    an entity is right if its characters and its label are: tokens are not looked at, so that gold entities off the
+    edges of the predicted tokens count.
+    """
+    return score_char_entities
+
+
+def score_char_entities(
+    examples: Iterable[Example], *, chars_key: str | None = CHARS_KEY, **kwargs: Any
+) -> dict[str, Any]:
+    """Precision, recall and F1, of all types and of each.
+
+    examples (Iterable[Example]): The examples.
+    chars_key (Optional[str]): Key of `doc.spans` under which the component keeps exact offsets; `doc.ents` is scored in
+        Docs that do not have it.
+    RETURNS (Dict[str, Any]): `ents_p`, `ents_r`, `ents_f` and `ents_per_type`.
+    """
+    per_type: dict[str, PRFScore] = defaultdict(PRFScore)
+    for example in examples:
+        # As spaCy's scorer: without any annotation nothing is right or wrong, and where it is missing, no prediction.
+        if example.reference.has_annotation("ENT_IOB"):
+            _count(example, chars_key, per_type)
+    total = PRFScore()
+    for score in per_type.values():
+        total += score
+    if not len(total):
+        return dict.fromkeys(("ents_p", "ents_r", "ents_f", "ents_per_type"))
+    return {
+        "ents_p": total.precision,
+        "ents_r": total.recall,
+        "ents_f": total.fscore,
+        "ents_per_type": {label: score.to_dict() for label, score in per_type.items()},
+    }
+
+
+def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore]) -> None:
+    reference, predicted = example.reference, example.predicted
+    place, found_place = _places(reference), _places(predicted)
+    gold = {(int(place[ent.start_char]), int(place[ent.end_char]), ent.label_) for ent in reference.ents}
+    missing = np.zeros(int(place[-1]), dtype=bool)
+    for token in reference:
+        if token.ent_iob == 0:
+            missing[place[token.idx] : place[token.idx + len(token)]] = True
+    for start_char, end_char, label in set(_predicted(predicted, chars_key)):
+        start, end = int(found_place[start_char]), int(found_place[end_char])
+        score = per_type[label]
+        if (start, end, label) in gold:
+            score.tp += 1
+            gold.remove((start, end, label))
+        elif start < end and not missing[start:end].any():
+            score.fp += 1
+    for *_, label in gold:
+        per_type[label].fn += 1
+
+
+def _places(doc: Doc) -> IntArray:
+    """For each offset in the text, how many characters before it are not white space: texts may differ in that."""
+    text = doc.text
+    marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
+
+
+def _predicted(doc: Doc, chars_key: str | None) -> Iterator[tuple[int, int, str]]:
+    group = doc.spans[chars_key] if chars_key is not None and chars_key in doc.spans else None
+    if group is not None and CHAR_OFFSETS in group.attrs:
+        for span, (start, end) in zip(group, group.attrs[CHAR_OFFSETS], strict=True):
+            yield start, end, span.label_
+    else:
+        for ent in doc.ents:
+            yield ent.start_char, ent.end_char, ent.label_
