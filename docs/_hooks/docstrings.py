@@ -1,7 +1,10 @@
-"""Let mkdocstrings read docstrings in spaCy's style: `name (type): text` and `RETURNS (type): text`."""
+"""Let mkdocstrings read docstrings in spaCy's style, `name (type): text` and `RETURNS (type): text`, and the arguments
+that a decorator gives a function."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from typing import Any
 
@@ -13,9 +16,26 @@ ARGUMENT = re.compile(r"^(\w+) \((.+?)\): ")
 class SpacyDocstrings(griffe.Extension):
     """Rewrite them as sections that griffe knows."""
 
+    def on_function(self, *, func: griffe.Function, **kwargs: Any) -> None:
+        """Take signature and docstring from the function as it is called, where a decorator wrote them."""
+        if func.parent is None or not func.parent.is_module:
+            return
+        called = getattr(importlib.import_module(func.module.path), func.name, None)
+        if "__signature__" in getattr(called, "__dict__", {}):
+            signature = inspect.signature(called)
+            func.parameters = griffe.Parameters(*map(_parameter, signature.parameters.values()))
+            func.docstring = griffe.Docstring(google_style(inspect.getdoc(called) or ""), parent=func)
+
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring is not None:
             obj.docstring.value = google_style(obj.docstring.value)
+
+
+def _parameter(parameter: inspect.Parameter) -> griffe.Parameter:
+    annotation = re.sub(r"\b(?:\w+\.)+(?=\w)", "", inspect.formatannotation(parameter.annotation))
+    default = None if parameter.default is inspect.Parameter.empty else repr(parameter.default)
+    kind = griffe.ParameterKind.positional_or_keyword
+    return griffe.Parameter(parameter.name, annotation=annotation, kind=kind, default=default)
 
 
 def google_style(docstring: str) -> str:

@@ -18,7 +18,6 @@ from pages import LANGUAGES, PAGES, ROOT, Block, blocks, prose
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.search_space import read_space
 
-TRAIN = re.compile(r"^python -m spacy train .*(?:\\\n.*)*", re.M)
 EXECUTED = {"python", "bash", "ini"}
 RUN = [page for page in PAGES if any(not block.kind and block.language in EXECUTED for block in blocks(page))]
 SLOW = [page for page in PAGES if any(block.kind == "slow" for block in blocks(page))]
@@ -73,15 +72,13 @@ def test_blocks_run(page: str, clone: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", SLOW)
-def test_slow_blocks_run_as_a_shell_runs_them(page: str, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of a page's blocks, in processes of their own."""
+def test_slow_blocks_run(page: str, clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a page's blocks in their order; those that are slow as a shell runs them, in processes of their own."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     names: dict[str, Any] = {}
     for block in blocks(page):
-        if block.kind != "not run" and block.language == "bash":
-            added = f" {block.added}" if block.added else ""
-            code = TRAIN.sub(rf"\g<0>{added}", block.code)
-            subprocess.run(["bash", "-euc", code], check=True)
+        if block.kind == "slow" and block.language == "bash":
+            subprocess.run(["bash", "-euc", block.code], check=True)
         elif block.kind != "not run":
             execute(block, names)
 

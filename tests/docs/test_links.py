@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import spacy
+import yaml
+from commands import root_command
 from pages import PAGES, ROOT, anchors, prose
+
+from spacy_tener.workbench.composing.named import BASES, OVERLAYS, SPACES, names_in
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")
@@ -20,7 +26,8 @@ def constant(name: str) -> dict[str, list[str]]:
     return found
 
 
-NAMES = {line.split(" = ")[0] for lines in constant("ENTRY_POINTS").values() for line in lines} - {"tener"}
+ENTRIES = {line for group, lines in constant("ENTRY_POINTS").items() if group != "spacy_cli" for line in lines}
+NAMES = {entry.split(" = ")[0] for entry in ENTRIES}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -56,6 +63,42 @@ def test_every_registered_name_is_documented() -> None:
 def test_table_of_extras_is_that_of_setup() -> None:
     table = re.findall(r"^\| `(\w+)` \|", section("README.md", "Extras"), flags=re.M)
     assert sorted(table) == sorted(constant("EXTRAS"))
+
+
+def test_settings_of_the_component_are_all_in_its_table() -> None:
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section("docs/component.md", "Settings"), flags=re.M)
+    documented = set(re.findall(r"\w+", " ".join(rows)))
+    assert documented == {*spacy.blank("zh").get_factory_meta("tener_ner").default_config}
+
+
+def test_every_config_and_overlay_is_in_a_table() -> None:
+    page = PAGES["docs/configs.md"].read_text(encoding="utf8")
+    listed = re.findall(
+        r"`([\w-]+\*?)`", section("docs/configs.md", "Corpora") + section("docs/configs.md", "Overlays")
+    )
+    assert [
+        name for name in names_in(BASES) + names_in(OVERLAYS) if not any(fnmatch(name, one) for one in listed)
+    ] == []
+    assert [
+        name for name in listed if not any(fnmatch(one, name) for one in names_in(BASES) + names_in(OVERLAYS))
+    ] == []
+    assert all(f"`{name}`" in page for name in names_in(SPACES))
+
+
+def test_every_workflow_and_the_variables_of_the_page_are_those_of_the_project() -> None:
+    project = yaml.safe_load((ROOT / "project.yml").read_text(encoding="utf8"))
+    workflows = re.findall(r"`(\w+)`", " ".join(_first_cells("docs/project.md", "Workflows")))
+    assert sorted(workflows) == sorted(project["workflows"])
+    assert set(re.findall(r"`(\w+)`", " ".join(_first_cells("docs/project.md", "Variables")))) <= set(project["vars"])
+
+
+def test_every_command_has_a_section() -> None:
+    headings = re.findall(r"^## (\w+)$", PAGES["docs/commands.md"].read_text(encoding="utf8"), flags=re.M)
+    assert sorted(headings) == sorted({*root_command().commands["tener"].commands} - {"train"})
+
+
+def _first_cells(page: str, heading: str) -> list[str]:
+    return re.findall(r"^\| ([^|]+) \|", section(page, heading), flags=re.M)
 
 
 def test_readme_is_short() -> None:
