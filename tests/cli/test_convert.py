@@ -204,3 +204,25 @@ def test_ontonotes_joins_into_one_file_without_the_new_testament(tmp_path: Path)
     apart = Result(tmp_path / "in", tmp_path / "out", "--lang", "en")
     assert "b.v4_gold_conll: nothing to write" in apart.text
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
+
+
+def test_columns_encoding_and_names_of_tags_follow_the_options(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("x B-LOC 上海\n".encode("gb18030"))
+    options = ("--encoding", "gb18030", "--token-column", "3", "--tag-column", "2")
+    result = Result(tmp_path / "a.txt", tmp_path, *options)
+    assert result.code == 0
+    assert "Language: zh, by its letters" in result.text
+    assert [entity.text for entity in docs(tmp_path / "a.spacy")[0].ents] == ["上海"]
+    (tmp_path / "b.jsonl").write_text('{"tokens": ["EU"], "ner_tags": [1]}')
+    assert {"Format tokens", "ORG 1"} <= set(Result(tmp_path / "b.jsonl", tmp_path, "--tag-names", "O,B-ORG").lines)
+
+
+def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a O\n")
+    (tmp_path / "in" / "README.txt").write_text("This is a corpus.\n")
+    result = Result(tmp_path / "in", tmp_path / "out")
+    assert result.code == 0
+    assert "⚠ Files without a single entity" in result.text
+    assert "⚠ Files in directories that are no corpora, left out: 1" in result.text
+    assert "README.txt:1: 'corpus.' is not a tag" in result.text

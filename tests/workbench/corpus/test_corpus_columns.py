@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus import CorpusError, EntitySpan, Event, ReadOptions, Sentence, read_corpus
 
 RESUME = "高 B-NAME\n勇 E-NAME\n： O\n男 O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n1 O\n\n"
@@ -190,3 +191,75 @@ def test_unknown_options_are_refused_with_the_known_ones() -> None:
         ReadOptions(format="csv")
     with pytest.raises(ValueError, match="Unknown tag scheme 'bio'"):
         ReadOptions(scheme="bio")
+
+
+@pytest.mark.parametrize("text", ["Jane \tB-PER\nDoe\t I-PER \n", " Jane\tB-PER\n  Doe \tI-PER\n"])
+def test_blanks_beside_a_tab_are_no_part_of_a_token_or_tag(tmp_path: Path, text: str) -> None:
+    (found,) = sentences(tmp_path, text)
+    assert (found.tokens, found.spans) == (("Jane", "Doe"), (EntitySpan(0, 2, "PER"),))
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+def test_a_first_column_that_numbers_the_tokens_is_passed_over(tmp_path: Path, begin: int) -> None:
+    lines = [f"{begin} Jane NNP B-PER", f"{begin + 1} sang VBD O", "", f"{begin} 1 CD O"]
+    assert tokens(sentences(tmp_path, "\n".join(lines))) == ["Jane|sang", "1"]
+
+
+def test_numbers_that_do_not_count_the_tokens_are_tokens(tmp_path: Path) -> None:
+    assert tokens(sentences(tmp_path, "1 CD O\n2 CD O\n\n7 CD O\n")) == ["1|2", "7"]
+    assert tokens(sentences(tmp_path, "1 O\n2 O\n")) == ["1|2"]
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    text = "x1 B-PER Jane NNP\nx2 O sang VBD\n"
+    (found,) = list(read_columns(tmp_path, text, token_column=3, tag_column=2))
+    assert (found.tokens, found.spans) == (("Jane", "sang"), (EntitySpan(0, 1, "PER"),))
+    assert read_columns(tmp_path, text, token_column=-2, tag_column=-3) == [found]
+    with pytest.raises(CorpusError, match=r"has 4 columns, and none for the tag.*--tag-column"):
+        read_columns(tmp_path, text, token_column=3, tag_column=5)
+    with pytest.raises(ValueError, match="no column 0"):
+        ReadOptions(token_column=0)
+
+
+def read_columns(path: Path, text: str, **options: int) -> list[Sentence]:
+    (path / "corpus.txt").write_text(text, encoding="utf-8")
+    return list(read_corpus(path / "corpus.txt", ReadOptions(format="columns", **options)))
+
+
+def test_comment_lines_before_a_sentence_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text("# sent_id = 1\n# text = # sang\n1\t#\tB-X\n2\tsang\tO\n\n# id 7\n1\ta\tO\n", encoding="utf-8")
+    reader = read_corpus(path)
+    assert [sentence.tokens for sentence in reader] == [("#", "sang"), ("a",)]
+    assert reader.notes.counts == {Event.COMMENT: 3}
+
+
+def test_text_in_another_encoding_is_read_where_it_is_named(tmp_path: Path) -> None:
+    for encoding in ("gb18030", "utf-16", "big5"):
+        (tmp_path / "a.txt").write_bytes("上 B-LOC\n海 E-LOC\n".encode(encoding))
+        with pytest.raises(InputError, match=r"a\.txt:1: .*(UTF-8|NUL)"):
+            list(read_corpus(tmp_path / "a.txt"))
+        (found,) = read_corpus(tmp_path / "a.txt", ReadOptions(encoding=encoding))
+        assert isinstance(found, Sentence)
+        assert found.tokens == ("上", "海")
+    (tmp_path / "a.txt").write_bytes(b"a\xff O\n")
+    with pytest.raises(InputError, match=r"a\.txt.* is not GB18030"):
+        list(read_corpus(tmp_path / "a.txt", ReadOptions(encoding="gb18030")))
+    with pytest.raises(ValueError, match="Unknown encoding 'gbx'"):
+        ReadOptions(encoding="gbx")
+
+
+def test_all_bad_lines_are_told_in_one_error_of_bounded_length(tmp_path: Path) -> None:
+    text = "a O\n\nb PER\n\nc O\nd\n\n" + "e ORG\n\n" * 1000
+    with pytest.raises(CorpusError) as caught:
+        sentences(tmp_path, text)
+    assert (caught.value.line, caught.value.reason) == (3, "'PER' is not a tag")
+    assert "1001 more cannot be read: line 6: the line has one column; line 8: 'ORG' is not a tag" in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_file_without_an_entity_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a O\n\nb O\n")
+    reader = read_corpus(tmp_path / "a.txt")
+    assert len(list(reader)) == 2
+    assert reader.notes.counts == {Event.NO_ENTITIES: 1}

@@ -181,3 +181,55 @@ def test_options_that_make_no_sense_are_refused(write: Write, tmp_path: Path) ->
         DocOptions(spaces="some")
     with pytest.raises(ValueError, match="no tokenizer for the language 'qqq'"):
         convert([write("a.txt", COLUMNS)], tmp_path, making=DocOptions(lang="qqq"))
+
+
+def test_the_language_is_told_by_the_letters_and_english_is_not_glued_together(write: Write, tmp_path: Path) -> None:
+    (english,) = convert([write("a.txt", "Jane B-PER\nsang O\n")], tmp_path)
+    (chinese,) = convert([write("b.txt", COLUMNS)], tmp_path)
+    (texts,) = convert([write("c.jsonl", '{"text": "Dr. Jane (12) sang.", "label": [[4, 8, "PER"]]}')], tmp_path)
+    assert [report.lang for report in (english, chinese, texts)] == ["en", "zh", "en"]
+    assert docs(tmp_path / "a.spacy")[0].text == "Jane sang "
+    assert [token.text for token in docs(tmp_path / "c.spacy")[0]][:2] == ["Dr.", "Jane"]
+    with pytest.raises(ValueError, match=r"language cannot be told.*--lang"):
+        convert([write("d.txt", "Привет B-X\n")], tmp_path)
+    assert convert([tmp_path / "d.txt"], tmp_path, making=DocOptions(lang="ru"))[0].docs == 1
+
+
+def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write("in/train.txt", COLUMNS)
+    write("in/README.txt", "This is a corpus.\n\nIts files are in columns.\n")
+    write("in/package.json", '{"name": "corpus"}')
+    write("in/empty.txt", "")
+    reports = convert([tmp_path / "in"], tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.spacy"]
+    stray = {Path(report.source).name: report.notes for report in reports if not report.docs}
+    assert set(stray) == {"README.txt", "package.json", "empty.txt"}
+    assert all(notes.counts == {Event.STRAY: 1} for notes in stray.values())
+    assert "README.txt:1: " in stray["README.txt"].examples[Event.STRAY][0]
+    (joined,) = convert([tmp_path / "in"], tmp_path / "joined.spacy", join=True)
+    assert (joined.docs, joined.notes.counts[Event.STRAY]) == (3, 3)
+
+
+def test_a_stray_file_ends_the_conversion_where_it_is_named_or_alone(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    path = write("in/README.txt", "This is no corpus.\n")
+    with pytest.raises(CorpusError, match=r"README\.txt:1: 'corpus\.' is not a tag"):
+        convert([path], tmp_path / "out")
+    with pytest.raises(CorpusError, match=r"there is no corpus.*README\.txt:1"):
+        convert([tmp_path / "in"], tmp_path / "out")
+
+
+def test_a_corpus_in_a_directory_with_one_bad_line_is_no_stray_file(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write("in/train.txt", COLUMNS + "\n坏\n")
+    with pytest.raises(CorpusError, match=r"train\.txt:11: the line has one column"):
+        convert([tmp_path / "in"], tmp_path / "out")
+
+
+def test_brat_pairs_in_a_directory_are_read_once(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write("in/a.txt", "Jane sang.")
+    write("in/a.ann", "T1\tPER 0 4\tJane\n")
+    (report,) = convert([tmp_path / "in"], tmp_path / "out")
+    assert (report.format, report.output.name, report.labels) == ("brat", "a.spacy", {"PER": 1})

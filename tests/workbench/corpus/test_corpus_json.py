@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus import (
     AnnotatedText,
     CorpusError,
@@ -16,6 +17,7 @@ from spacy_tener.workbench.corpus import (
     EntitySpan,
     Event,
     ReadOptions,
+    Sentence,
     SpanRules,
     read_corpus,
 )
@@ -336,3 +338,131 @@ def test_unknown_rules_are_refused_with_the_known_ones() -> None:
         SpanRules(units="bytes")
     with pytest.raises(ValueError, match="'first' is not one of: error, longest"):
         SpanRules(overlap="first")
+
+
+# What annotation tools call things
+
+
+@pytest.mark.parametrize("name", ["ner", "Entity-labels", "实体"])
+def test_spans_are_found_under_any_name(tmp_path: Path, name: str) -> None:
+    minimal = {**FLAT["json-min"], "sentiment": "positive", name: FLAT["json-min"]["label"]}
+    del minimal["label"]
+    assert texts(tmp_path, [minimal])[0].spans == ENTITIES
+    assert texts(tmp_path, [{"text": TEXT, name: SPANS}])[0].spans == ENTITIES
+
+
+def test_an_empty_list_does_not_hide_a_filled_one(tmp_path: Path) -> None:
+    for empty, filled in (("spans", "entities"), ("entities", "label"), ("labels", "ner")):
+        assert texts(tmp_path, [{"text": TEXT, empty: [], filled: SPANS}])[0].spans == ENTITIES
+
+
+def test_tokens_with_places_are_no_entities(tmp_path: Path) -> None:
+    tokens = [{"text": "高", "start": 0, "end": 1, "id": 0}]
+    assert texts(tmp_path, [{"text": TEXT, "tokens": tokens, "spans": []}])[0].spans == ()
+
+
+def test_label_studio_regions_belong_to_the_text_that_they_name(tmp_path: Path) -> None:
+    each = annotation([(0, 2, "PER")])
+    record = {"data": {"title": "高勇", "body": "在北京", "url": "x"}, "annotations": [each]}
+    each["result"] = [
+        {**region(0, 2, "PER"), "to_name": "title"},
+        {**region(1, 3, "LOC"), "to_name": "body"},
+        {"type": "relation", "from_id": "x", "to_id": "y"},
+    ]
+    assert [(text.text, text.spans) for text in texts(tmp_path, [record])] == [
+        ("高勇", (EntitySpan(0, 2, "PER"),)),
+        ("在北京", (EntitySpan(1, 3, "LOC"),)),
+    ]
+    record["data"] = {"text": "高勇在北京"}
+    with pytest.raises(CorpusError, match=r"entities of several texts \(title, body\)"):
+        texts(tmp_path, [record])
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_training_data_of_spacy_2_is_read(tmp_path: Path, indent: int | None) -> None:
+    pairs = [[TEXT, {"entities": SPANS}], ["没有", {"entities": []}]]
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(pairs, ensure_ascii=False, indent=indent), encoding="utf-8")
+    assert [text.spans for text in read_corpus(path)] == [ENTITIES, ()]
+    path.write_text("\n".join(json.dumps(pair, ensure_ascii=False) for pair in pairs), encoding="utf-8")
+    assert [text.spans for text in read_corpus(path)] == [ENTITIES, ()]
+
+
+def test_tokens_and_tags_of_hugging_face_are_read(tmp_path: Path) -> None:
+    reader = reader_of(tmp_path, [{"id": "0", "tokens": ["EU", "rejects"], "ner_tags": ["B-ORG", "O"]}])
+    assert list(reader) == [Sentence(("EU", "rejects"), (EntitySpan(0, 1, "ORG"),), (), 1, True)]
+    assert (reader.format, reader.scheme) == ("tokens", "IOB2")
+
+
+def test_numbered_tags_get_their_names_from_the_option_or_the_file_beside(tmp_path: Path) -> None:
+    records = [{"tokens": ["EU", "of", "x"], "ner_tags": [1, 0, -100]}]
+    expected = [Sentence(("EU", "of", "x"), (EntitySpan(0, 1, "ORG"),), (2,), 1, True)]
+    with pytest.raises(CorpusError, match=r"tag 1 has no name: 0 names are known.*--tag-names"):
+        list(reader_of(tmp_path, records))
+    assert list(reader_of(tmp_path, records, tag_names="O, B-ORG")) == expected
+    info = {"conll": {"features": {"tokens": {}, "ner_tags": {"feature": {"names": ["O", "B-ORG", "I-ORG"]}}}}}
+    (tmp_path / "names.json").write_text(json.dumps(info))
+    assert list(reader_of(tmp_path, records, tag_names=str(tmp_path / "names.json"))) == expected
+    (tmp_path / "names.json").rename(tmp_path / "dataset_infos.json")
+    assert list(reader_of(tmp_path, records)) == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"tokens": ["a", "b"], "ner_tags": ["O"]}, "no list of 2 tags"),
+        ({"tokens": ["a"]}, "no list of 1 tags"),
+        ({"tokens": ["a", ""], "ner_tags": ["O", "O"]}, "'tokens' is not a list of strings"),
+        ({"tokens": ["a"], "ner_tags": [1.5]}, "a tag is neither a string nor a number: 1.5"),
+        ({"tokens": ["a"], "ner_tags": ["PER"]}, "'PER' is not a tag"),
+    ],
+)
+def test_bad_tokens_and_tags_are_refused(tmp_path: Path, record: dict[str, Any], reason: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        list(reader_of(tmp_path, [{"tokens": [], "tags": []}, record], format="tokens"))
+    assert (caught.value.line, caught.value.reason[: len(reason)]) == (2, reason)
+
+
+def test_all_bad_records_are_told_in_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "label": []}\n{"text": "b"}\n{"text":\n{"text": "c", "label": [[0, 9, "X"]]}\n')
+    with pytest.raises(CorpusError) as caught:
+        list(read_corpus(path))
+    assert caught.value.line == 2
+    assert "2 more cannot be read: line 3: not valid JSON" in caught.value.remedy
+    assert "line 4: span 0-9 is empty or outside" in caught.value.remedy
+
+
+# brat
+
+
+def write_brat(folder: Path, annotations: str, text: str = TEXT) -> Path:
+    (folder / "doc.txt").write_text(text, encoding="utf-8", newline="")
+    (folder / "doc.ann").write_text(annotations, encoding="utf-8")
+    return folder / "doc.ann"
+
+
+@pytest.mark.parametrize("named", ["doc.ann", "doc.txt"])
+def test_brat_annotations_are_read_with_the_text_beside_them(tmp_path: Path, named: str) -> None:
+    lines = [f"T{n}\t{label} {start} {end}\t{TEXT[start:end]}" for n, (start, end, label) in enumerate(SPANS)]
+    write_brat(tmp_path, "\n".join([*lines, "R1\tIn Arg1:T1 Arg2:T2", "#1\tAnnotatorNotes T1\tsure", "A1\tX T1"]))
+    reader = read_corpus(tmp_path / named)
+    assert list(reader) == [AnnotatedText(TEXT, ENTITIES, (), 1)]
+    assert reader.format == "brat"
+
+
+def test_brat_spans_in_pieces_are_left_without_annotation_and_lines_keep_their_places(tmp_path: Path) -> None:
+    path = write_brat(tmp_path, "T1\tPER 3 6;8 9\tAnn B\nT2\tPER 8 9\tB\n", "a\r\nAnnx B")
+    reader = read_corpus(path)
+    (text,) = reader
+    assert isinstance(text, AnnotatedText)
+    assert (text.spans, text.missing) == ((EntitySpan(8, 9, "PER"),), ((3, 6), (8, 9)))
+    assert reader.notes.counts == {Event.DISCONTINUOUS: 1}
+
+
+def test_brat_without_its_text_or_with_a_bad_line_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"doc\.ann:2: .* is no entity"):
+        list(read_corpus(write_brat(tmp_path, "\nT2\tPER 8")))
+    (write_brat(tmp_path, "").with_suffix(".txt")).unlink()
+    with pytest.raises(InputError, match=r"doc\.txt: cannot be read"):
+        list(read_corpus(tmp_path / "doc.ann"))
