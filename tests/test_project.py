@@ -18,7 +18,7 @@ from weasel.util.config import load_project_config, substitute_project_variables
 
 import spacy_tener.cli
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.report.card_sources import CORPORA
+from spacy_tener.workbench.report.card import CORPORA
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "project.yml").read_text(encoding="utf8")

@@ -7,30 +7,27 @@ import platform
 import shutil
 import statistics
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import spacy
 import srsly
 import typer
 from spacy.cli._util import setup_gpu
-from spacy.language import Language
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
 from spacy.vocab import Vocab
 
 from ..errors import RemedyError
-from ..workbench.report.card import Card, Sizes, Speed, front_matter, package_name, render_card
-from ..workbench.report.card_meta import Chosen, fill_meta
-from ..workbench.report.card_sources import corpus_source
+from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
+from ..workbench.report.runs import size_mb
 from ..workbench.report.scores import parse_metrics, read_json
-from ..workbench.versions import installed_versions
 from ._app import Messages, fail, tener_cli
 
-_PASSES = 3
-_TEXTS = 1000
-_SINGLE = 50
+_PASSES, _TEXTS, _SINGLE = 3, 1000, 50
 
 
 @tener_cli.command("card")
@@ -68,89 +65,82 @@ def card_cli(
     """
     msg = Messages()
     try:
-        check_places(model, output, force=force)
-        source = corpus_source(corpus) if corpus else None
-        scores, config = read_json(metrics), load_config(model / "config.cfg", interpolate=True)
-        before = read_json(model / "meta.json")
+        _check_places(model, output, force=force)
+        source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
+        scores, before = read_json(metrics), read_json(model / "meta.json")
+        config = load_config(model / "config.cfg", interpolate=True)
         # On Windows, `spacy project run` leaves the quotes around a command's arguments.
         license, author = (text and text.strip("'\"") for text in (license, author))
-        chosen = Chosen(name=name, version=version, license=license, author=author)
+        chosen = {"name": name, "version": version, "license": license, "author": author}
         performance = before.get("performance", {})
         card = Card(
-            meta=fill_meta(before, config, scores, corpus=source, chosen=chosen),
+            meta=fill_meta(before, config, scores, source, chosen),
             config=config,
             test=parse_metrics(scores, metrics),
             dev=parse_metrics(performance, model) if performance.get("ents_f") is not None else None,
             corpus=source,
-            training=count(training) if training else None,
-            speed=measure(model, speed, gpu_id) if speed else None,
-            megabytes=sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6,
-            versions=installed_versions(),
+            training=_count(training) if training else None,
+            speed=_measure(model, speed, gpu_id) if speed else None,
+            megabytes=size_mb(model),
         )
-        write(card, model, output, text=(front_matter(card) if hub else "") + render_card(card))
+        text = (front_matter(card) if hub else "") + render_card(card)
     except RemedyError as error:
         fail(msg, error)
-    msg.good(f"{output}: {package_name(card.meta)} {card.meta['version']}")
+    shutil.rmtree(output, ignore_errors=True)
+    shutil.copytree(model, output)
+    srsly.write_json(output / "meta.json", card.meta)
+    (output / "README.md").write_text(text, encoding="utf8")
+    msg.good(f"{output}: {card.package} {card.meta['version']}")
     if not card.meta.get("license"):
         msg.warn("The card states no licence", "Name yours with --license; it must suit those of the training data.")
 
 
-def check_places(model: Path, output: Path, *, force: bool) -> None:
+def _check_places(model: Path, output: Path, *, force: bool) -> None:
     if not (model / "meta.json").is_file() or not (model / "config.cfg").is_file():
         raise RemedyError(f"{model}: there is no pipeline", "Name a directory that training wrote, as model-best.")
     pipeline, copy = model.resolve(), output.resolve()
     if pipeline == copy or pipeline in copy.parents or copy in pipeline.parents:
         # meta.json of a run has its scores on dev, which `spacy tener table` reads.
         raise RemedyError(f"{output}: the pipeline itself lies there", "Choose another output: a copy is made.")
-    if output.exists() and not (output / "meta.json").is_file() and any(output.iterdir()):
-        raise RemedyError(f"{output}: there is something else than a pipeline", "Choose another output.")
-    if output.exists() and any(output.iterdir()) and not force:
-        raise RemedyError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
+    if output.exists() and any(output.iterdir()):
+        if not (output / "meta.json").is_file():
+            raise RemedyError(f"{output}: there is something else than a pipeline", "Choose another output.")
+        if not force:
+            raise RemedyError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
 
 
-def write(card: Card, model: Path, output: Path, *, text: str) -> None:
-    shutil.rmtree(output, ignore_errors=True)
-    shutil.copytree(model, output)
-    srsly.write_json(output / "meta.json", card.meta)
-    (output / "README.md").write_text(text, encoding="utf8")
+def _read_docs(path: Path) -> list[Doc]:
+    try:
+        return list(DocBin().from_disk(path).get_docs(Vocab()))
+    except (OSError, ValueError) as error:
+        raise RemedyError(f"{path}: cannot be read as .spacy: {error}", "Name another file.") from error
 
 
-def count(training: Path) -> Sizes:
-    entities: Counter[str] = Counter()
-    docs = tokens = 0
-    for doc in DocBin().from_disk(training).get_docs(Vocab()):
-        docs, tokens = docs + 1, tokens + len(doc)
-        entities.update(ent.label_ for ent in doc.ents)
-    return Sizes(docs=docs, tokens=tokens, entities=entities)
+def _count(training: Path) -> TrainingSize:
+    docs = _read_docs(training)
+    entities = Counter(ent.label_ for doc in docs for ent in doc.ents)
+    return TrainingSize(docs=len(docs), tokens=sum(map(len, docs)), entities=entities)
 
 
-def measure(model: Path, data: Path, gpu_id: int) -> Speed:
-    """Medians of some passes, after one to warm up."""
+def _measure(model: Path, data: Path, gpu_id: int) -> str:
+    """Speed over raw text: medians of some passes, after one to warm up."""
     setup_gpu(gpu_id, silent=True)
     nlp = spacy.load(model)
-    texts = [doc.text for doc in DocBin().from_disk(data).get_docs(Vocab())][:_TEXTS]
+    texts = [doc.text for doc in _read_docs(data)][:_TEXTS]
     if not texts:
         raise RemedyError(f"{data}: there is no text to time the pipeline on", "Name another file by --speed.")
-    passes = [_pass(nlp, texts) for _ in range(_PASSES + 1)][1:]
-    seconds = statistics.median(each[0] for each in passes)
-    return Speed(
-        characters=sum(map(len, texts)) / seconds,
-        words=passes[0][1] / seconds,
-        milliseconds=1000 * statistics.median(_single(nlp, text) for text in texts[:_SINGLE]),
-        machine=_machine(gpu_id),
+    tokens = sum(map(len, nlp.pipe(texts)))
+    seconds = statistics.median(_seconds(lambda: deque(nlp.pipe(texts), maxlen=0)) for _ in range(_PASSES))
+    milliseconds = 1000 * statistics.median(_seconds(partial(nlp, text)) for text in texts[:_SINGLE])
+    return (
+        f"{sum(map(len, texts)) / seconds:,.0f} characters ({tokens / seconds:,.0f} tokens) a second by `nlp.pipe`, "
+        f"{milliseconds:.1f} ms for a text by `nlp(text)`: {_machine(gpu_id)}"
     )
 
 
-def _pass(nlp: Language, texts: list[str]) -> tuple[float, int]:
-    """Seconds, and how many tokens were read in them."""
+def _seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
-    tokens = sum(len(doc) for doc in nlp.pipe(texts))
-    return time.perf_counter() - start, tokens
-
-
-def _single(nlp: Language, text: str) -> float:
-    start = time.perf_counter()
-    nlp(text)
+    work()
     return time.perf_counter() - start
 
 
@@ -159,12 +149,8 @@ def _machine(gpu_id: int) -> str:
 
     if gpu_id >= 0:
         return torch.cuda.get_device_name(gpu_id)
-    threads = torch.get_num_threads()
-    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''} of {os.cpu_count()} cores"
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
+    info, threads = Path("/proc/cpuinfo"), torch.get_num_threads()
     lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(iter(names), platform.processor() or platform.machine())
+    processor = next(iter(names), platform.processor() or platform.machine())
+    return f"{processor}, {threads} thread{'s' if threads > 1 else ''} of {os.cpu_count()} cores"

@@ -147,7 +147,7 @@ def _read(place: Place) -> Run | Unfinished:
         **vars(place),
         test=read_metrics(place.folder / METRICS),
         dev=_dev(place.folder),
-        megabytes=_size(model) / 1e6 if model.is_dir() else None,
+        megabytes=size_mb(model) if model.is_dir() else None,
     )
 
 
@@ -165,8 +165,8 @@ def _how_far(folder: Path) -> str:
     return "not trained yet, or stopped before the first evaluation"
 
 
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def size_mb(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
 def _check_once(places: Sequence[Place]) -> None:

@@ -10,8 +10,7 @@ import srsly
 from spacy.schemas import ModelMetaSchema, validate
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.card_meta import Chosen, fill_meta, identifier
-from spacy_tener.workbench.report.card_sources import CORPORA, DICTIONARIES, Source, dictionary_sources
+from spacy_tener.workbench.report.card import CORPORA, DICTIONARIES, dictionaries_in, fill_meta, package_name
 
 ROOT = Path(__file__).resolve().parents[3]
 META: dict[str, Any] = {
@@ -39,10 +38,10 @@ SCORES = {
 def filled(
     config: dict[str, Any] = CONFIG,
     meta: dict[str, Any] = META,
-    corpus: Source | None = CORPORA["weibo"],
+    corpus: dict[str, str] | None = CORPORA["weibo"],
     **chosen: str,
 ) -> dict[str, Any]:
-    return fill_meta(meta, config, SCORES, corpus=corpus, chosen=Chosen(**chosen))
+    return fill_meta(meta, config, SCORES, corpus, chosen)
 
 
 def test_scores_on_test_take_the_place_of_those_on_dev() -> None:
@@ -77,15 +76,15 @@ def test_what_the_user_says_is_taken_and_else_what_is_there() -> None:
     ],
 )
 def test_a_name_becomes_one_that_modules_and_wheels_can_have(name: str, expected: str) -> None:
-    assert identifier(name) == expected
-    assert identifier(expected) == expected
+    assert package_name(name) == expected
+    assert package_name(expected) == expected
     assert f"zh_{expected}".isidentifier()
 
 
 @pytest.mark.parametrize("name", ["", "微博", "2nd", "---"])
 def test_a_name_that_leaves_nothing_is_refused(name: str) -> None:
     with pytest.raises(RemedyError, match="makes no name for a package"):
-        identifier(name)
+        package_name(name)
 
 
 def test_the_language_is_not_in_the_name_twice() -> None:
@@ -120,7 +119,7 @@ def test_the_corpus_and_the_dictionaries_in_the_pipeline_are_its_sources() -> No
 
 def test_a_dictionary_that_is_read_twice_is_named_once() -> None:
     lexicon = {"@misc": "spacy_tener.JiebaLexicon.v1"}
-    assert [source.name for source in dictionary_sources({"a": lexicon, "b": {"c": lexicon}})] == ["jieba's dictionary"]
+    assert [source["name"] for source in dictionaries_in({"a": lexicon, "b": {"c": lexicon}})] == ["jieba's dictionary"]
 
 
 @pytest.mark.parametrize(
@@ -140,4 +139,4 @@ def test_requirements_that_are_there_stay() -> None:
 
 def test_every_corpus_with_a_config_is_known_and_has_terms() -> None:
     assert set(CORPORA) == {path.stem for path in (ROOT / "configs").glob("*.cfg")}
-    assert all(source.license and source.text for source in [*CORPORA.values(), *DICTIONARIES.values()])
+    assert all(source["license"] and source["text"] for source in [*CORPORA.values(), *DICTIONARIES.values()])
