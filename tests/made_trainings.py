@@ -1,19 +1,22 @@
-"""Tiny trainings: corpora of some sentences, pipelines that learn a step in milliseconds, and a way to stop them."""
+"""Tiny trainings: corpora of some sentences, pipelines that learn in milliseconds, processes that train nothing."""
 
 from __future__ import annotations
 
-import io
+import os
+import time
 from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import spacy
-from spacy.language import Language
 from spacy.tokens import DocBin
-from spacy.util import load_config_from_str, registry
+from spacy.util import load_config_from_str
 from thinc.api import Config
 
-from spacy_tener.workbench.runs.resumable import train
+from spacy_tener.workbench.runs import processes
 
 NAMES = ("王小明", "李雷", "吴重阳", "韩梅", "张三丰")
 PLACES = ("上海", "北京", "南京", "长沙")
@@ -34,8 +37,6 @@ TENER = {
     },
 }
 MODEL = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.1, "tok2vec": TENER}
-STOP = "tests.stop.v1"
-LOG = "training.jsonl"
 
 BASE = """
 [paths]
@@ -72,9 +73,6 @@ patience = 0
 eval_frequency = 5
 dropout = 0.2
 
-[training.before_update]
-@callbacks = "tests.stop.v1"
-
 [training.batcher]
 @batchers = "spacy.batch_by_sequence.v1"
 size = 4
@@ -94,28 +92,6 @@ progress_bar = null
 console_output = true
 output_file = null
 """
-
-
-class Stop:
-    """Ends a training before the update of some step, as Ctrl-C does."""
-
-    def __init__(self) -> None:
-        self.before: int | None = None
-        self.updates: list[int] = []
-
-    def __call__(self, nlp: Language, info: dict[str, Any]) -> None:
-        assert isinstance(nlp, Language)
-        if info["step"] == self.before:
-            raise KeyboardInterrupt
-        self.updates.append(info["step"])
-
-
-stop = Stop()
-
-
-@registry.callbacks(STOP)
-def make_stop() -> Callable[..., None]:
-    return stop
 
 
 def sentences() -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
@@ -160,14 +136,31 @@ def tener(**settings: Any) -> dict[str, Any]:
     return {"tener_ner": {"factory": "tener_ner", "model": MODEL, **settings}}
 
 
-def run(config: Config, output: Path, *, before: int | None = None, restart: bool = False) -> str:
-    """Train, or go on; or stop before some step. Returns what was printed."""
-    config = config.copy()
-    config["training"]["logger"]["output_file"] = str(output / LOG)
-    stop.before, stop.updates = before, []
-    stdout = io.StringIO()
+def train_nothing(monkeypatch: pytest.MonkeyPatch, hold: Path) -> None:
+    """Let processes run `fake_spacy`, and wait while there is a file `hold`."""
+    monkeypatch.setattr(processes, "MODULE", "fake_spacy")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    monkeypatch.setenv("FAKE_HOLD", str(hold))
+
+
+def begin(function: Callable[..., object], *arguments: object) -> BaseProcess:
+    """Call a function in another process, which begins at once with all that is imported here."""
+    process = get_context("fork").Process(target=function, args=arguments)
+    process.start()
+    return process
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
     try:
-        train(config, output, restart=restart, stdout=stdout, stderr=io.StringIO())
-    except KeyboardInterrupt:
-        assert before is not None
-    return stdout.getvalue()
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/status")  # Dead, but nobody has asked about it: where there is no other parent left.
+    return not status.exists() or "\nState:\tZ" not in status.read_text()

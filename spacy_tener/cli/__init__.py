@@ -9,7 +9,6 @@ from .grid import grid_cli
 from .plot import plot_cli
 from .search import search_cli
 from .table import table_cli
-from .train import train_cli
 from .vectors import vectors_cli
 
 __all__ = [
@@ -22,6 +21,5 @@ __all__ = [
     "search_cli",
     "table_cli",
     "tener_cli",
-    "train_cli",
     "vectors_cli",
 ]

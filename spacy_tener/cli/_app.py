@@ -1,4 +1,4 @@
-"""The `tener` group of spaCy's command line."""
+"""The `tener` group of spaCy's command line, and how its commands end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from wasabi import util
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
+
+INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
 
 tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.")
 app.add_typer(tener_cli, name="tener", no_args_is_help=True)

@@ -10,11 +10,12 @@ import typer
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
+from ..workbench.composing.named import find_space
 from ..workbench.composing.search_space import read_space
-from ..workbench.runs.search import SAMPLERS, Plan, Running, Search, open_search
-from ..workbench.runs.search_report import TrialRow
-from ._app import Messages, fail, tener_cli
-from .train import INTERRUPTED, interruptible
+from ..workbench.runs.processes import interrupted_by_signals
+from ..workbench.runs.search import SAMPLERS, Plan, Search, SearchOptions, open_search
+from ..workbench.runs.trials import TrialRow
+from ._app import INTERRUPTED, Messages, fail, tener_cli
 
 _SHOWN = 5
 _WIDEST = 60
@@ -22,12 +23,12 @@ _WIDEST = 60
 
 @tener_cli.command("search")
 def search_cli(
-    base: Annotated[Path, typer.Argument(help="A config, as of a corpus: configs/weibo.cfg")],
+    base: Annotated[str, typer.Argument(help="A config, as of a corpus: weibo, or the path of a file")],
     overlays: Annotated[
-        list[Path] | None, typer.Argument(help="Overlays, as of models: configs/models/mect.cfg")
+        list[str] | None, typer.Argument(help="Overlays, as of models: mect, or paths of files")
     ] = None,
     *,
-    space: Annotated[Path, typer.Option("--space", help="What to draw from, as configs/search/mect.cfg")],
+    space: Annotated[str, typer.Option("--space", help="What to draw from: mect, or the path of a file")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the search")],
     trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="How many trials the search is to have in all")],
     settings: Annotated[
@@ -52,12 +53,12 @@ def search_cli(
     Search settings: draw them, train with `spacy train`, and keep what is best on dev.
 
     The config is put together as by `spacy tener config`, with what is drawn on top. A space is a file with lists to
-    choose from, ranges and formulas at the places of settings; those of the papers are in configs/search. Scores are F1
-    on dev; test is never looked at. The config must name its corpora: --set paths.train=train.spacy --set
-    paths.dev=dev.spacy
+    choose from, ranges and formulas at the places of settings; those of the papers come with the package, by name:
+    tener, tener-english, flat-atssa, mect. Scores are F1 on dev; test is never looked at. The config must name its
+    corpora: --set paths.train=train.spacy --set paths.dev=dev.spacy
 
-    Each trial has a directory with its config and its log. trials.csv and trials.json have all of them, and best.cfg is
-    the best one's config for `spacy train`. A training that fails is kept, with the reason, and the search goes on.
+    Each trial has a directory with its config and its logs. trials.csv and trials.json have all of them, and best.cfg
+    is the best one's config for `spacy train`. A training that fails is kept, with the reason, and the search goes on.
     The same command goes on with a search, whatever ended it: the trial that was interrupted is done again. With more
     --trials a finished search goes on as well.
 
@@ -71,12 +72,12 @@ def search_cli(
             base=base,
             overlays=tuple(overlays or ()),
             settings=(*(settings or ()), *more),
-            space=read_space(space),
+            space=read_space(find_space(space)),
             seed=seed,
             sampler=sampler,
         )
-        running = Running(gpu_id=gpu_id, prune=prune, keep_models=keep_models)
-        with interruptible(), open_search(plan, output, running) as search:
+        options = SearchOptions(gpu_id=gpu_id, prune=prune, keep_models=keep_models)
+        with interrupted_by_signals(), open_search(plan, output, options) as search:
             _run(msg, search, trials)
     except RemedyError as error:
         fail(msg, error)

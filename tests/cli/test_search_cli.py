@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,8 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.cli.search import _described
-from spacy_tener.workbench.runs import search_trial
-from spacy_tener.workbench.runs.search import Running
+from spacy_tener.workbench.runs.processes import Processes
 
-WEIBO = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"
 PLAIN = {"WASABI_LOG_FRIENDLY": "1", "COLUMNS": "300"}
 SPACE = f"""
@@ -49,12 +46,12 @@ def arguments(tmp_path: Path, sentences) -> list[str | Path]:
     (tmp_path / "tiny.cfg").write_text(TINY, encoding="utf8")
     paths = [part for name in ("train", "dev") for part in ("--set", f"paths.{name}={tmp_path / 'corpus.spacy'}")]
     paths += ["--set", "training.eval_frequency=15"]
-    return [WEIBO, tmp_path / "tiny.cfg", "--space", tmp_path / "space.cfg", "-o", tmp_path / "found", *paths]
+    return ["weibo", tmp_path / "tiny.cfg", "--space", tmp_path / "space.cfg", "-o", tmp_path / "found", *paths]
 
 
 def test_help_says_what_is_kept_and_the_extra() -> None:
     text = Result("--help").text
-    for word in ("best.cfg", "trials.csv", "spacy_tener[search]", "dev", "configs/search"):
+    for word in ("best.cfg", "trials.csv", "spacy_tener[search]", "dev", "tener-english"):
         assert word in text
 
 
@@ -66,7 +63,7 @@ def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(argume
     assert states[0.01]["state"] == "done"
     assert states[0.01]["score"] > 0.5
     assert states[1e30]["state"] == "failed"
-    assert states[1e30]["reason"].startswith("exit 1: ValueError: ")
+    assert states[1e30]["reason"].startswith("training ended with exit status 1: ValueError: ")
     assert "finite" in states[1e30]["reason"]
     assert "Failed trials: 1" in result.text
     assert "best.cfg: trial" in result.text
@@ -79,25 +76,27 @@ def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(argume
     assert json.loads((tmp_path / "found" / "trials.json").read_text(encoding="utf8")) == data
 
 
-def test_a_search_without_any_score_says_where_the_logs_are(arguments, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(Running, "command", (sys.executable, "-c", "raise SystemExit('no')"))
-    monkeypatch.setattr(Running.__init__, "__defaults__", (-1, False, False, Running.command))
+def test_a_search_without_any_score_says_where_the_logs_are(
+    arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Processes, "run", lambda *_: -9)
     result = Result(*arguments, "--trials", "2", "--steps", "3")
     assert result.code == 1
     assert "Trial 1: -, failed" in result.text
+    assert "training was killed by signal 9" in result.text
     assert "No trial has a score" in result.text
     assert str(Path("found") / "trials") in result.text
 
 
-def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatch) -> None:
-    def interrupted(*_: object) -> bool:
+def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search_trial, "_wait", interrupted)
+    monkeypatch.setattr(Processes, "run", interrupted)
     result = Result(*arguments, "--trials", "1", "--steps", "3")
     assert result.code == 130
     assert "The same command goes on." in result.text
-    monkeypatch.setattr(search_trial, "_wait", lambda process, log, watch: bool(process.kill()))
+    monkeypatch.setattr(Processes, "run", lambda *_: -9)
     again = Result(*arguments, "--trials", "1", "--steps", "3")
     assert "0 trials are there, and 1 that were interrupted" in again.text
     assert "Trial 1, again of 0: -, failed" in again.text

@@ -1,1 +1,1 @@
-"""Training runs: grids and searches."""
+"""Training runs: grids of systems, corpora and seeds; random searches of settings."""

@@ -1,29 +1,35 @@
-"""Systems x corpora x seeds: what is to be trained, and what of it is there already.
+"""Systems x corpora x seeds: what is to be trained, what of it is there already, and the rest of it done.
 
-A run lies where `report.runs` looks for it, OUTPUT/CORPUS/SYSTEM/SEED. Its config is that of the corpus,
-CONFIGS/CORPUS.cfg, with the overlays that the system's name is made of.
+A run lies where `report.runs` looks for it, OUTPUT/CORPUS/SYSTEM/SEED. Its config is that of the corpus, CORPUS.cfg,
+with the overlays models/NAME.cfg that the system's name is made of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from thinc.api import Config
 
 from ..composing.compose import compose
 from ..composing.files import ConfigError
-from ..report.runs import LOG, METRICS, MODEL
-from .fingerprint import digest, fingerprint
-from .output_folder import standing
+from ..composing.filling import did_you_mean
+from ..composing.named import SHIPPED, names_in
+from ..files import FileError
+from ..report.runs import METRICS, MODEL
+from .processes import Processes
+from .record import Record, changes, digest, make_record, read_record, write_record
+from .requirements import corpus_reader, missing
+from .training import RECORD, Echo, evaluate, train
 
+LOCK = ".grid.lock"
 BASE_NAMES = ("base", "tener")
 """What the config of a corpus as it is may be called, where no overlay has the name."""
 PARTS = ("train", "dev", "test")
-_LOGGER = {"@loggers": "spacy.ConsoleLogger.v3", "progress_bar": None, "console_output": True}
 
 
 @dataclass(frozen=True)
@@ -41,111 +47,189 @@ class Grid:
     systems: Sequence[str]
     seeds: Sequence[int]
     data: Path
-    configs: Path
+    configs: Path = SHIPPED
     settings: Sequence[str] = ()
     gpu_id: int = -1
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run.
+class GridRun:
+    """One run of a grid.
 
-    config: As text, complete: with its seed, its data and its log.
+    config: Complete, with its seed and its data.
     gold_preproc: Whether the corpus' own tokens are read in training; then in evaluation as well.
     """
 
     name: str
     folder: Path
-    config: str
+    config: Config
     test: Path
     gold_preproc: bool
     gpu_id: int
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is left to do for a run, and why."""
+class Todo:
+    """What is left to do for a run.
 
-    cell: Cell
-    kind: Literal["train", "continue", "anew", "evaluate", "nothing"]
-    why: tuple[str, ...] = ()
+    record: What it is, or will be, trained from.
+    changes: How that differs from what the finished run there was trained from, a line for each.
+    """
+
+    run: GridRun
+    action: Literal["train", "evaluate", "nothing"]
+    record: Record
+    changes: tuple[str, ...] = ()
 
 
-def plan(grid: Grid) -> list[Cell]:
-    """All runs, by corpus, system and seed. All that can be wrong with configs and data is found here."""
-    cells: list[Cell] = []
+def plan(grid: Grid) -> list[GridRun]:
+    """All runs, by corpus, system and seed. All that is wrong or missing is found here, and told at once."""
+    runs: list[GridRun] = []
+    problems: list[str] = []
+    for corpus, part in product(grid.corpora, PARTS):
+        path = grid.data / corpus / f"{part}.spacy"
+        if not path.is_file():
+            convert = f"Make it: python -m spacy tener convert FILES {path.parent}, or name another place by --data."
+            problems.append(f"{path}: there is no such file. {convert}")
     for corpus, system in product(dict.fromkeys(grid.corpora), dict.fromkeys(grid.systems)):
-        _check_data(grid, corpus)
-        base = grid.configs / f"{corpus}.cfg"
-        config = compose(base, list(_overlays(grid.configs, system)), grid.settings).config
-        cells.extend(_cell(grid, corpus, system, seed, config) for seed in dict.fromkeys(grid.seeds))
-    return cells
+        try:
+            config = _config(grid, corpus, system)
+            runs += [_run(grid, corpus, system, seed, config) for seed in dict.fromkeys(grid.seeds)]
+            problems += [f"{corpus}, {system}: {line}" for line in missing(config)]
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("Nothing was trained, since something is wrong", "\n".join(dict.fromkeys(problems)))
+    if not runs:
+        raise ConfigError("There is nothing to train", "Name at least one corpus, one system and one seed.")
+    return runs
 
 
-def task(cell: Cell) -> Task:
-    """What is left to do for a run."""
-    config = Config().from_str(cell.config, interpolate=False)
-    found = standing(cell.folder, fingerprint(config, use_gpu=cell.gpu_id))
-    if found.changes:
-        return Task(cell, "anew", found.changes)
-    if found.state != "finished":
-        return Task(cell, "continue" if found.state == "stopped" else "train")
-    if not (cell.folder / MODEL).is_dir():
-        return Task(cell, "anew", (f"{MODEL} is not there",))
-    if not (cell.folder / METRICS).is_file():
-        return Task(cell, "evaluate")
-    if found.record is None or found.record.evaluated != digest(cell.test):
-        return Task(cell, "evaluate", (f"{cell.test} has other contents",))
-    return Task(cell, "nothing")
+def todo(run: GridRun) -> Todo:
+    """What is left to do for a run. A finished one is left alone, also without its pipeline."""
+    now, before = make_record(run.config), read_record(run.folder)
+    scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
+    if before is None:
+        unknown = f"it has {METRICS}, but no {RECORD} that says what it was trained from"
+        return Todo(run, "train", now, (unknown,) if scored else ())
+    if not scored and not trained:
+        return Todo(run, "train", now)
+    if differences := changes(before, now):
+        return Todo(run, "train", now, differences)
+    if scored and before.evaluated == digest(run.test):
+        return Todo(run, "nothing", before)
+    if trained:
+        return Todo(run, "evaluate", before)
+    return Todo(run, "train", now, (f"{run.test} has other contents, and {MODEL} is not there to be scored on them",))
 
 
-def _cell(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> Cell:
-    folder = grid.output / corpus / system / str(seed)
-    data = {part: grid.data / corpus / f"{part}.spacy" for part in PARTS}
+def check_unchanged(todos: Sequence[Todo]) -> None:
+    """Refuse to train where a run is finished that is another one than is asked for."""
+    other = [each for each in todos if each.changes]
+    if other:
+        what = f"{len(other)} finished run{'s' * (len(other) > 1)} would be lost, being others than are asked for now"
+        lines = [f"{each.run.name}: {'; '.join(each.changes)}" for each in other]
+        remedy = "To keep them, ask for what they were trained from, or name another output. To lose them: --retrain."
+        raise ConfigError(what, "\n".join([*lines, remedy]))
+
+
+def run_grid(
+    todos: Sequence[Todo],
+    jobs: int,
+    *,
+    begun: Callable[[Todo], None],
+    ended: Callable[[Todo, str], None],
+    echo: Echo | None = None,
+) -> dict[str, str]:
+    """Do what is left to do, several runs at once. Returns why each failed that did, by its name.
+
+    begun: is told of each when it is its turn.
+    ended: is told of each, and why it failed if it did.
+    echo: takes what the processes print; of several at once the lines would be mixed.
+    """
+    processes = Processes(jobs)
+    failures: dict[str, str] = {}
+
+    def do(step: Callable[[Todo, Processes, Echo | None], str], each: Todo) -> None:
+        try:
+            failure = step(each, processes, echo if jobs == 1 else None)
+        except (OSError, FileError) as error:
+            failure = str(error)
+        if failure:
+            failures[each.run.name] = failure
+            ended(each, failure)
+
+    def train_one(each: Todo) -> None:
+        begun(each)
+        if each.action == "train":
+            do(_train, each)
+
+    # How fast a pipeline reads is measured with its scores: not while others are trained on the same cores.
+    rounds = [[each] for each in todos] if jobs == 1 else [list(todos)]
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            for together in rounds:
+                for future in as_completed([pool.submit(train_one, each) for each in together]):
+                    future.result()
+                for each in (each for each in together if each.run.name not in failures):
+                    do(_evaluate, each)
+                    if each.run.name not in failures:
+                        ended(each, "")
+        except BaseException:
+            # First of all, so that no run that waits takes the place of one that is ended.
+            pool.shutdown(wait=False, cancel_futures=True)
+            processes.stop()
+            raise
+    return failures
+
+
+def _train(each: Todo, processes: Processes, echo: Echo | None) -> str:
+    run = each.run
+    result = train(processes, run.config, run.folder, gpu_id=run.gpu_id, echo=echo)
+    if not result.failure:
+        write_record(run.folder, each.record)
+    return result.failure
+
+
+def _evaluate(each: Todo, processes: Processes, echo: Echo | None) -> str:
+    run, data = each.run, digest(each.run.test)
+    failure = evaluate(processes, run.folder, run.test, gold_preproc=run.gold_preproc, gpu_id=run.gpu_id, echo=echo)
+    if not failure:
+        write_record(run.folder, replace(each.record, evaluated=data))
+    return failure
+
+
+def _config(grid: Grid, corpus: str, system: str) -> Config:
+    base = _find(grid.configs, corpus, "config")
+    models = grid.configs / "models"
+    names = [name for name in system.split("+") if name not in BASE_NAMES or (models / f"{name}.cfg").is_file()]
+    config = compose(base, [_find(models, name, "overlay") for name in names], grid.settings).config
+    config["paths"].update({part: str(grid.data / corpus / f"{part}.spacy") for part in ("train", "dev")})
+    return config
+
+
+def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> GridRun:
     config = composed.copy()
     config["system"]["seed"] = seed
-    config["paths"].update(train=str(data["train"]), dev=str(data["dev"]))
-    config["training"]["logger"] = {**_LOGGER, "output_file": str(folder / LOG)}
-    reader = _train_corpus(config, corpus)
+    reader = corpus_reader(config, "train_corpus")
     if config.interpolate()["training"]["seed"] != seed:
         raise ConfigError(f"{corpus}, {system}: the seed is fixed", "Let [training] have seed = ${system.seed}.")
-    if reader.get("path") != str(data["train"]):
+    if reader.get("path") != config["paths"]["train"]:
         raise ConfigError(f"{corpus}, {system}: the data is fixed", "Let [corpora.train] have path = ${paths.train}.")
-    return Cell(
+    return GridRun(
         name=f"{corpus}/{system}/{seed}",
-        folder=folder,
-        config=config.to_str(interpolate=False) + "\n",
-        test=data["test"],
+        folder=grid.output / corpus / system / str(seed),
+        config=config,
+        test=grid.data / corpus / "test.spacy",
         gold_preproc=bool(reader.get("gold_preproc")),
         gpu_id=grid.gpu_id,
     )
 
 
-def _train_corpus(config: Config, corpus: str) -> dict[str, Any]:
-    """The section of the reader that training takes its examples from."""
-    section: Any = config.interpolate()
-    for name in section["training"]["train_corpus"].split("."):
-        section = section.get(name) if isinstance(section, dict) else None
-    if not isinstance(section, dict):
-        raise ConfigError(f"{corpus}: training.train_corpus names no section", "Check the config of the corpus.")
-    return section
-
-
-def _overlays(configs: Path, system: str) -> Iterator[Path]:
-    """The files that a system's name is made of."""
-    for name in system.split("+"):
-        path = configs / "models" / f"{name}.cfg"
-        if path.is_file() and Path(name).name == name:
-            yield path
-        elif name not in BASE_NAMES:
-            there = sorted(each.stem for each in path.parent.glob("*.cfg"))
-            remedy = f"There are: {', '.join([*BASE_NAMES, *(n for n in there if n not in BASE_NAMES)])}."
-            raise ConfigError(f"{system}: there is no overlay {path}", remedy)
-
-
-def _check_data(grid: Grid, corpus: str) -> None:
-    for part in PARTS:
-        path = grid.data / corpus / f"{part}.spacy"
-        if not path.is_file():
-            remedy = f"Make it: python -m spacy tener convert FILES {path.parent}, or name another place by --data."
-            raise ConfigError(f"{path}: there is no such file", remedy)
+def _find(folder: Path, name: str, kind: str) -> Path:
+    path = folder / f"{name}.cfg"
+    if not path.is_file() or path.parent != folder:
+        names = [*(BASE_NAMES if kind == "overlay" else ()), *names_in(folder)]
+        otherwise = f"There are: {', '.join(dict.fromkeys(names))}; --configs names another place."
+        raise ConfigError(f"there is no {kind} '{name}'", did_you_mean(name, names, otherwise))
+    return path

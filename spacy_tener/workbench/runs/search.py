@@ -2,9 +2,9 @@
 
 What optuna draws and what came of it is in DIR/study.db, which its own tools read. Each trial has a directory:
 
-    DIR/trials/0007/config.cfg, train.log    what was trained, and what `spacy train` said
-    DIR/trials/0007/model-best/              the pipeline, of the best trial only unless all are to be kept
-    DIR/trials.csv, trials.json, best.cfg    written anew after each trial
+    DIR/trials/0007/config.cfg, training.jsonl, output.log    what was trained, its scores, what `spacy train` said
+    DIR/trials/0007/model-best/                               of the best trial only, unless all are to be kept
+    DIR/trials.csv, trials.json, best.cfg                     written anew after each trial
 
 A search may be killed at any time. The next call finds the trial that was running, marks it as interrupted, and does it
 again under a new number.
@@ -12,11 +12,11 @@ again under a new number.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,8 +31,10 @@ from ..composing.filling import did_you_mean, keys
 from ..composing.search_space import Choice, Space, as_settings
 from ..files import locked, write_text
 from ..report.runs import CONFIG, MODEL
-from .search_report import TrialRow, as_csv, as_json, rows_of
-from .search_trial import TRAIN, Outcome, train
+from .processes import Processes
+from .requirements import corpus_reader, missing
+from .training import TrainingResult, Watch, train
+from .trials import TrialRow, as_csv, as_json, rows_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 SAMPLERS = ("random", "tpe")
-_STUDY = "study.db"
+_STUDY, _LOCK = "study.db", ".lock"
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class Plan:
     space: where the rest is drawn from.
     """
 
-    base: Path
-    overlays: tuple[Path, ...]
+    base: Path | str
+    overlays: tuple[Path | str, ...]
     settings: tuple[str, ...]
     space: Space
     seed: int = 0
@@ -64,48 +66,61 @@ class Plan:
         return compose(self.base, self.overlays, [*self.settings, *as_settings(values)]).config
 
     @cached_property
+    def fixed(self) -> Config:
+        """The config without what the space decides."""
+        return self.config({})
+
+    @property
     def described(self) -> dict[str, Any]:
         """By what another search is told from this one, as JSON has it."""
         space = json.loads(json.dumps(asdict(self.space)))
-        text = self.config({}).to_str(interpolate=False)
+        text = self.fixed.to_str(interpolate=False)
         return {"config": text, "space": space, "seed": self.seed, "sampler": self.sampler}
 
     def check(self) -> None:
-        """Refuse a space that does not fit the config, before anything is trained."""
+        """Refuse a space that does not fit the config."""
         if self.sampler not in SAMPLERS:
             raise ConfigError(f"Unknown sampler '{self.sampler}'", f"Use one of: {', '.join(SAMPLERS)}.")
-        there = list(keys(Config().from_str(self.described["config"], interpolate=False)))
+        there = list(keys(self.fixed))
         for name in self.space.settings:
             if name not in there:
                 remedy = did_you_mean(name, there, "A space decides settings that the filled config has.")
                 raise ConfigError(f"The config has no '{name}', which the space decides", remedy)
         self.config(self.space.values(self.space.example()))
 
+    def check_files(self) -> None:
+        """Refuse what lacks corpora, other files or packages, before anything is trained."""
+        problems = missing(self.fixed)
+        for part in ("train", "dev"):
+            path = corpus_reader(self.fixed, f"{part}_corpus").get("path", ".")
+            if not path or not Path(path).exists():
+                problems.append(f"There is no {path or part + ' corpus'}: --set paths.{part}={part}.spacy names it.")
+        if problems:
+            raise ConfigError("Nothing was trained, since something is missing", "\n".join(problems))
+
 
 @dataclass(frozen=True)
-class Running:
-    """How trials are run.
+class SearchOptions:
+    """How trials are run. Another call for the same search may choose others.
 
     gpu_id: -1 for the CPU.
     prune: stop a training whose F1 on dev is below the median of the others at the same step.
     keep_models: keep the pipelines of all trials.
-    command: what trains a config.
     """
 
     gpu_id: int = -1
     prune: bool = False
     keep_models: bool = False
-    command: Sequence[str] = TRAIN
 
 
 class Search:
     """A search in a directory, new or taken up again. Make one by `open_search`."""
 
-    def __init__(self, plan: Plan, folder: Path, study: Study, running: Running) -> None:
+    def __init__(self, plan: Plan, folder: Path, study: Study, options: SearchOptions) -> None:
         self.plan = plan
         self.folder = folder
         self.study = study
-        self.running = running
+        self.options = options
 
     @property
     def rows(self) -> list[TrialRow]:
@@ -131,10 +146,11 @@ class Search:
         write_text(self.folder / "trials.json", as_json(rows, best, self.plan.described))
         if best is not None:
             heading = f"# Trial {best.number} of a search: F1 {100 * (best.score or 0.0):.2f} on dev"
-            text = (self.trial_folder(best.number) / CONFIG).read_text(encoding="utf8")
-            write_text(self.folder / "best.cfg", f"{heading}\n\n{text}")
+            config = Config().from_disk(self.trial_folder(best.number) / CONFIG, interpolate=False)
+            config["training"]["logger"] = self.plan.fixed["training"]["logger"]  # The trial's own names its files.
+            write_text(self.folder / "best.cfg", f"{heading}\n\n{config.to_str(interpolate=False)}\n")
         for row in rows:
-            if not self.running.keep_models and row != best:
+            if not self.options.keep_models and row != best:
                 shutil.rmtree(self.trial_folder(row.number) / MODEL, ignore_errors=True)
 
     def trial_folder(self, number: int) -> Path:
@@ -146,41 +162,36 @@ class Search:
         trial = self.study.ask(distributions(self.plan.space))
         begin = time.monotonic()
         try:
-            outcome = self._train(trial)
+            config = self.plan.config(self.plan.space.values(trial.params))
+            watch = _pruner(trial) if self.options.prune else None
+            folder = self.trial_folder(trial.number)
+            result = train(Processes(), config, folder, gpu_id=self.options.gpu_id, watch=watch)
         except ConfigError as error:
-            outcome = Outcome(None, str(error))
+            result = TrainingResult(None, str(error))
         trial.set_user_attr("seconds", round(time.monotonic() - begin, 1))
-        self._tell(trial, outcome)
+        self._tell(trial, result)
         return trial.number
 
-    def _train(self, trial: Trial) -> Outcome:
-        folder = self.trial_folder(trial.number)
-        folder.mkdir(parents=True, exist_ok=True)
-        config = self.plan.config(self.plan.space.values(trial.params))
-        (folder / CONFIG).write_text(config.to_str(interpolate=False) + "\n", encoding="utf8")
-        watch = _pruner(trial) if self.running.prune else None
-        return train(folder, gpu_id=self.running.gpu_id, watch=watch, command=self.running.command)
-
-    def _tell(self, trial: Trial, outcome: Outcome) -> None:
+    def _tell(self, trial: Trial, result: TrainingResult) -> None:
         from optuna.trial import TrialState
 
-        if outcome.pruned:
-            trial.set_user_attr("score", outcome.score)
-            self.study.tell(trial, state=TrialState.PRUNED)
-        elif outcome.score is None:
-            trial.set_user_attr("reason", outcome.reason)
+        if result.failure:
+            trial.set_user_attr("reason", result.failure)
             self.study.tell(trial, state=TrialState.FAIL)
+        elif result.stopped:
+            trial.set_user_attr("score", result.score)
+            self.study.tell(trial, state=TrialState.PRUNED)
         else:
-            self.study.tell(trial, outcome.score)
+            self.study.tell(trial, result.score)
 
 
-@contextlib.contextmanager
-def open_search(plan: Plan, folder: Path, running: Running) -> Iterator[Search]:
+@contextmanager
+def open_search(plan: Plan, folder: Path, options: SearchOptions) -> Iterator[Search]:
     """A search in a directory, where no other process searches meanwhile; what was interrupted will be done again."""
     plan.check()
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / ".lock"):
-        search = Search(plan, folder, _study(folder, running), running)
+    plan.check_files()
+    with locked(folder / _LOCK):
+        search = Search(plan, folder, _study(folder, options), options)
         _check_same(search)
         _take_up(search)
         search.write()
@@ -202,7 +213,7 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     return made
 
 
-def _study(folder: Path, running: Running) -> Study:
+def _study(folder: Path, options: SearchOptions) -> Study:
     try:
         import optuna
     except ImportError as error:
@@ -212,7 +223,7 @@ def _study(folder: Path, running: Running) -> Study:
         storage=f"sqlite:///{folder / _STUDY}",
         study_name="spacy_tener",
         direction="maximize",
-        pruner=optuna.pruners.MedianPruner() if running.prune else optuna.pruners.NopPruner(),
+        pruner=optuna.pruners.MedianPruner() if options.prune else optuna.pruners.NopPruner(),
         load_if_exists=True,
     )
 
@@ -222,9 +233,7 @@ def _check_same(search: Search) -> None:
     plan, before = search.plan.described, search.study.user_attrs.get("plan")
     if before is None:
         search.study.set_user_attr("plan", plan)
-        return
-    other = [name for name in plan if plan[name] != before[name]]
-    if other:
+    elif other := [name for name in plan if plan[name] != before[name]]:
         remedy = "Choose another --output, or go on with what it was begun with."
         raise ConfigError(f"{search.folder}: another search is kept there: its {' and '.join(other)} differ", remedy)
 
@@ -235,12 +244,11 @@ def _take_up(search: Search) -> None:
 
     for trial in search.study.get_trials(states=[TrialState.RUNNING]):
         search.study.tell(trial.number, state=TrialState.FAIL)
-    queued = search.study.get_trials(deepcopy=False)
-    again = {trial.user_attrs.get("again_of") for trial in queued}
+    trials = search.study.get_trials(deepcopy=False)
+    again = {trial.user_attrs.get("again_of") for trial in trials}
     for row in search.rows:
         if row.state == "interrupted" and row.number not in again:
-            params = queued[row.number].params
-            search.study.enqueue_trial(params, user_attrs={"again_of": row.number})
+            search.study.enqueue_trial(trials[row.number].params, user_attrs={"again_of": row.number})
 
 
 def _sampler(name: str, seed: int, place: int) -> BaseSampler:
@@ -250,7 +258,7 @@ def _sampler(name: str, seed: int, place: int) -> BaseSampler:
     return TPESampler(seed=own) if name == "tpe" else RandomSampler(seed=own)
 
 
-def _pruner(trial: Trial) -> Callable[[int, float], bool]:
+def _pruner(trial: Trial) -> Watch:
     def watch(step: int, score: float) -> bool:
         trial.report(score, step)
         return trial.should_prune()

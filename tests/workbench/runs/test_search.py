@@ -1,29 +1,30 @@
-"""A search: drawn, trained, kept, taken up again. A few lines of Python train instead of spaCy."""
+"""A search: drawn, trained, kept, taken up again. `fake_spacy` trains instead of spaCy."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from made_trainings import begin, is_alive, train_nothing, wait_for
 from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import TrialState
+from thinc.api import Config
 
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.composing.search_space import read_space
 from spacy_tener.workbench.files import FileError
+from spacy_tener.workbench.runs import processes
 from spacy_tener.workbench.runs import search as module
-from spacy_tener.workbench.runs.search import Plan, Running, Search, distributions, open_search
-from spacy_tener.workbench.runs.search_trial import Outcome
+from spacy_tener.workbench.runs.search import Plan, Search, SearchOptions, distributions, open_search
+from spacy_tener.workbench.runs.training import TrainingResult
 
-WEIBO = Path(__file__).parents[3] / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"
 RATE = "training.optimizer.learn_rate.max_rate"
 SPACE = f"""
@@ -37,63 +38,63 @@ width = "= heads * head_width"
 [training.optimizer.learn_rate]
 max_rate = {{"low": 0.0001, "high": 0.01, "log": true}}
 """
-# Scores by the number of heads, crashes with six, and waits while there is a file `hold`.
-TRAINER = """
-import json, pathlib, re, sys, time
-out = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
-heads = int(re.search(r"^heads = (\\d+)$", pathlib.Path(sys.argv[1]).read_text(), re.M)[1])
-(out / "pid").write_text(str(__import__("os").getpid()))
-while (out.parent.parent / "hold").exists():
-    time.sleep(0.05)
-if heads == 6:
-    raise ValueError("[E910] Encountered NaN loss value")
-print(f"  0      10   1.00   0.10   0.{heads}0", flush=True)
-(out / "model-best").mkdir()
-(out / "model-best" / "meta.json").write_text(json.dumps({"performance": {"ents_f": heads / 10}}))
-"""
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    train_nothing(monkeypatch, tmp_path / "hold")
     (tmp_path / "space.cfg").write_text(SPACE, encoding="utf8")
-    (tmp_path / "trainer.py").write_text(TRAINER, encoding="utf8")
     return tmp_path
+
+
+def make_plan(files: Path, **changes: Any) -> Plan:
+    corpora = tuple(f"paths.{part}={files / 'space.cfg'}" for part in ("train", "dev"))  # Nobody reads them.
+    settings = ("training.max_steps=4", *corpora)
+    space = read_space(files / "space.cfg")
+    return Plan(**{"base": "weibo", "overlays": (), "settings": settings, "space": space, **changes})
 
 
 @pytest.fixture
 def opened(files: Path):
     """Opens the search in a directory."""
 
-    def open_it(name: str = "found", *, running: dict | None = None, **changes):
-        plan = Plan(WEIBO, (), ("training.max_steps=4",), read_space(files / "space.cfg"), **changes)
-        command = (sys.executable, str(files / "trainer.py"))
-        return open_search(plan, files / name, Running(command=command, **(running or {})))
+    def open_it(name: str = "found", *, options: SearchOptions | None = None, **changes: Any):
+        return open_search(make_plan(files, **changes), files / name, options or SearchOptions())
 
     return open_it
 
 
-def drawn(search: Search) -> list[dict]:
+def drawn(search: Search) -> list[dict[str, Any]]:
     return [row.values for row in search.rows]
 
 
 @pytest.fixture(scope="module")
-def six(tmp_path_factory: pytest.TempPathFactory) -> Search:
+def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     """A search of six trials, as it lies there afterwards."""
     files = tmp_path_factory.mktemp("six")
     (files / "space.cfg").write_text(SPACE, encoding="utf8")
-    (files / "trainer.py").write_text(TRAINER, encoding="utf8")
-    plan = Plan(WEIBO, (), ("training.max_steps=4",), read_space(files / "space.cfg"), seed=1)
-    with open_search(plan, files / "found", Running(command=(sys.executable, str(files / "trainer.py")))) as search:
-        search.run(6)
-    return search
+    with pytest.MonkeyPatch.context() as patch:
+        train_nothing(patch, files / "hold")
+        with open_search(make_plan(files, seed=1), files / "found", SearchOptions()) as search:
+            search.run(6)
+        yield search
 
 
 @pytest.fixture
 def instantly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let trainings take no time: only what is drawn matters."""
-    config = compose(WEIBO).config
+    config = compose("weibo").config
     monkeypatch.setattr(Plan, "config", lambda plan, values: config)
-    monkeypatch.setattr(module, "train", lambda folder, **_: Outcome(0.1 + 0.01 * int(folder.name)))
+    monkeypatch.setattr(Plan, "check_files", lambda plan: None)
+    monkeypatch.setattr(Plan, "check", lambda plan: None)
+
+    def train(processes: object, config: Config, folder: Path, **_: object) -> TrainingResult:
+        folder.mkdir(parents=True)
+        config.to_disk(folder / "config.cfg")
+        return TrainingResult(0.1 + 0.01 * int(folder.name))
+
+    monkeypatch.setattr(module, "train", train)
 
 
 # What comes out
@@ -111,17 +112,19 @@ def test_trials_are_drawn_trained_and_kept(six: Search) -> None:
         assert "max_steps = 4" in config
         assert row.values[f"{TOK2VEC}.width"] // heads in (8, 16)
         assert 0.0001 <= row.values[RATE] <= 0.01
-        assert (folder / "train.log").exists()
+        assert (folder / "output.log").exists()
         assert row.seconds is not None
         assert row.score == (None if heads == 6 else heads / 10)
 
 
 def test_a_training_that_fails_is_kept_with_its_reason_and_the_search_goes_on(six: Search) -> None:
     failed = [row for row in six.rows if row.state == "failed"]
-    assert {row.reason for row in failed} == {"exit 1: ValueError: [E910] Encountered NaN loss value"}
+    assert {row.reason for row in failed} == {
+        "training ended with exit status 1: ValueError: [E910] Encountered NaN loss value"
+    }
     assert {row.values[f"{TOK2VEC}.heads"] for row in failed} == {6}
     assert failed[0].number < 5
-    assert "Traceback" in (six.trial_folder(failed[0].number) / "train.log").read_text()
+    assert "Traceback" in (six.trial_folder(failed[0].number) / "output.log").read_text()
 
 
 def test_best_is_the_highest_on_dev_and_its_config_is_written(six: Search) -> None:
@@ -129,6 +132,7 @@ def test_best_is_the_highest_on_dev_and_its_config_is_written(six: Search) -> No
     text = (six.folder / "best.cfg").read_text(encoding="utf8")
     assert text.startswith(f"# Trial {six.best.number} of a search: F1 {100 * six.best.score:.2f} on dev\n")
     assert f"\nheads = {six.best.values[f'{TOK2VEC}.heads']}\n" in text
+    assert "training.jsonl" not in text
 
 
 def test_tables_have_every_trial_with_every_setting(six: Search) -> None:
@@ -150,7 +154,7 @@ def test_only_the_best_pipeline_is_kept(six: Search) -> None:
 
 def test_all_pipelines_are_kept_if_they_are_wanted(opened, files: Path) -> None:
     (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [2, 4]\n")
-    with opened(seed=1, running={"keep_models": True}) as search:
+    with opened(seed=1, options=SearchOptions(keep_models=True)) as search:
         search.run(2)
     assert len(list((files / "found").glob("trials/*/model-best"))) == 2
 
@@ -205,11 +209,11 @@ def test_ranges_and_choices_are_optuna_s_distributions(files: Path) -> None:
 def test_a_finished_search_does_nothing_more(opened, files: Path) -> None:
     with opened() as search:
         search.run(2)
-    (files / "trainer.py").write_text("raise SystemExit('trained again')")
+    before = {path: path.stat().st_mtime_ns for path in (files / "found" / "trials").rglob("*")}
     with opened() as search:
         search.run(2)
         assert len(search.rows) == 2
-        assert "trained again" not in str(search.rows)
+    assert {path: path.stat().st_mtime_ns for path in (files / "found" / "trials").rglob("*")} == before
 
 
 @pytest.mark.usefixtures("instantly")
@@ -262,51 +266,33 @@ def test_a_trial_killed_before_all_was_drawn_is_done_again(opened) -> None:
 
 
 def test_a_search_killed_in_the_middle_loses_nothing(opened, files: Path) -> None:
-    with opened(seed=1) as search:
-        search.run(1)
-    (files / "found" / "hold").touch()
-    code = f"""
-import sys
-from pathlib import Path
-from spacy_tener.workbench.runs.search import *
-plan = Plan(Path({str(WEIBO)!r}), (), ("training.max_steps=4",), read_space(Path({str(files / "space.cfg")!r})), seed=1)
-command = (sys.executable, {str(files / "trainer.py")!r})
-with open_search(plan, Path({str(files / "found")!r}), Running(command=command)) as search:
-    search.run(3)
-""".replace("search import *", "search import *\nfrom spacy_tener.workbench.composing.search_space import read_space")
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
-    pid = files / "found" / "trials" / "0001" / "pid"
-    _wait_for(lambda: pid.exists() and pid.read_text(), process)
-    with pytest.raises(FileError, match="another process"), opened(seed=1):
+    (files / "hold").write_text("0001")
+
+    def search_three() -> None:
+        with opened(seed=1) as search:
+            search.run(3)
+
+    process = begin(search_three)
+    trials = files / "found" / "trials"
+    wait_for((trials / "0001" / "pid").exists)
+    first = {path: path.stat().st_mtime_ns for path in (trials / "0000").rglob("*")}
+    with pytest.raises(FileError, match="another process works in this directory"), opened(seed=1):
         pass
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    (files / "found" / "hold").unlink()
-    if sys.platform == "linux":
-        _wait_for(lambda: not _alive(int(pid.read_text())))
+    process.kill()
+    process.join()
+    wait_for(lambda: not is_alive(int((trials / "0001" / "pid").read_text())))
+    (files / "hold").unlink()
     with opened(seed=1) as search:
         search.run(3)
         rows = search.rows
     assert [row.state == "interrupted" for row in rows] == [False, True, False, False]
     assert rows[2].values == rows[1].values
     assert rows[2].again_of == 1
-    assert (files / "found" / "trials" / "0001" / "config.cfg").exists()
-
-
-def _wait_for(condition, process: subprocess.Popen | None = None) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        assert process is None or process.poll() is None, process.stderr.read().decode()
-        time.sleep(0.05)
-
-
-def _alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked about does not."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
+    assert (trials / "0001" / "config.cfg").exists()
+    # Of a finished trial only the pipeline goes, when another one is better.
+    now = {path: path.stat().st_mtime_ns for path in first if path.exists() and path.is_file()}
+    assert now.items() <= first.items()
+    assert {path.name for path in now} >= {"config.cfg", "training.jsonl", "output.log"}
 
 
 @pytest.mark.parametrize(
@@ -326,22 +312,22 @@ def test_another_space_or_config_is_another_search(opened, files: Path) -> None:
     (files / "space.cfg").write_text(SPACE.replace("[8, 16]", "[8, 24]"))
     with pytest.raises(ConfigError, match="its space differ"), opened():
         pass
-    plan = Plan(WEIBO, (), ("training.max_steps=5",), search.plan.space)
-    with pytest.raises(ConfigError, match="its config differ"), open_search(plan, files / "found", Running()):
+    with pytest.raises(ConfigError, match="its config differ"), opened(space=search.plan.space, base="resume"):
         pass
 
 
 # Pruning
 
 
-def test_a_training_below_the_median_of_the_others_is_stopped_and_counts(opened, files: Path) -> None:
-    rows = TRAINER.replace('(out / "model-best").mkdir()', '(out / "model-best").mkdir()\nslow = heads == 2')
-    (files / "trainer.py").write_text(rows + "\nif slow:\n    time.sleep(30)\n")
+def test_a_training_below_the_median_of_the_others_is_stopped_and_counts(
+    opened, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_POLL", 0.05)
     (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [2, 8]\n")
-    with opened(running={"prune": True}) as search:
-        for _ in range(5):
-            search.study.enqueue_trial({f"{TOK2VEC}.heads": 8})
-        search.study.enqueue_trial({f"{TOK2VEC}.heads": 2})
+    (files / "hold").write_text("0005")
+    with opened(options=SearchOptions(prune=True)) as search:
+        for heads in (8, 8, 8, 8, 8, 2):
+            search.study.enqueue_trial({f"{TOK2VEC}.heads": heads})
         search.run(6)
         states = [row.state for row in search.rows]
     assert states == ["done"] * 5 + ["pruned"]
@@ -369,6 +355,16 @@ def test_a_space_that_does_not_fit_the_config_is_refused(opened, files: Path, sp
     with pytest.raises(ConfigError) as caught, opened():
         pass
     assert message in str(caught.value)
+    assert not (files / "found").exists()
+
+
+def test_missing_corpora_and_files_are_named(opened, files: Path) -> None:
+    changes = {"base": "weibo", "overlays": ("vectors-chars",), "settings": (f"paths.dev={files}/none.spacy",)}
+    with pytest.raises(ConfigError) as caught, opened(**changes):
+        pass
+    assert "There is no train corpus: --set paths.train=train.spacy names it." in str(caught.value)
+    assert f"There is no {files}/none.spacy: --set paths.dev=dev.spacy names it." in str(caught.value)
+    assert "there is no vectors/chars.vec" in str(caught.value)
     assert not (files / "found").exists()
 
 

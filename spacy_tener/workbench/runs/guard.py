@@ -1,0 +1,37 @@
+"""Runs a module as `python -m` does, until it ends or standard input is closed: then its process group is killed.
+
+`processes.Processes` holds the other end of standard input. The system closes that however the process ends that has
+it, so that no training goes on alone when its grid or search was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import threading
+from functools import partial
+
+
+def end_with_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    if sys.platform != "win32" and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def write_logs_by_line() -> None:
+    """spaCy's logger leaves some thirty lines of its file in a buffer, but a watcher needs each at once."""
+    from spacy.training import loggers
+
+    vars(loggers)["open"] = partial(open, buffering=1)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    del sys.argv[0]
+    if sys.argv[0] == "spacy":
+        write_logs_by_line()
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

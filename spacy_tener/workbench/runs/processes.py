@@ -1,0 +1,152 @@
+"""The processes of a grid or search: each with a log, and all of them ended together."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from spacy.util import ENV_VARS
+
+MODULE = "spacy"
+_GUARD = "spacy_tener.workbench.runs.guard"
+_THREADS = "OMP_NUM_THREADS"
+_POLL = 0.5  # seconds
+_PATIENCE = 10.0  # seconds that a process has to end
+
+
+class StoppedError(Exception):
+    """No process is started any more."""
+
+
+class Processes:
+    """Runs `python -m spacy` in processes of its own, from several threads if need be.
+
+    jobs: How many are run at once. They share the cores.
+    """
+
+    def __init__(self, jobs: int = 1) -> None:
+        self._environment = environment(jobs)
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def run(self, arguments: Sequence[str], log: Path, poll: Callable[[], bool] = lambda: False) -> int | None:
+        """Run a command of spaCy's to its end, its output appended to a file. Returns its exit status.
+
+        poll: Called twice a second, and at the end. Where it returns True, the process is ended; the status is None.
+        """
+        with log.open("ab") as file:
+            file.write(f"$ {shlex.join(['python', '-m', MODULE, *arguments])}\n".encode())
+            file.flush()
+            with self._lock:
+                if self._stopped:
+                    raise StoppedError
+                process = subprocess.Popen(
+                    [sys.executable, "-m", _GUARD, MODULE, *arguments],
+                    stdin=subprocess.PIPE,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env=self._environment,
+                    start_new_session=True,
+                )
+                self._running.add(process)
+        try:
+            status = _wait(process, poll)
+        finally:
+            _end([process])
+            with self._lock:
+                self._running.discard(process)
+        if self._stopped:
+            raise StoppedError
+        return status
+
+    def stop(self) -> None:
+        """End all processes, and let no other begin."""
+        with self._lock:
+            self._stopped = True
+            running = list(self._running)
+        _end(running)
+
+
+def environment(jobs: int) -> dict[str, str]:
+    """That of a process which shares the cores with others. A number of threads that is set already stays."""
+    inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
+    plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
+    return {_THREADS: str(max(1, cores() // jobs)), **inherited, **plain}
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Inside, `kill` and a closed terminal do what Ctrl-C does, unless they are ignored, as by nohup."""
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in signals}
+    try:
+        for number in (number for number in signals if before[number] != signal.SIG_IGN):
+            signal.signal(number, signal.default_int_handler)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Tail:
+    """Reads the lines that come to the end of a file, once they are complete."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def lines(self) -> list[str]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                complete, newline, _ = file.read().rpartition(b"\n")
+        except FileNotFoundError:
+            return []
+        self._read += len(complete + newline)
+        return complete.decode("utf8", errors="replace").split("\n") if newline else []
+
+
+def _wait(process: subprocess.Popen[bytes], poll: Callable[[], bool]) -> int | None:
+    status = None
+    while status is None:
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(_POLL)
+        if poll() and status is None:
+            return None
+    return status
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes with all that they have started."""
+    for process in processes:
+        _signal(process, signal.SIGTERM)
+    for process in processes:
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            _signal(process, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
+            process.wait()
+        if process.stdin:
+            process.stdin.close()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    if sys.platform == "win32":
+        process.terminate()
+    elif process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)

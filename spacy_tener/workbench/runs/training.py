@@ -1,0 +1,124 @@
+"""One run: trained by `spacy train` and scored by `spacy tener evaluate`, in a directory as `report.runs` reads it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spacy.training.loop import DIR_MODEL_LAST
+from thinc.api import Config
+
+from ..files import write_text
+from ..report.runs import CONFIG, LOG, METRICS, METRICS_DEV, MODEL
+from .processes import Processes, Tail
+
+OUTPUT = "output.log"
+"""What the processes of a run print."""
+RECORD = "record.json"
+SCORE = "ents_f"
+_LOGGER = {"@loggers": "spacy.ConsoleLogger.v3", "progress_bar": None, "console_output": True}
+_LONGEST = 300
+
+Watch = Callable[[int, float], bool]
+"""Is told the step and the F1 on dev of each evaluation, and says whether the training is to stop there."""
+Echo = Callable[[str], object]
+"""Takes each line that a process prints."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a training ended.
+
+    score: The F1 on dev, 0 to 1, of the pipeline that was chosen; None if there is none.
+    failure: Why it failed; empty if it did not.
+    stopped: Whether the watcher stopped it.
+    """
+
+    score: float | None
+    failure: str = ""
+    stopped: bool = False
+
+
+def train(
+    processes: Processes,
+    config: Config,
+    folder: Path,
+    *,
+    gpu_id: int = -1,
+    watch: Watch | None = None,
+    echo: Echo | None = None,
+) -> TrainingResult:
+    """Train in a directory, from the beginning, whatever was trained there before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (RECORD, METRICS, METRICS_DEV, LOG, OUTPUT):  # spaCy's logger does not write over an older log.
+        (folder / name).unlink(missing_ok=True)
+    config = config.copy()
+    config["training"]["logger"] = {**_LOGGER, "output_file": str(folder / LOG)}
+    write_text(folder / CONFIG, config.to_str(interpolate=False) + "\n")
+    command = ["train", str(folder / CONFIG), "--output", str(folder), "--gpu-id", str(gpu_id)]
+    log, printed = Tail(folder / LOG), Tail(folder / OUTPUT)
+    rows: list[tuple[float, float | None]] = []
+
+    def poll() -> bool:
+        _copy(printed, echo)
+        stop = False
+        for row in map(json.loads, log.lines()):
+            score = row["scores"][SCORE] / 100 if SCORE in row["scores"] else None
+            rows.append((row["score"], score))
+            stop = stop or (watch is not None and score is not None and watch(row["step"], score))
+        return stop
+
+    status = processes.run(command, folder / OUTPUT, poll)
+    shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
+    if status:
+        return TrainingResult(None, f"training {_exit(status, folder)}")
+    _, score = max(rows, key=lambda row: row[0], default=(0.0, None))
+    if score is None:
+        return TrainingResult(None, f"no {SCORE} in the scores on dev")
+    if status == 0:
+        _keep_dev_scores(folder)
+    return TrainingResult(score, stopped=status is None)
+
+
+def evaluate(
+    processes: Processes,
+    folder: Path,
+    data: Path,
+    *,
+    gold_preproc: bool = False,
+    gpu_id: int = -1,
+    echo: Echo | None = None,
+) -> str:
+    """Score the trained pipeline of a directory. Returns why that failed, if it did."""
+    command = ["tener", "evaluate", str(folder / MODEL), str(data), "--output", str(folder / METRICS)]
+    printed = Tail(folder / OUTPUT)
+    printed.lines()
+    options = ["--gpu-id", str(gpu_id), *(["--gold-preproc"] * gold_preproc)]
+    status = processes.run([*command, *options], folder / OUTPUT, lambda: _copy(printed, echo))
+    return f"evaluation {_exit(status, folder)}" if status else ""
+
+
+def _copy(printed: Tail, echo: Echo | None) -> bool:
+    if echo:
+        for line in printed.lines():
+            echo(f"{line}\n")
+    return False
+
+
+def _keep_dev_scores(folder: Path) -> None:
+    """Keep the scores on dev beside the pipeline, which may be removed to save room."""
+    meta: dict[str, Any] = json.loads((folder / MODEL / "meta.json").read_text(encoding="utf8"))
+    write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
+
+
+def _exit(status: int, folder: Path) -> str:
+    """How a process ended, and what it said last."""
+    if status < 0:
+        return f"was killed by signal {-status}"
+    lines = (folder / OUTPUT).read_text(encoding="utf8", errors="replace").splitlines()
+    last = next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith("$ ")), "")
+    return f"ended with exit status {status}: {last[:_LONGEST] or 'nothing in its log'}"

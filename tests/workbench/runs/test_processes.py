@@ -1,0 +1,131 @@
+"""Processes with logs: they end together, and with whoever began them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+import spacy
+from made_trainings import begin, is_alive, wait_for
+from spacy.training import loggers
+
+from spacy_tener.workbench.runs import processes
+from spacy_tener.workbench.runs.guard import write_logs_by_line
+from spacy_tener.workbench.runs.processes import Processes, StoppedError, Tail, environment, interrupted_by_signals
+
+SLEEPER = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()} {child.pid}\\n")
+time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    (tmp_path / "shower.py").write_text("import sys\nprint(*sys.argv[1:])\nsys.exit(len(sys.argv[1:]))\n")
+
+
+def pids(path: Path) -> list[int]:
+    wait_for(lambda: path.exists() and path.read_text().endswith("\n"))
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def test_output_is_appended_to_a_log_and_the_status_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MODULE", "shower")
+    for arguments in ([], ["a", "b c"]):
+        assert Processes().run(arguments, tmp_path / "log") == len(arguments)
+    text = (tmp_path / "log").read_text()
+    assert text == "$ python -m shower\n\n$ python -m shower a 'b c'\na b c\n"
+
+
+def test_whoever_polls_may_end_a_process_with_all_that_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "MODULE", "sleeper")
+    monkeypatch.setattr(processes, "_POLL", 0.05)
+    pid = tmp_path / "pid"
+    assert Processes().run([str(pid)], tmp_path / "log", pid.exists) is None
+    wait_for(lambda: not any(map(is_alive, pids(pid))))
+
+
+def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MODULE", "sleeper")
+    ours = Processes()
+
+    def run(name: str) -> None:
+        with pytest.raises(StoppedError):
+            ours.run([str(tmp_path / name)], tmp_path / "log")
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    running = [pid for name in "ab" for pid in pids(tmp_path / name)]
+    ours.stop()
+    for thread in threads:
+        thread.join()
+    wait_for(lambda: not any(map(is_alive, running)))
+    run("c")
+    assert not (tmp_path / "c").exists()
+
+
+def test_no_process_outlives_one_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "MODULE", "sleeper")
+    parent = begin(Processes().run, [str(tmp_path / "pid")], tmp_path / "log")
+    running = pids(tmp_path / "pid")
+    assert all(map(is_alive, running))
+    parent.kill()
+    wait_for(lambda: not any(map(is_alive, running)))
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_signals_interrupt_unless_they_are_ignored(name: str) -> None:
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is before
+        signal.signal(number, signal.SIG_IGN)
+        with interrupted_by_signals():
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
+
+
+def test_lines_are_read_once_and_when_they_are_complete(tmp_path: Path) -> None:
+    tail = Tail(tmp_path / "log")
+    assert tail.lines() == []
+    with (tmp_path / "log").open("w", encoding="utf8") as file:
+        for text, lines in (("a\n好", ["a"]), ("b", []), ("\n\nc\n", ["好b", "", "c"]), ("", [])):
+            file.write(text)
+            file.flush()
+            assert tail.lines() == lines
+
+
+def test_spacys_logger_writes_each_line_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(loggers), "open", open)
+    write_logs_by_line()
+    logger = loggers.console_logger_v3(console_output=False, output_file=tmp_path / "training.jsonl")
+    log, end = logger(spacy.blank("zh"))
+    tail = Tail(tmp_path / "training.jsonl")
+    for step in range(2):
+        log({"epoch": 0, "step": step, "losses": {}, "other_scores": {}, "score": 0.5})
+        assert len(tail.lines()) == 1
+    end()
+
+
+def test_jobs_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("SPACY_CONFIG_OVERRIDES", "--training.max_steps 1")
+    found = [environment(jobs) for jobs in (1, 3, 8, 20)]
+    assert [each["OMP_NUM_THREADS"] for each in found] == ["8", "2", "1", "1"]
+    assert "SPACY_CONFIG_OVERRIDES" not in found[0]
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert environment(3)["OMP_NUM_THREADS"] == "5"

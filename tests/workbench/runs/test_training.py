@@ -1,0 +1,122 @@
+"""One training in a directory: what it leaves there, and how it ends. A few lines of Python train instead of spaCy."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_trainings import make_config, tener, train_nothing
+from thinc.api import Config
+
+from spacy_tener.workbench.runs import processes
+from spacy_tener.workbench.runs.processes import Processes
+from spacy_tener.workbench.runs.training import TrainingResult, evaluate, train
+
+ROWS = """
+import json, pathlib, sys, time
+out = pathlib.Path(sys.argv[sys.argv.index("--output") + 1])
+with (out / "training.jsonl").open("w", buffering=1) as log:
+    for step, f in ((0, 0.0), (85, 40.123456), (170, 39.9)):
+        log.write(json.dumps({"step": step, "scores": {"ents_f": f}, "score": f / 100}) + "\\n")
+        time.sleep(PAUSE)
+(out / "model-best").mkdir()
+(out / "model-best" / "meta.json").write_text('{"performance": {"ents_f": 0.40123456}}')
+"""
+Train = Callable[..., TrainingResult]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return make_config(tmp_path, tener())
+
+
+@pytest.fixture
+def trained(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> Train:
+    train_nothing(monkeypatch, tmp_path / "hold")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(processes, "_POLL", 0.05)
+
+    def run(code: str | None = None, **options: Any) -> TrainingResult:
+        if code is not None:
+            (tmp_path / "trainer.py").write_text(code, encoding="utf8")
+            monkeypatch.setattr(processes, "MODULE", "trainer")
+        return train(Processes(), config, tmp_path / "run", **options)
+
+    return run
+
+
+def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Train, tmp_path: Path) -> None:
+    assert trained() == TrainingResult(0.2)
+    run = tmp_path / "run"
+    found = {path.name for path in run.iterdir()}
+    assert found == {"config.cfg", "training.jsonl", "output.log", "model-best", "metrics-dev.json"}
+    config = Config().from_disk(run / "config.cfg")
+    assert config["training"]["logger"]["output_file"] == str(run / "training.jsonl")
+    command = ["python", "-m", "fake_spacy", "train", str(run / "config.cfg"), "--output", str(run), "--gpu-id", "-1"]
+    assert (run / "output.log").read_text().splitlines()[0] == f"$ {' '.join(command)}"
+    assert json.loads((run / "metrics-dev.json").read_text())["ents_f"] == 0.2
+
+
+def test_it_begins_anew_whatever_lies_there(trained: Train, tmp_path: Path) -> None:
+    trained()
+    for name in ("metrics.json", "record.json"):
+        (tmp_path / "run" / name).touch()
+    assert trained() == TrainingResult(0.2)
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    assert not (tmp_path / "run" / "record.json").exists()
+
+
+def test_the_score_is_the_exact_one_of_the_best_evaluation(trained: Train) -> None:
+    assert trained(ROWS.replace("PAUSE", "0")).score == pytest.approx(0.40123456, abs=1e-12)
+
+
+def test_a_watcher_is_told_each_evaluation_once_while_training_goes_on(trained: Train, tmp_path: Path) -> None:
+    heard: list[tuple[int, float, bool]] = []
+
+    def watch(step: int, score: float) -> bool:
+        heard.append((step, score, (tmp_path / "run" / "model-best").exists()))
+        return False
+
+    trained(ROWS.replace("PAUSE", "0.2"), watch=watch)
+    assert [step for step, _, _ in heard] == [0, 85, 170]
+    assert heard[1][1] == pytest.approx(0.40123456, abs=1e-12)
+    assert not heard[1][2]
+
+
+def test_a_watcher_may_stop_a_training_which_keeps_its_score(trained: Train) -> None:
+    begin = time.monotonic()
+    result = trained(ROWS.replace("PAUSE", "5"), watch=lambda step, score: step == 0)
+    assert result == TrainingResult(0.0, stopped=True)
+    assert time.monotonic() - begin < 4
+
+
+def test_what_a_process_prints_is_passed_on(trained: Train, tmp_path: Path) -> None:
+    lines: list[str] = []
+    trained("print('好\\nb')", echo=lines.append)
+    assert lines[1:] == ["好\n", "b\n"]
+    lines.clear()
+    evaluate(Processes(), tmp_path / "run", tmp_path / "test.spacy", echo=lines.append)
+    assert [line[:2] for line in lines] == ["$ ", "好\n", "b\n"]
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (
+            "print(1); raise ValueError('[E910] NaN')",
+            "training ended with exit status 1: ValueError: [E910] NaN",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", "training was killed by signal 9"),
+        ("raise SystemExit(3)", "training ended with exit status 3: nothing in its log"),
+        ("pass", "no ents_f in the scores on dev"),
+    ],
+)
+def test_every_end_without_a_score_has_a_reason_and_its_log(
+    trained: Train, tmp_path: Path, code: str, failure: str
+) -> None:
+    assert trained(code) == TrainingResult(None, failure)
+    assert (tmp_path / "run" / "output.log").exists()
