@@ -297,6 +297,21 @@ def test_a_component_that_the_base_lacks_is_named_with_those_it_has(overlay) -> 
     assert error.remedy.startswith("There are: tener_ner.")
 
 
+def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs_and_what_fits(overlay) -> None:
+    error = refusal("grn")
+    assert error.reason == "grn: needs paths.word_vectors, which this config has not"
+    assert error.remedy == "Lay it on conll2003 or ontonotes5 or sample_en or wnut17. Here, `char-grn` fits."
+    assert "conll" not in refusal("flat", base="wnut17").remedy
+    path = overlay(f"[{TOK2VEC}.embed]\nvectors = ${{paths.nowhere}}\n")
+    assert refusal(path).reason == f"{path}: needs paths.nowhere, which this config has not"
+    assert refusal(path).remedy == "Add it to the section, as null."
+
+
+def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
+    needs = overlay(f"[{TOK2VEC}.embed]\nvectors = ${{paths.mine}}\n")
+    assert value(compose(BASE, [needs, overlay("[paths]\nmine = null\n")]), "paths.mine") is None
+
+
 def test_a_new_component_must_be_in_the_pipeline(overlay) -> None:
     error = refusal(overlay('[components.tagger]\nfactory = "tagger"\n'))
     assert "the component 'tagger' is not named in nlp.pipeline" in error.reason
@@ -319,7 +334,6 @@ def test_a_section_that_no_config_has_is_named(overlay) -> None:
         (CNN.replace("HashEmbedCNN", "HashEmbdCNN"), "no 'spacy.HashEmbdCNN.v2' among the registered arch", "CNN.v2"),
         ('[training.batcher]\n@batchers = "x.y.v1"\n', "no 'x.y.v1' among the registered batchers", "install"),
         ('[components.tener_ner]\nfactory = "nerr"\n', "no factory 'nerr' is registered", "install"),
-        (f"[{TOK2VEC}.embed]\nvectors = ${{paths.nowhere}}\n", "paths.nowhere", ""),
         ('[nlp]\nlang = "qqq"\n', "qqq", ""),
     ],
 )

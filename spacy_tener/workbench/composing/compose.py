@@ -19,14 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import srsly
+from spacy.language import DEFAULT_CONFIG
 from thinc.api import Config
 
 from .files import ConfigError, read_config
 from .filling import did_you_mean, explained, fill, keys
-from .named import find_base, find_overlay
+from .named import BASES, OVERLAYS, find_base, find_overlay, names_in
 
 MAX_STEPS = "training.max_steps"
 TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
+TOK2VEC = "components.tener_ner.model.tok2vec.@architectures"
+VARIABLE = re.compile(r"\$\{([^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
@@ -50,10 +53,11 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     """
     config = read_config(find_base(base))
     notes: list[str] = []
-    for path in overlays:
-        overlay = read_config(find_overlay(path))
-        _check_overlay(overlay, config, str(path))
-        config = _merge(*_around_what_stands(config, overlay, str(path)), notes)
+    read = {str(path): read_config(find_overlay(path)) for path in overlays}
+    for name, overlay in read.items():
+        _check_overlay(overlay, config, name)
+        config = _merge(*_around_what_stands(config, overlay, name), notes)
+    _check_variables(read, config)
     with explained(" + ".join(map(str, [base, *overlays]))):
         config = fill(config)
     for setting in settings:
@@ -121,6 +125,30 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
             raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+
+
+def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
+    """Refuse an overlay with a variable that neither the base nor another overlay has, and name what fits instead."""
+    there = {*keys(config), *keys(DEFAULT_CONFIG)}
+    for name, overlay in overlays.items():
+        lacking = _variables(overlay) - there
+        if not lacking:
+            continue
+        bases = [each for each in names_in(BASES) if lacking <= {*keys(read_config(find_base(each)))}]
+        remedy = f"Lay it on {' or '.join(bases)}." if bases else "Add it to the section, as null."
+        for other in names_in(OVERLAYS):
+            found, wanted = (_get(each, TOK2VEC) for each in (read_config(find_overlay(other)), overlay))
+            if found and found == wanted and _variables(read_config(find_overlay(other))) <= there:
+                remedy += f" Here, `{other}` fits."
+        reason = f"{name}: needs {' and '.join(sorted(lacking))}, which this config has not"
+        raise ConfigError(reason, remedy)
+
+
+def _variables(config: Config) -> set[str]:
+    """The names of what values refer to, as `paths.train` in `${paths.train}`."""
+    values = (_get(config, key) for key in keys(config))
+    names = {name for value in values if isinstance(value, str) for name in VARIABLE.findall(value)}
+    return {name for name in names if name.partition(".")[0] != "here"}
 
 
 def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
