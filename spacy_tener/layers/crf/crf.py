@@ -16,12 +16,12 @@ from ...tagging import TagLayout
 from ...types import IntArray
 from ..packing import Packing
 from ..sequences import Lengths
-from .decode import FloatArray, HostTables, viterbi
+from .decode import FloatArray, viterbi
 from .forward import ForwardBackward
 from .kbest import ScoredPath, list_viterbi
 from .marginals import EntitySpans, span_marginals
 from .scores import LogLikelihood, masked, path_score, upcast
-from .tables import CRFWeights, Transitions
+from .transitions import CRFWeights, Transitions
 
 __all__ = ["CRF", "EntitySpans", "ScoredPath", "cross_entropy"]
 
@@ -47,7 +47,10 @@ class CRF(nn.Module):
 
     @property
     def weights(self) -> CRFWeights:
-        return CRFWeights(self.start, self.end, self.outside, self.inside)
+        return self.start, self.end, self.outside, self.inside
+
+    def _transitions(self, like: Tensor) -> Transitions:
+        return Transitions.of(*(weight.to(like) for weight in self.weights))
 
     @torch.no_grad()
     def resize(self, n_labels: int) -> CRF:
@@ -76,8 +79,8 @@ class CRF(nn.Module):
     def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
         """The score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
         scores = upcast(emissions)
-        weights = CRFWeights(*(weight.to(scores) for weight in self.weights.tensors()))
-        return path_score(scores, Transitions.of(weights), self._packing(emissions, lengths), tags).to(scores.dtype)
+        packing = self._packing(emissions, lengths)
+        return path_score(scores, self._transitions(scores), packing, tags).to(scores.dtype)
 
     def loss(
         self,
@@ -127,36 +130,34 @@ class CRF(nn.Module):
         packing = self._packing(emissions, lengths)
         return list_viterbi(*self._on_host(emissions, packing, allowed), packing, k)
 
-    def _on_host(self, emissions: Tensor, packing: Packing, allowed: Tensor | None) -> tuple[FloatArray, HostTables]:
-        """What decoding reads, as numpy arrays."""
+    def _on_host(self, emissions: Tensor, packing: Packing, allowed: Tensor | None) -> tuple[FloatArray, Transitions]:
+        """Masked emissions and the transitions, on the CPU. *Shape* [N, K]"""
         scores = masked(upcast(emissions).cpu(), allowed)
         if packing.lengths.max(initial=0) > LONG:
             # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
             scores = scores.double()
-        return scores.numpy(), HostTables.of(Transitions.of(self.weights.to(scores)))
+        return scores.numpy(), self._transitions(scores)
 
     def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""
-        return self._lattice(emissions, lengths, allowed).marginals().to(upcast(emissions).dtype)
+        return self._passes(emissions, lengths, allowed).marginals().to(upcast(emissions).dtype)
 
     def span_marginals(
         self, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
     ) -> Tensor:
         """Probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
-        lattice = self._lattice(emissions, lengths, allowed)
-        return span_marginals(lattice, spans).to(upcast(emissions).dtype)
+        return span_marginals(self._passes(emissions, lengths, allowed), spans).to(upcast(emissions).dtype)
 
     @torch.no_grad()
-    def _lattice(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None) -> ForwardBackward:
+    def _passes(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None) -> ForwardBackward:
         # In float64: confidence is asked for rarely, and then to be shown to somebody.
         scores = masked(emissions.detach().double(), allowed)
-        tables = Transitions.of(self.weights.to(scores))
-        return ForwardBackward.of(scores, tables, self._packing(emissions, lengths), backward=True)
+        return ForwardBackward.of(scores, self._transitions(scores), self._packing(emissions, lengths), backward=True)
 
     def _sums(self, emissions: Tensor, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None) -> Tensor:
-        weights, gradient = self.weights.tensors(), torch.is_grad_enabled()
+        gradient = torch.is_grad_enabled()
         sums: Tensor = LogLikelihood.apply(  # type: ignore[no-untyped-call]
-            emissions, *weights, packing, allowed, tags, gradient
+            emissions, *self.weights, packing, allowed, tags, gradient
         )
         return sums
 
@@ -186,12 +187,12 @@ def cross_entropy(
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     scores[:, known] = teacher_emissions.detach().to(scores)
     grown = teacher.resize(layout.n_labels)
-    features = (scores.requires_grad_(), *grown.weights.tensors())
+    features = (scores.requires_grad_(), *grown.weights)
     with torch.enable_grad():
         counts = torch.autograd.grad(grown.log_partition(scores, lengths, possible).sum(), features)
     expected = [
         (count * score).sum(dtype=torch.float64)
-        for count, score in zip(counts, (emissions, *student.weights.tensors()), strict=True)
+        for count, score in zip(counts, (emissions, *student.weights), strict=True)
     ]
     total = student.log_partition(emissions, lengths, possible).sum(dtype=torch.float64) - torch.stack(expected).sum()
     return total.to(counts[0].dtype)

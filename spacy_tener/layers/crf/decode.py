@@ -8,48 +8,24 @@ look-up would cost more than keeping every tag's predecessor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tagging import TagLayout
 from ...types import IntArray
 from ..packing import Packing
-from .tables import Transitions
+from .transitions import Transitions, inside_scores
 
 FloatArray = NDArray[np.floating]
-
-
-@dataclass(frozen=True)
-class HostTables:
-    """`Transitions` as numpy arrays."""
-
-    layout: TagLayout
-    start: FloatArray
-    end: FloatArray
-    table: FloatArray
-
-    @classmethod
-    def of(cls, tables: Transitions) -> HostTables:
-        return cls(tables.layout, tables.start.cpu().numpy(), tables.end.cpu().numpy(), tables.table.cpu().numpy())
-
-    def inside(self) -> FloatArray:
-        """From B and from I to E and I of the same type. *Shape* [2, 2, T]"""
-        layout = self.layout
-        rows = [self.table[source, layout.continuers] for source in (layout.begin, layout.inside)]
-        return np.stack([row.reshape(layout.n_labels, 2, layout.n_labels).diagonal(0, 0, 2) for row in rows])
 
 
 class ViterbiStep:
     """One step of max-sum for all sequences that still run, with buffers that shrink as sequences end."""
 
-    def __init__(self, tables: HostTables, width: int) -> None:
-        layout, table = tables.layout, tables.table
-        self.layout = layout
+    def __init__(self, transitions: Transitions, width: int) -> None:
+        self.layout = layout = transitions.layout
+        table = transitions.table.numpy()
         self.outside = np.ascontiguousarray(table[layout.closers, layout.openers])[:, :, None]
-        self.inside = tables.inside()[..., None]
-        self.closers, self.begin, self.inner = layout.closers, layout.begin, layout.inside
+        self.inside = inside_scores(transitions.table, layout).numpy()[..., None]
         self.space = np.empty(layout.n_tags * width, table.dtype)
         self.sums_space = np.empty(layout.n_open**2 * width, table.dtype)
         self.width = 0
@@ -67,19 +43,20 @@ class ViterbiStep:
         width = current.shape[1]
         if width != self.width:
             self.narrow(width)
-        np.add(previous[self.closers, None], self.outside, out=self.sums)
+        np.add(previous[self.layout.closers, None], self.outside, out=self.sums)
         np.maximum.reduce(self.sums, axis=0, out=self.opened)
-        begun, inner = previous[self.begin] + self.inside[0], previous[self.inner] + self.inside[1]
+        begun = previous[self.layout.begin] + self.inside[0]
+        inner = previous[self.layout.inside] + self.inside[1]
         np.maximum(begun, inner, out=self.continued)
         np.add(current, self.reached, out=current)
 
 
-def best_scores(scores: FloatArray, tables: HostTables, packing: Packing) -> None:
+def best_scores(scores: FloatArray, transitions: Transitions, packing: Packing) -> None:
     """The best score of a path that ends in each tag, written over the packed emissions. *Shape* [K, N]"""
     begin, end = packing.steps[0]
     previous = scores[:, begin:end]
-    previous += tables.start[:, None]
-    step = ViterbiStep(tables, end - begin)
+    previous += transitions.start.numpy()[:, None]
+    step = ViterbiStep(transitions, end - begin)
     for begin, end in packing.steps[1:]:
         current = scores[:, begin:end]
         step(previous[:, : end - begin], current)
@@ -96,10 +73,10 @@ def check_paths_exist(impossible: NDArray[np.bool_], packing: Packing) -> None:
         )
 
 
-def backtrace(scores: FloatArray, tables: HostTables, packing: Packing, last: IntArray) -> IntArray:
+def backtrace(scores: FloatArray, transitions: Transitions, packing: Packing, last: IntArray) -> IntArray:
     """Walk back from the best last tags. *Shape* [n_filled] to [N], both packed"""
     tags = np.empty(scores.shape[1], np.int64)
-    into = np.ascontiguousarray(tables.table.T)
+    into = np.ascontiguousarray(transitions.table.numpy().T)
     for step in range(len(packing.steps) - 1, -1, -1):
         begin, end = packing.steps[step]
         running = packing.sizes[step + 1] if step + 1 < len(packing.sizes) else 0
@@ -111,52 +88,47 @@ def backtrace(scores: FloatArray, tables: HostTables, packing: Packing, last: In
     return tags
 
 
-def viterbi_batch(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntArray:
+def viterbi_batch(emissions: FloatArray, transitions: Transitions, packing: Packing) -> IntArray:
     """The best paths of several sequences. *Shape* [N, K] to [N], packed"""
     scores = np.ascontiguousarray(emissions.T)
-    best_scores(scores, tables, packing)
+    best_scores(scores, transitions, packing)
     begins = np.array([begin for begin, _ in packing.steps])
     ends = begins[packing.lengths[packing.order] - 1] + np.arange(packing.order.size)
-    final = scores[:, ends] + tables.end[:, None]
+    final = scores[:, ends] + transitions.end.numpy()[:, None]
     check_paths_exist(~(final.max(0) > -np.inf), packing)
-    return backtrace(scores, tables, packing, final.argmax(0))
+    return backtrace(scores, transitions, packing, final.argmax(0))
 
 
-def viterbi_single(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntArray:
+def viterbi_single(emissions: FloatArray, transitions: Transitions, packing: Packing) -> IntArray:
     """The best path of the only sequence that has tokens. *Shape* [N, K] to [N]"""
-    n_tags = tables.start.size
-    into, origin = np.ascontiguousarray(tables.table.T), np.arange(n_tags) * n_tags
+    n_tags = transitions.layout.n_tags
+    into, origin = np.ascontiguousarray(transitions.table.numpy().T), np.arange(n_tags) * n_tags
     sums, index = np.empty_like(into), np.empty_like(origin)
     pointers = np.empty(emissions.shape, np.intp)
-    best = emissions[0] + tables.start
+    best = emissions[0] + transitions.start.numpy()
     for emission, pointer in zip(emissions[1:], pointers[1:], strict=True):
         np.add(into, best, out=sums)
         sums.argmax(1, out=pointer)
         np.add(pointer, origin, out=index)
         sums.take(index, out=best, mode="clip")
         best += emission
-    best += tables.end
+    best += transitions.end.numpy()
     check_paths_exist(~(best.max(keepdims=True) > -np.inf), packing)
-    return follow_pointers(pointers, int(best.argmax()))
-
-
-def follow_pointers(pointers: NDArray[np.intp], last: int) -> IntArray:
-    """Follow the predecessors from the last tag. *Shape* [N, K] to [N]"""
     tags: IntArray = np.empty(len(pointers), np.int64)
-    tags[-1] = last
+    tags[-1] = tag = int(best.argmax())
     for position in range(len(pointers) - 1, 0, -1):
-        tags[position - 1] = last = pointers.item(position, last)
+        tags[position - 1] = tag = pointers.item(position, tag)
     return tags
 
 
-def viterbi(emissions: FloatArray, tables: HostTables, packing: Packing) -> IntArray:
+def viterbi(emissions: FloatArray, transitions: Transitions, packing: Packing) -> IntArray:
     """The best path of each sequence; among equals, the one with the lowest tag at the last place where they differ.
 
     *Shape* [N, K] to [N], flat rows; -inf in emissions bars a tag
     """
     if packing.filled.size == 1:
-        return viterbi_single(emissions, tables, packing)
+        return viterbi_single(emissions, transitions, packing)
     tags: IntArray = np.empty(emissions.shape[0], np.int64)
     if packing.filled.size:
-        tags[packing.forward] = viterbi_batch(emissions[packing.forward], tables, packing)
+        tags[packing.forward] = viterbi_batch(emissions[packing.forward], transitions, packing)
     return tags

@@ -21,7 +21,7 @@ from torch import Tensor
 from ...tagging import TagLayout
 from ...types import IntArray
 from ..packing import Packing
-from .tables import MODERATE, Transitions, mirror
+from .transitions import MODERATE, Transitions, mirror
 
 
 class ForwardStep:
@@ -108,7 +108,7 @@ class ForwardBackward:
     """
 
     packing: Packing
-    tables: Transitions
+    transitions: Transitions
     emissions: Tensor
     """Masked: -inf where a tag is not allowed. *Shape* [N, K]"""
     alpha: Tensor
@@ -117,26 +117,26 @@ class ForwardBackward:
     """*Shape* [N, K]; none where only the sums over all paths were wanted."""
 
     @classmethod
-    def of(cls, emissions: Tensor, tables: Transitions, packing: Packing, *, backward: bool) -> ForwardBackward:
+    def of(cls, emissions: Tensor, transitions: Transitions, packing: Packing, *, backward: bool) -> ForwardBackward:
         ahead = rows(packing.forward, emissions)
         flat = torch.empty_like(emissions)
         if not backward:
-            spread = log_matmul(tables.table[None], moderate=tables.moderate)
-            packed = forward_sums(emissions[ahead].unsqueeze(0), tables.start[None], spread, packing)
+            spread = log_matmul(transitions.table[None], moderate=transitions.moderate)
+            packed = forward_sums(emissions[ahead].unsqueeze(0), transitions.start[None], spread, packing)
             flat[ahead] = packed[0]
-            return cls(packing, tables, emissions, flat, None)
-        behind, swap = rows(packing.backward, emissions), rows(mirror(tables.layout), emissions)
-        start, table = tables.both_ways()
-        spread = log_matmul(table, moderate=tables.moderate)
+            return cls(packing, transitions, emissions, flat, None)
+        behind, swap = rows(packing.backward, emissions), rows(mirror(transitions.layout), emissions)
+        start, table = transitions.both_ways()
+        spread = log_matmul(table, moderate=transitions.moderate)
         packed = forward_sums(torch.stack([emissions[ahead], emissions[behind][:, swap]]), start, spread, packing)
         flat[ahead] = packed[0]
         beta = torch.empty_like(emissions)
         beta[behind] = packed[1][:, swap]
-        return cls(packing, tables, emissions, flat, beta)
+        return cls(packing, transitions, emissions, flat, beta)
 
     def shifts(self) -> Tensor:
         """What `alpha` leaves out from each token to the next of its sequence. *Shape* [N]"""
-        shifts = self.alpha[:, self.tables.layout.closers].amax(-1).nan_to_num_(nan=torch.nan, neginf=0.0)
+        shifts = self.alpha[:, self.transitions.layout.closers].amax(-1).nan_to_num_(nan=torch.nan, neginf=0.0)
         shifts[rows(self.packing.last, shifts)] = 0.0
         return shifts.double()
 
@@ -144,7 +144,7 @@ class ForwardBackward:
         """*Shape* [n_sequences], in float64"""
         sums = self.alpha.new_zeros(self.packing.n_sequences, dtype=torch.float64)
         sums.index_add_(0, rows(self.packing.sequence, sums), self.shifts())
-        ends = self.alpha[rows(self.packing.last, sums)] + self.tables.end
+        ends = self.alpha[rows(self.packing.last, sums)] + self.transitions.end
         sums[rows(self.packing.filled, sums)] += ends.logsumexp(-1)
         return sums
 
@@ -163,17 +163,17 @@ class ForwardBackward:
         paths, total = self.through()
         return paths.sub_(total).exp_()
 
-    def transitions(self, total: Tensor, weight: Tensor) -> Tensor:
+    def expected_transitions(self, total: Tensor, weight: Tensor) -> Tensor:
         """Expected transitions, each sequence counted `weight` times. *Shape* [N, 1], [N, 1] to [K, K]"""
         assert self.beta is not None
-        layout, table = self.tables.layout, self.tables.table
+        layout, table = self.transitions.layout, self.transitions.table
         later = rows(self.packing.later, self.alpha)
         step = ForwardStep(layout, self.alpha[None], later.size(0))
         relative = step.shifted(self.alpha[None, later - 1], guarded=True)[0]
         arriving = self.beta[later] - total[later]
         torch.unflatten(arriving[:, layout.continuers], -1, (2, layout.n_labels)).add_(step.extra[0])
         weight = weight[later]
-        if self.tables.moderate:
+        if self.transitions.moderate:
             # Above the bound lie only tags that nothing reaches: infinity times zero would not be a number.
             arriving.clamp_(max=MODERATE + 1)
             return table.exp() * (relative.exp_().t() @ arriving.exp_().mul_(weight))

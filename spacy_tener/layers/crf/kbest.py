@@ -9,7 +9,8 @@ import numpy as np
 
 from ...types import IntArray
 from ..packing import Packing
-from .decode import FloatArray, HostTables
+from .decode import FloatArray
+from .transitions import Transitions, inside_scores
 
 ScoredPath = tuple[float, IntArray]
 """The score of a path and its tags."""
@@ -27,11 +28,11 @@ def ranked(candidates: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
 class KBestStep:
     """From the k best ways to each tag of a token to those of the next."""
 
-    def __init__(self, tables: HostTables, k: int) -> None:
-        self.layout, self.k = tables.layout, k
+    def __init__(self, transitions: Transitions, k: int) -> None:
+        self.layout, self.k = transitions.layout, k
         layout = self.layout
-        self.outside = np.repeat(tables.table[layout.closers, layout.openers].T, k, axis=1)
-        self.inside = tables.inside()[..., None]
+        self.outside = np.repeat(transitions.table.numpy()[layout.closers, layout.openers].T, k, axis=1)
+        self.inside = inside_scores(transitions.table, layout).numpy()[..., None]
 
     def __call__(self, ways: FloatArray) -> tuple[FloatArray, IntArray]:
         """*Shape* [n, K, k] to [n, K, k] twice: scores, and where each came from, as `tag * k + rank`"""
@@ -55,16 +56,18 @@ class KBestStep:
         return values.reshape(shape), source.reshape(shape)
 
 
-def forward_kbest(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) -> tuple[FloatArray, IntArray]:
+def forward_kbest(
+    emissions: FloatArray, transitions: Transitions, packing: Packing, k: int
+) -> tuple[FloatArray, IntArray]:
     """The k best ways to each sequence's end in each tag, and every token's sources.
 
     *Shape* [N, K] to [n_filled, K, k] and [N, K, k], packed
     """
     n_rows, n_tags = emissions.shape
     ways = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
-    ways[:, :, 0] = emissions[: packing.sizes[0]] + tables.start
+    ways[:, :, 0] = emissions[: packing.sizes[0]] + transitions.start.numpy()
     sources = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
-    step = KBestStep(tables, k)
+    step = KBestStep(transitions, k)
     for begin, end in packing.steps[1:]:
         values, sources[begin:end] = step(ways[: end - begin])
         ways[: end - begin] = values + emissions[begin:end, :, None]
@@ -86,14 +89,14 @@ def backtrace_kbest(sources: IntArray, packing: Packing, last: IntArray) -> IntA
     return points
 
 
-def list_viterbi(emissions: FloatArray, tables: HostTables, packing: Packing, k: int) -> list[list[ScoredPath]]:
+def list_viterbi(emissions: FloatArray, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
     """Up to k paths of each sequence, best first. *Shape* [N, K]; -inf in emissions bars a tag"""
     empty: ScoredPath = (0.0, np.empty(0, np.int64))
     readings: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
     if not packing.steps:
         return readings
-    ways, sources = forward_kbest(emissions[packing.forward], tables, packing, k)
-    values, last = ranked((ways + tables.end[:, None]).reshape(len(ways), -1), k)
+    ways, sources = forward_kbest(emissions[packing.forward], transitions, packing, k)
+    values, last = ranked((ways + transitions.end.numpy()[:, None]).reshape(len(ways), -1), k)
     paths = np.empty((len(emissions), k), np.int64)
     paths[packing.forward] = backtrace_kbest(sources, packing, last)
     for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):

@@ -24,10 +24,10 @@ class EntitySpans(NamedTuple):
     """Index of the entity type."""
 
 
-def check_spans(spans: EntitySpans, lattice: ForwardBackward) -> None:
-    lengths = lattice.packing.lengths
+def check_spans(spans: EntitySpans, passes: ForwardBackward) -> None:
+    lengths = passes.packing.lengths
     known = (spans.sequence >= 0) & (spans.sequence < lengths.size)
-    known &= (spans.label >= 0) & (spans.label < lattice.tables.layout.n_labels)
+    known &= (spans.label >= 0) & (spans.label < passes.transitions.layout.n_labels)
     within = (spans.start >= 0) & (spans.start < spans.end)
     within &= spans.end <= lengths[np.where(known, spans.sequence, 0)] if lengths.size else False
     wrong = np.flatnonzero(~(known & within))
@@ -41,41 +41,41 @@ def running_sums(values: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(values[:1]), values.cumsum(0)])
 
 
-def span_marginals(lattice: ForwardBackward, spans: EntitySpans) -> Tensor:
+def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> Tensor:
     """Probability of each span as one entity: what leads up to B, the clamped path from B to E, what follows E.
 
     *Shape* [n_spans]
     """
     spans = EntitySpans(*(np.asarray(column, dtype=np.int64) for column in spans))
     if not spans.label.size:
-        return lattice.alpha.new_zeros(0)
-    check_spans(spans, lattice)
-    offsets = lattice.packing.offsets[spans.sequence]
+        return passes.alpha.new_zeros(0)
+    check_spans(spans, passes)
+    offsets = passes.packing.offsets[spans.sequence]
     first, last, label = (
-        rows(column, lattice.alpha) for column in (spans.start + offsets, spans.end + offsets - 1, spans.label)
+        rows(column, passes.alpha) for column in (spans.start + offsets, spans.end + offsets - 1, spans.label)
     )
-    layout = lattice.tables.layout
-    paths, total = lattice.through()
+    layout = passes.transitions.layout
+    paths, total = passes.through()
     single = paths[first, layout.single.start + label] - total[first, 0]
-    return torch.where(first == last, single, longer(lattice, total, first, last, label)).exp()
+    return torch.where(first == last, single, longer(passes, total, first, last, label)).exp()
 
 
-def longer(lattice: ForwardBackward, total: Tensor, first: Tensor, last: Tensor, label: Tensor) -> Tensor:
+def longer(passes: ForwardBackward, total: Tensor, first: Tensor, last: Tensor, label: Tensor) -> Tensor:
     """Log-probability of entities of two tokens and more: forward + span + backward - log Z. *Shape* [n_spans]"""
-    assert lattice.beta is not None
-    layout = lattice.tables.layout
+    assert passes.beta is not None
+    layout = passes.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
-    # The lattice's scores are relative to shifts, and those between the two ends of the span must be made good.
-    shifts = running_sums(lattice.shifts())
-    outer = lattice.alpha[first, begin] + lattice.beta[last, end] - total[last, 0] - (shifts[last] - shifts[first])
-    return outer + clamped(lattice, first, last, label)
+    # The passes' scores are relative to shifts, and those between the two ends of the span must be made good.
+    shifts = running_sums(passes.shifts())
+    outer = passes.alpha[first, begin] + passes.beta[last, end] - total[last, 0] - (shifts[last] - shifts[first])
+    return outer + clamped(passes, first, last, label)
 
 
-def clamped(lattice: ForwardBackward, first: Tensor, last: Tensor, label: Tensor) -> Tensor:
+def clamped(passes: ForwardBackward, first: Tensor, last: Tensor, label: Tensor) -> Tensor:
     """Transitions from B to E of each span and the emissions of the I between. *Shape* [n_spans]"""
-    layout, table = lattice.tables.layout, lattice.tables.table
+    layout, table = passes.transitions.layout, passes.transitions.table
     begin, end, inside = (block.start + label for block in (layout.begin, layout.end, layout.inside))
-    inner = lattice.emissions[:, layout.inside]
+    inner = passes.emissions[:, layout.inside]
     barred = inner == -torch.inf
     sums, barriers = running_sums(inner.masked_fill(barred, 0.0)), running_sums(barred.long())
     stop = torch.maximum(last, first + 1)

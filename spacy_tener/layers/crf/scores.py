@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from ..packing import Packing
 from .forward import ForwardBackward, rows
-from .tables import BARRED, CRFWeights, Transitions, weight_gradients
+from .transitions import BARRED, Transitions, weight_gradients
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -33,14 +33,14 @@ def masked(emissions: Tensor, allowed: Tensor | None) -> Tensor:
     return emissions if allowed is None else emissions.masked_fill(~allowed.to(emissions.device), BARRED)
 
 
-def path_score(emissions: Tensor, tables: Transitions, packing: Packing, tags: Tensor) -> Tensor:
+def path_score(emissions: Tensor, transitions: Transitions, packing: Packing, tags: Tensor) -> Tensor:
     """The score of one given path of each sequence, -inf where it is no path. *Shape* [n_sequences], float64"""
     first, last, later = (rows(index, tags) for index in (packing.first, packing.last, packing.later))
     steps = emissions.gather(1, tags.unsqueeze(1)).squeeze(1).double()
     sums = steps.new_zeros(packing.n_sequences).index_add(0, rows(packing.sequence, tags), steps)
-    moves = tables.table[tags[later - 1], tags[later]].double()
+    moves = transitions.table[tags[later - 1], tags[later]].double()
     sums = sums.index_add(0, rows(packing.sequence[packing.later], tags), moves)
-    edges = tables.start[tags[first]].double() + tables.end[tags[last]]
+    edges = transitions.start[tags[first]].double() + transitions.end[tags[last]]
     return sums.index_add(0, rows(packing.filled, tags), edges)
 
 
@@ -61,27 +61,28 @@ class LogLikelihood(torch.autograd.Function):
         gradient: bool,
     ) -> Tensor:
         scores = masked(upcast(emissions), allowed)
-        tables = Transitions.of(CRFWeights(start, end, outside, inside).to(scores))
+        transitions = Transitions.of(*(weight.detach().to(scores) for weight in (start, end, outside, inside)))
         with full_precision(emissions):
-            lattice = ForwardBackward.of(scores, tables, packing, backward=gradient and any(ctx.needs_input_grad))
-        ctx.lattice, ctx.tags, ctx.dtype = lattice, tags, emissions.dtype
-        sums = lattice.log_partition()
-        return sums if tags is None else sums - path_score(upcast(emissions), tables, packing, tags)
+            passes = ForwardBackward.of(scores, transitions, packing, backward=gradient and any(ctx.needs_input_grad))
+        ctx.passes, ctx.tags, ctx.dtype = passes, tags, emissions.dtype
+        sums = passes.log_partition()
+        return sums if tags is None else sums - path_score(upcast(emissions), transitions, packing, tags)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, weight: Tensor) -> Gradients:
-        lattice: ForwardBackward = ctx.lattice
-        packing = lattice.packing
-        weights = weight.to(lattice.alpha)[rows(packing.sequence, lattice.alpha)].unsqueeze(1)
-        paths, total = lattice.through()
+        passes: ForwardBackward = ctx.passes
+        packing = passes.packing
+        weights = weight.to(passes.alpha)[rows(packing.sequence, passes.alpha)].unsqueeze(1)
+        paths, total = passes.through()
         counts = paths.sub_(total).exp_().mul_(weights)
         with full_precision(weight):
-            moves = lattice.transitions(total, weights)
+            moves = passes.expected_transitions(total, weights)
         if ctx.tags is not None:
             subtract_path(counts, moves, ctx.tags, weights, packing)
         start, end = (counts[rows(index, counts)].sum(0) for index in (packing.first, packing.last))
-        return counts.to(ctx.dtype), *weight_gradients(lattice.tables.layout, start, end, moves), None, None, None, None
+        parameters = weight_gradients(passes.transitions.layout, start, end, moves)
+        return counts.to(ctx.dtype), *parameters, None, None, None, None
 
 
 def subtract_path(counts: Tensor, moves: Tensor, tags: Tensor, weights: Tensor, packing: Packing) -> None:

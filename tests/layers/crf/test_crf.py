@@ -370,12 +370,12 @@ def test_cross_entropy_equals_brute_force_over_all_paths(student_types, restrict
     emissions = brute.random_emissions(student, LENGTHS, seed=8).requires_grad_()
     known = torch.from_numpy(teacher.layout.within(student.layout))
     possible = brute.random_mask(teacher, LENGTHS) if restricted else None
-    upcast = None
+    wider = None
     if possible is not None:
-        upcast = torch.ones(emissions.shape, dtype=torch.bool)
-        upcast[:, known] = possible
-    ours = cross_entropy(teacher, taught, student, emissions, LENGTHS, upcast)
-    theirs = brute.log_partition(student, emissions, LENGTHS, upcast).sum()
+        wider = torch.ones(emissions.shape, dtype=torch.bool)
+        wider[:, known] = possible
+    ours = cross_entropy(teacher, taught, student, emissions, LENGTHS, wider)
+    theirs = brute.log_partition(student, emissions, LENGTHS, wider).sum()
     readings = brute.each(teacher, taught, LENGTHS, possible)
     for (paths, scores), part in zip(readings, emissions.split(LENGTHS), strict=True):
         theirs = theirs - scores.softmax(0).detach() @ brute.scores_of(student, part, known.numpy()[paths])

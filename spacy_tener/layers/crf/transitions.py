@@ -1,0 +1,88 @@
+"""The CRF's transition scores as tables over all tags.
+
+Two rectangles are learned, `outside` and `inside` (see `spacy_tener.tagging`). Spread out over all tags, with -inf for
+what is no path, they let each step of a recursion be one matrix product, and let the right-to-left recursion be the
+left-to-right one over mirrored tags: read backwards, an entity begins with its E and ends with its B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...tagging import TagLayout
+from ...types import IntArray
+
+BARRED = -torch.inf
+
+CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
+"""start, end, outside, inside: the parameters of a CRF, or their gradients."""
+
+# Up to here e^score and its inverse are ordinary float32 numbers, and their products too.
+MODERATE = 40.0
+
+
+@lru_cache(maxsize=64)
+def mirror(layout: TagLayout) -> IntArray:
+    """The tag that each tag is when the text is read backwards: B and E change places."""
+    tags = np.arange(layout.n_tags)
+    tags[layout.begin], tags[layout.end] = tags[layout.end].copy(), tags[layout.begin].copy()
+    return tags
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Scores over all `K` tags, -inf where there is no path.
+
+    start, end: of each tag as the first and as the last of a sequence. *Shape* [K]
+    table: `[from, to]`. *Shape* [K, K]
+    moderate: whether all transitions can be exponentiated in float32.
+    """
+
+    layout: TagLayout
+    start: Tensor
+    end: Tensor
+    table: Tensor
+    moderate: bool
+
+    @classmethod
+    def of(cls, start: Tensor, end: Tensor, outside: Tensor, inside: Tensor) -> Transitions:
+        """From the parameters of a CRF over `T` entity types. *Shape* [2T + 1], [2T + 1], [2T + 1, 2T + 1], [2, 2T]"""
+        layout = TagLayout(inside.size(1) // 2)
+        first, last = (start.new_full((layout.n_tags,), BARRED) for _ in range(2))
+        table = start.new_full((layout.n_tags, layout.n_tags), BARRED)
+        first[layout.openers] = start
+        last[layout.closers] = end
+        table[layout.closers, layout.openers] = outside
+        for source, scores in zip((layout.begin, layout.inside), inside, strict=True):
+            same_type(table, layout, source).copy_(scores.view(2, -1))
+        learned = torch.cat([outside.flatten(), inside.flatten()])
+        return cls(layout, first, last, table, moderate=bool(learned.abs().max() < MODERATE))
+
+    def both_ways(self) -> tuple[Tensor, Tensor]:
+        """Start and transitions for reading forwards and for reading backwards, stacked. *Shape* [2, K], [2, K, K]"""
+        swap = torch.from_numpy(mirror(self.layout)).to(self.start.device)
+        start = torch.stack([self.start, self.end[swap]])
+        return start, torch.stack([self.table, self.table.t()[swap][:, swap]])
+
+
+def same_type(table: Tensor, layout: TagLayout, source: slice) -> Tensor:
+    """A view of the entries of `table` from `source` (B or I) to E and to I of the same type. *Shape* [2, T]"""
+    return torch.unflatten(table[source, layout.continuers], 1, (2, layout.n_labels)).diagonal(dim1=0, dim2=2)
+
+
+def inside_scores(table: Tensor, layout: TagLayout) -> Tensor:
+    """From B and from I to E and I of the same type. *Shape* [K, K] to [2, 2, T]"""
+    return torch.stack([same_type(table, layout, source) for source in (layout.begin, layout.inside)])
+
+
+def weight_gradients(
+    layout: TagLayout, start: Tensor, end: Tensor, table: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """From gradients of the tables to those of the CRF's parameters."""
+    inside = inside_scores(table, layout).flatten(1)
+    return start[layout.openers], end[layout.closers], table[layout.closers, layout.openers], inside
