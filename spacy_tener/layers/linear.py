@@ -10,7 +10,7 @@ device, it is `F.linear`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -36,6 +36,19 @@ class Linear(nn.Linear):
             return _product(x, self.weight, self.bias)
         product: Tensor = _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
         return product
+
+
+class Projection(nn.Module):
+    """`x W^T + b` for each token, in the place of an encoder, where two parts of a model differ in width."""
+
+    def __init__(self, *, width_in: int, width_out: int) -> None:
+        super().__init__()
+        self.linear = Linear(width_in, width_out)
+
+    def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
+        """*Shape* [N, width_in] -> [N, width_out]"""
+        projected: Tensor = self.linear(tokens)
+        return projected
 
 
 def _serves(x: Tensor, weight: Tensor) -> bool:

@@ -25,7 +25,7 @@ def sequences(x: torch.Tensor, lengths: list[int], heads: int) -> list[torch.Ten
     return [part.transpose(0, 1) for part in tokens.split(lengths)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(LENGTHS, st.integers(1, 5))
 def test_padding_and_joining_returns_every_row_once_and_in_order(lengths: list[int], heads: int) -> None:
     ragged = Ragged.of(lengths, heads=heads)
@@ -37,7 +37,7 @@ def test_padding_and_joining_returns_every_row_once_and_in_order(lengths: list[i
     assert ragged.longest == max(lengths, default=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(LENGTHS, st.integers(1, 3))
 def test_each_row_of_a_bucket_is_one_sequence_with_its_mask(lengths: list[int], heads: int) -> None:
     ragged = Ragged.of(lengths, heads=heads)
@@ -56,7 +56,7 @@ def test_each_row_of_a_bucket_is_one_sequence_with_its_mask(lengths: list[int], 
             assert mask.tolist() == [t < length for t in range(bucket.length)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(LENGTHS)
 def test_padding_wastes_no_more_than_what_a_bucket_costs(lengths: list[int]) -> None:
     price = PAIRS_PER_BUCKET["cpu"]
@@ -67,7 +67,7 @@ def test_padding_wastes_no_more_than_what_a_bucket_costs(lengths: list[int]) -> 
         assert wasted <= price * (1 + math.log(len(inside)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(LENGTHS)
 def test_buckets_hold_similar_lengths_longest_first(lengths: list[int]) -> None:
     buckets = Ragged.of(lengths).buckets

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from ..checkpointing import checkpointed
 from ..dropout import dropout
 from ..linear import Linear
 from ..ragged import Ragged
@@ -160,7 +160,7 @@ def _plain(padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | 
     per_query = [None] * len(queries) if joined.per_query is None else joined.per_query.split(step, dim=2)
     cuts = [slice(begin, begin + step) for begin in range(0, length, step)]
     # Memory grows with the length and not with its square: maps are made again in the backward pass.
-    attended = partial(checkpoint, _mix_some, joined.k, joined.v, mask, p, weighting, use_reentrant=False)
+    attended = partial(checkpointed, _mix_some, joined.k, joined.v, mask, p, weighting)
     return torch.cat([attended(*some) for some in zip(cuts, queries, per_query, strict=True)], dim=2)
 
 

@@ -25,8 +25,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from ..checkpointing import checkpointed
 from ..linear import Linear
 
 RelationKind = Literal["gated", "mean", "attention"]
@@ -126,9 +126,7 @@ def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
         return _mean_gated(a, b, x)
     # Gates of a long sentence are made again in the backward pass, as those of eq. 6 are.
     parts = a.split(TOKENS_AT_ONCE)
-    return torch.cat(
-        [checkpoint(_mean_gated, own, b, x, use_reentrant=False, preserve_rng_state=False) for own in parts]
-    )
+    return torch.cat([checkpointed(_mean_gated, own, b, x) for own in parts])
 
 
 def _mean_gated(a: Tensor, b: Tensor, x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -66,6 +66,7 @@ def test_the_gathers_gradient_is_the_numerical_one(size: int, dilation: int) -> 
     assert torch.autograd.gradcheck(plan.gather, (tokens().requires_grad_(),))
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 9), max_size=6), st.sampled_from([1, 3, 5]), st.integers(1, 4))
 def test_each_token_has_its_neighbours_and_zeros_beyond_the_ends(lengths: list[int], size: int, dilation: int) -> None:
     """Tokens are numbered from 1, so that a 0 can only be padding."""

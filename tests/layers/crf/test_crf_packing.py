@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spacy_tener.layers.packing import Packing
@@ -31,6 +31,7 @@ def test_edges_of_sequences_are_found_in_flat_rows():
     assert packing.sequence.tolist() == [0, 0, 2, 2, 2, 3]
 
 
+@settings(max_examples=40)
 @given(lists_of_lengths)
 def test_both_directions_read_every_row_once(lengths):
     packing = Packing.of(lengths, sum(lengths))
@@ -40,6 +41,7 @@ def test_both_directions_read_every_row_once(lengths):
     assert sum(packing.sizes) == len(every)
 
 
+@settings(max_examples=40)
 @given(lists_of_lengths)
 def test_packed_rows_of_a_sequence_are_in_its_order(lengths):
     packing = Packing.of(lengths, sum(lengths))
@@ -50,6 +52,7 @@ def test_packed_rows_of_a_sequence_are_in_its_order(lengths):
         assert packing.backward[packed].tolist() == tokens[::-1].tolist()
 
 
+@settings(max_examples=40)
 @given(lists_of_lengths)
 def test_later_rows_are_all_but_the_first_of_each_sequence(lengths):
     packing = Packing.of(lengths, sum(lengths))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, sentences_of
 
@@ -62,6 +62,7 @@ def test_spans_are_characters_then_words_sentence_after_sentence() -> None:
     assert spans.places.tolist() == [0, 1, 3, 4, 5, 2, 6, 7]
 
 
+@settings(max_examples=40)
 @given(any_lattice)
 def test_spans_of_any_batch_are_those_of_its_sentences(lattice: Lattice) -> None:
     spans = LatticeSpans.of(lattice)
@@ -71,6 +72,7 @@ def test_spans_of_any_batch_are_those_of_its_sentences(lattice: Lattice) -> None
     assert sorted(spans.places.tolist()) == list(range(len(expected)))
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(-5, 20), st.integers(0, 6)), max_size=6))
 def test_ranges_join_stretches(stretches: list[tuple[int, int]]) -> None:
     begins, counts = (np.array([pair[i] for pair in stretches], dtype=np.int64) for i in (0, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice, sentences_of
 
@@ -38,6 +38,7 @@ def check_groups(groups: tuple[QueryGroup, ...], plan: SpanPlan, lattice: Lattic
         assert torch.equal(distances_of(group, plan), expected)
 
 
+@settings(max_examples=40)
 @given(any_lattice, st.booleans())
 def test_groups_know_the_distances_of_all_their_pairs(lattice: Lattice, word_queries: bool) -> None:
     plan = SpanPlan.of(lattice, word_queries=word_queries)
@@ -45,6 +46,7 @@ def test_groups_know_the_distances_of_all_their_pairs(lattice: Lattice, word_que
     check_groups(plan.by_all or (), plan, lattice)
 
 
+@settings(max_examples=40)
 @given(any_lattice)
 def test_groups_cover_the_rows_that_ask_once(lattice: Lattice) -> None:
     plan = SpanPlan.of(lattice, word_queries=True)
@@ -56,6 +58,7 @@ def test_groups_cover_the_rows_that_ask_once(lattice: Lattice) -> None:
         assert sorted(asked) == list(range(n))
 
 
+@settings(max_examples=40)
 @given(any_lattice)
 def test_distances_are_listed_once_and_nearer_than_the_longest_sentence(lattice: Lattice) -> None:
     plan = SpanPlan.of(lattice, word_queries=True)

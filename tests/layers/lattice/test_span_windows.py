@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice
 
@@ -41,6 +41,7 @@ class Planned:
                 yield group, query, self.spans.begins[sentence] + j, number, column
 
 
+@settings(max_examples=40)
 @given(any_lattice, st.integers(1, 20), st.booleans())
 def test_every_pair_finds_its_own_lengths_and_offset(lattice: Lattice, most: int, words: bool) -> None:
     planned = Planned(lattice, most=most, words=words)
@@ -51,6 +52,7 @@ def test_every_pair_finds_its_own_lengths_and_offset(lattice: Lattice, most: int
         assert found.tolist() == [sizes[query], sizes[key], heads[query] - heads[key]]
 
 
+@settings(max_examples=40)
 @given(any_lattice, st.integers(1, 20), st.booleans())
 def test_groups_cut_each_sentence_evenly(lattice: Lattice, most: int, words: bool) -> None:
     planned = Planned(lattice, most=most, words=words)
@@ -66,6 +68,7 @@ def test_groups_cut_each_sentence_evenly(lattice: Lattice, most: int, words: boo
             assert len(counts) == 0 or counts.max() - counts.min() <= 1
 
 
+@settings(max_examples=40)
 @given(any_lattice, st.integers(1, 20), st.booleans())
 def test_no_column_stands_for_the_same_twice(lattice: Lattice, most: int, words: bool) -> None:
     planned = Planned(lattice, most=most, words=words)
@@ -74,6 +77,7 @@ def test_no_column_stands_for_the_same_twice(lattice: Lattice, most: int, words:
         assert len(np.unique(part, axis=1).T) == part.shape[1]
 
 
+@settings(max_examples=40)
 @given(any_lattice, st.integers(1, 20))
 def test_characters_have_no_column_that_none_of_them_needs(lattice: Lattice, most: int) -> None:
     planned = Planned(lattice, most=most, words=False)
