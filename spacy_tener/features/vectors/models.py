@@ -33,7 +33,7 @@ def read_floret(
         )
     check_width(path, vectors.shape[1], width)
     taken = [string for string in dict.fromkeys(strings) if string and names.take(string, "the strings asked for")]
-    tables = [_numpy(vectors.get_batch(block)) for block in _blocks(taken)]
+    tables = [as_numpy(vectors.get_batch(block)) for block in _blocks(taken)]
     return np.concatenate(tables) if tables else np.zeros((0, vectors.shape[1]), dtype=np.float32)
 
 
@@ -78,6 +78,6 @@ def _blocks(strings: Sequence[str]) -> Iterable[Sequence[str]]:
     return (strings[start : start + _BLOCK] for start in range(0, len(strings), _BLOCK))
 
 
-def _numpy(table: Any) -> FloatArray:
+def as_numpy(table: Any) -> FloatArray:
     # CuPy's array where a GPU is in use.
     return np.asarray(table.get() if hasattr(table, "get") else table, dtype=np.float32)

@@ -11,7 +11,7 @@ from spacy.strings import StringStore
 from spacy.vocab import Vocab
 
 from ...types import FloatArray
-from .models import is_fasttext, read_fasttext, read_floret
+from .models import as_numpy, is_fasttext, read_fasttext, read_floret
 from .names import RowNames, check_width
 from .text import read_text
 
@@ -86,9 +86,7 @@ def _read_rows(path: Path, vocab: Vocab, width: int | None, names: RowNames) -> 
         raise ValueError(f"{path} has a vocab without vectors. Fill it with `spacy init vectors`.")
     check_width(path, vectors.shape[1], width)
     rows = [row for key, row in vectors.key2row.items() if _take_key(key, vocab.strings, names)]
-    # CuPy's array where a GPU is in use.
-    data = vectors.data.get() if hasattr(vectors.data, "get") else vectors.data
-    return np.ascontiguousarray(data[rows], dtype=np.float32)
+    return np.ascontiguousarray(as_numpy(vectors.data)[rows])
 
 
 def _check_finite(path: Path, table: FloatArray, names: RowNames) -> None:

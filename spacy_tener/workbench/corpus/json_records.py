@@ -6,7 +6,7 @@
   was trained with, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
-* `tokens`: Hugging Face's `tokens` (or `words`) beside `ner_tags` (or `tags`, `labels`), which are strings or numbers.
+* `tokens`: see `tokens.py`.
 
 A record that its annotator rejected, ignored or cancelled, or that nobody has annotated, says nothing about its
 entities; it is left out and counted.
@@ -14,127 +14,30 @@ entities; it is left out and counted.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any, TypeVar
 
-from ...errors import InputError
+from .json_values import SEE_HELP, JsonRecord, excerpt
 from .offsets import RawSpan, RawText
 from .records import Event, RecordError
+from .tokens import TOKENS, has_tokens
 
-JsonRecord = dict[str, Any]
 Note = Callable[[Event, str], None]
 
 _T = TypeVar("_T")
-_SEE_HELP = "`python -m spacy tener convert --help` names the formats."
-_DECODER = json.JSONDecoder()
-_BETWEEN_VALUES = re.compile(r"[\s,]*")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
-_TOKEN_KEYS = ("tokens", "words")
-_TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
-_NAME_FILES = ("dataset_info.json", "dataset_infos.json")
 # What an export of finished annotations puts into every record, also into one in which no entity was found.
 _DONE_KEYS = ("answer", "annotation_id")
-
-
-def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
-    """The JSON values of a file, or what is wrong with them, with the lines that they begin on.
-
-    A file that begins with an object or a pair on one line is read line by line; one that begins with a list, or with
-    an object over several lines, is read whole.
-    """
-    numbered: Iterator[tuple[int, str]] = ((number, line) for number, line in lines if line.strip())
-    first = next(numbered, None)
-    if first is None:
-        return iter(())
-    numbered = chain([first], numbered)
-    return _by_line(numbered) if _is_record(first[1]) else _whole(_joined(numbered))
-
-
-def check_record(value: object) -> JsonRecord:
-    if isinstance(value, RecordError):
-        raise value
-    if _is_pair(value):
-        value = {"text": value[0], **value[1]}  # type: ignore[index]
-    if not isinstance(value, dict):
-        raise RecordError("the record is not a JSON object", "Each record is an object with a text and its entities.")
-    return value
-
-
-def _joined(numbered: Iterable[tuple[int, str]]) -> str:
-    """The lines as one text, with the blank lines between them, so that the text's lines can be counted."""
-    text: list[str] = []
-    for number, line in numbered:
-        text += [""] * (number - 1 - len(text)) + [line]
-    return "\n".join(text)
-
-
-def _is_record(line: str) -> bool:
-    try:
-        value = _DECODER.decode(line)
-    except (json.JSONDecodeError, RecursionError):
-        return False
-    return isinstance(value, dict) or _is_pair(value)
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and [type(part) for part in value] == [str, dict]
-
-
-def _by_line(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
-    for number, line in numbered:
-        try:
-            yield number, _DECODER.decode(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            yield number, _not_json(error)
-
-
-def _whole(text: str) -> Iterator[tuple[int, object]]:
-    """The elements of a JSON list, or the JSON values that follow each other."""
-    position = _next(text, 0)
-    in_list = text.startswith("[", position)
-    position = _next(text, position + in_list)
-    line, counted = 1, 0
-    while position < len(text) and not (in_list and text[position] == "]"):
-        line, counted = line + text.count("\n", counted, position), position
-        try:
-            value, end = _DECODER.raw_decode(text, position)
-        except (json.JSONDecodeError, RecursionError) as error:
-            yield getattr(error, "lineno", line), _not_json(error)
-            return
-        yield line, value
-        position = _next(text, end)
-    if in_list and text[position:].strip() != "]":
-        line += text.count("\n", counted, position)
-        yield line, RecordError("the JSON list does not end here as it should", "Is the file whole?")
-
-
-def _next(text: str, position: int) -> int:
-    match = _BETWEEN_VALUES.match(text, position)
-    return match.end() if match else position
-
-
-def _not_json(error: Exception) -> RecordError:
-    reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-    remedy = "Each record is a JSON object on a line of its own, or the file is a JSON list of them."
-    return RecordError(f"not valid JSON: {reason}", remedy)
 
 
 def detect(record: JsonRecord) -> str:
     """The name of the format that a record is in."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
-    if any(_is_strings(record.get(key)) for key in _TOKEN_KEYS) and ("text" not in record or _has_tags(record)):
+    if has_tokens(record):
         return TOKENS
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
-
-
-def _has_tags(record: JsonRecord) -> bool:
-    lists = (record.get(key) for key in _TAG_KEYS)
-    return any(isinstance(tags, list) and tags and isinstance(tags[0], (str, int)) for tags in lists)
 
 
 def parse_flat(record: JsonRecord, note: Note) -> list[RawText]:
@@ -193,13 +96,13 @@ def parse_label_studio(record: JsonRecord, note: Note) -> list[RawText]:
 def parse_cluener(record: JsonRecord, note: Note) -> list[RawText]:
     text = _expect(record.get("text"), str, "'text'", "a string")
     if not isinstance(labels := record.get("label"), dict):
-        raise RecordError(f"'label' is not an object: {_excerpt(labels)}", 'A text without entities says "label": {}.')
+        raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
     spans = []
     for label, entities in labels.items():
         for name, places in _expect(entities, dict, f"'{label}'", "an object of places by entity").items():
             for place in _expect(places, list, f"'{name}'", "a list of [first, last]"):
                 if not isinstance(place, list) or len(place) != 2:
-                    raise RecordError(f"'{name}' has a place that is not [first, last]: {_excerpt(place)}", _SEE_HELP)
+                    raise RecordError(f"'{name}' has a place that is not [first, last]: {excerpt(place)}", SEE_HELP)
                 spans.append(RawSpan(_offset(place[0]), _offset(place[1]) + 1, label, name))
     return [RawText(text, tuple(spans))]
 
@@ -211,63 +114,6 @@ PARSERS: dict[str, Callable[[JsonRecord, Note], list[RawText]]] = {
 }
 
 
-TOKENS = "tokens"
-
-
-def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-    """Tokens and their tags. names: of tags that are numbers."""
-    tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)
-    tags = next((record[key] for key in _TAG_KEYS if key in record), None)
-    if not _is_strings(tokens) or not all(tokens):
-        raise RecordError(f"'tokens' is not a list of strings: {_excerpt(tokens)}", _SEE_HELP)
-    if not isinstance(tags, list) or len(tags) != len(tokens):
-        reason = f"no list of {len(tokens)} tags, one for each token, under any of: {', '.join(_TAG_KEYS)}"
-        raise RecordError(reason, _SEE_HELP)
-    return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
-
-
-def _tag_name(tag: object, names: tuple[str, ...]) -> str:
-    if tag == -100:  # what Hugging Face's trainers pass over
-        return "-"
-    if not isinstance(tag, int) or isinstance(tag, bool):
-        raise RecordError(f"a tag is neither a string nor a number: {_excerpt(tag)}", _SEE_HELP)
-    if not 0 <= tag < len(names):
-        remedy = "Give the names of all tags in their order: --tag-names O,B-PER,I-PER or a dataset_info.json."
-        raise RecordError(f"tag {tag} has no name: {len(names)} names are known", remedy)
-    return names[tag]
-
-
-def read_tag_names(given: str, path: str | Path) -> tuple[str, ...]:
-    """The names of numbered tags.
-
-    given: Names between commas, or a JSON file: a list of names, or the description that Hugging Face keeps of a data
-        set. The empty string for such a file beside the corpus, if there is one.
-    """
-    files = [Path(given)] if given else [Path(path).parent / name for name in _NAME_FILES]
-    file = next((file for file in files if file.suffix == ".json" and file.is_file()), None)
-    if file is None:
-        return tuple(name.strip() for name in given.split(",")) if given else ()
-    try:
-        found = _find_names(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise InputError(str(file), f"cannot be read: {error}", "Give a JSON file with the tags' names.") from error
-    if found is None:
-        raise InputError(str(file), "there are no names of tags in it", 'Give a JSON list: ["O", "B-PER", ...].')
-    return found
-
-
-def _find_names(value: object) -> tuple[str, ...] | None:
-    """The first list of names with an O in it, however deep."""
-    if _is_strings(value) and "O" in value:  # type: ignore[operator]
-        return tuple(value)  # type: ignore[arg-type]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((names for part in parts if (names := _find_names(part))), None)
-
-
-def _is_strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(part, str) for part in value)
-
-
 def _task_text(data: dict[str, Any], name: str) -> str:
     """The text of a Label Studio task: what has this name, `text`, or the only string there is."""
     texts = [value for value in data.values() if isinstance(value, str)]
@@ -275,7 +121,7 @@ def _task_text(data: dict[str, Any], name: str) -> str:
         if isinstance(data.get(key), str):
             return str(data[key])
     if len(texts) != 1:
-        reason = f"'data' has no 'text', and {len(texts)} other strings: {_excerpt(list(data))}"
+        reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(data))}"
         raise RecordError(reason, "Name the labelled text 'text' in the export.")
     return texts[0]
 
@@ -298,7 +144,7 @@ def _spans(item: object) -> Iterator[RawSpan]:
         labels = item.get("label", item.get("labels"))
         quoted = item.get("text")
     else:
-        raise RecordError(f"an entity is not [start, end, label]: {_excerpt(item)}", _SEE_HELP)
+        raise RecordError(f"an entity is not [start, end, label]: {excerpt(item)}", SEE_HELP)
     labels = labels or [""]
     for label in labels if isinstance(labels, list) else [labels]:
         quotation = quoted if isinstance(quoted, str) else None
@@ -307,15 +153,11 @@ def _spans(item: object) -> Iterator[RawSpan]:
 
 def _offset(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RecordError(f"an offset is not a whole number: {_excerpt(value)}", _SEE_HELP)
+        raise RecordError(f"an offset is not a whole number: {excerpt(value)}", SEE_HELP)
     return value
 
 
 def _expect(value: object, kind: type[_T], what: str, shape: str) -> _T:
     if not isinstance(value, kind):
-        raise RecordError(f"{what} is not {shape}: {_excerpt(value)}", _SEE_HELP)
+        raise RecordError(f"{what} is not {shape}: {excerpt(value)}", SEE_HELP)
     return value
-
-
-def _excerpt(value: object) -> str:
-    return "missing" if value is None else json.dumps(value, ensure_ascii=False)[:60]

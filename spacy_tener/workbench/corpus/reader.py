@@ -14,10 +14,12 @@ from ...features.inputs import STDIN, check_encoding, read_lines
 from .brat import ANNOTATIONS, BRAT, is_brat, parse_brat
 from .columns import DOCUMENT_START, ColumnReader, has_indices, has_positions, read_blocks, split_line
 from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents
-from .json_records import PARSERS, TOKENS, check_record, detect, parse_tokens, read_records, read_tag_names
+from .json_records import PARSERS, detect
+from .json_values import check_record, read_records
 from .offsets import SpanRules, resolve_spans
 from .records import AnnotatedText, Event, Notes, RecordError, Sentence
 from .schemes import TagReader, check_scheme
+from .tokens import TOKENS, parse_tokens, read_tag_names
 
 AUTO = "auto"
 COLUMN_FORMATS = ("columns", "weibo")

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
@@ -69,9 +68,7 @@ class StringFile:
     def __enter__(self) -> StringFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stream.close()
 
     def add(self, strings: list[str]) -> None:
