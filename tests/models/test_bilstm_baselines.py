@@ -76,7 +76,7 @@ def trained(nlp, examples, steps):
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = 0.01
     losses = []
-    for _ in range(steps):
+    while len(losses) < steps and (not losses or losses[-1] > 0.02):
         losses.append(nlp.update(examples, sgd=optimizer)["tener_ner"])
     return losses
 
@@ -115,9 +115,8 @@ def test_a_step_teaches_words_characters_and_projection(name):
     assert [part for part, node in nodes.items() if node.to_bytes() == before[part]] == []
 
 
-@pytest.mark.parametrize("name", ["CNN-BiLSTM-CRF", "CNN-BiLSTM-Att-CRF", "spaCy's CNN"])
-def test_a_baseline_learns_chinese_characters(name):
-    nlp = pipeline(name, lang="zh")
+def test_a_baseline_learns_chinese_characters():
+    nlp = pipeline("CNN-BiLSTM-Att-CRF", lang="zh")
     data = [(list("吴重阳在北京工作"), [(0, 3, "PER"), (4, 6, "LOC")]), (list("天气好"), [])]
     trained(nlp, examples_of(nlp, data), steps=60)
     for words, expected in data:

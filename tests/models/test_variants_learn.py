@@ -63,22 +63,19 @@ VARIANTS = [
     ("GRN with branch 3", grn(branches=[3])),
     ("ID-CNN", encoder("spacy_tener.IDCNNEncoder.v1", dropout=0.0)),
     ("BiLSTM", encoder("spacy.TorchBiLSTMEncoder.v1", **BILSTM)),
-    ("CNN-BiLSTM", encoder("spacy.TorchBiLSTMEncoder.v1", WORDS, **BILSTM)),
     ("maxout windows", encoder("spacy.MaxoutWindowEncoder.v2", **MAXOUT)),
-    ("maxout windows over hashed strings", encoder("spacy.MaxoutWindowEncoder.v2", HASHED, **MAXOUT)),
     ("GRN over words and their characters", grn(embed=WORDS)),
     ("GRN over hashed strings", encoder("spacy_tener.GatedRelationEncoder.v1", HASHED, dropout=0.0)),
 ]
 
 
 def learn_by_heart(nlp):
-    """Train until every sentence is recognised, which most do in 20 steps; or for 300."""
+    """Train until every sentence is recognised, which most do in 15 steps; or for 200."""
     examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in SENTENCES]
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = 0.01
-    for step in range(300):
-        nlp.update(examples, sgd=optimizer)
-        if step % 20 == 19 and recognised(nlp) == EXPECTED:
+    for _ in range(200):
+        if nlp.update(examples, sgd=optimizer)["tener_ner"] < 0.2 and recognised(nlp) == EXPECTED:
             return
 
 

@@ -75,8 +75,8 @@ def test_every_architecture_learns_with_it_and_is_saved(
     optimizer = Adam(0.01, use_averages=False, rates=SLOW_TRANSFORMER)
     nlp.initialize(lambda: examples)
     before = weights(nlp)
-    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(10)]
-    assert losses[-1] < 0.8 * losses[0]
+    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(5)]
+    assert losses[-1] < 0.9 * losses[0]
     assert any(name.startswith("encoder.layer.0.") for name in changed(before, weights(nlp)))
     nlp.to_disk(tmp_path / "pipeline")
     loaded = spacy.load(tmp_path / "pipeline")

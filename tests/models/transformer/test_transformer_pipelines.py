@@ -108,8 +108,8 @@ def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
     nlp = pipeline(tok2vec_of(architecture, joined(name, frozen=frozen, cache=0), words))
     examples, optimizer = make_examples(nlp), Adam(0.01, use_averages=False, rates={"transformer.*": 0.1})
     nlp.initialize(lambda: examples)
-    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(10)]
-    assert losses[-1] < 0.8 * losses[0]
+    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(5)]
+    assert losses[-1] < 0.9 * losses[0]
     nlp.to_disk(tmp_path / "pipeline")
     shutil.rmtree(name)
     texts = [text for text, _ in sentences]
