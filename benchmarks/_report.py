@@ -8,7 +8,8 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -90,6 +91,41 @@ def named_paths(arguments: Sequence[str]) -> dict[str, Path]:
     if wrong:
         raise SystemExit(f"Expected NAME=DIRECTORY of a trained pipeline, but got: {', '.join(wrong)}")
     return {name: Path(path) for name, _, path in pairs}
+
+
+def take_turns(
+    tasks: Mapping[str, Callable[[], object]],
+    rounds: int | Mapping[str, int],
+    *,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, list[float]]:
+    """Seconds of each task in each round, in which all take turns, after some rounds that do not count.
+
+    rounds: Of all tasks, or of each.
+    clock: By default CPU time: on an idle machine the time on the clock, and on a busy one that without waiting.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    of_task = dict.fromkeys(tasks, rounds) if isinstance(rounds, int) else rounds
+    for turn in range(warm_up + max(of_task.values())):
+        for name, task in tasks.items():
+            if turn < warm_up + of_task[name]:
+                start = clock()
+                task()
+                seconds[name].append(clock() - start)
+    return {name: measured[warm_up:] for name, measured in seconds.items()}
+
+
+def median_seconds(
+    tasks: Mapping[str, Callable[[], object]],
+    rounds: int | Mapping[str, int],
+    *,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, float]:
+    """The medians of `take_turns`."""
+    seconds = take_turns(tasks, rounds, warm_up=warm_up, clock=clock)
+    return {name: statistics.median(each) for name, each in seconds.items()}
 
 
 def mean_sd(values: Sequence[float], digits: int = 1) -> str:

@@ -7,9 +7,7 @@ sequences of a batch have one length, so that nothing is lost on the other side 
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -75,7 +73,8 @@ def parse_args() -> argparse.Namespace:
 
 
 def row(size: Size, n_rounds: int) -> list[str]:
-    times = medians(tasks(size), n_rounds)
+    seconds = _report.median_seconds(tasks(size), n_rounds, warm_up=2)
+    times = {name: 1000 * each for name, each in seconds.items()}
     return [
         *size.cells(),
         f"{times['peer loss']:.2f}",
@@ -114,17 +113,6 @@ def tasks(size: Size) -> dict[str, Callable[[], object]]:
 def with_gradient(loss: Callable[[torch.Tensor], torch.Tensor], crf: torch.nn.Module, emissions: torch.Tensor) -> None:
     crf.zero_grad()
     loss(emissions.detach().requires_grad_()).backward()
-
-
-def medians(measured: Mapping[str, Callable[[], object]], n_rounds: int) -> dict[str, float]:
-    """Milliseconds of CPU time of each task, after two rounds that do not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in measured}
-    for _ in range(n_rounds + 2):
-        for name, task in measured.items():
-            start = time.process_time()
-            task()
-            seconds[name].append(time.process_time() - start)
-    return {name: 1000 * statistics.median(values[2:]) for name, values in seconds.items()}
 
 
 if __name__ == "__main__":

@@ -190,8 +190,8 @@ def matching_rows(words: list[str], docs: list[Doc], rounds: int) -> list[list[s
     batches = [docs[start : start + BATCH] for start in range(0, len(docs), BATCH)]
     texts = ["\0".join(doc.text for doc in batch) for batch in batches]
     n_found = check_equal(list(lexicons.values()), batches)
-    alone = take_turns({name: partial(search_all, one, texts) for name, one in lexicons.items()}, rounds)
-    whole = take_turns({name: partial(find_all, one, batches) for name, one in lexicons.items()}, rounds)
+    alone = _report.median_seconds({name: partial(search_all, one, texts) for name, one in lexicons.items()}, rounds)
+    whole = _report.median_seconds({name: partial(find_all, one, batches) for name, one in lexicons.items()}, rounds)
     chars = sum(map(len, docs))
     return [
         [
@@ -227,18 +227,6 @@ def check_equal(lexicons: list[Lexicon], batches: list[list[Doc]]) -> int:
                 np.testing.assert_array_equal(getattr(first, field), getattr(other, field))
         n_found += first.words.size
     return n_found
-
-
-def take_turns(works: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of CPU time of each, after a round to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(rounds + 1):
-        for name, work in works.items():
-            start = time.process_time()
-            work()
-            if turn:
-                seconds[name].append(time.process_time() - start)
-    return {name: statistics.median(spent) for name, spent in seconds.items()}
 
 
 # Building and loading

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -37,11 +35,12 @@ def main() -> None:
 def compare(n: int, width: int, out: int, rounds: int) -> list[str]:
     """One line of the table."""
     torch.manual_seed(0)
-    layers = [nn.Linear(width, out), Linear(width, out)]
+    layers = {"torch's": nn.Linear(width, out), "ours": Linear(width, out)}
     x = torch.randn(n, width)
     cells = [str(n), str(width), str(out)]
     for work, products in ((forward, 1), (forward_backward, 3)):
-        theirs, ours = take_turns([partial(work, layer, x) for layer in layers], rounds)
+        tasks = {name: partial(work, layer, x) for name, layer in layers.items()}
+        theirs, ours = _report.median_seconds(tasks, rounds, warm_up=5, clock=time.perf_counter).values()
         flops = 2 * n * width * out * products
         cells += [f"{flops / theirs / 1e9:.0f}", f"{flops / ours / 1e9:.0f}", f"{theirs / ours:.2f}"]
     return cells
@@ -55,18 +54,6 @@ def forward(layer: nn.Module, x: Tensor) -> None:
 def forward_backward(layer: nn.Module, x: Tensor) -> None:
     y = layer(x.clone().requires_grad_(True))
     y.backward(torch.ones_like(y))
-
-
-def take_turns(works: list[Callable[[], None]], rounds: int) -> list[float]:
-    """Median seconds of each, after some rounds to warm up."""
-    seconds: list[list[float]] = [[] for _ in works]
-    for turn in range(rounds + 5):
-        for work, spent in zip(works, seconds, strict=True):
-            start = time.perf_counter()
-            work()
-            if turn >= 5:
-                spent.append(time.perf_counter() - start)
-    return [statistics.median(spent) for spent in seconds]
 
 
 if __name__ == "__main__":

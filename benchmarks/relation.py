@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -104,7 +102,7 @@ def layer_rows(length: int, args: argparse.Namespace) -> Iterator[list[str]]:
     for work in ("forward", "forward + backward"):
         tasks = {form: partial(run_layer, form, length, work) for form in ("paper", "streaming")}
         rounds = {"paper": args.rounds if length < 100 else min(args.rounds, 3), "streaming": args.rounds}
-        seconds = take_turns(tasks, rounds)
+        seconds = _report.median_seconds(tasks, rounds)
         megabytes = [in_a_process_of_its_own(form, length, work, args.cpu) for form in tasks]
         yield [
             str(length),
@@ -155,18 +153,6 @@ def peak_megabytes(form: str, length: str, work: str) -> float:
     return (resident_kb("VmHWM") - before) / 1024
 
 
-def take_turns(tasks: Mapping[str, Task], rounds: Mapping[str, int]) -> dict[str, float]:
-    """Median seconds of CPU time of each task, over as many rounds as it has, after one that does not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    for turn in range(max(rounds.values()) + 1):
-        for name, task in tasks.items():
-            if turn <= rounds[name]:
-                start = time.process_time()
-                task()
-                seconds[name].append(time.process_time() - start)
-    return {name: statistics.median(measured[1:]) for name, measured in seconds.items()}
-
-
 def whole(args: argparse.Namespace) -> list[str]:
     """The second part of the page: whole pipelines."""
     if args.data is None:
@@ -177,10 +163,15 @@ def whole(args: argparse.Namespace) -> list[str]:
     columns, rounds = [], dict.fromkeys(MODELS, args.rounds)
     for size in TRAIN_BATCHES:
         tasks = {name: partial(each.train, size) for name, each in pipelines.items()}
-        columns.append(cells(take_turns(tasks, rounds), sum(len(example.reference) for example in some.examples)))
+        columns.append(
+            cells(
+                _report.median_seconds(tasks, rounds),
+                sum(len(example.reference) for example in some.examples),
+            )
+        )
     for size in PIPE_BATCHES:
         tasks = {name: partial(each.recognise, size) for name, each in pipelines.items()}
-        columns.append(cells(take_turns(tasks, rounds), sum(map(len, some.words))))
+        columns.append(cells(_report.median_seconds(tasks, rounds), sum(map(len, some.words))))
     rows = [[name, *(cell for column in columns for cell in column[name])] for name in MODELS]
     titles = [f"training, batches of {size}" for size in TRAIN_BATCHES]
     titles += [f"nlp.pipe, batches of {size}" for size in PIPE_BATCHES]

@@ -20,9 +20,9 @@ from spacy.language import Language
 from spacy.tokens import DocBin
 from spacy.training import Corpus
 from spacy.util import registry
-from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 HERE = Path(__file__).parent
+turns = partial(_report.take_turns, clock=time.perf_counter)
 NOTE = (
     "One thread; the pipelines take turns within each round. Medians over {rounds} rounds, the range of the rounds in "
     "brackets. Texts: the test part, {texts} texts, {chars} characters. `nlp.pipe` and single calls start from raw "
@@ -90,8 +90,12 @@ def measure(args: argparse.Namespace, paths: Mapping[str, Path], texts: Sequence
     called = {name: partial(call_each, nlp, texts) for name, nlp in loaded.items()}
     return [
         measure_pipe(loaded, texts, args.batch_size, args.rounds),
-        Measure(rounds(called, args.rounds), lambda seconds: 1000 * seconds / len(texts), 2),
-        Measure(rounds(trained, args.rounds), lambda seconds: train_chars / seconds, 0),
+        Measure(
+            turns(called, args.rounds),
+            lambda seconds: 1000 * seconds / len(texts),
+            2,
+        ),
+        Measure(turns(trained, args.rounds), lambda seconds: train_chars / seconds, 0),
     ]
 
 
@@ -99,7 +103,7 @@ def measure_pipe(pipelines: Mapping[str, Language], texts: Sequence[str], batch_
     """Characters a second of `nlp.pipe`, from raw text."""
     chars = sum(map(len, texts))
     piped = {name: partial(pipe_all, nlp, texts, batch_size) for name, nlp in pipelines.items()}
-    return Measure(rounds(piped, n_rounds), lambda seconds: chars / seconds, 0)
+    return Measure(turns(piped, n_rounds), lambda seconds: chars / seconds, 0)
 
 
 def pipe_all(nlp: Language, texts: Sequence[str], batch_size: int) -> None:
@@ -130,17 +134,6 @@ class Training:
         for batch in self.batches:
             self.nlp.update(batch, drop=self.dropout, sgd=self.optimizer)
             self.optimizer.step_schedules()
-
-
-def rounds(tasks: Mapping[str, Callable[[], None]], n_rounds: int) -> dict[str, list[float]]:
-    """Seconds of each task in each round, after one round that does not count."""
-    seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    for _ in tqdm(range(n_rounds + 1), desc="Rounds", leave=False):
-        for name, task in tasks.items():
-            start = time.perf_counter()
-            task()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: measured[1:] for name, measured in seconds.items()}
 
 
 if __name__ == "__main__":
