@@ -91,18 +91,18 @@ def reference_span_positions(positions: SpanPositions, spans: Tensor) -> Tensor:
 
 
 def reference_span_attention(
-    attention: SpanAttention, positions: SpanPositions, x: Tensor, asking: Tensor, places: Tensor
+    attention: SpanAttention, positions: SpanPositions, x: Tensor, query_input: Tensor, places: Tensor
 ) -> Tensor:
     """Eq. 1 to 6 as the papers write them, for one sentence and without dropout.
 
     x: the spans that are read. *Shape: [L, d]*
-    asking: what the queries are made from; the same as `x`, but for MECT. *Shape: [L, d]*
+    query_input: what the queries are made from; the same as `x`, but for MECT. *Shape: [L, d]*
     places: head and tail of each span. *Shape: [L, 2]*
     Returns *Shape: [L, d]*
     """
     q, k, v = (
         split_heads(part(of), attention.n_heads)
-        for part, of in [(attention.query, asking), (attention.key, x), (attention.value, x)]
+        for part, of in [(attention.query, query_input), (attention.key, x), (attention.value, x)]
     )
     r = split_heads(attention.position(reference_span_positions(positions, places).flatten(0, 1)), attention.n_heads)
     r = r.unflatten(0, (len(x), len(x)))

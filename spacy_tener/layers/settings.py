@@ -1,4 +1,4 @@
-"""Refusing sizes and choices of an encoder that make no sense, in the same words for all.
+"""Checks of an encoder's sizes and choices, with the same messages for all.
 
 what: whose settings they are, as in "MECT's".
 optional: settings that may be None, where the config has a rule of its own for them.

@@ -105,8 +105,8 @@ class AdaptedAttention(Attention):
         q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))
         return q, k, v
 
-    def heads(self, x: Tensor, *places: Any) -> Heads:
-        (relative,) = places
+    def heads(self, x: Tensor, *context: Any) -> Heads:
+        (relative,) = context
         q, k, v = self.project(x)
         queries = q + self.u
         q_position = turn(q + self.v, relative.query_turn)

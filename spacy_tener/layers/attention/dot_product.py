@@ -38,7 +38,7 @@ class Heads:
     q, k: *Shape: [N, h, w]*; v: *Shape: [N, h, d_k]*
     q_position: queries to positions rather than to keys, if there are such. *Shape: [N, h, w']*
     table: the row that stands for each position. *Shape: [longest, w']*
-    per_query: what another map than softmax wants to know of each query. *Shape: [N, h, w'']*
+    per_query: what a weighting other than softmax reads of each query. *Shape: [N, h, w'']*
     """
 
     q: Tensor
@@ -58,20 +58,20 @@ class Attention(nn.Module, ABC):
         self.dropout = dropout
 
     @abstractmethod
-    def heads(self, x: Tensor, *places: Any) -> Heads:
+    def heads(self, x: Tensor, *context: Any) -> Heads:
         """Queries, keys and values of `x`. *Shape: [N, d]*"""
 
-    def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
+    def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*
 
         ragged: the sequences, planned for this number of heads.
-        places: what the attention needs to know of positions.
+        context: what the attention needs to know of positions.
         """
-        return attend(self.heads(x, *places), ragged, self.dropout if self.training else 0.0)
+        return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0)
 
-    def weights(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+    def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
         """The attention map of each sequence, in the batch's order. *Shape: [h, length, length]* each"""
-        return attention_maps(self.heads(x, *places), ragged)
+        return attention_maps(self.heads(x, *context), ragged)
 
 
 class VanillaAttention(Attention):
@@ -89,12 +89,12 @@ class VanillaAttention(Attention):
         self.value = Linear(width, width)
         self.out = Linear(width, width)
 
-    def heads(self, x: Tensor, *places: Any) -> Heads:
+    def heads(self, x: Tensor, *context: Any) -> Heads:
         q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))  # eq. 1, 4
         return Heads(q * self.scale, k, v)
 
-    def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
-        mixed: Tensor = self.out(super().forward(x, ragged, *places))  # eq. 6
+    def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
+        mixed: Tensor = self.out(super().forward(x, ragged, *context))  # eq. 6
         return mixed
 
 

@@ -122,11 +122,11 @@ class TransformerLayer(nn.Module):
         attention = transformer_attention(config)
         return cls(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
 
-    def forward(self, x: Tensor, *places: Any) -> Tensor:
+    def forward(self, x: Tensor, *context: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
-        return self.complete(x, self.attention(self.as_read(x), *places))
+        return self.complete(x, self.attention(self.attention_input(x), *context))
 
-    def as_read(self, x: Tensor) -> Tensor:
+    def attention_input(self, x: Tensor) -> Tensor:
         """The layer's input as its attention reads it. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
         return cast(Tensor, self.attention_norm(x)) if self.pre_norm else x
 
@@ -138,9 +138,9 @@ class TransformerLayer(nn.Module):
         x = self.attention_norm(x + mixed)
         return cast(Tensor, self.feed_forward_norm(x + self.feed_forward(x)))
 
-    def weights(self, x: Tensor, *places: Any) -> list[Tensor]:
+    def weights(self, x: Tensor, *context: Any) -> list[Tensor]:
         """The attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
-        maps: list[Tensor] = cast(Any, self.attention).weights(self.as_read(x), *places)
+        maps: list[Tensor] = cast(Any, self.attention).weights(self.attention_input(x), *context)
         return maps
 
 

@@ -1,6 +1,6 @@
 """Convolution along the sequences of a flat batch: every token with its neighbours, none beyond its own sequence.
 
-torch's own convolution wants padded sequences, and on a CPU compiles a kernel for every new shape. Here each token's
+torch's own convolution needs padded sequences, and on a CPU compiles a kernel for every new shape. Here each token's
 neighbours are laid side by side by one gather, and a linear layer does the rest: on batches of sentences of mixed
 lengths that takes about half the time of `nn.Conv1d`, forwards and backwards.
 """

@@ -54,7 +54,7 @@ class IDCNNEncoder(nn.Module):
     """A convolution that widens the input, then one block of dilated convolutions applied again and again.
 
     As in the released code, every convolution is followed by ReLU; the first starts Xavier-uniform, and those of the
-    block start as the identity, so that an untrained block hands on what it was given. What differs: one loss reads the
+    block start as the identity, so that an untrained block returns its input. What differs: one loss reads the
     last application's output, where the paper averages a loss over all of them, and there is no penalty on the
     difference that dropout makes: both belong to training, not to an encoder.
     """
@@ -90,7 +90,7 @@ class IDCNNEncoder(nn.Module):
 
 
 def _identity(width: int, window: int) -> Convolution:
-    """A convolution that hands on the middle of its window."""
+    """A convolution that returns the middle of its window."""
     layer = Convolution(width, width, size=window)
     with torch.no_grad():
         middle = torch.zeros(width, window, width)

@@ -150,7 +150,7 @@ class CRF(nn.Module):
 
     @torch.no_grad()
     def _passes(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None) -> ForwardBackward:
-        # In float64: confidence is asked for rarely, and then to be shown to somebody.
+        # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
         scores = masked(emissions.detach().double(), allowed)
         return ForwardBackward.of(scores, self._transitions(scores), self._packing(emissions, lengths), backward=True)
 
@@ -176,7 +176,7 @@ def cross_entropy(
     lengths: Lengths,
     possible: Tensor | None = None,
 ) -> Tensor:
-    """How surprised the student is, on average over the paths that the teacher would draw: summed over all sequences.
+    """Cross-entropy of the student's distribution over paths under the teacher's, summed over all sequences.
 
     Exact: `log Z(student) - E_teacher[score(student)]`, and a score is linear in the expected counts of tags and
     transitions, which are the gradient of the teacher's log Z. The student's types may be more than the teacher's,

@@ -175,8 +175,8 @@ class AtssaEncoder(nn.Module):
         return x, ragged, relative, Segments.of_sequences(lattice.lengths, device=x.device)
 
 
-def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
     x = layer.attention_norm(x) if layer.pre_norm else x
     if isinstance(layer.attention, SelectiveAttention):
-        return layer.attention.kept(x, ragged, *places)
+        return layer.attention.kept(x, ragged, *context)
     return [x.new_full((ragged.heads, length), length, dtype=torch.int64) for length in ragged.lengths]

@@ -55,7 +55,7 @@ class FlatConfig:
 
 class FlatEncoder(nn.Module):
     """Characters and words, each brought to the model's width, through a stack of layers; what comes out for words is
-    cut off. So the last layer asks for the characters only.
+    cut off. So the queries of the last layer are the characters only.
 
     config: sizes and choices.
     char_width: width of the characters' input.
@@ -88,7 +88,7 @@ class FlatEncoder(nn.Module):
         for layer in inner:
             rows = layer(rows, plan, relative)
         x = rows.index_select(0, plan.characters) if inner else x
-        x = last(x, plan, relative, last.as_read(rows))
+        x = last(x, plan, relative, last.attention_input(rows))
         return cast(Tensor, self.output_norm(x))
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:

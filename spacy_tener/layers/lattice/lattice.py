@@ -46,7 +46,7 @@ class Lattice:
             )
 
     def check_rows(self, *, characters: int, words: int) -> None:
-        """Refuse other numbers of rows than there are characters and words."""
+        """Raise unless there is a row for each character and each word."""
         for name, got, expected in [("characters", characters, self.n_characters), ("words", words, self.n_words)]:
             if got != expected:
                 raise ValueError(f"There must be a row for each of the lattice's {expected} {name}; got {got} rows.")

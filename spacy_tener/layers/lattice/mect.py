@@ -1,5 +1,5 @@
 """MECT's encoder (Wu et al., 2021, section 4): characters and words in one stream, the components of characters in
-another, and attention in which each stream is asked by the other."""
+another, and attention in which the queries of each stream come from the other."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class MectLayer(nn.Module):
         )
 
     def forward(self, streams: Streams, rows: Streams, plan: SpanPlan, relative: Streams) -> list[Tensor]:
-        """streams: the spans that ask: all characters, or all rows. *Shape: [n, d]* each
+        """streams: the queries' spans: all characters, or all rows. *Shape: [n, d]* each
         rows: all rows, which are read. *Shape: [N + W, d]* each
         relative: each stream's relative positions. *Shape: [R, d]* each
         Returns *Shape: [n, d]* each
@@ -109,16 +109,17 @@ class MectLayer(nn.Module):
     ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor, Tensor]]:
         """Each stream's attention, and what it is called with but for the plan."""
         layers = self._layers()
-        asking = [layer.as_read(x) for layer, x in zip(layers, streams, strict=True)]
-        read = [layer.as_read(x) for layer, x in zip(layers, rows, strict=True)]
+        own_input = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
+        read = [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
         attentions = [cast(SpanAttention, layer.attention) for layer in layers]
-        # Each stream is asked by the other.
-        return zip(attentions, asking, relative, read, asking[::-1] if self.crossed else asking, strict=True)
+        # The queries of each stream come from the other.
+        query_input = own_input[::-1] if self.crossed else own_input
+        return zip(attentions, own_input, relative, read, query_input, strict=True)
 
 
 class MectEncoder(nn.Module):
     """Each stream brought to the model's width, a stack of layers, the streams joined (eq. 14), and words cut off. So
-    the last layer asks for the characters only.
+    the queries of the last layer are the characters only.
 
     config: sizes and choices.
     char_width, component_width, word_width: widths of the input.

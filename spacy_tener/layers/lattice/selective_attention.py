@@ -124,9 +124,9 @@ class SelectiveAttention(AdaptedAttention):
         made: Tensor = self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
         return made
 
-    def heads(self, x: Tensor, *places: Any) -> Heads:
-        """places: the batch's `RelativePositions` and the sentence of each token, `Segments`."""
-        relative, sentences = places
+    def heads(self, x: Tensor, *context: Any) -> Heads:
+        """context: the batch's `RelativePositions` and the sentence of each token, `Segments`."""
+        relative, sentences = context
         heads = super().heads(x, relative)
         if self.selection.by == "top_k":
             return heads
@@ -135,21 +135,21 @@ class SelectiveAttention(AdaptedAttention):
         prices = sentences.gather(price / sentences.sizes.to(x)).expand_as(thresholds)
         return replace(heads, per_query=torch.stack((thresholds, prices), dim=-1))
 
-    def forward(self, x: Tensor, ragged: Ragged, *places: Any) -> Tensor:
+    def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
         samples = self.training and self.selection.by == "threshold"
         penalty = self.penalty if self.penalty.weight else None
         weighting = partial(self.selection.sample, penalty=penalty) if samples else self.selection.decide
-        return attend(self.heads(x, *places), ragged, self.dropout if self.training else 0.0, weighting)
+        return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0, weighting)
 
-    def weights(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+    def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
         """The attention map of each sequence at prediction. *Shape: [h, length, length]* each"""
-        return attention_maps(self.heads(x, *places), ragged, self.selection.decide)
+        return attention_maps(self.heads(x, *context), ragged, self.selection.decide)
 
-    def kept(self, x: Tensor, ragged: Ragged, *places: Any) -> list[Tensor]:
+    def kept(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
         """How many keys each query of each sequence keeps at prediction. *Shape: [h, length]* each"""
 
-        z = attention_maps(self.heads(x, *places), ragged, self.selection.kept)
+        z = attention_maps(self.heads(x, *context), ragged, self.selection.kept)
         return [kept.sum(-1).long() for kept in z]
 
 

@@ -61,34 +61,34 @@ class SpanAttention(nn.Module):
         self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
 
     def forward(
-        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
     ) -> Tensor:
-        """x: the spans that ask: the characters of a batch, or all its rows. *Shape: [n, d]*. Returns *Shape: [n, d]*
+        """x: the queries' spans: the characters of a batch, or all its rows. *Shape: [n, d]*. Returns *Shape: [n, d]*
 
         plan: of the batch.
         relative: the relative positions, `SpanPositions()(plan)`. *Shape: [R, d]*
         rows: all rows of the batch, which are read; None where these are `x`. *Shape: [N + W, d]*
-        asking: what queries are made from, where this is another stream than `x` (MECT's cross). *Shape: [n, d]*
+        query_input: what queries are made from, where this is another stream than `x` (MECT's cross). *Shape: [n, d]*
         """
-        heads = self.heads(x, plan, relative, rows, asking)
+        heads = self.heads(x, plan, relative, rows, query_input)
         return attend_spans(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
 
     def weights(
-        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
     ) -> list[Tensor]:
         """The attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]* each"""
-        heads = self.heads(x, plan, relative, rows, asking)
+        heads = self.heads(x, plan, relative, rows, query_input)
         maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
         for group in plan.groups(len(x)):
             maps[group.sentence].append(span_weights(heads, group))
         return [torch.cat(parts, dim=1) for parts in maps]
 
     def heads(
-        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, asking: Tensor | None = None
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
     ) -> SpanHeads:
         """Queries, keys, values (eq. 6) and positions by head."""
         rows = x if rows is None else rows
-        q = self._split(self.query, x if asking is None else asking)
+        q = self._split(self.query, x if query_input is None else query_input)
         k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
         queries, q_position = q + self.u, q + self.v
         if self.scale != 1.0:
@@ -98,12 +98,12 @@ class SpanAttention(nn.Module):
     def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
         return split_heads(projection(x), self.n_heads)
 
-    def _bias(self, n_asking: int, plan: SpanPlan) -> Tensor | None:
-        """The random attention of the places that ask and are read."""
+    def _bias(self, n_queries: int, plan: SpanPlan) -> Tensor | None:
+        """The random attention of the places of queries and keys."""
         if self.random is None:
             return None
         keys = max(plan.lengths, default=0)
-        bias: Tensor = self.random(plan.longest if n_asking == len(plan.characters) else keys, keys)
+        bias: Tensor = self.random(plan.longest if n_queries == len(plan.characters) else keys, keys)
         return bias
 
 

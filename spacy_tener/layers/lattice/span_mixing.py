@@ -1,8 +1,8 @@
 """`softmax(q k^T + q_position table^T + bias) v` for the spans of a batch, group by group, with gradients by hand.
 
 `SpanPlan` says which rows of the table a group needs, and where the product for each pair lies. One group's arrays stay
-in the processor's cache, nothing is padded, and of all that is made only the attention maps are kept for the way back;
-those of long sentences are made again.
+in the processor's cache, and nothing is padded. For the backward pass only the attention maps are kept; those of long
+sentences are made again.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _meet(scores: Tensor, bias: Tensor, group: QueryGroup) -> tuple[Tensor, Tens
 def _attend_groups(
     heads: SpanHeads, groups: Sequence[QueryGroup], p: float, kept: list[Tensor | None] | None
 ) -> Tensor:
-    """kept: where to put each group's map and the mask of its dropout, or None for either, for the way back."""
+    """kept: where to put each group's map and the mask of its dropout, or None for either, for the backward pass."""
     mixed = torch.empty_like(heads.q)
     for group in groups:
         weights = span_weights(heads, group)

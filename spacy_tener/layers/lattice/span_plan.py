@@ -20,10 +20,10 @@ GROUP = 48
 
 @dataclass(frozen=True)
 class QueryGroup:
-    """G neighbouring spans of a sentence that ask together. They see all L spans of the sentence.
+    """G neighbouring spans of a sentence as queries. Their keys are all L spans of the sentence.
 
     sentence: which one it is.
-    queries: where the group lies among the rows that ask.
+    queries: where the group lies among the rows that are queries.
     keys: where the sentence's spans lie among all rows.
     place: the first query's place in its sentence: characters come first, then words.
     columns: rows of the batch's table of positions. *Shape: [C]*
@@ -57,8 +57,8 @@ class SpanPlan:
     distances: what each row of the table of positions stands for: the distances from query to key of head and head,
         head and tail, tail and head, tail and tail. *Shape: [R, 4]*
     longest: characters of the longest sentence. All distances are nearer to 0 than that.
-    by_characters: the groups where characters ask, and nothing but characters is among the rows that ask.
-    by_all: the groups where every row asks; None where words are not to ask.
+    by_characters: the groups where the queries are the characters, counted without words.
+    by_all: the groups where every row is a query; None where words are not to be queries.
     """
 
     lengths: tuple[int, ...]
@@ -74,10 +74,10 @@ class SpanPlan:
         """word_queries: plan for words as queries too. The last layer needs none, as its words are cut off."""
         device = torch.device(device)
         spans = LatticeSpans.of(lattice)
-        asked = QueryGroups.of(spans, most=GROUP, words=word_queries)
-        windows = PositionWindows.of(spans, asked.kinds)
-        distances, columns = _distinct(windows.columns(spans, asked.kinds), lattice.longest)
-        groups = _groups(spans, asked, windows, columns, device)
+        query_groups = QueryGroups.of(spans, most=GROUP, words=word_queries)
+        windows = PositionWindows.of(spans, query_groups.kinds)
+        distances, columns = _distinct(windows.columns(spans, query_groups.kinds), lattice.longest)
+        groups = _groups(spans, query_groups, windows, columns, device)
         return cls(
             lengths=tuple(spans.counts.tolist()),
             characters=on_device(spans.places[: lattice.n_characters], device),
@@ -92,17 +92,19 @@ class SpanPlan:
         """The batch's rows. characters: *Shape: [N, d]*; words: *Shape: [W, d]*. Returns *Shape: [N + W, d]*"""
         return torch.cat((characters, words)).index_select(0, self.order)
 
-    def groups(self, n_asking: int) -> tuple[QueryGroup, ...]:
-        """The groups where so many rows ask: as many as there are characters, or as there are rows."""
-        if n_asking == len(self.characters):
+    def groups(self, n_queries: int) -> tuple[QueryGroup, ...]:
+        """The groups of so many queries: as many as there are characters, or as there are rows."""
+        if n_queries == len(self.characters):
             return self.by_characters
-        if n_asking != len(self.order):
+        if n_queries != len(self.order):
             raise ValueError(
-                f"Either the {len(self.characters)} characters of a batch ask or all of its {len(self.order)} spans: "
-                f"got {n_asking} queries."
+                f"Queries are the {len(self.characters)} characters of a batch or all of its {len(self.order)} spans: "
+                f"got {n_queries} queries."
             )
         if self.by_all is None:
-            raise ValueError("Words are to ask, but were not planned for: make the plan with word_queries=True.")
+            raise ValueError(
+                "Words are among the queries, but were not planned for: make the plan with word_queries=True."
+            )
         return self.by_all
 
 
@@ -115,16 +117,16 @@ def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
 
 
 def _groups(
-    spans: LatticeSpans, asked: QueryGroups, windows: PositionWindows, columns: IntArray, device: torch.device
+    spans: LatticeSpans, query_groups: QueryGroups, windows: PositionWindows, columns: IntArray, device: torch.device
 ) -> tuple[QueryGroup, ...]:
-    n_kinds = np.bincount(asked.kinds.groups, minlength=len(asked.counts))
-    n_keys = spans.counts[asked.sentences]
+    n_kinds = np.bincount(query_groups.kinds.groups, minlength=len(query_groups.counts))
+    n_keys = spans.counts[query_groups.sentences]
     parts = zip(
-        *asked.cut,
-        _split(columns, windows.widths(asked), device),
-        _split(windows.begins(spans, asked.kinds), n_kinds * n_keys, device),
-        _split(asked.of_kind - starts(n_kinds)[asked.groups], asked.counts, device),
-        _split(products(spans, asked, windows)[:, None], asked.counts, device),
+        *query_groups.cut,
+        _split(columns, windows.widths(query_groups), device),
+        _split(windows.begins(spans, query_groups.kinds), n_kinds * n_keys, device),
+        _split(query_groups.of_kind - starts(n_kinds)[query_groups.groups], query_groups.counts, device),
+        _split(products(spans, query_groups, windows)[:, None], query_groups.counts, device),
         strict=True,
     )
     made = []

@@ -117,10 +117,10 @@ class PositionWindows:
         new[1:] = np.where(alike, np.minimum(new[1:], heads[:-1] - heads[1:]), new[1:])
         return cls(of_kind, keys, np.cumsum(new), new)
 
-    def widths(self, asked: QueryGroups) -> IntArray:
+    def widths(self, query_groups: QueryGroups) -> IntArray:
         """How many columns each group has. *Shape: [G]*"""
-        widths = np.zeros_like(asked.counts)
-        np.add.at(widths, asked.kinds.groups[self.kinds], self.new)
+        widths = np.zeros_like(query_groups.counts)
+        np.add.at(widths, query_groups.kinds.groups[self.kinds], self.new)
         return widths
 
     def columns(self, spans: LatticeSpans, kinds: QueryKinds) -> IntArray:
@@ -148,13 +148,13 @@ def _sorted_keys(spans: LatticeSpans) -> IntArray:
     return np.lexsort((-spans.heads, spans.sizes, sentences))
 
 
-def products(spans: LatticeSpans, asked: QueryGroups, windows: PositionWindows) -> IntArray:
+def products(spans: LatticeSpans, query_groups: QueryGroups, windows: PositionWindows) -> IntArray:
     """Where a query's products lie among its group's, query after query, if its windows began at 0. *Shape: [Q]*
 
     Added to where its windows begin, that is where its product with each key lies.
     """
-    widths = windows.widths(asked)
-    number = np.arange(len(asked.queries)) - np.repeat(starts(asked.counts), asked.counts)
-    first = number * widths[asked.groups] - starts(widths)[asked.groups]
-    located: IntArray = first + spans.heads[asked.queries] - asked.kinds.firsts[asked.of_kind]
+    widths = windows.widths(query_groups)
+    number = np.arange(len(query_groups.queries)) - np.repeat(starts(query_groups.counts), query_groups.counts)
+    first = number * widths[query_groups.groups] - starts(widths)[query_groups.groups]
+    located: IntArray = first + spans.heads[query_groups.queries] - query_groups.kinds.firsts[query_groups.of_kind]
     return located

@@ -89,12 +89,12 @@ def random_attention(attention: Any, i: int, j: int) -> Tensor:
     return block[:, i % BLOCK, j % BLOCK]
 
 
-def attend(attention: Any, positions: Any, read: Tensor, asking: Tensor, places: Any) -> Tensor:
+def attend(attention: Any, positions: Any, read: Tensor, query_input: Tensor, places: Any) -> Tensor:
     """Eq. 7 to 13 for one stream of one sentence."""
     by_head = (HEADS, WIDTH // HEADS)
     rows = []
     for i in range(len(read)):
-        q = linear(attention.query, asking[i]).view(by_head)
+        q = linear(attention.query, query_input[i]).view(by_head)
         scores = []
         for j in range(len(read)):
             r = (attention.position.weight @ relative_position(positions, places[i], places[j])).view(by_head)
@@ -113,9 +113,11 @@ def feed_forward(layer: Any, x: Tensor) -> Tensor:
 def plain_layer(encoder: MectEncoder, layer: Any, streams: list[Tensor], places: Any) -> list[Tensor]:
     pre = encoder.config.norm == "pre"
     read = [own.attention_norm(x) if pre else x for own, x in zip(layer.streams, streams, strict=True)]
-    asking = {"cross": read[::-1], "parallel": read, "single": read}[encoder.config.streams]
+    query_input = {"cross": read[::-1], "parallel": read, "single": read}[encoder.config.streams]
     results = []
-    for own, positions, x, rows, asked_by in zip(layer.streams, encoder.positions, streams, read, asking, strict=True):
+    for own, positions, x, rows, asked_by in zip(
+        layer.streams, encoder.positions, streams, read, query_input, strict=True
+    ):
         x = x + attend(own.attention, positions, rows, asked_by, places)
         if pre:
             results.append(x + feed_forward(own, own.feed_forward_norm(x)))
@@ -245,7 +247,7 @@ def test_the_maps_are_those_that_outputs_are_made_with(options: dict[str, Any]) 
     plan = SpanPlan.of(lattice)
     rows = encoder._rows(encoder._streams(chars, components), words, plan)
     relative = [positions(plan) for positions in encoder.positions]
-    read = [layer.as_read(x) for layer, x in zip(encoder.layers[0].streams, rows, strict=True)]
+    read = [layer.attention_input(x) for layer, x in zip(encoder.layers[0].streams, rows, strict=True)]
     for i, (own, weights) in enumerate(zip(encoder.layers[0].streams, maps(encoder, batch), strict=True)):
         values = own.attention.value(read[i]).view(len(rows[i]), HEADS, -1)
         expected = torch.einsum("hij,jhd->ihd", weights[:, :8], values).flatten(1)

@@ -60,18 +60,18 @@ class Setting:
     def characters_ask(self, *, cross: bool = False) -> Tensor:
         plan = SpanPlan.of(self.lattice)
         rows = plan.arrange(self.characters, self.words)
-        asking = self.others[plan.characters] if cross else None
-        return self.attention(self.characters, plan, self.positions(plan), rows, asking)
+        query_input = self.others[plan.characters] if cross else None
+        return self.attention(self.characters, plan, self.positions(plan), rows, query_input)
 
     def reference(self, *, cross: bool = False) -> list[Tensor]:
         """For each sentence. *Shape: [L, d]*"""
         plan = SpanPlan.of(self.lattice)
         rows = plan.arrange(self.characters, self.words)
-        asking = self.others if cross else rows
+        query_input = self.others if cross else rows
         return [
             reference_span_attention(self.attention, self.positions, x, q, torch.from_numpy(spans))
             for x, q, spans in zip(
-                rows.split(plan.lengths), asking.split(plan.lengths), sentences_of(self.lattice), strict=True
+                rows.split(plan.lengths), query_input.split(plan.lengths), sentences_of(self.lattice), strict=True
             )
         ]
 

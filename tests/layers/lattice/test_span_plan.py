@@ -54,8 +54,8 @@ def test_groups_cover_the_rows_that_ask_once(lattice: Lattice) -> None:
         (plan.by_characters, lattice.n_characters),
         (plan.by_all, lattice.n_characters + lattice.n_words),
     ]:
-        asked = [row for group in groups or () for row in range(group.queries.start, group.queries.stop)]
-        assert sorted(asked) == list(range(n))
+        query_groups = [row for group in groups or () for row in range(group.queries.start, group.queries.stop)]
+        assert sorted(query_groups) == list(range(n))
 
 
 @settings(max_examples=40)

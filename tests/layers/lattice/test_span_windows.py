@@ -21,20 +21,20 @@ class Planned:
     def __init__(self, lattice: Lattice, *, most: int, words: bool) -> None:
         self.lattice = lattice
         self.spans = LatticeSpans.of(lattice)
-        self.asked = QueryGroups.of(self.spans, most=most, words=words)
-        self.windows = PositionWindows.of(self.spans, self.asked.kinds)
-        self.columns = self.windows.columns(self.spans, self.asked.kinds)
-        self.widths = self.windows.widths(self.asked)
-        self.located = products(self.spans, self.asked, self.windows)
+        self.query_groups = QueryGroups.of(self.spans, most=most, words=words)
+        self.windows = PositionWindows.of(self.spans, self.query_groups.kinds)
+        self.columns = self.windows.columns(self.spans, self.query_groups.kinds)
+        self.widths = self.windows.widths(self.query_groups)
+        self.located = products(self.spans, self.query_groups, self.windows)
 
     def pairs(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Of each query and key: group, query and key as spans, and the product's query and column."""
-        begins = self.windows.begins(self.spans, self.asked.kinds)
-        of_kind = starts(self.spans.counts[self.asked.kinds.sentences])
+        begins = self.windows.begins(self.spans, self.query_groups.kinds)
+        of_kind = starts(self.spans.counts[self.query_groups.kinds.sentences])
         for i, (query, group, kind) in enumerate(
-            zip(self.asked.queries, self.asked.groups, self.asked.of_kind, strict=True)
+            zip(self.query_groups.queries, self.query_groups.groups, self.query_groups.of_kind, strict=True)
         ):
-            sentence = self.asked.sentences[group]
+            sentence = self.query_groups.sentences[group]
             for j in range(self.spans.counts[sentence]):
                 product = self.located[i] + begins[of_kind[kind] + j]
                 number, column = divmod(int(product), int(self.widths[group]))
@@ -47,7 +47,7 @@ def test_every_pair_finds_its_own_lengths_and_offset(lattice: Lattice, most: int
     planned = Planned(lattice, most=most, words=words)
     heads, sizes = planned.spans.heads, planned.spans.sizes
     for group, query, key, number, column in planned.pairs():
-        assert planned.asked.begins[group] + number == query
+        assert planned.query_groups.begins[group] + number == query
         found = planned.columns[:, starts(planned.widths)[group] + column]
         assert found.tolist() == [sizes[query], sizes[key], heads[query] - heads[key]]
 
@@ -57,14 +57,16 @@ def test_every_pair_finds_its_own_lengths_and_offset(lattice: Lattice, most: int
 def test_groups_cut_each_sentence_evenly(lattice: Lattice, most: int, words: bool) -> None:
     planned = Planned(lattice, most=most, words=words)
     places = planned.spans.places
-    asking = places if words else places[: lattice.n_characters]
-    assert sorted(planned.asked.queries.tolist()) == sorted(asking.tolist())
-    assert all(1 <= count <= most for count in planned.asked.counts)
+    query_input = places if words else places[: lattice.n_characters]
+    assert sorted(planned.query_groups.queries.tolist()) == sorted(query_input.tolist())
+    assert all(1 <= count <= most for count in planned.query_groups.counts)
     for sentence in range(len(lattice.lengths)):
         first_word = planned.spans.begins[sentence] + lattice.lengths[sentence]
         for of_words in (False, True):
-            own = (planned.asked.sentences == sentence) & ((planned.asked.begins >= first_word) == of_words)
-            counts = planned.asked.counts[own]
+            own = (planned.query_groups.sentences == sentence) & (
+                (planned.query_groups.begins >= first_word) == of_words
+            )
+            counts = planned.query_groups.counts[own]
             assert len(counts) == 0 or counts.max() - counts.min() <= 1
 
 
@@ -88,7 +90,7 @@ def test_characters_have_no_column_that_none_of_them_needs(lattice: Lattice, mos
 def test_columns_of_a_small_sentence_by_hand() -> None:
     """Two characters ask three characters, and one word of two characters at the end."""
     planned = Planned(lattice_of((3, [(1, 2)])), most=2, words=False)
-    assert planned.asked.counts.tolist() == [1, 2]
+    assert planned.query_groups.counts.tolist() == [1, 2]
     second = planned.columns[:, planned.widths[0] :].T.tolist()
     # Characters at 1 and 2: to the characters at 2, 1 and 0, then to the word that begins at 1.
     assert second == [[1, 1, -1], [1, 1, 0], [1, 1, 1], [1, 1, 2], [1, 2, 0], [1, 2, 1]]
