@@ -68,7 +68,8 @@ def loss_without_dropout(nlp: Language, examples: list[Example]) -> float:
 @pytest.mark.parametrize(
     ("base", "overlays", "settings"),
     [
-        *((base, *stack) for base in BASES for stack in STACKS.items()),
+        *(("weibo", *stack) for stack in STACKS.items()),
+        *((base, *stack) for base in BASES[1:] for stack in STACKS.items() if len(stack[0]) == 1),
         *(("resume", *stack) for stack in SWEEPS.items()),
     ],
     ids=name_of,
@@ -139,7 +140,7 @@ def test_every_stack_trains_and_lowers_its_loss(overlays: tuple[str, ...]) -> No
     examples = [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})]
     optimizer = nlp.initialize(lambda: examples)
     before = loss_without_dropout(nlp, examples)
-    for _ in range(20):
+    for _ in range(8):
         nlp.update(examples, sgd=optimizer)
     assert loss_without_dropout(nlp, examples) < before
 
