@@ -51,7 +51,7 @@ class RatedAdam(RatedOptimizer):
     L2: weight decay; with `L2_is_weight_decay` as in AdamW, taken from the weights at the parameter's own rate,
         otherwise added to the gradient.
     grad_clip: the longest gradient of a parameter; 0 for no limit.
-    use_averages: keep an average of every parameter, for spaCy to evaluate and save.
+    use_averages: keep an average of every parameter but rows of embedding tables, for spaCy to evaluate and save.
     use_radam: rectify the first steps, as RAdam does.
     rates: by what the learning rate is multiplied for parameters whose name matches a pattern. The first pattern that
         matches is taken, in the given order; without a match the rate is multiplied by 1.

