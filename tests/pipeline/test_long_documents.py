@@ -166,7 +166,7 @@ def test_initialization_reads_in_windows_too(blank, recorded, make_examples):
 
 def test_a_long_document_is_learned(blank, learn, make_examples, entities_of):
     nlp = blank(**SMALL)
-    learn(nlp, make_examples(nlp, [(SENTENCE * 12, repeated(12))]))
+    learn(nlp, make_examples(nlp, [(SENTENCE * 12, repeated(12))]), steps=25)
     assert entities_of(nlp(SENTENCE * 12)) == repeated(12)
 
 

@@ -98,7 +98,7 @@ def test_white_space_is_no_edge_of_any_path_that_is_counted(crf):
         assert loss == pytest.approx(expected.item(), rel=1e-4, abs=1e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     path=st.sampled_from(range(len(PATHS))),
     known=st.lists(st.booleans(), min_size=LENGTH, max_size=LENGTH),

@@ -47,7 +47,7 @@ def wild(pipes, blank, make_examples, torch_parameters):
 
 
 hypothesis_settings = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
