@@ -115,7 +115,13 @@ setup(
     license="MIT",
     packages=find_packages(include=["spacy_tener", "spacy_tener.*"]),
     package_data={
-        "spacy_tener": ["py.typed", "workbench/configs/*.cfg", "workbench/configs/*/*.cfg", "workbench/report/*.csv"]
+        "spacy_tener": [
+            "py.typed",
+            "workbench/configs/*.cfg",
+            "workbench/configs/*/*.cfg",
+            "workbench/report/*.csv",
+            "workbench/report/*.json",
+        ]
     },
     zip_safe=False,
     python_requires=">=3.10",
