@@ -50,7 +50,7 @@ format: $(DEV_ENV) ## let ruff put the code in order
 	$(PY) -m ruff format .
 
 docs: $(DEV_ENV) ## the documentation, as a site in site/
-	$(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "Documentation: file://$(CURDIR)/site/index.html"
 
 bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to benchmarks/results
