@@ -134,16 +134,15 @@ def build(kind: str, source: Path, output: Path) -> list[Path]:
     return list(output.iterdir())
 
 
-def test_sdist_and_wheel_hold_every_config_once(wheel: Path) -> None:
-    def configs(folder: Path) -> set[Path]:
-        return {
-            path.relative_to(folder) for name in ("spacy_tener", "configs") for path in (folder / name).rglob("*.cfg")
-        }
+def test_sdist_and_wheel_hold_every_file_of_the_package_once(wheel: Path) -> None:
+    def files(folder: Path) -> set[Path]:
+        found = {path for name in ("spacy_tener", "configs") for path in (folder / name).rglob("*") if path.is_file()}
+        return {path.relative_to(folder) for path in found if path.suffix != ".pyc"}
 
     (unpacked,) = (wheel.parent / "unpacked").iterdir()
-    shipped = {path.relative_to(ROOT) for path in (ROOT / "spacy_tener").rglob("*.cfg")}
-    assert len(shipped) > 50
-    assert configs(unpacked) == configs(wheel) == shipped
+    shipped = {path for path in files(ROOT) if path.parts[0] == "spacy_tener"}
+    assert sum(path.suffix == ".cfg" for path in shipped) > 50
+    assert files(unpacked) == files(wheel) == shipped
     assert (unpacked / "project.yml").exists()
 
 
