@@ -21,7 +21,7 @@ class SpacyDocstrings(griffe.Extension):
         if func.parent is None or not func.parent.is_module:
             return
         called = getattr(importlib.import_module(func.module.path), func.name, None)
-        if "__signature__" in getattr(called, "__dict__", {}):
+        if called is not None and "__signature__" in vars(called):
             signature = inspect.signature(called)
             func.parameters = griffe.Parameters(*map(_parameter, signature.parameters.values()))
             func.docstring = griffe.Docstring(google_style(inspect.getdoc(called) or ""), parent=func)
