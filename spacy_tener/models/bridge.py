@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any, cast
 
-import srsly
 import torch
 from spacy.tokens import Doc
 from thinc.api import (
@@ -33,6 +32,7 @@ from torch import Tensor, nn
 
 from ..layers.penalty import Penalty
 from ..optim.rows import apply_row_gradient
+from .checksum import pack, unpack
 
 Build = Callable[..., nn.Module]
 EmbedModel = Model[list[Doc], list[Floats2d]]
@@ -159,10 +159,11 @@ class TorchShim(PyTorchShim):
             file = BytesIO()
             torch.save({name: value.cpu() for name, value in self._state().items()}, file)
             state = file.getvalue()
-        return cast(bytes, srsly.msgpack_dumps({"sizes": self.sizes, "state": state}))
+        return pack({"sizes": self.sizes, "state": state})
 
     def from_bytes(self, data: bytes) -> TorchShim:
-        sizes, state = _checked(srsly.msgpack_loads(data))
+        message = unpack(data, "sizes", "state")
+        sizes, state = message["sizes"], message["state"]
         if state:
             _use_one_thread_if_forked()
             module = self._build(**sizes)
@@ -180,15 +181,6 @@ def _use_one_thread_if_forked() -> None:
     if os.getpid() != _process:
         torch.set_num_threads(1)
         _process = os.getpid()
-
-
-def _checked(message: Any) -> tuple[dict[str, int], bytes]:
-    if not isinstance(message, dict) or not {"sizes", "state"} <= set(message):
-        raise ValueError(
-            "This model file does not hold the weights of a spacy_tener model: it is damaged, or was written by "
-            "another architecture. Check that the config beside it names the architecture it was trained with."
-        )
-    return message["sizes"], message["state"]
 
 
 def _floats(tensor: Tensor) -> FloatsXd:

@@ -35,10 +35,13 @@ def explained(name: str, source: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, RuntimeError) and "cuda" in str(error).lower():
             raise
-        raise RemedyError(f"{what}: {str(error).rstrip('.')}", _remedy(error)) from error
+        reason = error.reason if isinstance(error, RemedyError) else str(error).rstrip(".")
+        raise RemedyError(f"{what}: {reason}", _remedy(error)) from error
 
 
 def _remedy(error: Exception) -> str:
+    if isinstance(error, RemedyError):
+        return error.remedy
     if isinstance(error, OtherLabelsError):
         return "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed."
     if any(phrase in str(error) for phrase in _OTHER_CONFIG):

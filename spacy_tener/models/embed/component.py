@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-import srsly
 from spacy.tokens import Doc
 
 from ...features.characters import SpelledTokens
@@ -17,6 +16,7 @@ from ...layers.characters.components import ComponentEncoder
 from ...layers.characters.encoders import CharacterFeatures, char_cnn
 from ...layers.settings import check, check_choices, check_dropouts, check_sizes
 from ..bridge import EmbedModel
+from ..checksum import pack, unpack
 from ..settings import expand_config
 from .char_encoders import SpellingVocabulary
 from .tables import build_tables, init_tables, table_embedder
@@ -98,11 +98,10 @@ class ComponentVocabulary(SpellingVocabulary):
         return SpelledTokens(self.structures.read(spelled.spellings), spelled.words)
 
     def to_bytes(self) -> bytes:
-        saved = {"rows": super().to_bytes(), "structures": self.structures.to_bytes()}
-        return cast(bytes, srsly.msgpack_dumps(saved))
+        return pack({"rows": super().to_bytes(), "structures": self.structures.to_bytes()})
 
     def from_bytes(self, data: bytes) -> ComponentVocabulary:
-        saved = srsly.msgpack_loads(data)
+        saved = unpack(data, "rows", "structures")
         super().from_bytes(saved["rows"])
         self.structures = ComponentTable.from_bytes(saved["structures"])
         return self

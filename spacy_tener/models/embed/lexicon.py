@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import srsly
 from spacy.tokens import Doc
 from spacy.util import logger
 from thinc.api import Model
@@ -22,6 +21,7 @@ from ...features.lexicon.sources import jieba_lexicon
 from ...layers.lattice.lattice import Lattice
 from ...layers.settings import check, check_dropouts, check_sizes
 from ..bridge import TorchShim, run_module, token_counts
+from ..checksum import pack, unpack
 from ..settings import expand_config
 from .tables import build_tables, init_tables, load_vectors, look_up
 from .vocabulary import Reading, Vocabulary
@@ -135,10 +135,10 @@ class LexiconVocabulary(Vocabulary):
         return self.lexicon.index(words).astype(np.uint64)
 
     def to_bytes(self) -> bytes:
-        return cast(bytes, srsly.msgpack_dumps({"tables": super().to_bytes(), "lexicon": self.lexicon.to_bytes()}))
+        return pack({"tables": super().to_bytes(), "lexicon": self.lexicon.to_bytes()})
 
     def from_bytes(self, data: bytes) -> LexiconVocabulary:
-        saved = srsly.msgpack_loads(data)
+        saved = unpack(data, "tables", "lexicon")
         super().from_bytes(saved["tables"])
         self.lexicon = Lexicon.from_bytes(saved["lexicon"])
         self.lexicon.prepare()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import srsly
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
 from ...features.keys import Keys
 from ...features.tables import StringTable
+from ..checksum import pack, unpack
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Vocabulary(ABC):
     def to_bytes(self) -> bytes:
         # "<u8" whatever the machine's own byte order, so that a pipeline moves between machines.
         keys = {name: table.keys.astype("<u8").tobytes() for name, table in self.tables.items()}
-        return cast(bytes, srsly.msgpack_dumps(keys))
+        return pack(keys)
 
     def from_bytes(self, data: bytes) -> Vocabulary:
-        saved = srsly.msgpack_loads(data)
+        saved = unpack(data)
         if set(saved) != set(self.tables):
             raise ValueError(
                 f"The saved embedder has the tables {sorted(saved)}, but the config asks for {sorted(self.tables)}. "
