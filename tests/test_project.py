@@ -185,6 +185,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (tmp_path / path).mkdir(parents=True, exist_ok=True)
         elif (ROOT / path).is_file():
             make(tmp_path / path, "given")
+    for path in PROJECT["directories"]:
+        (tmp_path / path).mkdir(parents=True, exist_ok=True)
     for path in {asset["dest"] for asset in PROJECT["assets"]}.union(*BROUGHT.values()):
         make(tmp_path / path, "given")
 
