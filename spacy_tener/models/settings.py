@@ -12,6 +12,8 @@ from inspect import Parameter
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
+from ..layers.settings import SettingError
+
 Built = TypeVar("Built")
 
 
@@ -22,6 +24,8 @@ def expand_config(
 
     They stand in the signature where `config` stands, with their types and defaults, and at the end of the docstring
     with what the dataclass says about them: for `help()`, and for spaCy, which fills and validates configs by them.
+
+    A value that a setting cannot have is refused by the name that the docstring says the function is registered under.
 
     fixed: fields that are no arguments, and their values.
     defaults: other defaults than the dataclass has.
@@ -46,6 +50,9 @@ def expand_config(
             replaced = own.replace(kind=Parameter.POSITIONAL_OR_KEYWORD, annotation=hints.get(own.name))
             parameters += fields if own.name == "config" else [replaced]
         signature = inspect.Signature(parameters, return_annotation=hints["return"])
+        description = inspect.cleandoc(build.__doc__ or "")
+        registered = re.search(r"Registered as `(\S+)`", description)
+        known_as = registered[1] if registered else build.__name__
 
         @functools.wraps(build)
         def call(*args: Any, **kwargs: Any) -> Built:
@@ -53,14 +60,17 @@ def expand_config(
             bound.apply_defaults()
             given = dict(bound.arguments)
             settings = {field.name: given.pop(field.name) for field in fields}
-            return build(**given, config=config(**settings, **fixed))
+            try:
+                return build(**given, config=config(**settings, **fixed))
+            except SettingError as error:
+                raise ValueError(f"{known_as}: {error}") from None
 
         described = [_entry(field, config) for field in fields]
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__annotations__ = {**{part.name: part.annotation for part in parameters}, "return": hints["return"]}
         # Straight below the entries of the builder's own arguments, where it has some.
         gap = "\n" if len(parameters) > len(fields) else "\n\n"
-        call.__doc__ = inspect.cleandoc(build.__doc__ or "") + gap + "\n".join(described) + "\n"
+        call.__doc__ = description + gap + "\n".join(described) + "\n"
         return call
 
     return decorate
@@ -68,7 +78,9 @@ def expand_config(
 
 def _entry(field: Parameter, config: type) -> str:
     """What the docstring of a config says about a field, as an entry of a builder's docstring."""
-    found = re.search(rf"^{field.name}: (.*\n?(?: +.*\n?)*)", inspect.cleandoc(config.__doc__ or ""), re.MULTILINE)
+    entries = rf"^{field.name}: (.*\n?(?: +.*\n?)*)"
+    documented = (re.search(entries, inspect.cleandoc(own.__doc__ or ""), re.MULTILINE) for own in config.__mro__)
+    found = next(filter(None, documented), None)
     assert found, f"{config.__name__} does not document {field.name}."
     entry = f"{field.name} ({inspect.formatannotation(field.annotation)}): {' '.join(found[1].split())}"
     return textwrap.fill(entry, width=120, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)

@@ -176,7 +176,7 @@ def test_grn_serves_spacy_s_ner():
     [
         ({"width": 0}, "width must be at least 1"),
         ({"branches": [2]}, "branches must be odd numbers of tokens"),
-        ({"relation": "sum"}, "relation must be 'gated', 'mean', 'attention' or None"),
+        ({"relation": "sum"}, "relation must be one of 'gated', 'mean', 'attention'"),
         ({"relation": None, "branches": []}, "where there are no branches"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
     ],

@@ -202,7 +202,7 @@ def test_weights_come_back(docs):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 15}, "MECT's width must be a multiple of heads"),
+        ({"width": 15}, "spacy_tener.MECT.v1: width must be a multiple of heads"),
         ({"heads": 0}, "heads must be at least 1"),
         ({"norm": "middle"}, "norm must be one of"),
         ({"streams": "both"}, "streams must be one of"),

@@ -194,7 +194,7 @@ def tags_after_training(nlp, steps=30):
     [
         ({"width": 15}, "width must be a multiple of heads"),
         ({"heads": 0}, "heads must be at least 1"),
-        ({"norm": "middle"}, "norm must be 'post' or 'pre'"),
+        ({"norm": "middle"}, "norm must be one of 'post', 'pre'"),
         ({"adapted": False, "key_position": True}, "key_position must be False"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
     ],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,66 +13,98 @@ from ..dropout import Dropout
 from ..linear import Linear
 from ..ragged import Ragged
 from ..sequences import Lengths
-from ..settings import check, check_dropouts, check_sizes
+from ..settings import Probability, Settings, Size, check
 from .adapted import AdaptedAttention, RelativePositions
 from .dot_product import Attention, VanillaAttention
 from .positions import interleave, sinusoids
 
+Seen = TypeVar("Seen")
+
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """Sizes and choices of a transformer encoder. The defaults are TENER's for Weibo.
+class StackConfig(Settings):
+    """What all encoders that are stacks of transformer layers have in common.
 
-    width: Width d of the output, shared by the heads. A linear layer brings the input to it.
+    width: Width d of the output, shared by the heads.
     layers: Number of layers.
     heads: Number of heads h; each is `width / heads` wide.
-    ff_width: Width inside the feed-forward; None for twice the width.
-    dropout: Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
+    dropout: Inside the feed-forward.
     attention_dropout: On the attention map; None for the same as `dropout`.
-    adapted: TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
-    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers' choice: vanilla
-        attention is scaled, adapted is not.
     norm: Normalise after each sum ("post", as the papers), or before each part and once at the end ("pre").
-    key_projection: Give the keys of adapted attention a projection, as the released code does and the paper does not.
-    key_position: Give adapted attention the released code's third term, `k_j . r_{t-j}`.
     """
 
-    width: int = 128
-    layers: int = 1
-    heads: int = 4
-    ff_width: int | None = None
-    dropout: float = 0.15
-    attention_dropout: float | None = None
-    adapted: bool = True
-    scaled: bool | None = None
+    width: Size = 128
+    layers: Size = 1
+    heads: Size = 8
+    ff_width: Size | None = None
+    dropout: Probability = 0.15
+    attention_dropout: Probability | None = 0.0
     norm: Literal["post", "pre"] = "post"
-    key_projection: bool = False
-    key_position: bool = False
+
+    usual_ff: ClassVar[int] = 3
+    """How many times as wide as the model the feed-forward is, where `ff_width` is None."""
 
     def __post_init__(self) -> None:
-        what = "A transformer's"
-        check_sizes(what, self, ("width", "layers", "heads"), optional=("ff_width",))
-        check_dropouts(what, self, ("dropout",), optional=("attention_dropout",))
-        check(what, "norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
-        divides = self.width % self.heads == 0
-        check(what, "width", self.width, divides, f"a multiple of heads, which is {self.heads}")
-        paired = self.head_width if self.adapted else self.width
-        needed = "an even number times heads" if self.adapted else "even"
-        check(what, "width", self.width, paired % 2 == 0, f"{needed}, since positions are pairs of sine and cosine")
-        for name in ("key_projection", "key_position"):
-            value = getattr(self, name)
-            check(what, name, value, self.adapted or not value, "False with vanilla attention, which has no use for it")
+        super().__post_init__()
+        check("width", self.width, self.width % self.heads == 0, f"a multiple of heads, which is {self.heads}")
+        paired, needed = self.width, "even"
+        if self.positions_by_head:
+            paired, needed = self.head_width, f"an even number times heads, which is {self.heads}"
+        check("width", self.width, paired % 2 == 0, f"{needed}, since positions are pairs of sine and cosine")
+
+    @property
+    def positions_by_head(self) -> bool:
+        """Whether a position is as wide as a head, or as the model."""
+        return False
 
     @property
     def head_width(self) -> int:
         return self.width // self.heads
 
+    @property
+    def map_dropout(self) -> float:
+        """Dropout on the attention map."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(StackConfig):
+    """Sizes and choices of a transformer encoder. The defaults are TENER's for Weibo.
+
+    width: Width d of the output, shared by the heads. A linear layer brings the input to it.
+    ff_width: Width inside the feed-forward; None for twice the width.
+    dropout: Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
+    adapted: TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
+    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers' choice: vanilla
+        attention is scaled, adapted is not.
+    key_projection: Give the keys of adapted attention a projection, as the released code does and the paper does not.
+    key_position: Give adapted attention the released code's third term, `k_j . r_{t-j}`.
+    """
+
+    heads: Size = 4
+    attention_dropout: Probability | None = None
+    adapted: bool = True
+    scaled: bool | None = None
+    key_projection: bool = False
+    key_position: bool = False
+
+    usual_ff = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("key_projection", "key_position"):
+            value = getattr(self, name)
+            check(name, value, self.adapted or not value, "False with vanilla attention, which has no use for it")
+
+    @property
+    def positions_by_head(self) -> bool:
+        return self.adapted
+
 
 def transformer_attention(config: TransformerConfig) -> Attention:
     """The attention of one layer."""
-    dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
     scaled = not config.adapted if config.scaled is None else config.scaled
-    sizes: Mapping[str, Any] = {"width": config.width, "n_heads": config.heads, "dropout": dropout, "scaled": scaled}
+    sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout, "scaled": scaled}
     if not config.adapted:
         return VanillaAttention(**sizes)
     return AdaptedAttention(**sizes, key_projection=config.key_projection, key_position=config.key_position)
@@ -99,28 +131,16 @@ class TransformerLayer(nn.Module):
 
     attention: any kind with `weights`; both are called with the tokens and whatever the layer is called with beside
         them.
-    width: d, of input and output.
-    hidden: width inside the feed-forward.
-    dropout: inside the feed-forward.
-    norm: "post" normalises after each sum, "pre" before each part.
     """
 
-    def __init__(
-        self, attention: nn.Module, *, width: int, hidden: int, dropout: float, norm: Literal["post", "pre"] = "post"
-    ) -> None:
+    def __init__(self, attention: nn.Module, config: StackConfig) -> None:
         super().__init__()
-        self.pre_norm = norm == "pre"
+        self.pre_norm = config.norm == "pre"
         self.attention = attention
-        self.feed_forward = FeedForward(width=width, hidden=hidden, dropout=dropout)
-        self.attention_norm = nn.LayerNorm(width)
-        self.feed_forward_norm = nn.LayerNorm(width)
-
-    @classmethod
-    def of(cls, config: TransformerConfig) -> TransformerLayer:
-        """A layer of TENER's encoder."""
-        hidden = config.ff_width or 2 * config.width
-        attention = transformer_attention(config)
-        return cls(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
+        hidden = config.ff_width or config.usual_ff * config.width
+        self.feed_forward = FeedForward(width=config.width, hidden=hidden, dropout=config.dropout)
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.feed_forward_norm = nn.LayerNorm(config.width)
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
@@ -144,6 +164,15 @@ class TransformerLayer(nn.Module):
         return maps
 
 
+def each_layer(layers: Iterable[nn.Module], look: Callable[..., Seen], x: Any, *context: Any) -> list[Seen]:
+    """What `look` sees in each layer of a stack, called with the layer and what the layer is called with."""
+    seen = []
+    for layer in layers:
+        seen.append(look(layer, x, *context))
+        x = layer(x, *context)
+    return seen
+
+
 class TransformerEncoder(nn.Module):
     """A stack of layers over the sequences of a flat batch.
 
@@ -156,7 +185,9 @@ class TransformerEncoder(nn.Module):
         super().__init__()
         self.config = config
         self.input = nn.Identity() if input_width is None else Linear(input_width, config.width)
-        self.layers = nn.ModuleList(TransformerLayer.of(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(
+            TransformerLayer(transformer_attention(config), config) for _ in range(config.layers)
+        )
         self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
@@ -171,12 +202,7 @@ class TransformerEncoder(nn.Module):
 
     def attention_weights(self, x: Tensor, lengths: Lengths) -> list[list[Tensor]]:
         """The attention map of each sequence in each layer. *Shape: [h, length, length]* each"""
-        x, *context = self._read(x, lengths)
-        maps = []
-        for layer in self.layers:
-            maps.append(cast(TransformerLayer, layer).weights(x, *context))
-            x = layer(x, *context)
-        return maps
+        return each_layer(self.layers, TransformerLayer.weights, *self._read(x, lengths))
 
     def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
         """The first layer's input, and what each layer needs to know beside it."""

@@ -14,13 +14,13 @@ from ..dropout import Dropout
 from ..linear import Linear
 from ..ragged import Ragged
 from ..sequences import Lengths
-from ..settings import check, check_dropouts, check_sizes
+from ..settings import Probability, Settings, Size, check
 from .convolution import Convolution, ConvolutionWindows
 from .gated_relation import RELATIONS, RelationKind
 
 
 @dataclass(frozen=True, kw_only=True)
-class GRNConfig:
+class GRNConfig(Settings):
     """Sizes and choices of a gated relation network. The defaults are the paper's.
 
     width: Width d of the context features and of the output.
@@ -34,21 +34,17 @@ class GRNConfig:
     dropout: On what the context layer gives, before the relation layer.
     """
 
-    width: int = 400
+    width: Size = 400
     branches: Sequence[int] = (1, 3, 5)
     relation: RelationKind | None = "gated"
-    dropout: float = 0.5
+    dropout: Probability = 0.5
 
     def __post_init__(self) -> None:
-        what = "A gated relation network's"
-        check_sizes(what, self, ("width",))
-        check_dropouts(what, self, ("dropout",))
+        super().__post_init__()
         odd = all(size >= 1 and size % 2 == 1 for size in self.branches)
-        check(what, "branches", self.branches, odd, "odd numbers of tokens")
-        known = self.relation is None or self.relation in RELATIONS
-        check(what, "relation", self.relation, known, "'gated', 'mean', 'attention' or None")
+        check("branches", self.branches, odd, "odd numbers of tokens")
         left, needed = self.relation is not None or bool(self.branches), "one of 'gated', 'mean' and 'attention'"
-        check(what, "relation", self.relation, left, f"{needed} where there are no branches")
+        check("relation", self.relation, left, f"{needed} where there are no branches")
 
 
 class ContextLayer(nn.Module):

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from ..dropout import Dropout
 from ..ragged import Ragged
 from ..sequences import Lengths
-from ..settings import check, check_dropouts, check_sizes
+from ..settings import Probability, Settings, Size, check
 from .convolution import Convolution, ConvolutionWindows
 
 
 @dataclass(frozen=True, kw_only=True)
-class IDCNNConfig:
+class IDCNNConfig(Settings):
     """Sizes and choices of an ID-CNN. The defaults are the released code's, which iterates over whole documents.
 
     width: Width of every convolution's output.
@@ -28,21 +28,19 @@ class IDCNNConfig:
     dropout: Dropout before each application of the block.
     """
 
-    width: int = 300
+    width: Size = 300
     window: int = 3
     dilations: Sequence[int] = (1, 2, 1)
-    iterations: int = 3
-    dropout: float = 0.15
+    iterations: Size = 3
+    dropout: Probability = 0.15
 
     def __post_init__(self) -> None:
-        what = "An ID-CNN's"
-        check_sizes(what, self, ("width", "iterations"))
+        super().__post_init__()
         # A window of one token would see no neighbour at any distance.
         odd = self.window >= 3 and self.window % 2 == 1
-        check(what, "window", self.window, odd, "an odd number of tokens, at least 3")
+        check("window", self.window, odd, "an odd number of tokens, at least 3")
         positive = bool(self.dilations) and min(self.dilations) >= 1
-        check(what, "dilations", self.dilations, positive, "numbers of at least 1")
-        check_dropouts(what, self, ("dropout",))
+        check("dilations", self.dilations, positive, "numbers of at least 1")
 
     @property
     def reach(self) -> int:

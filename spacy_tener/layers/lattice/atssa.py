@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -11,26 +10,24 @@ from torch import Tensor, nn
 
 from ..attention.adapted import AdaptedAttention, RelativePositions
 from ..attention.dot_product import Attention
-from ..attention.transformer import TransformerLayer
+from ..attention.transformer import StackConfig, TransformerLayer, each_layer
 from ..linear import Linear
 from ..ragged import Ragged
 from ..segments import Segments
-from ..settings import check, check_choices, check_dropouts, check_sizes
+from ..settings import Count, Positive, Size, Weight, check
 from .lattice import Lattice
 from .selective_attention import Selection, SelectiveAttention
 from .word_fusion import Covers, WordFusion
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtssaConfig:
+class AtssaConfig(StackConfig):
     """Sizes and choices of FLAT-ATSSA's encoder. The defaults are the paper's. Each row of its Table 4 is one setting.
 
     width: Width d of the context layers and of the output, shared by the heads.
     layers: Number of context layers.
     heads: Number of heads h, of the context layers and of the word fusion.
     ff_width: Width inside the feed-forward; None for four times the width, the least that the paper searched.
-    dropout: Inside the feed-forward.
-    attention_dropout: On the attention maps.
     selection: Which keys a query keeps: those above its threshold ("adaptive", ATSSA), the `k` largest ("top_k", the
         explicit sparse transformer), or all ("none", the paper's "- Selective SA").
     k: With a threshold, at least so many keys are kept; 0 for the paper's "- top-k". With "top_k", just so many.
@@ -40,50 +37,33 @@ class AtssaConfig:
         the loss.
     threshold: Made for each query and head from the sentence ("adaptive"), or 0 for all ("fixed", the paper's "- DT").
     fusion_width: Width of what a character reads from its words; None for `width`.
-    norm: Normalise after each sum ("post", as the paper), or before each part and once at the end ("pre").
     """
 
-    width: int = 128
-    layers: int = 1
-    heads: int = 8
-    ff_width: int | None = None
-    dropout: float = 0.15
-    attention_dropout: float = 0.0
     selection: Literal["adaptive", "top_k", "none"] = "adaptive"
-    k: int = 3
-    alpha: float = 50.0
-    tau: float = 1.0
-    penalty: float = 4e-6
+    k: Count = 3
+    alpha: Positive = 50.0
+    tau: Positive = 1.0
+    penalty: Weight = 4e-6
     threshold: Literal["adaptive", "fixed"] = "adaptive"
-    fusion_width: int | None = None
-    norm: Literal["post", "pre"] = "post"
+    fusion_width: Size | None = None
+
+    usual_ff = 4
 
     def __post_init__(self) -> None:
-        what = "FLAT-ATSSA's"
-        check_sizes(what, self, ("width", "layers", "heads"), optional=("ff_width", "fusion_width"))
-        check_dropouts(what, self, ("dropout", "attention_dropout"))
-        for name in ("alpha", "tau"):
-            check(what, name, getattr(self, name), getattr(self, name) > 0.0, "above 0")
-        for name in ("penalty", "k"):
-            check(what, name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
-        selections, norms = ("adaptive", "top_k", "none"), ("post", "pre")
-        check_choices(what, self, {"selection": selections, "threshold": ("adaptive", "fixed"), "norm": norms})
+        super().__post_init__()
         some = self.k >= 1 or self.selection != "top_k"
-        check(what, "k", self.k, some, "at least 1 where the k largest scores are kept")
-        self._check_widths(what)
-
-    def _check_widths(self, what: str) -> None:
-        heads = f"heads, which is {self.heads}"
-        paired = "since positions are pairs of sine and cosine"
-        even = self.width % (2 * self.heads) == 0
-        check(what, "width", self.width, even, f"an even number times {heads}, {paired}")
+        check("k", self.k, some, "at least 1 where the k largest scores are kept")
         fused = self.fused_width
-        check(what, "fusion_width", fused, fused % 2 == 0, f"even, {paired}")
-        check(what, "fusion_width", fused, fused % self.heads == 0, f"a multiple of {heads}")
+        check("fusion_width", fused, fused % 2 == 0, "even, since positions are pairs of sine and cosine")
+        check("fusion_width", fused, fused % self.heads == 0, f"a multiple of heads, which is {self.heads}")
+
+    @property
+    def positions_by_head(self) -> bool:
+        return True
 
     @property
     def fused_width(self) -> int:
-        return self.width if self.fusion_width is None else self.fusion_width
+        return self.fusion_width or self.width
 
     @property
     def selects(self) -> bool:
@@ -92,19 +72,13 @@ class AtssaConfig:
 
 def context_attention(config: AtssaConfig) -> Attention:
     """The attention of one context layer."""
+    sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
     if not config.selects:
-        return AdaptedAttention(
-            width=config.width, n_heads=config.heads, dropout=config.attention_dropout, key_projection=True
-        )
+        return AdaptedAttention(**sizes, key_projection=True)
     by: Literal["threshold", "top_k"] = "top_k" if config.selection == "top_k" else "threshold"
-    return SelectiveAttention(
-        width=config.width,
-        n_heads=config.heads,
-        dropout=config.attention_dropout,
-        selection=Selection(by=by, k=config.k, alpha=config.alpha, tau=config.tau),
-        adaptive=config.threshold == "adaptive",
-        penalty=config.penalty,
-    )
+    selection = Selection(by=by, k=config.k, alpha=config.alpha, tau=config.tau)
+    adaptive = config.threshold == "adaptive"
+    return SelectiveAttention(**sizes, selection=selection, adaptive=adaptive, penalty=config.penalty)
 
 
 class AtssaEncoder(nn.Module):
@@ -123,10 +97,10 @@ class AtssaEncoder(nn.Module):
             word_width=word_width,
             width=config.fused_width,
             n_heads=config.heads,
-            dropout=config.attention_dropout,
+            dropout=config.map_dropout,
         )
         self.input = Linear(char_width + config.fused_width, config.width)
-        self.layers = nn.ModuleList(self._layer() for _ in range(config.layers))
+        self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
         self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
@@ -141,27 +115,11 @@ class AtssaEncoder(nn.Module):
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """The attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
-        return self._of_layers(TransformerLayer.weights, chars, words, lattice)
+        return each_layer(self.layers, TransformerLayer.weights, *self._read(chars, words, lattice))
 
     def kept_keys(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """How many keys each query of each sentence keeps in each layer, in evaluation. *Shape: [h, length]* each"""
-        return self._of_layers(_kept_keys, chars, words, lattice)
-
-    def _of_layers(
-        self, look: Callable[..., list[Tensor]], chars: Tensor, words: Tensor, lattice: Lattice
-    ) -> list[list[Tensor]]:
-        x, *context = self._read(chars, words, lattice)
-        seen = []
-        for layer in self.layers:
-            seen.append(look(layer, x, *context))
-            x = layer(x, *context)
-        return seen
-
-    def _layer(self) -> TransformerLayer:
-        config = self.config
-        hidden = config.ff_width or 4 * config.width
-        attention = context_attention(config)
-        return TransformerLayer(attention, width=config.width, hidden=hidden, dropout=config.dropout, norm=config.norm)
+        return each_layer(self.layers, _kept_keys, *self._read(chars, words, lattice))
 
     def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
         """The first layer's input, and what each layer needs to know beside it."""
@@ -169,14 +127,13 @@ class AtssaEncoder(nn.Module):
         fused = self.fusion(chars, words, Covers.of(lattice, device=chars.device))
         x = self.input(torch.cat((chars, fused), dim=-1))
         ragged = Ragged.of(lattice.lengths, heads=self.config.heads, device=x.device)
-        relative = RelativePositions.of(ragged, self.config.width // self.config.heads, x)
+        relative = RelativePositions.of(ragged, self.config.head_width, x)
         if not self.config.selects:
             return x, ragged, relative
         return x, ragged, relative, Segments.of_sequences(lattice.lengths, device=x.device)
 
 
 def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
-    x = layer.attention_norm(x) if layer.pre_norm else x
     if isinstance(layer.attention, SelectiveAttention):
-        return layer.attention.kept(x, ragged, *context)
+        return layer.attention.kept(layer.attention_input(x), ragged, *context)
     return [x.new_full((ragged.heads, length), length, dtype=torch.int64) for length in ragged.lengths]

@@ -7,26 +7,20 @@ from typing import Literal, cast
 
 from torch import Tensor, nn
 
-from ..attention.transformer import TransformerLayer
+from ..attention.transformer import StackConfig, TransformerLayer, each_layer
 from ..linear import Linear
-from ..settings import check, check_dropouts, check_sizes
 from .lattice import Lattice
-from .span_attention import check_span_width, span_layer
+from .span_attention import span_layer
 from .span_plan import SpanPlan
 from .span_positions import DISTANCES, SpanPositions, check_distances
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlatConfig:
+class FlatConfig(StackConfig):
     """Sizes and choices of a FLAT encoder. The defaults are the released code's for Weibo, in the paper's form: with
     residuals, and with all four distances.
 
-    width: Width d of the output, shared by the heads.
-    layers: Number of layers.
-    heads: Number of heads h; each is `width / heads` wide.
     ff_width: Width inside the feed-forward; None for three times the width.
-    dropout: Inside the feed-forward.
-    attention_dropout: On the attention map.
     distances: Which distances between two spans the attention knows, of "hh", "ht", "th" and "tt" (head to head, head
         to tail, ..); None for all, as the paper. The released code and MECT have "hh" and "tt".
     scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`, which the paper does not.
@@ -34,22 +28,11 @@ class FlatConfig:
         sum should be, the released code adds a part's output to itself: that is not an option.)
     """
 
-    width: int = 128
-    layers: int = 1
-    heads: int = 8
-    ff_width: int | None = None
-    dropout: float = 0.15
-    attention_dropout: float = 0.0
     distances: list[Literal["hh", "ht", "th", "tt"]] | None = None
     scaled: bool = False
-    norm: Literal["post", "pre"] = "post"
 
     def __post_init__(self) -> None:
-        what = "FLAT's"
-        check_sizes(what, self, ("width", "layers", "heads"), optional=("ff_width",))
-        check_dropouts(what, self, ("dropout", "attention_dropout"))
-        check(what, "norm", self.norm, self.norm in ("post", "pre"), "'post' or 'pre'")
-        check_span_width(what, self.width, self.heads)
+        super().__post_init__()
         check_distances(self.distances or DISTANCES)
 
 
@@ -97,8 +80,4 @@ class FlatEncoder(nn.Module):
         plan = SpanPlan.of(lattice, word_queries=True, device=chars.device)
         relative = self.positions(plan)
         rows = plan.arrange(self.char_input(chars), self.word_input(words))
-        maps = []
-        for layer in self.layers:
-            maps.append(cast(TransformerLayer, layer).weights(rows, plan, relative))
-            rows = layer(rows, plan, relative)
-        return maps
+        return each_layer(self.layers, TransformerLayer.weights, rows, plan, relative)

@@ -10,11 +10,11 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ..attention.transformer import TransformerLayer
+from ..attention.transformer import StackConfig, TransformerLayer, each_layer
 from ..linear import Linear
-from ..settings import check, check_choices, check_dropouts, check_sizes
+from ..settings import Count
 from .lattice import Lattice
-from .span_attention import SpanAttention, check_span_width, span_layer
+from .span_attention import SpanAttention, span_layer
 from .span_mixing import SpanHeads, attend_spans
 from .span_plan import SpanPlan
 from .span_positions import SpanPositions
@@ -27,41 +27,22 @@ MECT_DISTANCES = ("hh", "tt")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MectConfig:
+class MectConfig(StackConfig):
     """Sizes and choices of a MECT encoder. The defaults are the released code's for Weibo, in the paper's form. Each
     row of the paper's Table 8 is one setting.
 
     width: Width d of each stream and of the output, shared by the heads.
     layers: Number of layers; the paper has one.
-    heads: Number of heads h; each is `width / heads` wide.
     ff_width: Width inside the feed-forwards; None for three times the width.
-    dropout: Inside the feed-forwards.
-    attention_dropout: On the attention maps.
     streams: Two streams, each asked by the other ("cross", MECT) or each by itself ("parallel", the paper's experiment
         B); or one, of characters joined with their components ("single", experiment A).
     random_attention: How many places of a sentence, its characters' and then its words', have learned numbers added to
         attention scores for each pair of them; 0 for none, the paper's "- RA". Places behind these have nothing added,
         so that sentences may be longer.
-    norm: Normalise after each sum ("post", as the paper), or before each part and once at the end ("pre").
     """
 
-    width: int = 128
-    layers: int = 1
-    heads: int = 8
-    ff_width: int | None = None
-    dropout: float = 0.15
-    attention_dropout: float = 0.0
     streams: Literal["cross", "parallel", "single"] = "cross"
-    random_attention: int = 320
-    norm: Literal["post", "pre"] = "post"
-
-    def __post_init__(self) -> None:
-        what = "MECT's"
-        check_sizes(what, self, ("width", "layers", "heads"), optional=("ff_width",))
-        check_dropouts(what, self, ("dropout", "attention_dropout"))
-        check(what, "random_attention", self.random_attention, self.random_attention >= 0, "at least 0")
-        check_choices(what, self, {"streams": ("cross", "parallel", "single"), "norm": ("post", "pre")})
-        check_span_width(what, self.width, self.heads)
+    random_attention: Count = 320
 
     @property
     def n_streams(self) -> int:
@@ -77,18 +58,19 @@ class MectLayer(nn.Module):
     def __init__(self, config: MectConfig) -> None:
         super().__init__()
         self.crossed = config.streams == "cross"
-        self.dropout = config.attention_dropout
+        self.dropout = config.map_dropout
         # The I of eq. 7 is in place of a projection of keys.
         self.streams = nn.ModuleList(
             span_layer(config, key_projection=False, places=config.random_attention) for _ in range(config.n_streams)
         )
 
-    def forward(self, streams: Streams, rows: Streams, plan: SpanPlan, relative: Streams) -> list[Tensor]:
-        """streams: the queries' spans: all characters, or all rows. *Shape: [n, d]* each
-        rows: all rows, which are read. *Shape: [N + W, d]* each
+    def forward(self, rows: Streams, plan: SpanPlan, relative: Streams, streams: Streams | None = None) -> list[Tensor]:
+        """rows: all rows, which are read. *Shape: [N + W, d]* each
         relative: each stream's relative positions. *Shape: [R, d]* each
+        streams: the queries' spans: all characters, or None for all rows. *Shape: [n, d]* each
         Returns *Shape: [n, d]* each
         """
+        streams = rows if streams is None else streams
         heads = [attention.heads(x, plan, *read) for attention, x, *read in self._read(streams, rows, relative)]
         # One pass for all streams: the products of one sentence are small, and calling for them costs as much.
         p = self.dropout if self.training else 0.0
@@ -152,10 +134,10 @@ class MectEncoder(nn.Module):
         streams = self._streams(chars, components)
         rows = self._rows(streams, words, plan)
         for layer in inner:
-            rows = layer(rows, rows, plan, relative)
+            rows = layer(rows, plan, relative)
         if inner:
             streams = [stream.index_select(0, plan.characters) for stream in rows]
-        streams = last(streams, rows, plan, relative)
+        streams = last(rows, plan, relative, streams)
         normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
         return cast(Tensor, self.fusion(torch.cat(normed, dim=-1)))  # eq. 14
 
@@ -167,11 +149,7 @@ class MectEncoder(nn.Module):
         plan = self._plan(chars, components, words, lattice, word_queries=True)
         relative = [positions(plan) for positions in self.positions]
         rows = self._rows(self._streams(chars, components), words, plan)
-        maps = []
-        for layer in self.layers:
-            maps.append(cast(MectLayer, layer).weights(rows, plan, relative))
-            rows = layer(rows, rows, plan, relative)
-        return maps
+        return each_layer(self.layers, MectLayer.weights, rows, plan, relative)
 
     def _plan(
         self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, *, word_queries: bool

@@ -12,15 +12,14 @@ rows of the result that they need, in one product (span_windows.py, span_mixing.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..attention.dot_product import split_heads
-from ..attention.transformer import TransformerLayer
+from ..attention.transformer import StackConfig, TransformerLayer
 from ..linear import Linear
-from ..settings import check
 from .random_attention import RandomAttention
 from .span_mixing import SpanHeads, attend_spans, span_weights
 from .span_plan import SpanPlan
@@ -107,34 +106,7 @@ class SpanAttention(nn.Module):
         return bias
 
 
-class SpanSizes(Protocol):
-    """What layers of span attention read of an encoder's config."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def ff_width(self) -> int | None: ...
-    @property
-    def dropout(self) -> float: ...
-    @property
-    def attention_dropout(self) -> float: ...
-    @property
-    def norm(self) -> Literal["post", "pre"]: ...
-
-
-def span_layer(config: SpanSizes, **options: Any) -> TransformerLayer:
-    """Span attention and a feed-forward, three times as wide as the model where its width is not given.
-
-    options: of the attention.
-    """
-    width, dropout = config.width, config.attention_dropout
-    attention = SpanAttention(width=width, n_heads=config.heads, dropout=dropout, **options)
-    hidden = config.ff_width or 3 * width
-    return TransformerLayer(attention, width=width, hidden=hidden, dropout=config.dropout, norm=config.norm)
-
-
-def check_span_width(what: str, width: int, heads: int) -> None:
-    check(what, "width", width, width % heads == 0, f"a multiple of heads, which is {heads}")
-    check(what, "width", width, width % 2 == 0, "even, since positions are pairs of sine and cosine")
+def span_layer(config: StackConfig, **options: Any) -> TransformerLayer:
+    """Span attention and a feed-forward. options: of the attention."""
+    attention = SpanAttention(width=config.width, n_heads=config.heads, dropout=config.map_dropout, **options)
+    return TransformerLayer(attention, config)

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 
 from ...features.normalise import KeyCache, Normaliser, token_orths
 from ...features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
-from ...layers.settings import check, check_dropouts, check_sizes
+from ...layers.settings import Count, Probability, Settings, Size, check
 from ..bridge import EmbedModel, token_counts
 from ..settings import expand_config
 from .tables import build_tables, init_tables, load_vectors, table_embedder
@@ -24,7 +24,7 @@ BIGRAM = "bigram"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharEmbedConfig:
+class CharEmbedConfig(Settings):
     """Settings of an embedder of tokens and of pairs of neighbours.
 
     width: Width of the tokens' rows.
@@ -42,25 +42,22 @@ class CharEmbedConfig:
         they vary more in some directions than in others.
     """
 
-    width: int = 50
-    bigram_width: int = 50
+    width: Size = 50
+    bigram_width: Count = 50
     digits: bool = True
     lower: bool = False
-    dropout: float = 0.3
-    word_dropout: float = 0.01
-    bigram_dropout: float = 0.02
+    dropout: Probability = 0.3
+    word_dropout: Probability = 0.01
+    bigram_dropout: Probability = 0.02
     vectors: str | Path | None = None
     bigram_vectors: str | Path | None = None
     normalize_vectors: bool = True
     whiten_vectors: bool = False
 
     def __post_init__(self) -> None:
-        what = "An embedder's"
-        check_sizes(what, self, ("width",))
-        check(what, "bigram_width", self.bigram_width, self.bigram_width >= 0, "at least 0")
-        check_dropouts(what, self, ("dropout", "word_dropout", "bigram_dropout"))
+        super().__post_init__()
         fits = self.bigram_width > 0 or self.bigram_vectors is None
-        check(what, "bigram_width", self.bigram_width, fits, "above 0 where there are bigram_vectors")
+        check("bigram_width", self.bigram_width, fits, "above 0 where there are bigram_vectors")
 
     @property
     def widths(self) -> dict[str, int]:

@@ -16,18 +16,17 @@ from spacy.tokens import Doc
 from ...features.characters import SpelledTokens, spell
 from ...layers.attention.transformer import TransformerConfig
 from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures, char_bilstm, char_cnn, char_transformer
-from ...layers.settings import check, check_dropouts, check_sizes
+from ...layers.settings import Probability, Settings, Size, check, check_window
 from ..bridge import EmbedModel
 from ..settings import expand_config
 from .tables import build_tables, table_embedder
 from .vocabulary import Reading, Vocabulary
 
 CHARACTER = "character"
-WHAT = "A character encoder's"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpellingConfig:
+class SpellingConfig(Settings):
     """What embedders that read a token by its characters have in common.
 
     char_width: Width of the characters' rows.
@@ -37,15 +36,11 @@ class SpellingConfig:
     char_dropout: Probability that a character is read as unknown in training.
     """
 
-    char_width: int = 30
-    width: int = 30
+    char_width: Size = 30
+    width: Size = 30
     digits: bool = True
-    dropout: float = 0.3
-    char_dropout: float = 0.01
-
-    def __post_init__(self) -> None:
-        check_sizes(WHAT, self, ("char_width", "width"))
-        check_dropouts(WHAT, self, ("dropout", "char_dropout"))
+    dropout: Probability = 0.3
+    char_dropout: Probability = 0.01
 
 
 @expand_config()
@@ -60,8 +55,8 @@ def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig
     filters (int): Number of filters.
     window (int): How many characters each filter sees; an odd number.
     """
-    check(WHAT, "filters", filters, filters >= 1, "at least 1")
-    check(WHAT, "window", window, window >= 1 and window % 2 == 1, "an odd number, so that a filter has a middle")
+    check("filters", filters, filters >= 1, "at least 1")
+    check_window(window)
     sizes = {"char_width": config.char_width, "width": config.width}
     return _char_embed(partial(char_cnn, filters=filters, window=window, **sizes), config)
 
@@ -77,7 +72,7 @@ def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel
 
     hidden (int): Width of each direction.
     """
-    check(WHAT, "hidden", hidden, hidden >= 1, "at least 1")
+    check("hidden", hidden, hidden >= 1, "at least 1")
     return _char_embed(partial(char_bilstm, char_width=config.char_width, hidden=hidden, width=config.width), config)
 
 

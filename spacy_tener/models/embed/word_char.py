@@ -32,7 +32,7 @@ def build_word_char_embed(
     project_to (Optional[int]): Width to which a linear layer brings the result, for encoders whose input must be as
         wide as their output, as spaCy's; None for no such layer.
     """
-    check("WordCharEmbed's", "project_to", project_to, project_to is None or project_to >= 1, "at least 1")
+    check("project_to", project_to, project_to is None or project_to >= 1, "at least 1")
     embed = char_embed(config)
     if chars is not None:
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from spacy.tokens import Doc
@@ -13,18 +13,16 @@ from torch import Tensor, nn
 from ...layers.dropout import Dropout
 from ...layers.ragged import Ragged
 from ...layers.segments import Segments
-from ...layers.settings import check, check_choices, check_dropouts, check_sizes
+from ...layers.settings import Count, Probability, Settings, Size, check
 from .feature_cache import FeatureCache
 from .pieces import PieceReader, Pieces
-
-Pooling = Literal["mean", "first"]
 
 _AT_ONCE = 4096
 """Pieces, padding among them, that the transformer reads at once: what bounds memory where a batch has long texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerEmbedConfig:
+class TransformerEmbedConfig(Settings):
     """What is made of a pretrained transformer.
 
     frozen: Leave the transformer as it is: its weights do not change, its own dropout is off, and no gradient is
@@ -44,23 +42,18 @@ class TransformerEmbedConfig:
     """
 
     frozen: bool = False
-    pooling: Pooling = "mean"
-    layers: int = 1
-    dropout: float = 0.1
+    pooling: Literal["mean", "first"] = "mean"
+    layers: Size = 1
+    dropout: Probability = 0.1
     window: int = 512
-    overlap: int = 64
+    overlap: Count = 64
     mixed_precision: bool = False
-    cache: int = 1000
+    cache: Count = 1000
 
     def __post_init__(self) -> None:
-        what = "TransformerEmbed's"
-        check_choices(what, self, {"pooling": get_args(Pooling)})
-        check_sizes(what, self, ("layers",))
-        check_dropouts(what, self, ("dropout",))
-        for name in ("overlap", "cache"):
-            check(what, name, getattr(self, name), getattr(self, name) >= 0, "at least 0")
+        super().__post_init__()
         least = 2 * self.overlap + 16
-        check(what, "window", self.window, self.window >= least, f"at least {least}, twice the overlap and 16 pieces")
+        check("window", self.window, self.window >= least, f"at least {least}, twice the overlap and 16 pieces")
 
 
 class PretrainedTransformer(nn.Module):

@@ -214,7 +214,7 @@ def test_the_feed_forward_is_twice_as_wide_unless_given() -> None:
         ({"ff_width": 0}, "ff_width must be at least 1; got 0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
         ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1; got -0.1"),
-        ({"norm": "none"}, "norm must be 'post' or 'pre'; got 'none'"),
+        ({"norm": "none"}, "norm must be one of 'post', 'pre'; got 'none'"),
         ({"width": 130}, "width must be a multiple of heads, which is 4; got 130"),
         ({"width": 12}, "width must be an even number times heads"),
         ({"width": 15, "heads": 5, "adapted": False}, "width must be even"),

@@ -184,7 +184,7 @@ def test_lengths_that_do_not_fit_are_refused() -> None:
         ({"dropout": 1.0}, r"dropout must be at least 0 and below 1; got 1.0"),
         ({"branches": (1, 2)}, r"branches must be odd numbers of tokens; got \(1, 2\)"),
         ({"branches": (-1,)}, "branches must be odd numbers of tokens"),
-        ({"relation": "sum"}, "relation must be 'gated', 'mean', 'attention' or None; got 'sum'"),
+        ({"relation": "sum"}, "relation must be one of 'gated', 'mean', 'attention'; got 'sum'"),
         ({"relation": None, "branches": ()}, "relation must be one of .* where there are no branches"),
     ],
 )

@@ -1,4 +1,4 @@
-"""FLAT's encoder is the paper's: two projections, layers with residuals over characters and words, words cut off."""
+"""encoder is the paper's: two projections, layers with residuals over characters and words, words cut off."""
 
 from __future__ import annotations
 
@@ -226,14 +226,14 @@ def test_positions_are_shared_by_all_layers() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"width": 30}, "FLAT's width must be a multiple of heads, which is 8; got 30"),
-        ({"width": 15, "heads": 5}, "FLAT's width must be even"),
-        ({"layers": 0}, "FLAT's layers must be at least 1; got 0"),
-        ({"heads": 0}, "FLAT's heads must be at least 1; got 0"),
-        ({"ff_width": 0}, "FLAT's ff_width must be at least 1; got 0"),
-        ({"dropout": 1.0}, "FLAT's dropout must be at least 0 and below 1; got 1.0"),
-        ({"attention_dropout": -0.1}, "FLAT's attention_dropout must be at least 0 and below 1; got -0.1"),
-        ({"norm": "middle"}, "FLAT's norm must be 'post' or 'pre'; got 'middle'"),
+        ({"width": 30}, "width must be a multiple of heads, which is 8; got 30"),
+        ({"width": 15, "heads": 5}, "width must be even"),
+        ({"layers": 0}, "layers must be at least 1; got 0"),
+        ({"heads": 0}, "heads must be at least 1; got 0"),
+        ({"ff_width": 0}, "ff_width must be at least 1; got 0"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
+        ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1; got -0.1"),
+        ({"norm": "middle"}, "norm must be one of 'post', 'pre'; got 'middle'"),
         ({"distances": ("hh", "ab")}, "one or more of hh, ht, th, tt, each once; got hh, ab"),
     ],
 )

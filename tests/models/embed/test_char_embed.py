@@ -274,7 +274,7 @@ def test_the_key_of_a_row_is_that_of_the_normalised_string(doc_of):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 0}, "width must be at least 1; got 0"),
+        ({"width": 0}, "spacy_tener.CharEmbed.v1: width must be at least 1; got 0"),
         ({"bigram_width": -1}, "bigram_width must be at least 0; got -1"),
         ({"bigram_width": 0, "bigram_vectors": "x.vec"}, "bigram_width must be above 0 where there are bigram_vectors"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),

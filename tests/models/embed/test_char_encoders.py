@@ -243,14 +243,14 @@ def test_initializing_again_forgets_everything():
 @pytest.mark.parametrize(
     ("builder", "settings", "message"),
     [
-        (build_char_cnn, {"filters": 0}, "A character encoder's filters must be at least 1; got 0"),
+        (build_char_cnn, {"filters": 0}, "spacy_tener.CharCNN.v1: filters must be at least 1; got 0"),
         (build_char_cnn, {"width": 0}, "width must be at least 1"),
         (build_char_cnn, {"window": 2}, "window must be an odd number"),
         (build_char_cnn, {"window": -1}, "window must be an odd number"),
         (build_char_cnn, {"char_dropout": 1.0}, "char_dropout must be at least 0 and below 1"),
         (build_char_bilstm, {"hidden": 0}, "hidden must be at least 1"),
         (build_char_bilstm, {"dropout": -0.5}, "dropout must be at least 0"),
-        (build_char_transformer, {"heads": 4}, "width must be a multiple of heads"),
+        (build_char_transformer, {"heads": 4}, "spacy_tener.CharTransformer.v1: width must be a multiple of heads"),
         (build_char_transformer, {"inner_dropout": 1.0}, "dropout must be at least 0"),
         (build_char_transformer, {"width": -1}, "width must be at least 1"),
     ],

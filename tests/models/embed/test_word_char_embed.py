@@ -285,7 +285,7 @@ def test_chinese_characters_are_words_of_one_character():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"width": 0}, "width must be at least 1"),
+        ({"width": 0}, "spacy_tener.WordCharEmbed.v1: width must be at least 1"),
         ({"project_to": 0}, "project_to must be at least 1"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
         ({"word_dropout": -0.1}, "word_dropout must be"),
