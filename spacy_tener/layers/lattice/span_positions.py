@@ -29,10 +29,14 @@ class SpanPositions(nn.Module):
         MECT have `hh` and `tt`.
     """
 
+    kinds: Tensor
+
     def __init__(self, *, width: int, distances: Sequence[str] = DISTANCES) -> None:
         super().__init__()
         check_distances(distances)
-        self.kinds = [DISTANCES.index(distance) for distance in distances]
+        # Not a list: torch would copy it to the device at each use, and wait for it.
+        kinds = torch.tensor([DISTANCES.index(distance) for distance in distances])
+        self.register_buffer("kinds", kinds, persistent=False)
         # W_1, W_2, .. one above the other: W_r turned by blocks.
         self.fuse = Linear(width, len(distances) * width, bias=False)
         bound = 1.0 / math.sqrt(len(distances) * width)
@@ -43,7 +47,7 @@ class SpanPositions(nn.Module):
         width, n = self.fuse.in_features, len(self.kinds)
         terms = self.fuse(_symmetric(plan.longest, width, self.fuse.weight)).view(-1, width)
         nearest = torch.arange(n, device=terms.device) + (plan.longest - 1) * n
-        return torch.relu(F.embedding_bag(plan.distances[:, self.kinds] * n + nearest, terms, mode="sum"))
+        return torch.relu(F.embedding_bag(plan.distances.index_select(1, self.kinds) * n + nearest, terms, mode="sum"))
 
 
 def check_distances(distances: Sequence[str]) -> None:

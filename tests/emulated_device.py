@@ -1,0 +1,420 @@
+"""A GPU that needs none: arrays and tensors that live apart from the host's, and a record of what it does.
+
+Tensors of the device `meta` keep their numbers in host memory but count as the GPU's. Whatever torch is asked to do
+with them is done there, and recorded: launches of kernels, waits of the host for the device (synchronisations), and
+operations that would fail on a GPU, since they mix its memory with the host's. Thinc's arrays are either the device's
+too, as CuPy's, which refuse to be read as numpy arrays; or numpy's, as on Apple's GPU.
+
+It tells nothing of time: a launch is a launch, however much it computes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import thinc.backends
+import thinc.util
+import torch
+from numpy.lib.mixins import NDArrayOperatorsMixin
+from thinc.api import MPSOps, get_current_ops, set_current_ops, torch2xp, xp2torch
+from thinc.backends.ops import Ops
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+import spacy_tener
+
+DEVICE = torch.device("meta")
+PACKAGE = str(Path(spacy_tener.__file__).parent)
+
+# What allocates or names memory without computing anything, beside all operations that torch knows to be views.
+FREE = {
+    "_local_scalar_dense",
+    "detach",
+    "empty",
+    "empty_like",
+    "new_empty",
+    "empty_strided",
+    "lift_fresh",
+    "_unsafe_view",
+    "_reshape_alias",
+}
+FREE |= {"_sparse_coo_tensor_with_dims_and_tensors", "_coalesced_", "_nnz", "is_coalesced", "dense_dim", "sparse_dim"}
+# What gives the host a number, or a result of a size that only the device knows.
+READS_VALUES = {"_local_scalar_dense", "equal", "nonzero", "masked_select", "_coalesce"}
+READS_VALUES |= {"unique_dim", "_unique2", "unique_consecutive"}
+# Views that mark a tensor as conjugated or negated, which is not read below the level where the emulation stands.
+MARKED = {torch.ops.aten._conj.default: torch.conj_physical, torch.ops.aten._neg_view.default: torch.neg}
+
+
+@dataclass
+class Record:
+    """What the device was asked to do, by the line of the package that asked."""
+
+    launches: Counter[str] = field(default_factory=Counter)
+    syncs: Counter[str] = field(default_factory=Counter)
+    """Waits for the device: values read, copies to the host, and blocking copies from there."""
+    mixed: Counter[str] = field(default_factory=Counter)
+    """Operations on tensors of the device and of the host together."""
+
+    def counts(self) -> tuple[int, int]:
+        return self.launches.total(), self.syncs.total()
+
+
+class _Recorder:
+    """Passes to the innermost of the open records."""
+
+    def __init__(self) -> None:
+        self.records = [Record()]
+
+    def launch(self, name: str) -> None:
+        self.records[-1].launches[_caller(name)] += 1
+
+    def sync(self, name: str) -> None:
+        self.records[-1].syncs[_caller(name)] += 1
+
+    def mixed(self, name: str) -> None:
+        self.records[-1].mixed[_caller(name)] += 1
+
+
+RECORDER = _Recorder()
+
+
+def _caller(operation: str) -> str:
+    """The line of the package that is being run, and the operation; in a backward pass the line that started it."""
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(PACKAGE):
+            return f"{frame.f_code.co_filename[len(PACKAGE) + 1 :]}:{frame.f_lineno} {operation}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return operation
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[Record]:
+    """What the device is asked to do inside."""
+    RECORDER.records.append(Record())
+    try:
+        yield RECORDER.records[-1]
+    finally:
+        RECORDER.records.pop()
+
+
+class DeviceTensor(Tensor):
+    """A tensor on the device. Its numbers are a tensor on the host, `held`, which only the emulation touches."""
+
+    held: Tensor
+
+    @staticmethod
+    def __new__(cls, values: Tensor) -> DeviceTensor:
+        sparse = values.layout != torch.strided
+        made: DeviceTensor = Tensor._make_wrapper_subclass(
+            cls,
+            values.size(),
+            strides=None if sparse else values.stride(),
+            storage_offset=None if sparse else values.storage_offset(),
+            dtype=values.dtype,
+            layout=values.layout,
+            device=DEVICE,
+        )
+        made.held = values
+        return made
+
+    def data_ptr(self) -> int:
+        return self.held.data_ptr()
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"DeviceTensor({self.held!r})"
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+
+class _Operations(TorchDispatchMode):
+    """Sees what is made on the device as well, which has no tensor of it among its arguments."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _run(func, args, kwargs or {})
+
+
+def _constructor(construct: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`torch.tensor` of device `meta` would forget its numbers before `_Operations` sees them."""
+
+    def constructed(data: Any, *, device: Any = None, **kwargs: Any) -> Tensor:
+        tensor = construct(data, **kwargs)
+        return tensor if device is None else tensor.to(device)
+
+    return constructed
+
+
+def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Do on the host what an operation would do on the device, and record it."""
+    name = func._schema.name.split("::")[1]
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    own = [tensor for tensor in tensors if isinstance(tensor, DeviceTensor)]
+    target = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
+    if any(tensor.device == DEVICE and not isinstance(tensor, DeviceTensor) for tensor in tensors):
+        raise AssertionError(f"{name}: torch has made a tensor on the device by itself, from a list as an index")
+    if not own and target != DEVICE:
+        return func(*args, **kwargs)
+    others = [tensor for tensor in tensors if not isinstance(tensor, DeviceTensor) and tensor.dim()]
+    is_copy = name in {"_to_copy", "copy_"}
+    to_host = (target is not None and target != DEVICE) or (name == "copy_" and args[0] not in own)
+    uploads = is_copy and bool(others) and not to_host
+    if others and not is_copy:
+        RECORDER.mixed(name)
+    if to_host or (uploads and not _non_blocking(args, kwargs)) or _needs_values(name, args, kwargs):
+        RECORDER.sync(name)
+    if not (func.is_view or name in FREE or to_host or uploads):
+        RECORDER.launch(name)
+    known: dict[int, Tensor] = {id(tensor.held): tensor for tensor in own}
+    if target is not None:
+        kwargs = {**kwargs, "device": torch.device("cpu")}
+    result = MARKED.get(func, func)(*tree_map(_held, args), **tree_map(_held, kwargs))
+    if to_host or not isinstance(result, Tensor | tuple | list):
+        return result
+    # What works in place returns the very tensor that it was given.
+    return tree_map(lambda x: _wrapped(x, known), result)
+
+
+def _wrapped(x: Any, known: dict[int, Tensor]) -> Any:
+    if not isinstance(x, Tensor):
+        return x
+    return known[id(x)] if id(x) in known else DeviceTensor(x)
+
+
+def _held(x: Any) -> Any:
+    return x.held if isinstance(x, DeviceTensor) else x
+
+
+def _non_blocking(args: Any, kwargs: dict[str, Any]) -> bool:
+    return bool(kwargs.get("non_blocking") or args[2:3] == (True,))
+
+
+def _needs_values(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether the host must know numbers of the device, for themselves or for the size of a result."""
+    if name == "repeat_interleave":
+        return kwargs.get("output_size") is None
+    if name in {"index", "index_put", "index_put_", "_index_put_impl_"}:
+        return any(isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in args[1])
+    return name in READS_VALUES
+
+
+class DeviceArray(NDArrayOperatorsMixin):
+    """An array on the device, as CuPy's: nothing takes it for a numpy array, and numpy arrays do not mix with it."""
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self.held = values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in {"held", "toDlpack", "numpy"}:
+            raise AttributeError(name)
+        found = getattr(self.held, name)
+        return _launching(name, found) if callable(found) else _on_device(found)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Use `.get()`.")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return _launching(ufunc.__name__, getattr(ufunc, method))(*inputs, **kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _launching(function.__name__, function)(*args, **kwargs)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __getitem__(self, index: Any) -> Any:
+        gathers = any(isinstance(part, DeviceArray) for part in tree_leaves(index))
+        return _launching("getitem", self.held.__getitem__)(index) if gathers else DeviceArray(_view(self, index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _launching("setitem", self.held.__setitem__)(index, value)
+
+    def __float__(self) -> float:
+        return float(self.get())
+
+    def __bool__(self) -> bool:
+        return bool(self.get())
+
+    def get(self) -> np.ndarray[Any, Any]:
+        RECORDER.sync("get")
+        return self.held.copy()
+
+
+def _view(array: DeviceArray, index: Any) -> np.ndarray[Any, Any]:
+    _refuse_numpy(index)
+    # A single number is an array without dimensions, as in CuPy.
+    return np.asarray(array.held[index])
+
+
+def _refuse_numpy(arguments: Any) -> None:
+    if any(isinstance(leaf, np.ndarray) for leaf in tree_leaves(arguments)):
+        raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+
+
+def _launching(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numpy's as CuPy has it."""
+
+    def launch(*args: Any, **kwargs: Any) -> Any:
+        _refuse_numpy((args, kwargs))
+        if name not in {"reshape", "ravel", "view", "transpose", "empty"}:
+            RECORDER.launch(f"xp.{name}")
+        if name in {"unique", "nonzero", "flatnonzero", "item", "tolist"}:
+            RECORDER.sync(f"xp.{name}")
+        strip = lambda leaf: leaf.held if isinstance(leaf, DeviceArray) else leaf  # noqa: E731
+        result = function(*tree_map(strip, args), **tree_map(strip, kwargs))
+        kept = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, DeviceArray) and leaf.held is result]
+        return kept[0] if kept else tree_map(_on_device, result)
+
+    return launch
+
+
+def _on_device(x: Any) -> Any:
+    return DeviceArray(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) else x
+
+
+class _ArrayModule:
+    """What `cupy` is to Thinc: numpy's functions for arrays on the device."""
+
+    ndarray = DeviceArray
+    linalg = SimpleNamespace(norm=_launching("norm", np.linalg.norm))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(np, name)
+        if not callable(found) or isinstance(found, type):
+            return found
+        return _launching(name, found)
+
+    @staticmethod
+    def array(data: Any, dtype: Any = None) -> DeviceArray:
+        """A copy from the host, or on the device."""
+        if not isinstance(data, DeviceArray):
+            RECORDER.sync("xp.array")
+        return DeviceArray(np.array(_strip(data), dtype=dtype))
+
+    @staticmethod
+    def asarray(data: Any, dtype: Any = None) -> DeviceArray:
+        return (
+            data if isinstance(data, DeviceArray) and dtype in (None, data.dtype) else _ArrayModule.array(data, dtype)
+        )
+
+
+def _strip(x: Any) -> Any:
+    return x.held if isinstance(x, DeviceArray) else x
+
+
+XP = _ArrayModule()
+
+
+class DeviceOps(Ops):
+    """Thinc's operations on the device's arrays."""
+
+    name = "cupy"
+    xp = XP
+    device_type = "gpu"
+
+    def to_numpy(self, data: Any, *, byte_order: Any = None) -> Any:
+        return data.get() if isinstance(data, DeviceArray) else data
+
+    def asarray(self, data: Any, *, dtype: Any = None) -> Any:
+        return XP.asarray(data, dtype)
+
+    def adam(self, weights: Any, gradient: Any, mom1: Any, mom2: Any, *settings: Any) -> Any:
+        """One kernel, as in CuPy's form."""
+        arrays = weights, gradient, mom1, mom2
+        for array in arrays:
+            assert isinstance(array, DeviceArray), f"Adam on the device got {type(array)}"
+        RECORDER.launch("xp.adam")
+        thinc.backends.NumpyOps().adam(*(array.held for array in arrays), *settings)
+        return arrays
+
+    def clip_gradient(self, gradient: Any, threshold: float) -> Any:
+        """Without asking the host whether the gradient is too long, as in CuPy's form."""
+        norm = self.xp.maximum(self.xp.linalg.norm(gradient), 1e-12)
+        gradient *= self.xp.minimum(threshold, norm) / norm
+        return gradient
+
+
+def _torch2xp(tensor: Tensor, *, ops: Any = None) -> Any:
+    if isinstance(get_current_ops(), MPSOps) or not isinstance(tensor, DeviceTensor):
+        return torch2xp(tensor.cpu() if isinstance(tensor, DeviceTensor) else tensor, ops=ops)
+    return DeviceArray(tensor.detach().held.numpy())  # type: ignore[attr-defined]
+
+
+def _xp2torch(array: Any, requires_grad: bool = False, device: torch.device | None = None) -> Tensor:
+    if not isinstance(array, DeviceArray):
+        return xp2torch(array, requires_grad=requires_grad, device=device or DEVICE)
+    tensor: Tensor = DeviceTensor(torch.from_numpy(array.held)).to(device or DEVICE)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+@contextlib.contextmanager
+def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
+    """Whatever is made inside by Thinc's and our modules is made on the device, as after `spacy.require_gpu()`.
+
+    host_arrays: torch's tensors alone are on the device, as on Apple's GPU.
+    """
+    substitutes: dict[Any, Any] = {
+        thinc.util.get_torch_default_device: lambda: DEVICE,
+        torch2xp: _torch2xp,
+        xp2torch: _xp2torch,
+    }
+    before = get_current_ops()
+    with _replaced(substitutes), contextlib.ExitStack() as stack:
+        stack.callback(set_current_ops, before)
+        set_current_ops(MPSOps() if host_arrays else DeviceOps())
+        for module, name, value in [
+            (thinc.util, "cupy", XP),
+            (thinc.util, "has_cupy", True),
+            (thinc.backends, "CupyOps", DeviceOps),
+            (torch, "autocast", _autocast),
+            (torch, "tensor", _constructor(torch.tensor)),
+            (torch, "as_tensor", _constructor(torch.as_tensor)),
+            # Views of wrapped tensors cannot be made in inference mode.
+            (torch, "inference_mode", lambda mode=True: torch.set_grad_enabled(torch.is_grad_enabled() and not mode)),
+        ]:
+            stack.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
+        stack.enter_context(_Operations())
+        yield
+
+
+_real_autocast = torch.autocast
+
+
+def _autocast(device_type: str, *args: Any, **kwargs: Any) -> Any:
+    """Torch knows of no mixed precision on `meta`."""
+    return contextlib.nullcontext() if device_type == DEVICE.type else _real_autocast(device_type, *args, **kwargs)
+
+
+@contextlib.contextmanager
+def _replaced(substitutes: dict[Any, Any]) -> Iterator[None]:
+    """Put something else wherever Thinc's and our modules have these objects by a name."""
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if name.split(".")[0] in {"spacy_tener", "thinc", "spacy"} and module is not None
+    ]
+    places = [
+        (module, name, value)
+        for module in modules
+        for name, value in list(vars(module).items())
+        if any(value is original for original in substitutes)
+    ]
+    for module, name, value in places:
+        setattr(module, name, substitutes[value])
+    try:
+        yield
+    finally:
+        for module, name, value in places:
+            setattr(module, name, value)

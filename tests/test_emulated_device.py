@@ -1,0 +1,248 @@
+"""Training and prediction on an emulated GPU: nothing mixes with the host's memory, and a step costs what it did."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from emulated_device import DEVICE, XP, Record, emulated_device, recorded
+from spacy.tokens import Span
+from spacy.training import Example
+
+from spacy_tener.layers.linear import Linear
+from spacy_tener.optim.adam import Adam
+from spacy_tener.optim.sgd import SGD
+
+
+class Cost(NamedTuple):
+    """Kernel launches of the device, and waits of the host for it."""
+
+    learn: int
+    learn_waits: int
+    optimizer: int
+    optimizer_waits: int
+    predict: int
+    predict_waits: int
+
+
+# For a batch of the eight texts below; launches have a slack of one in fifty. A change that needs more must say so by
+# larger numbers here, one that needs less may by smaller ones: `pytest -rP` prints what was counted, and where.
+BUDGETS = {
+    "TENER": Cost(learn=437, learn_waits=25, optimizer=232, optimizer_waits=2, predict=42, predict_waits=7),
+    "FLAT": Cost(learn=648, learn_waits=26, optimizer=297, optimizer_waits=3, predict=107, predict_waits=8),
+    "FLAT_ATSSA": Cost(learn=589, learn_waits=27, optimizer=338, optimizer_waits=3, predict=99, predict_waits=8),
+    "MECT": Cost(learn=814, learn_waits=32, optimizer=554, optimizer_waits=6, predict=198, predict_waits=14),
+    "GRN": Cost(learn=625, learn_waits=35, optimizer=181, optimizer_waits=2, predict=124, predict_waits=15),
+}
+
+TEXTS = [
+    ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),
+    ("今天天气很好", []),
+    ("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]),
+    ("京", [(0, 1, "GPE")]),
+    ("李华和张伟昨天从南京大学去了北京大学", [(0, 2, "PER"), (3, 5, "PER"), (8, 12, "ORG"), (14, 18, "ORG")]),
+    ("他昨天去了银行", []),
+    ("上海银行的王经理说南京很大，北京也很大，今天天气很好", [(0, 4, "ORG"), (5, 6, "PER"), (9, 11, "GPE")]),
+    ("北京大学在北京", [(0, 4, "ORG"), (5, 7, "GPE")]),
+]
+WORDS = [
+    "中国",
+    "银行",
+    "中国银行",
+    "上海",
+    "南京",
+    "北京",
+    "大学",
+    "北京大学",
+    "南京大学",
+    "工作",
+    "今天",
+    "昨天",
+    "天气",
+]
+PARTS = "吴\t口 天\n银\t钅 艮\n海\t氵 每\n明\t日 月\n好\t女 子\n"
+
+
+@pytest.fixture(scope="module")
+def tok2vecs(tmp_path_factory):
+    """A small model of each architecture, without dropout."""
+    folder = tmp_path_factory.mktemp("sources")
+    (folder / "words.txt").write_text("\n".join(WORDS) + "\n", encoding="utf8")
+    (folder / "parts.txt").write_text(PARTS, encoding="utf8")
+    characters = {
+        "@architectures": "spacy_tener.CharEmbed.v1",
+        "width": 12,
+        "bigram_width": 8,
+        "dropout": 0.0,
+        "word_dropout": 0.0,
+        "bigram_dropout": 0.0,
+    }
+    words = {
+        "@architectures": "spacy_tener.LexiconEmbed.v1",
+        "width": 8,
+        "dropout": 0.0,
+        "word_dropout": 0.0,
+        "lexicon": {"@misc": "spacy_tener.WordList.v1", "path": str(folder / "words.txt")},
+    }
+    components = {
+        "@architectures": "spacy_tener.ComponentEmbed.v1",
+        "width": 8,
+        "dropout": 0.0,
+        "component_dropout": 0.0,
+        "source": {"@misc": "spacy_tener.ComponentsFile.v1", "path": str(folder / "parts.txt")},
+    }
+    transformer = {"width": 16, "heads": 2, "dropout": 0.0}
+    parts = {
+        "TENER": {"embed": characters, **transformer},
+        "FLAT": {"embed": characters, "words": words, **transformer},
+        "FLAT_ATSSA": {"embed": characters, "words": words, **transformer},
+        "MECT": {"embed": characters, "words": words, "components": components, **transformer},
+        "GRN": {"embed": characters, "width": 16, "dropout": 0.0},
+    }
+    return {name: {"@architectures": f"spacy_tener.{name}.v1", **config} for name, config in parts.items()}
+
+
+def pipeline(tok2vec, **config):
+    spacy.util.fix_random_seed(0)
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": model, **config})
+    return nlp
+
+
+def examples_of(nlp, texts=TEXTS):
+    return [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in texts]
+
+
+class Run(NamedTuple):
+    losses: list[float]
+    emissions: np.ndarray
+    learn: Record
+    optimizer: Record
+    predict: Record
+
+    @property
+    def mixed(self):
+        return self.learn.mixed + self.optimizer.mixed + self.predict.mixed
+
+
+def run(tok2vec, optimizer) -> Run:
+    """Three steps, of which the last is recorded, and a predicted batch."""
+    nlp = pipeline(tok2vec)
+    pipe = nlp.get_pipe("tener_ner")
+    examples = examples_of(nlp)
+    nlp.initialize(lambda: examples)
+    losses = []
+    for _ in range(3):
+        with recorded() as learn:
+            losses.append(pipe.update(examples)["tener_ner"])
+        with recorded() as step:
+            pipe.finish_update(optimizer)
+    with recorded() as predict:
+        docs = list(nlp.pipe([text for text, _ in TEXTS]))
+    emissions = np.concatenate([pipe.model.ops.to_numpy(scores) for scores in pipe.model.predict(docs)])
+    return Run(losses, emissions, learn, step, predict)
+
+
+each_system = pytest.mark.parametrize("name", BUDGETS)
+
+
+@each_system
+def test_nothing_of_the_host_mixes_with_the_device_and_training_does_what_it_does_on_the_host(name, tok2vecs):
+    expected = run(tok2vecs[name], SGD(0.01))
+    with emulated_device():
+        found = run(tok2vecs[name], SGD(0.01))
+    assert not found.mixed
+    assert found.losses == pytest.approx(expected.losses, rel=1e-4)
+    assert found.losses[-1] < found.losses[0]
+    np.testing.assert_allclose(found.emissions, expected.emissions, atol=1e-4)
+
+
+@each_system
+def test_a_step_and_a_predicted_batch_stay_within_their_launches_and_waits(name, tok2vecs):
+    with emulated_device():
+        made = run(tok2vecs[name], Adam(0.01))
+    cost = Cost(*made.learn.counts(), *made.optimizer.counts(), *made.predict.counts())
+    print(f'    "{name}": {cost},')
+    for record in (made.learn, made.optimizer, made.predict):
+        print(record.syncs.most_common(8), record.launches.most_common(8), sep="\n")
+    assert all(spent <= allowed for spent, allowed in zip(cost, BUDGETS[name], strict=True)), (cost, BUDGETS[name])
+
+
+def test_windows_masks_partial_annotation_growth_and_rehearsal_mix_nothing_either(tok2vecs):
+    with emulated_device(), recorded() as record:
+        nlp = pipeline(tok2vecs["TENER"], window=20, overlap=4, incorrect_spans_key="incorrect")
+        examples = examples_of(nlp)
+        sgd = nlp.initialize(lambda: examples)
+        long, partial = "张三 在北京工作 李四" * 5, "李四在北京"
+        examples += examples_of(nlp, [(long, [(0, 2, "PER")])])
+        reference = nlp.make_doc(partial)
+        reference.set_ents([Span(reference, 0, 2, "PER")], default="missing")
+        reference.spans["incorrect"] = [Span(reference, 3, 5, "PER")]
+        examples.append(Example(nlp.make_doc(partial), reference))
+        nlp.update(examples, sgd=sgd)
+        nlp.get_pipe("tener_ner").add_label("LOC")
+        examples += examples_of(nlp, [("新词都在这里", [(0, 1, "LOC")])])
+        nlp.update(examples, sgd=sgd)
+        nlp.rehearse(examples, sgd=nlp.resume_training())
+        assert [len(doc) for doc in nlp.pipe([long, "", partial])] == [45, 0, 5]
+        shims = [shim for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
+        assert {shim.device for shim in shims} == {DEVICE}
+    assert not record.mixed
+
+
+def spoil(monkeypatch, change):
+    """Let every linear layer change its input first."""
+    linear = Linear.forward
+
+    def spoilt(self, x):
+        return linear(self, change(x))
+
+    monkeypatch.setattr(Linear, "forward", spoilt)
+
+
+def test_a_tensor_of_the_host_among_the_device_s_is_found(tok2vecs, monkeypatch):
+    spoil(monkeypatch, lambda x: x + torch.zeros(x.shape[1]))
+    with emulated_device():
+        found = run(tok2vecs["TENER"], SGD(0.01))
+    assert any("add" in line for line in found.learn.mixed)
+    assert any("add" in line for line in found.predict.mixed)
+
+
+WAITS = {
+    "item": lambda x: x * x.sum().sign().abs().item(),
+    "bool": lambda x: x if bool((x == x).all()) else x + 1,
+    "mask": lambda x: x + x[x.isnan()].sum(),
+    "nonzero": lambda x: x + 0.0 * x.isnan().nonzero().sum(),
+    "copy to the host": lambda x: x + x.cpu().sum() * 0.0,
+    "blocking upload": lambda x: x + torch.zeros(x.shape[1]).to(x.device),
+    "repeats": lambda x: x.repeat_interleave(torch.ones(len(x), dtype=torch.long, device=x.device), 0),
+}
+
+
+@pytest.mark.parametrize("change", WAITS.values(), ids=WAITS.keys())
+def test_what_waits_for_the_device_is_found(change):
+    with emulated_device():
+        x = torch.zeros(3, 2).to(DEVICE)
+        with recorded() as record:
+            assert torch.equal(change(x).cpu(), x.cpu())
+    assert record.syncs.total() > 2, "the two copies of the check, and what was planted"
+
+
+def test_arrays_of_the_device_refuse_numpy():
+    with emulated_device():
+        array = XP.zeros((2, 3), dtype="f")
+        for mix in (
+            np.asarray,
+            torch.from_numpy,
+            lambda x: x + np.ones(3),
+            lambda x: np.concatenate([x, np.ones((1, 3))]),
+        ):
+            with pytest.raises(TypeError):
+                mix(array)
+        with recorded() as record:
+            float(XP.exp(array).sum())
+        assert record.counts() == (2, 1)
