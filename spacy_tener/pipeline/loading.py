@@ -35,8 +35,14 @@ def explained(name: str, source: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, RuntimeError) and "cuda" in str(error).lower():
             raise
-        reason = error.reason if isinstance(error, RemedyError) else str(error).rstrip(".")
-        raise RemedyError(f"{what}: {reason}", _remedy(error)) from error
+        raise RemedyError(f"{what}: {_reason(error)}", _remedy(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RemedyError):
+        return error.reason
+    text = str(error).rstrip(".") or type(error).__name__
+    return f"the entry {text} is missing" if isinstance(error, KeyError) and " " not in text else text
 
 
 def _remedy(error: Exception) -> str:

@@ -20,7 +20,7 @@ from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
-from ..models.embed.tables import observe
+from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
 from .entities import Entity, set_entities
 from .learning import learn, rehearse
@@ -346,6 +346,7 @@ class TenerNER(TrainablePipe):
         with explained(self.name, source):
             load(exclude=exclude - {"cfg"})
             self.cfg.update(kept)
+            check_loaded(self.model)
             self._check_size()
 
     def _check_size(self) -> None:

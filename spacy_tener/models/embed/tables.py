@@ -25,6 +25,8 @@ from ..bridge import Build, EmbedModel, TorchShim, run_module, token_counts, tor
 from .vocabulary import Vocabulary
 
 _GROWTH = 8
+_ATTRIBUTES = {"vocabulary", "widths"}
+"""Of an embedder's layer; version 0.1 saved its widths."""
 
 
 def table_embedder(
@@ -100,6 +102,15 @@ def _fit_height(model: Model[Any, Any], name: str) -> None:
         grown = needed + height // _GROWTH
         shim.module.grow(name, grown)
         shim.set_module(shim.module, {**shim.sizes, name: grown}, device=shim.device)
+
+
+def check_loaded(model: Model[Any, Any]) -> None:
+    """Refuse a model with an embedder whose vocabulary was saved under another name: Thinc takes it for one attribute
+    more, and leaves the vocabulary empty."""
+    for node in model.walk():
+        unknown = sorted(set(node.attrs) - _ATTRIBUTES)
+        if "vocabulary" in node.attrs and unknown:
+            raise ValueError(f"the layer '{node.name}' does not have the attributes {unknown}")
 
 
 def load_vectors(

@@ -1,0 +1,183 @@
+"""A damaged model file gives one clear error, or predicts what it predicted: nothing else, and soon."""
+
+import json
+import os
+import random
+import resource
+import signal
+import zipfile
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spacy
+import srsly
+
+SAVED = Path(__file__).parent / "data" / "saved-0.1"
+EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf8"))
+ARCHITECTURES = [kind for kind in EXPECTED if kind != "characters"]
+DEFAULT, MANY = 3, 1000
+SECONDS = 30
+SPARE = 1 << 30
+"""Bytes that loading one of these files, of some 100 kB, may take at most."""
+
+
+class Saved:
+    """A pipeline of 0.1, saved again by the present code."""
+
+    def __init__(self, kind, path):
+        with zipfile.ZipFile(SAVED / f"{kind}.zip") as archive:
+            archive.extractall(path / "old")
+        nlp = spacy.load(path / "old")
+        self.docs = [nlp.make_doc(text["text"]) for text in EXPECTED[kind]]
+        self.kind, self.lang, self.vocab = kind, nlp.lang, nlp.vocab
+        self.config = {**nlp.get_pipe_config("tener_ner")}
+        del self.config["factory"]
+        self.path = path / "tener_ner"
+        nlp.get_pipe("tener_ner").to_disk(self.path)
+        self.data = (self.path / "model").read_bytes()
+        self.emissions = nlp.get_pipe("tener_ner").model.predict(self.docs)
+
+    def load(self, data):
+        """A fresh component with these bytes as its model file."""
+        (self.path / "model").write_bytes(data)
+        pipe = spacy.blank(self.lang, vocab=self.vocab).add_pipe("tener_ner", config=self.config)
+        return pipe.from_disk(self.path)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return {kind: Saved(kind, tmp_path_factory.mktemp(kind)) for kind in EXPECTED}
+
+
+def two_places(data, rng):
+    start = rng.randrange(len(data))
+    return start, min(len(data), start + rng.choice((1, 8, 100, 5000)))
+
+
+def flipped(data, rng):
+    place = rng.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :]
+
+
+def cut(data, rng):
+    return data[: rng.randrange(len(data))]
+
+
+def zeroed(data, rng):
+    start, end = two_places(data, rng)
+    return data[:start] + bytes(end - start) + data[end:]
+
+
+def swapped(data, rng):
+    """Two neighbouring blocks in each other's place."""
+    first, middle, last = sorted(rng.sample(range(len(data) + 1), 3))
+    return data[:first] + data[middle:last] + data[first:middle] + data[last:]
+
+
+def grown(data, rng):
+    place = rng.choice((rng.randrange(len(data)), len(data)))
+    return data[:place] + rng.randbytes(rng.choice((1, 8, 100, 5000))) + data[place:]
+
+
+DAMAGES = [flipped, cut, zeroed, swapped, grown]
+
+
+@contextmanager
+def bounded():
+    """Lets what is inside have so many seconds, and so much more memory, and no more."""
+
+    def stop(*_):
+        raise AssertionError("loading hangs")
+
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + SPARE, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(one, data):
+    """The error of loading these bytes, or None where everything is as it was."""
+    with bounded():
+        try:
+            pipe = one.load(data)
+        except (ValueError, OSError) as error:
+            message = str(error)
+            missing = [part for part in ("'tener_ner'", str(one.path), "opy") if part not in message]
+            assert not missing, message
+            assert len(message) < 3000, message[:3000]
+            return error
+    for now, before in zip(pipe.model.predict(one.docs), one.emissions, strict=True):
+        np.testing.assert_array_equal(now, before)
+    return None
+
+
+def check(one, damage, times):
+    rng = random.Random(f"{one.kind} {damage.__name__}")
+    errors = [outcome(one, damage(one.data, rng)) for _ in range(times)]
+    assert any(errors)
+
+
+needs_limits = pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc/self/statm").exists(), reason="Linux")
+
+
+@needs_limits
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_damage_is_told_or_does_not_matter(saved, kind, damage):
+    check(saved[kind], damage, DEFAULT)
+
+
+@needs_limits
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_damage_is_told_or_does_not_matter_many_times(saved, kind, damage):
+    check(saved[kind], damage, MANY)
+
+
+@needs_limits
+@pytest.mark.parametrize("kinds", pairwise([*ARCHITECTURES, "tener"]), ids="-".join)
+def test_the_file_of_another_architecture_is_told(saved, kinds):
+    own, other = (saved[kind] for kind in kinds)
+    assert outcome(own, other.data) is not None
+
+
+@needs_limits
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_a_vocabulary_under_another_name_is_told(saved, kind):
+    """Thinc takes it for one attribute more, and the embedder's own would be empty."""
+    assert outcome(saved[kind], saved[kind].data.replace(b"vocabulary", b"vocabulbry", 1)) is not None
+
+
+def without_checksum(data):
+    """The places of a model file that are in no part which has a checksum of its own."""
+    message = srsly.msgpack_loads(data)
+    parts = [part for parts in (*message["shims"], *map(dict.values, message["attrs"])) for part in parts]
+    starts = [data.index(part) for part in parts]
+    covered = {place for part, start in zip(parts, starts, strict=True) for place in range(start, start + len(part))}
+    return [place for place in range(len(data)) if place not in covered]
+
+
+@needs_limits
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_every_bit_outside_of_the_checksums(saved, kind):
+    data = saved[kind].data
+    for place in without_checksum(data):
+        for bit in range(8):
+            outcome(saved[kind], data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+def test_what_is_not_damaged_is_loaded(saved, kind):
+    assert outcome(saved[kind], saved[kind].data) is None
