@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class RemedyError(ValueError):
     """Something cannot be done as asked: where, why, and what to do about it.
@@ -29,3 +31,10 @@ class InputError(RemedyError):
         self.source = source
         self.line = line
         super().__init__(reason, remedy, place=source if line is None else f"{source}:{line}")
+
+
+def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
+    """Refuse a value that is none of the choices. what: its kind, as `metric`."""
+    choices = list(choices)
+    if value not in choices:
+        raise RemedyError(f"Unknown {what} '{value}'", f"Use one of: {', '.join(choices)}.")

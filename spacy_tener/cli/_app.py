@@ -1,14 +1,15 @@
-"""The `tener` group of spaCy's command line, and how its commands end."""
+"""The `tener` group of spaCy's command line: what its commands share, and how they end."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any
 
-import spacy
 import typer
 from spacy.cli._util import app
-from spacy.language import Language
 from wasabi import util
 from wasabi.printer import Printer
 
@@ -18,6 +19,15 @@ INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
 
 tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.")
 app.add_typer(tener_cli, name="tener", no_args_is_help=True)
+
+# What several commands take.
+Runs = Annotated[list[Path], typer.Argument(help="Directories with runs CORPUS/SYSTEM/SEED in them")]
+Corpora = Annotated[str, typer.Option("--corpus", help="Corpora to take, as in weibo,resume (default: all)")]
+Systems = Annotated[str, typer.Option("--system", help="Systems to take, as in ner,tener (default: all)")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", "-s", help="section.key=value, over all files; may be repeated")
+]
+GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")]
 
 
 class Messages(Printer):
@@ -34,15 +44,27 @@ class Messages(Printer):
             sys.exit(exits)
 
 
-def fail(msg: Printer, error: RemedyError) -> NoReturn:
-    """End the command with what is wrong and, below it, what to do about it."""
-    msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy, exits=1)
+@contextmanager
+def messages(*, on_stderr: bool = False, stopped: str = "") -> Iterator[Messages]:
+    """What a command prints by. An error inside ends the command with what is wrong and, below it, what to do about it.
+
+    on_stderr: Standard output is for the command's result alone.
+    stopped: What to say where the user stops the command.
+    """
+    with redirect_stdout(sys.stderr) if on_stderr else nullcontext():
+        msg = Messages()
+        try:
+            yield msg
+        except RemedyError as error:
+            msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy, exits=1)
+        except OSError as error:
+            msg.fail(str(error), exits=1)
+        except KeyboardInterrupt:
+            if not stopped:
+                raise
+            msg.warn("Stopped", stopped, exits=INTERRUPTED)
 
 
-def load_pipeline(msg: Printer, name: str) -> Language:
-    try:
-        return spacy.load(name)
-    except OSError as error:
-        # spaCy's own words, without the number of its message.
-        msg.fail(f"{name}: {str(error).partition('] ')[2] or error}", exits=1)
-        raise
+def names(text: str) -> list[str]:
+    """Names with commas between them."""
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -17,15 +17,14 @@ import spacy
 import srsly
 import typer
 from spacy.cli._util import setup_gpu
-from spacy.tokens import Doc, DocBin
 from spacy.util import load_config
-from spacy.vocab import Vocab
 
 from ..errors import RemedyError
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
 from ..workbench.report.runs import size_mb
 from ..workbench.report.scores import parse_metrics, read_json
-from ._app import Messages, fail, tener_cli
+from ..workbench.vectors.raw_text import read_docs
+from ._app import messages, tener_cli
 
 _PASSES, _TEXTS, _SINGLE = 3, 1000, 50
 
@@ -63,8 +62,7 @@ def card_cli(
 
     makes of it, and `spacy huggingface-hub push` reads them there; it writes the Hub's metadata itself.
     """
-    msg = Messages()
-    try:
+    with messages() as msg:
         _check_places(model, output, force=force)
         source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
         scores, before = read_json(metrics), read_json(model / "meta.json")
@@ -84,15 +82,15 @@ def card_cli(
             megabytes=size_mb(model),
         )
         text = (front_matter(card) if hub else "") + render_card(card)
-    except RemedyError as error:
-        fail(msg, error)
-    shutil.rmtree(output, ignore_errors=True)
-    shutil.copytree(model, output)
-    srsly.write_json(output / "meta.json", card.meta)
-    (output / "README.md").write_text(text, encoding="utf8")
-    msg.good(f"{output}: {card.package} {card.meta['version']}")
-    if not card.meta.get("license"):
-        msg.warn("The card states no licence", "Name yours with --license; it must suit those of the training data.")
+        shutil.rmtree(output, ignore_errors=True)
+        shutil.copytree(model, output)
+        srsly.write_json(output / "meta.json", card.meta)
+        (output / "README.md").write_text(text, encoding="utf8")
+        msg.good(f"{output}: {card.package} {card.meta['version']}")
+        if not card.meta.get("license"):
+            msg.warn(
+                "The card states no licence", "Name yours with --license; it must suit those of the training data."
+            )
 
 
 def _check_places(model: Path, output: Path, *, force: bool) -> None:
@@ -109,15 +107,8 @@ def _check_places(model: Path, output: Path, *, force: bool) -> None:
             raise RemedyError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
 
 
-def _read_docs(path: Path) -> list[Doc]:
-    try:
-        return list(DocBin().from_disk(path).get_docs(Vocab()))
-    except (OSError, ValueError) as error:
-        raise RemedyError(f"{path}: cannot be read as .spacy: {error}", "Name another file.") from error
-
-
 def _count(training: Path) -> TrainingSize:
-    docs = _read_docs(training)
+    docs = list(read_docs(training))
     entities = Counter(ent.label_ for doc in docs for ent in doc.ents)
     return TrainingSize(docs=len(docs), tokens=sum(map(len, docs)), entities=entities)
 
@@ -126,7 +117,7 @@ def _measure(model: Path, data: Path, gpu_id: int) -> str:
     """Speed over raw text: medians of some passes, after one to warm up."""
     setup_gpu(gpu_id, silent=True)
     nlp = spacy.load(model)
-    texts = [doc.text for doc in _read_docs(data)][:_TEXTS]
+    texts = [doc.text for doc in read_docs(data)][:_TEXTS]
     if not texts:
         raise RemedyError(f"{data}: there is no text to time the pipeline on", "Name another file by --speed.")
     tokens = sum(map(len, nlp.pipe(texts)))

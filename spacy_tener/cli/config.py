@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import RemedyError
 from ..workbench.composing.compose import compose
 from ..workbench.files import write_text
-from ._app import Messages, fail, tener_cli
+from ._app import Settings, messages, tener_cli
 
 STDOUT = "-"
 
@@ -24,9 +21,7 @@ def config_cli(
     overlays: Annotated[
         list[str] | None, typer.Argument(help="Overlays, as of models: encoder-bilstm, or paths of files")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", "-s", help="section.key=value, over all files; may be repeated")
-    ] = None,
+    settings: Settings = None,
     output: Annotated[str, typer.Option("--output", "-o", help="File to write, or - for standard output")] = STDOUT,
 ) -> None:
     """
@@ -43,16 +38,12 @@ def config_cli(
     learning rate's schedule, total_steps changes with it, unless it is set too.
     """
     overlays, settings = overlays or [], settings or []
-    with redirect_stdout(sys.stderr):  # standard output is the config's
-        msg = Messages()
-        try:
-            composed = compose(base, overlays, settings)
-            text = f"{_heading(base, overlays, settings)}\n\n{composed.config.to_str(interpolate=False)}\n"
-            if output != STDOUT:
-                write_text(Path(output), text)
-                msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
-        except RemedyError as error:
-            fail(msg, error)
+    with messages(on_stderr=True) as msg:
+        composed = compose(base, overlays, settings)
+        text = f"{_heading(base, overlays, settings)}\n\n{composed.config.to_str(interpolate=False)}\n"
+        if output != STDOUT:
+            write_text(Path(output), text)
+            msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
         for note in composed.notes:
             msg.info(note)
     if output == STDOUT:

@@ -9,20 +9,12 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..errors import RemedyError
-from ..workbench.corpus import (
-    FORMATS,
-    OVERLAPS,
-    SCHEMES,
-    UNITS,
-    ConversionReport,
-    DocOptions,
-    ReadOptions,
-    SpanRules,
-    convert_jobs,
-    plan_jobs,
-)
-from ._app import Messages, fail, tener_cli
+from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs
+from ..workbench.corpus.inputs import plan_jobs
+from ..workbench.corpus.offsets import OVERLAPS, UNITS
+from ..workbench.corpus.reader import FORMATS, ReadOptions
+from ..workbench.corpus.schemes import SCHEMES
+from ._app import messages, tener_cli
 
 _FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
 _LANG_HELP = "Language, whose tokenizer splits texts; auto tells Chinese and English by their letters"
@@ -66,13 +58,12 @@ def convert_cli(
     Tags that cannot stand where they do are read as conlleval reads them (an I-X after O or after another type begins
     an entity), counted and reported; so is everything else that is not taken as written.
     """
-    msg = Messages()
-    try:
-        spans = SpanRules(units=offsets, overlap=overlap)
+    with messages() as msg:
         reading = ReadOptions(
             format=format,
             scheme=scheme,
-            spans=spans,
+            offsets=offsets,
+            overlap=overlap,
             new_testament=include_nt,
             encoding=encoding,
             token_column=token_column,
@@ -85,10 +76,6 @@ def convert_cli(
             msg.info(f"Files left out: {len(left_out)}", ", ".join(path.name for path in left_out[:10]))
         for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
             print_conversion(msg, report, detected=lang == "auto")
-    except RemedyError as error:
-        fail(msg, error)
-    except ValueError as error:
-        msg.fail(str(error), exits=1)
 
 
 def print_conversion(msg: Printer, report: ConversionReport, *, detected: bool) -> None:

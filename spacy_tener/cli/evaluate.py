@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import spacy
 import typer
 from spacy.cli._util import import_code, setup_gpu
+from spacy.language import Language
 from spacy.training import Corpus
 
 from ..errors import RemedyError
 from ..workbench.files import write_text
-from ..workbench.report import CountingScorer
-from ._app import Messages, fail, load_pipeline, tener_cli
+from ..workbench.report.scores import CountingScorer
+from ._app import GpuId, messages, tener_cli
 
 _WARMING = 16
 
@@ -26,7 +28,7 @@ def evaluate_cli(
     data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of them", exists=True)],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file to write")] = None,
     gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Keep the tokens of the data")] = False,
-    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")] = -1,
+    gpu_id: GpuId = -1,
     code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
 ) -> None:
     """
@@ -39,22 +41,28 @@ def evaluate_cli(
     """
     import_code(code)
     setup_gpu(gpu_id, silent=False)
-    msg = Messages()
-    nlp = load_pipeline(msg, model)
-    examples = list(Corpus(data, gold_preproc=gold_preproc)(nlp))
-    # What a first text loads, such as a dictionary, is no part of the speed.
-    deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
-    scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
-    if scores.get("ents_f") is None:
-        msg.fail(f"{data}: no entities to score", "Are entities annotated, and does the pipeline find any?", exits=1)
-    msg.table(_table(scores), header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
-    msg.info(f"{scores['speed']:.0f} words per second")
-    if output:
-        try:
+    with messages() as msg:
+        nlp = _load(model)
+        examples = list(Corpus(data, gold_preproc=gold_preproc)(nlp))
+        # What a first text loads, such as a dictionary, is no part of the speed.
+        deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
+        scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
+        if scores.get("ents_f") is None:
+            raise RemedyError(f"{data}: no entities to score", "Are they annotated, and does the pipeline find any?")
+        msg.table(_table(scores), header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
+        msg.info(f"{scores['speed']:.0f} words per second")
+        if output:
             write_text(output, _json(scores))
-        except RemedyError as error:
-            fail(msg, error)
-        msg.good(str(output))
+            msg.good(str(output))
+
+
+def _load(name: str) -> Language:
+    try:
+        return spacy.load(name)
+    except OSError as error:
+        # spaCy's own words, without the number of its message.
+        reason = (str(error).partition("] ")[2] or str(error)).removesuffix(".")
+        raise RemedyError(f"{name}: {reason}", "Name a pipeline that is installed, or its directory.") from error
 
 
 def _json(scores: Mapping[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,18 +10,18 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..errors import RemedyError
 from ..workbench.composing.files import ConfigError
 from ..workbench.composing.named import SHIPPED
 from ..workbench.files import locked
-from ..workbench.report import find_runs, make_table, render
-from ..workbench.report.runs import METRICS
+from ..workbench.report.rows import make_table
+from ..workbench.report.runs import METRICS, find_runs
 from ..workbench.report.scores import read_metrics
+from ..workbench.report.tables import render
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.training import OUTPUT
-from ._app import INTERRUPTED, Messages, fail, tener_cli
-from .table import names, warn
+from ._app import GpuId, Settings, messages, names, tener_cli
+from .table import warn
 
 
 @tener_cli.command("grid")
@@ -35,10 +34,8 @@ def grid_cli(
     configs: Annotated[
         Path | None, typer.Option(help="Holds CORPUS.cfg and models/OVERLAY.cfg (default: those of the package)")
     ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", "-s", help="section.key=value, over all files; may be repeated")
-    ] = None,
-    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")] = -1,
+    settings: Settings = None,
+    gpu_id: GpuId = -1,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once", min=1)] = 1,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train finished runs again where their config or data is another")
@@ -58,28 +55,22 @@ def grid_cli(
     data than is asked for, the command says what differs and trains nothing, unless --retrain is given. Where runs
     fail the others go on, and the exit status is 1.
     """
-    with redirect_stdout(sys.stderr):  # standard output is the table's
-        msg = Messages()
-        try:
-            grid = Grid(
-                output=output,
-                corpora=names(corpora),
-                systems=names(systems),
-                seeds=_numbers(seeds),
-                data=data,
-                configs=configs or SHIPPED,
-                settings=settings or [],
-                gpu_id=gpu_id,
-            )
-            runs = plan(grid)
-            with interrupted_by_signals(), locked(output / LOCK):
-                failed = _run(msg, [todo(each) for each in runs], jobs, retrain=retrain)
-            text = _table(msg, grid)
-        except RemedyError as error:
-            fail(msg, error)
-        except KeyboardInterrupt:
-            msg.warn("Stopped", "The same command goes on; it trains again what was being trained.")
-            raise typer.Exit(INTERRUPTED) from None
+    stopped = "The same command goes on; it trains again what was being trained."
+    with messages(on_stderr=True, stopped=stopped) as msg:
+        grid = Grid(
+            output=output,
+            corpora=names(corpora),
+            systems=names(systems),
+            seeds=_numbers(seeds),
+            data=data,
+            configs=configs or SHIPPED,
+            settings=settings or [],
+            gpu_id=gpu_id,
+        )
+        runs = plan(grid)
+        with interrupted_by_signals(), locked(output / LOCK):
+            failed = _run(msg, [todo(each) for each in runs], jobs, retrain=retrain)
+        text = _table(msg, grid)
     typer.echo(text, nl=False)
     if failed:
         raise typer.Exit(1)

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from wasabi.printer import Printer
 
-from ..errors import RemedyError
-from ..workbench.report import (
-    Found,
-    Run,
-    draw_convergence,
-    draw_scores,
-    draw_speed,
-    draw_sweep,
-    find_runs,
-    has_log,
-    has_value,
-)
-from ._app import Messages, fail, tener_cli
-from .table import names, warn_left_out
+from ..errors import RemedyError, check_choice
+from ..workbench.report.curves import has_log
+from ..workbench.report.groups import has_value
+from ..workbench.report.plots import draw_convergence, draw_scores, draw_speed, draw_sweep
+from ..workbench.report.runs import Found, Run, find_runs
+from ._app import Corpora, Runs, Systems, messages, names, tener_cli
+from .table import warn_left_out
 
 # Each kind of figure, what draws it, and the options that mean something for it.
 KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
@@ -37,7 +28,7 @@ KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
 
 @tener_cli.command("plot")
 def plot_cli(
-    runs: Annotated[list[Path], typer.Argument(help="Directories with runs CORPUS/SYSTEM/SEED in them")],
+    runs: Runs,
     kind: Annotated[str, typer.Option("--kind", "-k", help=", ".join(KINDS))],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .png or .svg")],
     x: Annotated[
@@ -51,8 +42,8 @@ def plot_cli(
     published: Annotated[bool | None, typer.Option(help="scores: show what the papers printed")] = None,
     log_x: Annotated[bool | None, typer.Option("--log-x", help="sweep: a logarithmic axis")] = None,
     y_min: Annotated[float | None, typer.Option("--y-min", help="convergence: where the y-axis begins")] = None,
-    corpus: Annotated[str, typer.Option(help="Corpora to draw, as in weibo,resume (default: all)")] = "",
-    system: Annotated[str, typer.Option(help="Systems to draw, as in ner,tener (default: all)")] = "",
+    corpus: Corpora = "",
+    system: Systems = "",
 ) -> None:
     """
     Draw many runs in one figure. Runs lie on disk as `spacy tener table --help` says. Needs matplotlib:
@@ -66,24 +57,19 @@ def plot_cli(
     """
     options = {"x": x, "by": by, "metric": metric, "baseline": baseline, "published": published, "log_x": log_x}
     given: dict[str, Any] = {name: value for name, value in {**options, "y_min": y_min}.items() if value is not None}
-    with redirect_stdout(sys.stderr):
-        msg = Messages()
-        try:
-            _check(kind, given)
-            found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
-            warn_left_out(msg, found)
-            if by is not None:
-                given["by"] = names(by)
-            drawn = _with(msg, found, *_needed(kind, given))
-            KINDS[kind][0](drawn, output, **given)
-        except RemedyError as error:
-            fail(msg, error)
+    with messages(on_stderr=True) as msg:
+        _check(kind, given)
+        found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
+        warn_left_out(msg, found)
+        if by is not None:
+            given["by"] = names(by)
+        drawn = _with(msg, found, *_needed(kind, given))
+        KINDS[kind][0](drawn, output, **given)
         msg.good(f"{output}: {len(drawn)} runs")
 
 
 def _check(kind: str, given: dict[str, Any]) -> None:
-    if kind not in KINDS:
-        raise RemedyError(f"Unknown kind of figure '{kind}'", f"Use one of: {', '.join(KINDS)}.")
+    check_choice("kind of figure", kind, KINDS)
     useless = sorted(set(given) - KINDS[kind][1])
     if useless:
         options = ", ".join("--" + name.replace("_", "-") for name in useless)

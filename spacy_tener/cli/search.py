@@ -9,13 +9,12 @@ from typing import Annotated, Any
 import typer
 from wasabi.printer import Printer
 
-from ..errors import RemedyError
 from ..workbench.composing.named import find_space
 from ..workbench.composing.search_space import read_space
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.runs.search import SAMPLERS, Plan, Search, SearchOptions, open_search
+from ..workbench.runs.search import SAMPLERS, Plan, Search, open_search
 from ..workbench.runs.trials import TrialRow
-from ._app import INTERRUPTED, Messages, fail, tener_cli
+from ._app import GpuId, Settings, messages, tener_cli
 
 _SHOWN = 5
 _WIDEST = 60
@@ -31,9 +30,7 @@ def search_cli(
     space: Annotated[str, typer.Option("--space", help="What to draw from: mect, or the path of a file")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the search")],
     trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="How many trials the search is to have in all")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", "-s", help="section.key=value, the same in all trials; may be repeated")
-    ] = None,
+    settings: Settings = None,
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Start of what is drawn; the trainings have the config's")
     ] = 0,
@@ -47,7 +44,7 @@ def search_cli(
     keep_models: Annotated[
         bool, typer.Option("--keep-models", help="Keep the pipelines of all trials, not of the best one only")
     ] = False,
-    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")] = -1,
+    gpu_id: GpuId = -1,
 ) -> None:
     """
     Search settings: draw them, train with `spacy train`, and keep what is best on dev.
@@ -65,26 +62,18 @@ def search_cli(
     Needs optuna: pip install 'spacy_tener[search]'. DIR/study.db is its database. --sampler tpe draws near what was
     good before.
     """
-    msg = Messages()
-    more = [] if steps is None else [f"training.max_steps={steps}"]
-    try:
+    with messages(stopped="The same command goes on.") as msg:
         plan = Plan(
             base=base,
             overlays=tuple(overlays or ()),
-            settings=(*(settings or ()), *more),
+            settings=(*(settings or ()), *([] if steps is None else [f"training.max_steps={steps}"])),
             space=read_space(find_space(space)),
             seed=seed,
             sampler=sampler,
         )
-        options = SearchOptions(gpu_id=gpu_id, prune=prune, keep_models=keep_models)
-        with interrupted_by_signals(), open_search(plan, output, options) as search:
+        opened = open_search(plan, output, gpu_id=gpu_id, prune=prune, keep_models=keep_models)
+        with interrupted_by_signals(), opened as search:
             _run(msg, search, trials)
-    except RemedyError as error:
-        fail(msg, error)
-    except OSError as error:
-        msg.fail(str(error), exits=1)
-    except KeyboardInterrupt:
-        msg.warn("Stopped", "The same command goes on.", exits=INTERRUPTED)
 
 
 def _run(msg: Printer, search: Search, trials: int) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
@@ -13,22 +11,24 @@ from wasabi.printer import Printer
 
 from ..errors import RemedyError
 from ..workbench.files import write_text
-from ..workbench.report import FORMATS, Found, ScoreTable, find_runs, make_table, render
-from ._app import Messages, fail, tener_cli
+from ..workbench.report.rows import ScoreTable, make_table
+from ..workbench.report.runs import Found, find_runs
+from ..workbench.report.tables import FORMATS, render
+from ._app import Corpora, Runs, Systems, messages, names, tener_cli
 
 _SHOWN = 10
 
 
 @tener_cli.command("table")
 def table_cli(
-    runs: Annotated[list[Path], typer.Argument(help="Directories with runs CORPUS/SYSTEM/SEED in them")],
+    runs: Runs,
     metric: Annotated[str, typer.Option("--metric", "-m", help="Score to compare systems by: p, r, f")] = "f",
     by: Annotated[
         str, typer.Option(help="What runs share that are taken together: corpus, system, settings of the config")
     ] = "corpus,system",
     baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="System to compare the others with")] = None,
-    corpus: Annotated[str, typer.Option(help="Corpora to report, as in weibo,resume (default: all)")] = "",
-    system: Annotated[str, typer.Option(help="Systems to report, as in ner,tener (default: all)")] = "",
+    corpus: Corpora = "",
+    system: Systems = "",
     per_label: Annotated[bool, typer.Option("--per-label", "-l", help="Report each label as well")] = False,
     named_nominal: Annotated[
         bool, typer.Option("--named-nominal", help="Report names (X.NAM) and nominal mentions (X.NOM) as well")
@@ -54,24 +54,20 @@ def table_cli(
     components.tener_ner.model.tok2vec.k); printed rows are given by corpus and system only. Runs that differ in more
     than their seed and their paths are not taken together.
     """
-    with redirect_stdout(sys.stderr):  # standard output is the table's
-        msg = Messages()
-        try:
-            found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
-            table = make_table(
-                found,
-                by=names(by),
-                metric=metric,
-                baseline=baseline,
-                per_label=per_label,
-                named_nominal=named_nominal,
-                printed=published,
-            )
-            text = render(table, _format(format, output))
-            if output:
-                write_text(output, text)
-        except RemedyError as error:
-            fail(msg, error)
+    with messages(on_stderr=True) as msg:
+        found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
+        table = make_table(
+            found,
+            by=names(by),
+            metric=metric,
+            baseline=baseline,
+            per_label=per_label,
+            named_nominal=named_nominal,
+            printed=published,
+        )
+        text = render(table, _format(format, output))
+        if output:
+            write_text(output, text)
         warn(msg, found, table)
         if output:
             msg.good(f"{output}: {len(found.runs)} runs")
@@ -79,11 +75,6 @@ def table_cli(
         typer.echo(text, nl=False)
     if not found.runs:
         raise typer.Exit(1)
-
-
-def names(text: str) -> list[str]:
-    """Names with commas between them."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def warn_left_out(msg: Printer, found: Found) -> None:

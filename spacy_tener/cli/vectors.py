@@ -10,20 +10,12 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..errors import RemedyError
 from ..workbench.vectors.coverage import Coverage
-from ..workbench.vectors.from_text import (
-    MIN_COUNTS,
-    UNCOVERED,
-    KindReport,
-    TextSettings,
-    VectorsReport,
-    make_vectors,
-)
+from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, VectorsReport, make_vectors
 from ..workbench.vectors.raw_text import find_texts
-from ..workbench.vectors.strings import KINDS
+from ..workbench.vectors.strings import KINDS, TextSettings
 from ..workbench.vectors.word_vectors import TrainingSettings
-from ._app import Messages, fail, tener_cli
+from ._app import messages, names, tener_cli
 
 _EXAMPLES = 10
 _MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(
@@ -69,13 +61,12 @@ def vectors_cli(
 
     Digits and case must be what the embedders of the config say: by default digits are read as 0, and case is kept.
     """
-    msg = Messages()
-    try:
+    with messages() as msg:
         settings = TrainingSettings(
             width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers
         )
-        wanted = [kind.strip() for kind in kinds.split(",") if kind.strip()]
-        training = {kind: replace(settings, min_count=_min_count(kind, min_count)) for kind in wanted}
+        counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
+        training = {kind: replace(settings, min_count=count) for kind, count in counts.items()}
         reading = TextSettings(
             lang=lang, digits=digits, lower=lower, lexicon=tuple(lexicon or ()), all_matches=all_matches
         )
@@ -91,13 +82,9 @@ def vectors_cli(
             reading=reading,
             cover=cover or (),
             progress=True,
-            note=lambda part: msg.good(_one_line(part)),
+            note=lambda part: msg.good(f"{part.kind}: {part.strings:,} vectors in {part.seconds:.1f} s"),
         )
         print_vectors_report(msg, report, output)
-    except RemedyError as error:
-        fail(msg, error)
-    except (OSError, ValueError) as error:
-        msg.fail(str(error), exits=1)
 
 
 def print_vectors_report(msg: Printer, report: VectorsReport, output: Path) -> None:
@@ -124,26 +111,10 @@ def _print_coverage(msg: Printer, coverage: Sequence[Coverage]) -> None:
             msg.text(f"{part.source}, {part.kind} without: {' '.join(part.missing[:_EXAMPLES])}")
 
 
-def _min_count(kind: str, wanted: int | None) -> int:
-    return MIN_COUNTS.get(kind, 1) if wanted is None else wanted
-
-
-def _one_line(part: KindReport) -> str:
-    return f"{part.kind}: {part.strings:,} vectors in {part.seconds:.1f} s"
-
-
 def _coverage_row(part: Coverage) -> tuple[str, ...]:
-    occurrences = ""
-    if part.occurrences is not None:
-        occurrences = _percent(part.occurrences[1], part.occurrences[0])
-    return (
-        Path(part.source).name,
-        part.kind,
-        f"{part.covered:,}",
-        f"{part.strings:,}",
-        _percent(part.covered, part.strings),
-        occurrences,
-    )
+    occurrences = _percent(part.occurrences[1], part.occurrences[0]) if part.occurrences else ""
+    strings, covered = f"{part.strings:,}", f"{part.covered:,}"
+    return Path(part.source).name, part.kind, covered, strings, _percent(part.covered, part.strings), occurrences
 
 
 def _percent(part: int, whole: int) -> str:

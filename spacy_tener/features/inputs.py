@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ..errors import InputError
+from ..errors import InputError, RemedyError
 
 STDIN = "-"
 COMPRESSED = frozenset({".gz", ".bz2", ".xz"})
@@ -90,7 +90,7 @@ def check_encoding(encoding: str) -> str:
     try:
         return codecs.lookup(encoding).name
     except LookupError as error:
-        raise ValueError(f"Unknown encoding '{encoding}'. Use utf-8, gb18030, big5, utf-16, ...") from error
+        raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
 
 
 def _decode(stream: IO[bytes], source: str, encoding: str) -> Iterator[tuple[int, str]]:

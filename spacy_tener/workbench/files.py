@@ -18,10 +18,6 @@ else:
     import fcntl
 
 
-class FileError(RemedyError):
-    """A file that cannot be written, or that another process holds."""
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a text in UTF-8, atomically; see `write_file`."""
     write_file(path, lambda file: file.write(text.encode("utf8")))
@@ -43,7 +39,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
             beside.unlink(missing_ok=True)
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror or error}"
-        raise FileError(reason, "Make room, or choose another place.") from error
+        raise RemedyError(reason, "Make room, or choose another place.") from error
     _sync_folder(path.parent)
 
 
@@ -70,10 +66,10 @@ def locked(path: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror or error}", "Check the path.") from error
+        raise RemedyError(f"{path}: cannot be written: {error.strerror or error}", "Check the path.") from error
     with file:
         if not _lock(file.fileno()):
-            raise FileError(f"{path.parent}: another process works in this directory", "Wait for it, or stop it.")
+            raise RemedyError(f"{path.parent}: another process works in this directory", "Wait for it, or stop it.")
         yield
 
 

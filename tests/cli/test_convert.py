@@ -157,9 +157,9 @@ def test_a_bad_line_names_file_line_reason_and_remedy_and_exits_with_1(corpus: P
     [
         ("--format", "csv", "Unknown corpus format 'csv'"),
         ("--scheme", "BIO", "Unknown tag scheme 'BIO'"),
-        ("--overlap", "first", "'first' is not one of: error, longest"),
-        ("--offsets", "bytes", "'bytes' is not one of: codepoint, utf16"),
-        ("--spaces", "maybe", "spaces is 'maybe'"),
+        ("--overlap", "first", "Unknown way to read overlaps 'first'"),
+        ("--offsets", "bytes", "Unknown unit of offsets 'bytes'"),
+        ("--spaces", "maybe", "Unknown way to set spaces 'maybe'"),
         ("--n-sents", "-2", "n_sents is -2"),
         ("--lang", "qqq", "no tokenizer for the language 'qqq'"),
     ],

@@ -37,7 +37,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def test_the_command_is_part_of_the_group_and_its_help_names_what_it_reads_and_writes() -> None:
-    assert spacy_tener.cli.vectors_cli in [
+    assert spacy_tener.cli.vectors.vectors_cli in [
         command.callback for command in spacy_tener.cli.tener_cli.registered_commands
     ]
     text = Result("--help").text

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import spacy
+from conversion import convert
 from spacy.training import Corpus
 
-from spacy_tener.workbench.corpus import DocOptions, Event, convert
+from spacy_tener.workbench.corpus.convert import DocOptions
+from spacy_tener.workbench.corpus.records import Event
 
 DATA = Path(__file__).resolve().parents[2] / "assets"
 

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from conversion import convert
 from spacy import util
 from spacy.cli.init_config import init_config
 from spacy.cli.train import train
 from spacy.training.corpus import Corpus
 
-from spacy_tener.workbench.corpus import DocOptions, convert
+from spacy_tener.workbench.corpus.convert import DocOptions
 
 pytestmark = pytest.mark.slow
 

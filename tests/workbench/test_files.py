@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spacy_tener.workbench.files import FileError, locked, staged, write_file, write_text
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.files import locked, staged, write_file, write_text
 
 HOLD = """
 import sys
@@ -60,9 +61,9 @@ def test_a_file_stays_as_it_was_if_writing_fails(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FileError, match=r"a\.txt: cannot be written"):
+    with pytest.raises(RemedyError, match=r"a\.txt: cannot be written"):
         write_text(tmp_path / "file" / "a.txt", "")
-    with pytest.raises(FileError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "lock"):
+    with pytest.raises(RemedyError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "lock"):
         pass
 
 
@@ -95,7 +96,7 @@ def test_a_lock_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path: P
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         for _ in range(2):  # The first refusal leaves the lock as it is.
-            with pytest.raises(FileError, match="another process works in this directory"), locked(lock):
+            with pytest.raises(RemedyError, match="another process works in this directory"), locked(lock):
                 pass
         holder.kill()
     with locked(lock):

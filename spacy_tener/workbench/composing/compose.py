@@ -22,8 +22,8 @@ import srsly
 from spacy.language import DEFAULT_CONFIG
 from thinc.api import Config
 
-from .files import ConfigError, read_config
-from .filling import did_you_mean, explained, fill, keys
+from .files import ConfigError, entries, keys, read_config
+from .filling import did_you_mean, explained, fill
 from .named import BASES, OVERLAYS, find_base, find_overlay, names_in
 
 MAX_STEPS = "training.max_steps"
@@ -146,17 +146,15 @@ def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
 
 def _variables(config: Config) -> set[str]:
     """The names of what values refer to, as `paths.train` in `${paths.train}`."""
-    values = (_get(config, key) for key in keys(config))
-    names = {name for value in values if isinstance(value, str) for name in VARIABLE.findall(value)}
+    names = {name for _, value in entries(config) if isinstance(value, str) for name in VARIABLE.findall(value)}
     return {name for name in names if name.partition(".")[0] != "here"}
 
 
 def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
     """The overlay with what `${here}` stands for in it, and the config with that out of the way."""
     rest, filled = config.copy(), overlay.copy()
-    for key in list(keys(overlay)):
+    for key, value in entries(overlay):
         section, _, last = key.rpartition(".")
-        value = _get(overlay, key)
         asked = HERE.fullmatch(value) if isinstance(value, str) else None
         if asked is None:
             continue

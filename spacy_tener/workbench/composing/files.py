@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import configparser
 import re
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 from confection import ConfigValidationError
 from thinc.api import Config
@@ -30,6 +32,19 @@ def read_config(path: Path | str) -> Config:
         return Config().from_str(_in_order(parser), interpolate=False)
     except ConfigValidationError as error:
         raise ConfigError(f"{path}: {problems(error)}", "Give each section or value one place.") from error
+
+
+def entries(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
+    """All sections and values of a config with their dotted names, a section before what is in it."""
+    for key, value in config.items():
+        yield f"{parent}{key}", value
+        if isinstance(value, Mapping):
+            yield from entries(value, f"{parent}{key}.")
+
+
+def keys(config: Mapping[str, Any]) -> list[str]:
+    """The dotted names of all sections and values of a config."""
+    return [name for name, _ in entries(config)]
 
 
 def problems(error: ConfigValidationError) -> str:

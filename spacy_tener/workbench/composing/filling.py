@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
 
 from confection import ConfigValidationError
 from spacy.schemas import ConfigSchemaTraining
 from spacy.util import get_sourced_components, load_model_from_config, registry
 from thinc.api import Config
 
-from .files import ConfigError, problems
+from .files import ConfigError, keys, problems
 
 _UNREGISTERED = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
 _AVAILABLE = re.compile(r"Available names: (.*)")
@@ -45,15 +44,7 @@ def explained(what: str) -> Iterator[None]:
         raise _refused(str(error), what) from error
 
 
-def keys(config: Mapping[str, Any], parent: str = "") -> Iterator[str]:
-    """The dotted names of all sections and values of a config."""
-    for key, value in config.items():
-        yield f"{parent}{key}"
-        if isinstance(value, Mapping):
-            yield from keys(value, f"{parent}{key}.")
-
-
-def did_you_mean(name: str, names: Iterator[str] | list[str], otherwise: str) -> str:
+def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
     """A remedy for a name that does not exist."""
     near = get_close_matches(name, list(names), n=3, cutoff=0.75)
     return f"Did you mean {' or '.join(near)}?" if near else otherwise

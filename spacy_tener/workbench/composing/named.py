@@ -7,6 +7,7 @@ makes no links (Windows, unless told to), only the names work.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from .files import ConfigError
@@ -40,7 +41,12 @@ def _find(config: Path | str, folder: Path, kind: str) -> Path:
     path, name = Path(config), str(config)
     if path.is_file() or path.suffix == ".cfg" or {"/", os.sep} & set(name):
         return path
-    if name not in (names := names_in(folder)):
-        otherwise = f"There are {', '.join(names)}; a file of yours needs its path, as in my/{name}.cfg."
-        raise ConfigError(f"there is no {kind} '{name}'", did_you_mean(name, names, otherwise))
+    return find_in(folder, name, kind, names_in(folder), f"a file of yours needs its path, as in my/{name}.cfg.")
+
+
+def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise: str) -> Path:
+    """The config of this name in a folder. names: what there is; otherwise: what to say beside that if it is none."""
+    if name not in names_in(folder):
+        remedy = did_you_mean(name, names, f"There are {', '.join(names)}; {otherwise}")
+        raise ConfigError(f"there is no {kind} '{name}'", remedy)
     return folder / f"{name}.cfg"

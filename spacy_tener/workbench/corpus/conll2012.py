@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from .columns import DOCUMENT_START, Block, read_blocks
+from .offsets import longest
 from .records import EntitySpan, Event, Notes, RecordError, Sentence
 
 CONLL_2012 = "conll2012"
@@ -85,12 +86,11 @@ class Conll2012Reader:
 
     def _outermost(self, spans: Sequence[EntitySpan], line: int) -> tuple[EntitySpan, ...]:
         """The names that stand in no other. OntoNotes marks no others, but the notation could."""
-        kept: list[EntitySpan] = []
-        for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-            if kept and span.start < kept[-1].end:
+        spans = sorted(spans, key=lambda span: (span.start, -span.end))
+        kept = longest(spans)
+        for span in spans:
+            if not any(span is each for each in kept):
                 self.notes.add(Event.OVERLAP, span.label, line + span.start)
-            else:
-                kept.append(span)
         return tuple(kept)
 
 

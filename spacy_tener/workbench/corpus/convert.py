@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
-import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
+from ...errors import RemedyError, check_choice
 from ..files import write_file
+from ..languages import UNSPACED, blank_pipeline, detect_language
 from .docs import group_sentences, sentences_to_doc, text_to_doc
-from .inputs import Job, plan_jobs
-from .languages import UNSPACED, detect_language
+from .inputs import Job
 from .reader import CorpusReader, Item, ReadOptions
 from .records import AnnotatedText, CorpusError, Event, Notes
 
@@ -42,9 +42,8 @@ class DocOptions:
 
     def __post_init__(self) -> None:
         if self.n_sents < 0:
-            raise ValueError(f"n_sents is {self.n_sents}. Give a number of sentences, or 0 for whole documents.")
-        if self.spaces not in SPACES:
-            raise ValueError(f"spaces is '{self.spaces}'. Use one of: {', '.join(SPACES)}.")
+            raise RemedyError(f"n_sents is {self.n_sents}", "Give a number of sentences, or 0 for whole documents.")
+        check_choice("way to set spaces", self.spaces, SPACES)
 
     def has_spaces(self, lang: str) -> bool:
         return self.spaces == "yes" or (self.spaces == "auto" and lang not in UNSPACED)
@@ -84,29 +83,11 @@ def _with_name(names: str, name: str) -> str:
     return ", ".join(sorted({*names.split(", "), name} - {""}))
 
 
-def convert(
-    inputs: Sequence[str | Path],
-    output: str | Path,
-    *,
-    reading: ReadOptions | None = None,
-    making: DocOptions | None = None,
-    glob: str | None = None,
-    join: bool = False,
-) -> list[ConversionReport]:
-    """Convert files, directories and standard input (`-`) to `.spacy` files below `output`, one for each input.
-
-    join: Write all inputs into the file `output`.
-
-    A file that cannot be converted raises a `InputError`; outputs written before it stay.
-    """
-    jobs, _ = plan_jobs(inputs, output, glob=glob, join=join)
-    return list(convert_jobs(jobs, reading=reading or ReadOptions(), making=making or DocOptions()))
-
-
 def convert_jobs(
     jobs: Sequence[Job], *, reading: ReadOptions, making: DocOptions, progress: bool = False
 ) -> Iterator[ConversionReport]:
-    """Convert one job after the other. An output appears when it is whole, or not at all.
+    """Convert one job after the other. An output appears when it is whole, or not at all. A file that cannot be
+    converted raises an `InputError`; outputs written before it stay.
 
     Of a file with nothing but documents that are left out, there is no output; nor of one that a directory has beside
     its corpora."""
@@ -139,7 +120,7 @@ def _convert(job: Job, reading: ReadOptions, making: DocOptions, progress: bool)
 
 def _docs(job: Job, reading: ReadOptions, making: DocOptions, report: ConversionReport) -> Iterator[Doc]:
     report.lang = making.lang or ""
-    nlp: Language | None = _blank(report.lang) if report.lang else None
+    nlp: Language | None = blank_pipeline(report.lang) if report.lang else None
     for source in job.sources:
         reader = CorpusReader(source, reading)
         items = _counted(reader, report)
@@ -147,7 +128,7 @@ def _docs(job: Job, reading: ReadOptions, making: DocOptions, report: Conversion
             head = list(islice(items, _LANGUAGE_SAMPLE))
             if head:
                 report.lang = report.lang or detect_language(map(_text, head))
-                nlp = nlp or _blank(report.lang)
+                nlp = nlp or blank_pipeline(report.lang)
                 spaces = making.has_spaces(report.lang)
                 yield from _make_docs(chain(head, items), nlp, reader, n_sents=making.n_sents, spaces=spaces)
             elif source in job.found and not reader.notes.counts:
@@ -179,10 +160,3 @@ def _counted(reader: CorpusReader, report: ConversionReport) -> Iterator[Item]:
 
 def _text(item: Item) -> str:
     return item.text if isinstance(item, AnnotatedText) else "".join(item.tokens)
-
-
-def _blank(lang: str) -> Language:
-    try:
-        return spacy.blank(lang)
-    except ImportError as error:
-        raise ValueError(f"spaCy has no tokenizer for the language '{lang}' here: {error}") from error

@@ -31,34 +31,20 @@ class RawText:
     missing: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class SpanRules:
-    """How offsets are counted, and what happens to spans that overlap.
-
-    units: `codepoint`, or `utf16` as JavaScript counts (an emoji is two).
-    overlap: `error`, or `longest` to keep the longest of spans that overlap, the first of several as long.
-    """
-
-    units: str = "codepoint"
-    overlap: str = "error"
-
-    def __post_init__(self) -> None:
-        for value, allowed in ((self.units, UNITS), (self.overlap, OVERLAPS)):
-            if value not in allowed:
-                raise ValueError(f"'{value}' is not one of: {', '.join(allowed)}.")
-
-
-def resolve_spans(raw: RawText, rules: SpanRules, notes: Notes, line: int) -> AnnotatedText:
+def resolve_spans(raw: RawText, notes: Notes, line: int, *, units: str, overlap: str) -> AnnotatedText:
     """The text with entities that are in bounds, have a label, touch no white space and do not overlap.
 
     A span that is left out for a longer one leaves the characters it had for itself without annotation: something is
     there, but not `O`. So do the spans in several pieces.
+
+    units: What offsets count: `codepoint`, or `utf16` as JavaScript does (an emoji is two).
+    overlap: `error`, or `longest` to keep the longest of spans that overlap, the first of several as long.
     """
     _check_text(raw.text)
-    checked = [_checked(span, raw.text) for span in _in_codepoints(raw, rules.units)]
+    checked = [_checked(span, raw.text) for span in _in_codepoints(raw, units)]
     spans = _distinct(_stripped(checked, raw.text, notes, line), notes, line)
-    kept = _longest(spans)
-    if rules.overlap == "error":
+    kept = longest(spans)
+    if overlap == "error":
         _check_overlap(spans, kept, raw.text)
     dropped = [span for span in spans if span not in kept]
     for span in dropped:
@@ -131,8 +117,8 @@ def _distinct(spans: Iterable[EntitySpan], notes: Notes, line: int) -> list[Enti
     return sorted(seen, key=lambda span: (span.start, span.end))
 
 
-def _longest(spans: list[EntitySpan]) -> list[EntitySpan]:
-    """The longest of spans that overlap, the first of several as long; sorted."""
+def longest(spans: list[EntitySpan]) -> list[EntitySpan]:
+    """The longest of spans in the order of their places that overlap, the first of several as long."""
     if all(left.end <= right.start for left, right in pairwise(spans)):
         return spans
     taken: set[int] = set()

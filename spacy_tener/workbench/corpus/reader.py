@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from ...errors import RemedyError, check_choice
 from ...features.inputs import STDIN, check_encoding, read_lines
 from .brat import ANNOTATIONS, BRAT, is_brat, parse_brat
 from .columns import DOCUMENT_START, ColumnReader, has_indices, has_positions, read_blocks, split_line
 from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents
 from .json_records import PARSERS, detect
 from .json_values import check_record, read_records
-from .offsets import SpanRules, resolve_spans
+from .offsets import OVERLAPS, UNITS, RawText, resolve_spans
 from .records import AnnotatedText, Event, Notes, RecordError, Sentence
-from .schemes import TagReader, check_scheme
+from .schemes import AUTO, SCHEMES, TagReader
 from .tokens import TOKENS, parse_tokens, read_tag_names
 
-AUTO = "auto"
 COLUMN_FORMATS = ("columns", "weibo")
 FORMATS = (*COLUMN_FORMATS, *PARSERS, TOKENS, BRAT, CONLL_2012)
 
@@ -38,7 +38,8 @@ class ReadOptions:
 
     format: One of `FORMATS`, or `auto` to tell by the first lines.
     scheme: One of `SCHEMES`, or `auto` to tell by the tags.
-    spans: How to read character offsets.
+    offsets: What character offsets count: one of `UNITS`.
+    overlap: What to do with spans that overlap: one of `OVERLAPS`.
     new_testament: Whether to read the documents of the New Testament in `conll2012`, which have no names annotated.
     encoding: Of the files' text.
     token_column, tag_column: Where `columns` has its tokens and tags, from 1, or from -1 for the last; None for the
@@ -48,7 +49,8 @@ class ReadOptions:
 
     format: str = AUTO
     scheme: str = AUTO
-    spans: SpanRules = field(default_factory=SpanRules)
+    offsets: str = "codepoint"
+    overlap: str = "error"
     new_testament: bool = False
     encoding: str = "utf-8"
     token_column: int | None = None
@@ -56,12 +58,12 @@ class ReadOptions:
     tag_names: str = ""
 
     def __post_init__(self) -> None:
-        if self.format not in (AUTO, *FORMATS):
-            raise ValueError(f"Unknown corpus format '{self.format}'. Use one of: auto, {', '.join(FORMATS)}.")
-        if self.scheme != AUTO:
-            check_scheme(self.scheme)
+        check_choice("corpus format", self.format, (AUTO, *FORMATS))
+        check_choice("tag scheme", self.scheme, (AUTO, *SCHEMES))
+        check_choice("unit of offsets", self.offsets, UNITS)
+        check_choice("way to read overlaps", self.overlap, OVERLAPS)
         if 0 in (self.token_column, self.tag_column):
-            raise ValueError("There is no column 0. Columns count from 1, or from -1 for the last.")
+            raise RemedyError("There is no column 0", "Columns count from 1, or from -1 for the last.")
         check_encoding(self.encoding)
 
 
@@ -73,9 +75,9 @@ class CorpusReader:
     end. Standard input (`-`) can be read once.
     """
 
-    def __init__(self, path: Path | str, options: ReadOptions) -> None:
+    def __init__(self, path: Path | str, options: ReadOptions | None = None) -> None:
         self.path = path
-        self.options = options
+        self.options = options or ReadOptions()
         self._begin()
 
     def _begin(self) -> None:
@@ -157,7 +159,7 @@ class CorpusReader:
     def _brat(self, path: Path, line: int) -> list[Item]:
         encoding = self.options.encoding
         raw = parse_brat(path, read_lines(path, encoding), encoding, self._notes)
-        return [resolve_spans(raw, self.options.spans, self._notes, line)]
+        return self._texts([raw], line)
 
     def _json(self, value: object, line: int) -> list[Item]:
         record = check_record(value)
@@ -166,7 +168,11 @@ class CorpusReader:
         if self.format == TOKENS:
             return [self._tokens(record, line)]
         texts = PARSERS[self.format](record, partial(self.note, line=line))
-        return [resolve_spans(raw, self.options.spans, self._notes, line) for raw in texts]
+        return self._texts(texts, line)
+
+    def _texts(self, texts: Iterable[RawText], line: int) -> list[Item]:
+        units, overlap = self.options.offsets, self.options.overlap
+        return [resolve_spans(raw, self._notes, line, units=units, overlap=overlap) for raw in texts]
 
     def _tokens(self, record: dict[str, Any], line: int) -> Sentence:
         if self._tag_names is None:
@@ -174,11 +180,6 @@ class CorpusReader:
         tokens, tags = parse_tokens(record, self._tag_names)
         spans, missing = self._tags.read(tags, line=line, step=0)
         return Sentence(tokens, spans, missing, line, self.items == 0)
-
-
-def read_corpus(path: Path | str, options: ReadOptions | None = None) -> CorpusReader:
-    """Read a corpus file, or standard input for `-`. See `CorpusReader`."""
-    return CorpusReader(path, options or ReadOptions())
 
 
 def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:

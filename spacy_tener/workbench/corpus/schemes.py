@@ -14,8 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ...errors import check_choice
 from .records import EntitySpan, Event, Notes, RecordError
 
+AUTO = "auto"
 MISSING = "-"
 
 # The letters of an entity's first, inner and last token, and of the token of an entity that has one.
@@ -38,20 +40,15 @@ def is_tag(text: str) -> bool:
     return text in ("O", MISSING) or _TAG.fullmatch(text) is not None
 
 
-def check_scheme(scheme: str) -> str:
-    if scheme not in SCHEMES:
-        raise ValueError(f"Unknown tag scheme '{scheme}'. Use one of: auto, {', '.join(SCHEMES)}.")
-    return scheme
-
-
 class TagReader:
     """Reads the tags of one file, sentence by sentence, and finds out their scheme on the way.
 
     scheme: The scheme the file is held to, or `auto`.
     """
 
-    def __init__(self, scheme: str = "auto") -> None:
-        self._candidates = list(SCHEMES) if scheme == "auto" else [check_scheme(scheme)]
+    def __init__(self, scheme: str = AUTO) -> None:
+        check_choice("tag scheme", scheme, (AUTO, *SCHEMES))
+        self._candidates = list(SCHEMES) if scheme == AUTO else [scheme]
         self._letters: set[str] = set()
         self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING: (MISSING, "")}
         # IOB1, IOB2 and the schemes that mark an entity's end disagree about what is well-formed, and which of them a

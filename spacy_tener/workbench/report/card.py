@@ -14,6 +14,7 @@ import srsly
 from packaging.version import InvalidVersion, Version
 
 from ...errors import RemedyError
+from ..composing.files import entries
 from ..versions import installed_versions
 from .scores import Metrics, Score, total
 from .tables import markdown_table
@@ -122,13 +123,8 @@ def _check_version(version: str) -> None:
 
 def dictionaries_in(config: Mapping[str, Any]) -> list[dict[str, str]]:
     """The dictionaries that a pipeline has read, in the order of its config."""
-    found: dict[str, dict[str, str]] = {}
-    for value in config.values():
-        if isinstance(value, Mapping):
-            found |= {source["name"]: source for source in dictionaries_in(value)}
-        elif isinstance(value, str) and value in DICTIONARIES:
-            found[DICTIONARIES[value]["name"]] = DICTIONARIES[value]
-    return list(found.values())
+    found = [DICTIONARIES[value] for _, value in entries(config) if isinstance(value, str) and value in DICTIONARIES]
+    return list({source["name"]: source for source in found}.values())
 
 
 def front_matter(card: Card) -> str:

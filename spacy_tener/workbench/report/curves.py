@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import RemedyError
+from ...errors import RemedyError, check_choice
 from .groups import SeedGroup
 from .runs import LOG, Run
 from .scores import METRICS
@@ -50,8 +50,7 @@ def has_log(run: Run) -> bool:
 
 def read_log(run: Run, *, x: str, metric: str) -> dict[int, float]:
     """The scores of a run's log, in percent. Of several evaluations in an epoch the last one counts."""
-    if x not in AXES:
-        raise RemedyError(f"Unknown axis '{x}'", f"Use one of: {', '.join(AXES)}.")
+    check_choice("axis", x, AXES)
     path = run.folder / LOG
     if not has_log(run):
         raise RemedyError(f"{run.folder}: there is no {LOG}", _REMEDY)

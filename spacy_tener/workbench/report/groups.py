@@ -12,6 +12,7 @@ from confection import ConfigValidationError
 from spacy.util import load_config
 
 from ...errors import RemedyError
+from ..composing.files import entries
 from .runs import CONFIG, MODEL, Place, Run
 from .statistics import Summary, summarize
 
@@ -126,17 +127,10 @@ def _settings(folder: Path, *, interpolate: bool = True) -> Mapping[str, Any]:
     if path is None:
         raise RemedyError(f"{folder}: there is neither {MODEL}/{CONFIG} nor {CONFIG}", "Train the run again.")
     try:
-        return dict(_flat(load_config(path, interpolate=interpolate), ""))
+        config = load_config(path, interpolate=interpolate)
     except (ConfigValidationError, OSError, ValueError) as error:
         raise RemedyError(f"{path}: cannot be read as a config: {error}", "Train the run again.") from error
-
-
-def _flat(section: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, value in section.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+    return {name: value for name, value in entries(config) if not isinstance(value, Mapping)}
 
 
 def _hashable(value: Any) -> Any:

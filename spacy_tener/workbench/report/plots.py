@@ -7,13 +7,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import RemedyError
+from ...errors import RemedyError, check_choice
 from .canvas import Style, draw, styles
 from .curves import AXES, Curve, curve
 from .groups import SeedGroup, group_runs, is_number, order_of
 from .published import published as printed_rows
 from .runs import Run
-from .scores import METRICS, check_metric
+from .scores import METRICS
 from .statistics import Summary, summarize
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def draw_convergence(
 
     y_min: Where the y-axis begins, to see the end of training closely.
     """
-    check_metric(metric)
+    check_choice("metric", metric, METRICS)
     curves = {
         corpus: {system: curve(group, x=x, metric=metric) for system, group in groups.items()}
         for corpus, groups in _by_corpus(runs).items()
@@ -98,7 +98,7 @@ def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) 
 def draw_scores(runs: Iterable[Run], path: Path, *, metric: str = "f", published: bool = True) -> Figure:
     """A panel for each corpus, a line for each system: every seed, their mean and standard deviation, and what the
     papers printed, as hollow signs: one for each condition, since most of them are not that of our runs."""
-    check_metric(metric)
+    check_choice("metric", metric, METRICS)
     by_corpus = _by_corpus(runs)
     style, room = styles(chain(*by_corpus.values())), max(map(len, by_corpus.values()), default=0)
 
@@ -124,7 +124,7 @@ def draw_sweep(
 ) -> Figure:
     """A panel for each corpus, a score on test against a setting; a line for each value of what the runs are grouped
     by."""
-    check_metric(metric)
+    check_choice("metric", metric, METRICS)
     lines: dict[str, dict[str, dict[Any, Summary]]] = {}
     for group in group_runs(runs, ("corpus", *by, x)):
         name = ", ".join(map(str, group.key[1:-1]))

@@ -48,11 +48,8 @@ class Printed:
 def all_printed() -> tuple[Printed, ...]:
     with Path(__file__).with_name("published.csv").open(encoding="utf8", newline="") as lines:
         header, *rows = csv.reader(lines)
-    scores = [[float(cell) if cell else None for cell in row[5:]] for row in rows]
-    return tuple(
-        Printed(*row[:5], **dict(zip(header[5:], each, strict=True)))  # type: ignore[arg-type]
-        for row, each in zip(rows, scores, strict=True)
-    )
+    scores = [{name: float(cell) for name, cell in zip(header[5:], row[5:], strict=True) if cell} for row in rows]
+    return tuple(Printed(*row[:5], **each) for row, each in zip(rows, scores, strict=True))  # type: ignore[arg-type]
 
 
 def published(corpus: str, system: str) -> list[Printed]:

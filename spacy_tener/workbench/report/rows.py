@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import RemedyError
+from ...errors import RemedyError, check_choice
 from .groups import DEFAULT_BY, SeedGroup, group_runs
 from .published import Printed, published
 from .runs import Found, Run, Unfinished
-from .scores import METRICS, Counts, Score, check_metric, total
+from .scores import METRICS, Counts, Score, total
 from .statistics import Summary, bootstrap_p, summarize, welch_p
 
 MENTIONS = {"named": ".NAM", "nominal": ".NOM"}
@@ -95,7 +95,7 @@ def make_table(
     printed: Set rows that the papers printed beside ours. They are of a corpus and a system: where runs are apart by
         anything else, or by less, there are none.
     """
-    check_metric(metric)
+    check_choice("metric", metric, METRICS)
     groups = group_runs(found.runs, by)
     _check_baseline(groups, found, by, baseline)
     printed = printed and sorted(by) == sorted(DEFAULT_BY)

@@ -114,11 +114,6 @@ def total(counts: Iterable[Counts]) -> Counts:
     return Counts(tp=sum(c.tp for c in each), fp=sum(c.fp for c in each), fn=sum(c.fn for c in each))
 
 
-def check_metric(metric: str) -> None:
-    if metric not in METRICS:
-        raise RemedyError(f"Unknown metric '{metric}'", f"Use one of: {', '.join(METRICS)}.")
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON file that holds an object."""
     try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from wasabi.tables import table as terminal_table
 
-from ...errors import RemedyError
+from ...errors import check_choice
 from .rows import Row, ScoreTable
 from .scores import METRICS
 from .statistics import RESAMPLES, Summary
@@ -81,8 +81,7 @@ FORMATS = {"terminal": to_terminal, "md": to_markdown, "csv": to_csv, "json": to
 
 
 def render(table: ScoreTable, format: str) -> str:
-    if format not in FORMATS:
-        raise RemedyError(f"Unknown format '{format}'", f"Use one of: {', '.join(FORMATS)}.")
+    check_choice("format", format, FORMATS)
     return FORMATS[format](table)
 
 

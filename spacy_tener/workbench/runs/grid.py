@@ -15,11 +15,10 @@ from typing import Literal
 
 from thinc.api import Config
 
+from ...errors import RemedyError
 from ..composing.compose import compose
 from ..composing.files import ConfigError
-from ..composing.filling import did_you_mean
-from ..composing.named import SHIPPED, names_in
-from ..files import FileError
+from ..composing.named import SHIPPED, find_in, names_in
 from ..report.runs import METRICS, MODEL
 from .processes import Processes
 from .record import Record, changes, digest, make_record, read_record, write_record
@@ -153,7 +152,7 @@ def run_grid(
     def do(step: Callable[[Todo, Processes, Echo | None], str], each: Todo) -> None:
         try:
             failure = step(each, processes, echo if jobs == 1 else None)
-        except (OSError, FileError) as error:
+        except (OSError, RemedyError) as error:
             failure = str(error)
         if failure:
             failures[each.run.name] = failure
@@ -227,9 +226,5 @@ def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> G
 
 
 def _find(folder: Path, name: str, kind: str) -> Path:
-    path = folder / f"{name}.cfg"
-    if not path.is_file() or path.parent != folder:
-        names = [*(BASE_NAMES if kind == "overlay" else ()), *names_in(folder)]
-        otherwise = f"There are: {', '.join(dict.fromkeys(names))}; --configs names another place."
-        raise ConfigError(f"there is no {kind} '{name}'", did_you_mean(name, names, otherwise))
-    return path
+    names = dict.fromkeys([*(BASE_NAMES if kind == "overlay" else ()), *names_in(folder)])
+    return find_in(folder, name, kind, list(names), "--configs names another place.")

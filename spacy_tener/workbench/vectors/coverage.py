@@ -27,6 +27,14 @@ class Coverage:
     def covered(self) -> int:
         return self.strings - len(self.missing)
 
+    @property
+    def described(self) -> dict[str, str | int]:
+        """As the summary of a training has it."""
+        described: dict[str, str | int] = {"source": self.source, "strings": self.strings, "covered": self.covered}
+        if self.occurrences is not None:
+            described["occurrences"], described["occurrences_covered"] = self.occurrences
+        return described
+
 
 def cover_words(source: str, words: Iterable[str], vectors: Collection[str]) -> Coverage:
     """How vectors cover a lexicon: its words of two characters and more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,46 +12,18 @@ from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from ...errors import InputError
-from ...features.normalise import Normaliser
-from ..files import staged
+from ...errors import InputError, RemedyError
+from ..files import staged, write_text
 from ..versions import installed_versions
 from .coverage import Coverage, cover_texts, cover_words
 from .raw_text import is_corpus, read_texts, read_words
-from .strings import BIGRAMS, CHARS, KINDS, WORDS, LexiconSplitter, TextSplitter
+from .strings import BIGRAMS, CHARS, KINDS, WORDS, LexiconSplitter, TextSettings, TextSplitter
 from .word_vectors import StringFile, TrainingSettings, train_vectors, word2vec, write_vectors
 
 MIN_COUNTS = {CHARS: 1, BIGRAMS: 2, WORDS: 2}
 """How often a string must occur to get a vector, where nothing else is asked."""
 SUMMARY, UNCOVERED = "vectors.json", "words.uncovered"
 JIEBA = "jieba's dictionary"
-
-
-@dataclass(frozen=True)
-class TextSettings:
-    """How text is read.
-
-    lang: The language: words are found by jieba in Chinese, by spaCy's tokenizer in others.
-    digits, lower: Read every digit as 0; read upper case as lower case. As the embedder that the vectors are for.
-    lexicon: Lists of words that jieba is to know, beyond its own.
-    all_matches: Take every word of the dictionary that occurs, nested ones too, and not jieba's reading of the text.
-    """
-
-    lang: str = "zh"
-    digits: bool = True
-    lower: bool = False
-    lexicon: tuple[str, ...] = ()
-    all_matches: bool = False
-
-    def __post_init__(self) -> None:
-        if (self.lexicon or self.all_matches) and self.lang != "zh":
-            raise ValueError(
-                "A lexicon and all its matches are for Chinese, whose words jieba finds: remove the option."
-            )
-
-    @property
-    def normaliser(self) -> Normaliser:
-        return Normaliser(digits=self.digits, lower=self.lower)
 
 
 @dataclass
@@ -64,6 +36,12 @@ class KindReport:
     tokens: int
     strings: int
     seconds: float
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As the summary has it."""
+        counts = {"strings": self.strings, "distinct": self.distinct, "tokens": self.tokens}
+        return {"file": self.path.name, **counts, "seconds": round(self.seconds, 1)}
 
 
 @dataclass
@@ -101,9 +79,7 @@ def make_vectors(
     lexicons = {name: read_words(name) for name in reading.lexicon}
     lists = {str(path): read_words(path) for path in cover if not is_corpus(path)}
     words = (word for lexicon in lexicons.values() for word in lexicon)
-    split = TextSplitter(
-        training, reading.normaliser, lang=reading.lang, lexicon=words, all_matches=reading.all_matches
-    )
+    split = TextSplitter(training, reading, words)
     report = VectorsReport()
     with staged(output) as work:
         files = _split_texts(sources, split, work, report, progress=progress)
@@ -112,12 +88,29 @@ def make_vectors(
             vectors[kind] = _train(file, kind, training[kind], output, report, progress=progress)
             note(report.kinds[-1])
         if WORDS in vectors:
-            report.coverage += _cover_lexicons(split, {**lexicons, **lists}, vectors[WORDS])
-        if report.coverage:
-            _write_uncovered(work / UNCOVERED, report.coverage)
+            known = {JIEBA: split.words.dictionary} if isinstance(split.words, LexiconSplitter) else {}
+            wanted: dict[str, Iterable[str]] = {**known, **lexicons, **lists}
+            report.coverage += [cover_words(source, words, vectors[WORDS]) for source, words in wanted.items()]
+            missing = dict.fromkeys(word for part in report.coverage for word in part.missing)
+            if report.coverage:
+                (work / UNCOVERED).write_text("".join(f"{word}\n" for word in missing), encoding="utf8")
         for path in filter(is_corpus, cover):
             report.coverage += cover_texts(str(path), read_texts(path), split, vectors)
-        _write_summary(work / SUMMARY, output, sources, training, reading, report)
+        made = {
+            part.kind: {
+                **part.described,
+                "inputs": list(sources),
+                "text": asdict(reading),
+                "training": asdict(training[part.kind]),
+                "coverage": [each.described for each in report.coverage if each.kind == part.kind],
+                "versions": installed_versions("spacy_tener", "gensim", "jieba", "numpy", "spacy"),
+            }
+            for part in report.kinds
+        }
+        # What it says about kinds that this run did not make stays.
+        write_text(
+            work / SUMMARY, json.dumps({**_old_summary(output / SUMMARY), **made}, ensure_ascii=False, indent=2) + "\n"
+        )
     return report
 
 
@@ -125,14 +118,14 @@ def _check(output: Path, training: Mapping[str, TrainingSettings], cover: Sequen
     """Refuse early what would fail late."""
     unknown = sorted(set(training) - set(KINDS))
     if unknown or not training:
-        raise ValueError(f"Unknown kinds of vectors: {unknown}. Use some of: {', '.join(KINDS)}.")
+        raise RemedyError(f"Unknown kinds of vectors: {unknown}", f"Use some of: {', '.join(KINDS)}.")
     if output.exists() and not output.is_dir():
         raise InputError(str(output), "not a directory", "Name a directory for the vectors.")
     for path in map(str, cover):
         if not Path(path).exists():
             raise InputError(path, "there is no such file", "Check the path.")
         if WORDS not in training and not is_corpus(path):
-            raise ValueError(f"{path} is a list of words, but no vectors for words are wanted.")
+            raise RemedyError(f"{path} is a list of words, but these get no vectors", "Add words to --kinds.")
     word2vec()
 
 
@@ -143,7 +136,8 @@ def _split_texts(
     with ExitStack() as stack:
         files = {kind: stack.enter_context(StringFile(work / f"{kind}.txt")) for kind in split.kinds}
         for source in sources:
-            for text in _shown(read_texts(source), f"Splitting {source}", progress):
+            shown = {"desc": f"Splitting {source}", "disable": None if progress else True}
+            for text in tqdm(read_texts(source), unit=" lines", unit_scale=True, leave=False, **shown):
                 report.characters += len(text)
                 for kind, strings in split(text).items():
                     files[kind].add(strings)
@@ -151,13 +145,6 @@ def _split_texts(
         raise InputError(", ".join(sources), "there is no text", "Give files with a paragraph on each line.")
     report.seconds = time.perf_counter() - started
     return files
-
-
-def _shown(texts: Iterable[str], description: str, progress: bool) -> Iterable[str]:
-    shown: Iterable[str] = tqdm(
-        texts, desc=description, unit=" lines", unit_scale=True, leave=False, disable=None if progress else True
-    )
-    return shown
 
 
 def _train(
@@ -172,55 +159,6 @@ def _train(
     report.kinds.append(KindReport(kind, path, len(file.counts), file.tokens, len(strings), seconds))
     file.counts.clear()
     return frozenset(strings)
-
-
-def _cover_lexicons(
-    split: TextSplitter, lexicons: Mapping[str, Iterable[str]], vectors: Collection[str]
-) -> list[Coverage]:
-    known: dict[str, Iterable[str]] = {}
-    if isinstance(split.words, LexiconSplitter):
-        known[JIEBA] = split.words.dictionary
-    return [cover_words(source, words, vectors) for source, words in {**known, **lexicons}.items()]
-
-
-def _write_uncovered(path: Path, coverage: Iterable[Coverage]) -> None:
-    missing = dict.fromkeys(word for part in coverage for word in part.missing)
-    path.write_text("".join(f"{word}\n" for word in missing), encoding="utf8")
-
-
-def _write_summary(
-    path: Path,
-    output: Path,
-    sources: Sequence[str],
-    training: Mapping[str, TrainingSettings],
-    reading: TextSettings,
-    report: VectorsReport,
-) -> None:
-    """How the vectors were made. What it says about kinds that this run did not make stays."""
-    made = {
-        part.kind: {
-            "file": part.path.name,
-            "strings": part.strings,
-            "distinct": part.distinct,
-            "tokens": part.tokens,
-            "seconds": round(part.seconds, 1),
-            "inputs": list(sources),
-            "text": asdict(reading),
-            "training": asdict(training[part.kind]),
-            "coverage": [_described(each) for each in report.coverage if each.kind == part.kind],
-            "versions": installed_versions("spacy_tener", "gensim", "jieba", "numpy", "spacy"),
-        }
-        for part in report.kinds
-    }
-    text = json.dumps({**_old_summary(output / SUMMARY), **made}, ensure_ascii=False, indent=2)
-    path.write_text(text + "\n", encoding="utf8")
-
-
-def _described(coverage: Coverage) -> dict[str, Any]:
-    described = {"source": coverage.source, "strings": coverage.strings, "covered": coverage.covered}
-    if coverage.occurrences is not None:
-        described["occurrences"], described["occurrences_covered"] = coverage.occurrences
-    return described
 
 
 def _old_summary(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 
 from ...errors import InputError
@@ -44,11 +44,23 @@ def read_texts(source: str | Path) -> Iterator[str]:
     """The paragraphs of a file, or of standard input for `-`. Some may be empty or blank."""
     suffix = suffix_of(source)
     if suffix == _SPACY:
-        yield from _doc_texts(Path(source))
+        for doc in read_docs(Path(source)):
+            yield from doc.text.split("\n")
     elif suffix == _JSONL:
         yield from _json_texts(source)
     else:
         yield from (line for _, line in read_lines(source))
+
+
+def read_docs(path: Path) -> Iterator[Doc]:
+    """The Docs of a `.spacy` file."""
+    try:
+        docs = DocBin().from_disk(path)
+    except FileNotFoundError as error:
+        raise InputError(str(path), "cannot be read: No such file or directory", "Check the path.") from error
+    except Exception as error:  # whatever zlib and msgpack make of a file of another kind
+        raise InputError(str(path), f"is no .spacy file ({error})", "Make it with `convert`.") from error
+    yield from docs.get_docs(Vocab())
 
 
 def read_words(path: str | Path) -> list[str]:
@@ -62,17 +74,6 @@ def read_words(path: str | Path) -> list[str]:
 def is_corpus(path: str | Path) -> bool:
     """Whether a file holds texts that come in records, so that it is no list of words."""
     return suffix_of(path) in (_JSONL, _SPACY)
-
-
-def _doc_texts(path: Path) -> Iterator[str]:
-    try:
-        docs = DocBin().from_disk(path)
-    except FileNotFoundError as error:
-        raise InputError(str(path), "cannot be read: No such file or directory", "Check the path.") from error
-    except Exception as error:  # whatever zlib and msgpack make of a file of another kind
-        raise InputError(str(path), f"is no .spacy file ({error})", "Make it with `convert`.") from error
-    for doc in docs.get_docs(Vocab()):
-        yield from doc.text.split("\n")
 
 
 def _json_texts(source: str | Path) -> Iterator[str]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from operator import add
 from typing import Any
 
-import spacy
-
+from ...errors import RemedyError
 from ...features.normalise import Normaliser
 from ...features.tables import END_MARK
+from ..languages import blank_pipeline
 
 CHARS, BIGRAMS, WORDS = KINDS = ("chars", "bigrams", "words")
 
@@ -19,6 +20,31 @@ CHARS, BIGRAMS, WORDS = KINDS = ("chars", "bigrams", "words")
 # space is one. White space that separates strings for the trainer cannot be a part of one.
 _UNIT = re.compile(r"\S|[^\S \t\n\v\f\r]+")
 _CACHE_LIMIT = 1_000_000
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How text is read.
+
+    lang: The language: words are found by jieba in Chinese, by spaCy's tokenizer in others.
+    digits, lower: Read every digit as 0; read upper case as lower case. As the embedder that the vectors are for.
+    lexicon: Lists of words that jieba is to know, beyond its own.
+    all_matches: Take every word of the dictionary that occurs, nested ones too, and not jieba's reading of the text.
+    """
+
+    lang: str = "zh"
+    digits: bool = True
+    lower: bool = False
+    lexicon: tuple[str, ...] = ()
+    all_matches: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.lexicon or self.all_matches) and self.lang != "zh":
+            raise RemedyError("A lexicon and all its matches are for Chinese only", "Leave them out.")
+
+    @property
+    def normaliser(self) -> Normaliser:
+        return Normaliser(digits=self.digits, lower=self.lower)
 
 
 class Spelling(dict[str, str]):
@@ -86,10 +112,7 @@ class TokenSplitter:
     """The words that spaCy's tokenizer for a language finds."""
 
     def __init__(self, normaliser: Normaliser, lang: str) -> None:
-        try:
-            self._nlp = spacy.blank(lang)
-        except ImportError as error:
-            raise ValueError(f"spaCy has no tokenizer for the language '{lang}' here: {error}") from error
+        self._nlp = blank_pipeline(lang)
         self._spelling = Spelling(normaliser)
 
     def __call__(self, text: str) -> list[str]:
@@ -102,26 +125,17 @@ class TextSplitter:
     """Splits a text into all that vectors are wanted for.
 
     kinds: Some of `KINDS`.
-    lang: The language, which decides how words are found.
-    lexicon, all_matches: For Chinese words. See `LexiconSplitter`.
+    lexicon: The words in the lists that the settings name.
     """
 
-    def __init__(
-        self,
-        kinds: Iterable[str],
-        normaliser: Normaliser,
-        *,
-        lang: str,
-        lexicon: Iterable[str] = (),
-        all_matches: bool = False,
-    ) -> None:
+    def __init__(self, kinds: Iterable[str], settings: TextSettings, lexicon: Iterable[str] = ()) -> None:
         self.kinds = tuple(kinds)
-        self._characters = CharacterSplitter(normaliser)
+        self._characters = CharacterSplitter(settings.normaliser)
         self.words: LexiconSplitter | TokenSplitter | None = None
-        if WORDS in self.kinds and lang == "zh":
-            self.words = LexiconSplitter(normaliser, lexicon, all_matches=all_matches)
+        if WORDS in self.kinds and settings.lang == "zh":
+            self.words = LexiconSplitter(settings.normaliser, lexicon, all_matches=settings.all_matches)
         elif WORDS in self.kinds:
-            self.words = TokenSplitter(normaliser, lang)
+            self.words = TokenSplitter(settings.normaliser, settings.lang)
 
     def __call__(self, text: str) -> dict[str, list[str]]:
         """The strings of a text by their kind."""
@@ -149,7 +163,7 @@ def _load_jieba() -> Any:
     try:
         import jieba
     except ImportError as error:
-        raise ValueError("Chinese words need jieba. Install it with `pip install 'spacy_tener[vectors]'`.") from error
+        raise RemedyError("Chinese words need jieba", "pip install 'spacy_tener[vectors]'") from error
     jieba.setLogLevel("WARNING")
     tokenizer = jieba.Tokenizer()
     tokenizer.initialize()

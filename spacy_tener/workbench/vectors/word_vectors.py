@@ -16,6 +16,7 @@ from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
+from ...errors import RemedyError
 from ...types import FloatArray
 
 MAX_STRINGS = 5_000_000
@@ -49,9 +50,9 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("width", "epochs", "window", "negative", "min_count", "workers"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, but is {getattr(self, name)}.")
+                raise RemedyError(f"{name} must be at least 1, but is {getattr(self, name)}", "Give a larger number.")
         if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must be from 0 to {2**32 - 1}, but is {self.seed}.")
+            raise RemedyError(f"seed must be from 0 to {2**32 - 1}, but is {self.seed}", "Give another number.")
 
 
 class StringFile:
@@ -98,10 +99,8 @@ def train_vectors(
     *Shape* of the table: [strings, width]
     """
     if not any(count >= settings.min_count for count in file.counts.values()):
-        raise ValueError(
-            f"None of the {len(file.counts):,} distinct {name} occurs {settings.min_count} times. "
-            f"Give more text, or a smaller --min-count."
-        )
+        reason = f"None of the {len(file.counts):,} distinct {name} occurs {settings.min_count} times"
+        raise RemedyError(reason, "Give more text, or a smaller --min-count.")
     model = word2vec()(
         vector_size=settings.width,
         window=settings.window,
@@ -134,9 +133,7 @@ def word2vec() -> Any:
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
-        raise ValueError(
-            "Training vectors needs gensim. Install it with `pip install 'spacy_tener[vectors]'`."
-        ) from error
+        raise RemedyError("Training vectors needs gensim", "pip install 'spacy_tener[vectors]'") from error
     return Word2Vec
 
 

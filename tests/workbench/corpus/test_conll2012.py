@@ -6,20 +6,14 @@ from pathlib import Path
 
 import pytest
 import spacy
+from conversion import convert
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus import (
-    CorpusError,
-    DocOptions,
-    EntitySpan,
-    Event,
-    ReadOptions,
-    Sentence,
-    convert,
-    read_corpus,
-)
+from spacy_tener.workbench.corpus.convert import DocOptions
+from spacy_tener.workbench.corpus.reader import CorpusReader, ReadOptions
+from spacy_tener.workbench.corpus.records import CorpusError, EntitySpan, Event, Sentence
 
 # The shape of the real files: aligned by spaces, columns of predicates that come and go, coreference last.
 NEWS = """#begin document (nw/xyz/24/xyz_2401); part 000
@@ -66,7 +60,7 @@ def document(*names: str, words: tuple[str, ...] = (), name: str = "wb/a/00/a_00
 def sentences(path: Path, text: str, **options: bool | str) -> list[Sentence]:
     path = path / "x.v4_gold_conll"
     path.write_text(text, encoding="utf-8", newline="")
-    return list(read_corpus(path, ReadOptions(**options)))
+    return list(CorpusReader(path, ReadOptions(**options)))
 
 
 def written_to(path: Path) -> list[Doc]:
@@ -85,7 +79,7 @@ def test_words_names_sentences_and_parts_are_read(tmp_path: Path) -> None:
 def test_the_format_is_told_by_the_first_line(tmp_path: Path) -> None:
     path = tmp_path / "x.conll"
     path.write_text("\n" + NEWS, encoding="utf-8")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     assert len(list(reader)) == 3
     assert (reader.format, reader.scheme) == ("conll2012", None)
 
@@ -119,7 +113,7 @@ def test_brackets_are_read(tmp_path: Path, cells: list[str], spans: list[tuple[i
 def test_a_name_within_a_name_is_left_out_and_noted(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text(document("(ORG(GPE)", "*", "(DATE*))", "(GPE)"), encoding="utf-8")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     (found,) = reader
     assert found.spans == (EntitySpan(0, 3, "ORG"), EntitySpan(3, 4, "GPE"))
     assert reader.notes.counts[Event.OVERLAP] == 2
@@ -149,7 +143,7 @@ def test_wide_spaces_stay_in_words(tmp_path: Path) -> None:
 def test_the_new_testament_is_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "all.v4_gold_conll"
     path.write_text(TESTAMENT + NEWS + TESTAMENT, encoding="utf-8")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     assert [len(each.tokens) for each in reader] == [4, 2, 1]
     assert reader.notes.counts == {Event.NEW_TESTAMENT: 2}
     assert reader.notes.examples[Event.NEW_TESTAMENT][0] == "line 2: pt/nt/40/nt_4001"
@@ -164,7 +158,7 @@ def test_documents_without_a_name_are_kept_and_noted(tmp_path: Path) -> None:
     path = tmp_path / "x"
     text = NEWS + document("*", "*", name="wb/b/00/b_0000") + document("(GPE)")
     path.write_text(text, encoding="utf-8")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     assert [len(each.tokens) for each in reader] == [4, 2, 1, 2, 1]
     # A part without names, of a document with some, is nothing to remark on.
     assert reader.notes.counts == {Event.NAMELESS: 1}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus import CorpusError, EntitySpan, Event, ReadOptions, Sentence, read_corpus
+from spacy_tener.workbench.corpus.reader import CorpusReader, ReadOptions
+from spacy_tener.workbench.corpus.records import CorpusError, EntitySpan, Event, Sentence
 
 RESUME = "高 B-NAME\n勇 E-NAME\n： O\n男 O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n1 O\n\n"
 WEIBO = "科0\tB-ORG.NAM\n技1\tI-ORG.NAM\n10\tO\n11\tO\n#0\tO\n\n老0\tB-PER.NOM\n师1\tI-PER.NOM\n😂0\tO\n０0\tO\n\n"
@@ -29,7 +30,7 @@ BRUSSELS NNP B-NP B-LOC
 def sentences(path: Path, text: str, **options: str) -> list[Sentence]:
     path = path / "corpus.txt"
     path.write_text(text, encoding="utf-8", newline="")
-    return list(read_corpus(path, ReadOptions(**options)))
+    return list(CorpusReader(path, ReadOptions(**options)))
 
 
 def tokens(found: list[Sentence]) -> list[str]:
@@ -59,7 +60,7 @@ def test_weibo_positions_of_two_digits_and_tokens_of_two_characters(tmp_path: Pa
 def test_weibo_is_told_by_positions_that_count_up(tmp_path: Path) -> None:
     path = tmp_path / "w"
     path.write_text(WEIBO, encoding="utf-8")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     assert len(list(reader)) == 2
     assert reader.format == "weibo"
 
@@ -143,7 +144,7 @@ def test_supplementary_planes_and_full_width_forms_are_kept(tmp_path: Path) -> N
 def test_repairs_are_counted_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a B-X\nb I-X\n\nc O\nd I-X\n\ne I-Y\n\nf B-X\n", encoding="utf-8")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     assert [len(sentence.spans) for sentence in reader] == [1, 1, 1, 1]
     assert (reader.format, reader.scheme) == ("columns", "IOB2")
     assert reader.notes.counts == {Event.REPAIRED: 2}
@@ -153,7 +154,7 @@ def test_repairs_are_counted_over_the_file(tmp_path: Path) -> None:
 def test_a_reader_can_be_read_again_and_counts_afresh(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a B-X\n\nd O\ne I-X\n\nf B-X\n", encoding="utf-8")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     assert list(reader) == list(reader)
     assert reader.notes.counts == {Event.REPAIRED: 1}
 
@@ -223,13 +224,13 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
 
 def read_columns(path: Path, text: str, **options: int) -> list[Sentence]:
     (path / "corpus.txt").write_text(text, encoding="utf-8")
-    return list(read_corpus(path / "corpus.txt", ReadOptions(format="columns", **options)))
+    return list(CorpusReader(path / "corpus.txt", ReadOptions(format="columns", **options)))
 
 
 def test_comment_lines_before_a_sentence_are_left_out_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text("# sent_id = 1\n# text = # sang\n1\t#\tB-X\n2\tsang\tO\n\n# id 7\n1\ta\tO\n", encoding="utf-8")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     assert [sentence.tokens for sentence in reader] == [("#", "sang"), ("a",)]
     assert reader.notes.counts == {Event.COMMENT: 3}
 
@@ -238,13 +239,13 @@ def test_text_in_another_encoding_is_read_where_it_is_named(tmp_path: Path) -> N
     for encoding in ("gb18030", "utf-16", "big5"):
         (tmp_path / "a.txt").write_bytes("上 B-LOC\n海 E-LOC\n".encode(encoding))
         with pytest.raises(InputError, match=r"a\.txt:1: .*(UTF-8|NUL)"):
-            list(read_corpus(tmp_path / "a.txt"))
-        (found,) = read_corpus(tmp_path / "a.txt", ReadOptions(encoding=encoding))
+            list(CorpusReader(tmp_path / "a.txt"))
+        (found,) = CorpusReader(tmp_path / "a.txt", ReadOptions(encoding=encoding))
         assert isinstance(found, Sentence)
         assert found.tokens == ("上", "海")
     (tmp_path / "a.txt").write_bytes(b"a\xff O\n")
     with pytest.raises(InputError, match=r"a\.txt.* is not GB18030"):
-        list(read_corpus(tmp_path / "a.txt", ReadOptions(encoding="gb18030")))
+        list(CorpusReader(tmp_path / "a.txt", ReadOptions(encoding="gb18030")))
     with pytest.raises(ValueError, match="Unknown encoding 'gbx'"):
         ReadOptions(encoding="gbx")
 
@@ -260,6 +261,6 @@ def test_all_bad_lines_are_told_in_one_error_of_bounded_length(tmp_path: Path) -
 
 def test_a_file_without_an_entity_is_noted(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a O\n\nb O\n")
-    reader = read_corpus(tmp_path / "a.txt")
+    reader = CorpusReader(tmp_path / "a.txt")
     assert len(list(reader)) == 2
     assert reader.notes.counts == {Event.NO_ENTITIES: 1}

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 import spacy
+from conversion import convert
 from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 
-from spacy_tener.workbench.corpus import CorpusError, DocOptions, Event, ReadOptions, convert
-from spacy_tener.workbench.files import FileError
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.corpus.convert import DocOptions
+from spacy_tener.workbench.corpus.reader import ReadOptions
+from spacy_tener.workbench.corpus.records import CorpusError, Event
 
 COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
 ENGLISH = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nleft VBD O\n\nPeter NNP B-PER\n\n-DOCSTART- -X- O\n\nUN NNP B-ORG\n"
@@ -144,10 +147,10 @@ def test_an_output_that_cannot_be_written_is_named_and_leaves_nothing_behind(wri
     (tmp_path / "out" / "a.spacy").mkdir(parents=True)
     (tmp_path / "file").touch()
     source = write("a.txt", COLUMNS)
-    with pytest.raises(FileError, match=r"a\.spacy: cannot be written: Is a directory"):
+    with pytest.raises(RemedyError, match=r"a\.spacy: cannot be written: Is a directory"):
         convert([source], tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
-    with pytest.raises(FileError, match=r"a\.spacy: cannot be written"):
+    with pytest.raises(RemedyError, match=r"a\.spacy: cannot be written"):
         convert([source], tmp_path / "file" / "out")
 
 
@@ -177,7 +180,7 @@ def test_reading_options_reach_the_reader(write: Write, tmp_path: Path) -> None:
 def test_options_that_make_no_sense_are_refused(write: Write, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="n_sents is -1"):
         DocOptions(n_sents=-1)
-    with pytest.raises(ValueError, match=r"spaces is 'some'. Use one of: auto, yes, no"):
+    with pytest.raises(ValueError, match=r"Unknown way to set spaces 'some'. Use one of: auto, yes, no"):
         DocOptions(spaces="some")
     with pytest.raises(ValueError, match="no tokenizer for the language 'qqq'"):
         convert([write("a.txt", COLUMNS)], tmp_path, making=DocOptions(lang="qqq"))

@@ -6,8 +6,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.workbench.corpus import AnnotatedText, EntitySpan, Event, Notes, Sentence
 from spacy_tener.workbench.corpus.docs import group_sentences, sentences_to_doc, text_to_doc
+from spacy_tener.workbench.corpus.records import AnnotatedText, EntitySpan, Event, Notes, Sentence
 
 ZH = spacy.blank("zh")
 EN = spacy.blank("en")

@@ -7,8 +7,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus import plan_jobs
-from spacy_tener.workbench.corpus.inputs import output_name
+from spacy_tener.workbench.corpus.inputs import output_name, plan_jobs
 
 
 def touch(folder: Path, *names: str) -> None:

@@ -10,17 +10,8 @@ from typing import Any
 import pytest
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus import (
-    AnnotatedText,
-    CorpusError,
-    CorpusReader,
-    EntitySpan,
-    Event,
-    ReadOptions,
-    Sentence,
-    SpanRules,
-    read_corpus,
-)
+from spacy_tener.workbench.corpus.reader import CorpusReader, ReadOptions
+from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
 
 TEXT = "高勇，男，中国国籍，在北京😂的清华大学任教。"
 SPANS = [(0, 2, "NAME"), (11, 13, "LOC"), (15, 19, "ORG")]
@@ -68,10 +59,10 @@ CLUENER = {
 }
 
 
-def reader_of(folder: Path, records: Sequence[Any], *, rules: SpanRules | None = None, **options: str) -> CorpusReader:
+def reader_of(folder: Path, records: Sequence[Any], **options: str) -> CorpusReader:
     path = folder / "a.jsonl"
     path.write_text("\n".join(json.dumps(record, ensure_ascii=False) for record in records), encoding="utf-8")
-    return read_corpus(path, ReadOptions(spans=rules or SpanRules(), **options))
+    return CorpusReader(path, ReadOptions(**options))
 
 
 def texts(folder: Path, records: Sequence[Any], **options: Any) -> list[AnnotatedText]:
@@ -155,7 +146,7 @@ def test_cluener_with_an_entity_in_several_places(tmp_path: Path) -> None:
 def test_a_json_list_is_read_with_the_lines_of_its_records(tmp_path: Path, indent: int | None) -> None:
     path = tmp_path / "a.json"
     path.write_text("\n" + json.dumps([task([annotation()])] * 3, indent=indent) + "\n", encoding="utf-8")
-    found = list(read_corpus(path))
+    found = list(CorpusReader(path))
     assert [text.spans for text in found] == [ENTITIES] * 3
     starts = [number for number, line in enumerate(path.read_text().splitlines(), 1) if line == "  {"]
     assert [text.line for text in found] == (starts or [2, 2, 2])
@@ -164,18 +155,18 @@ def test_a_json_list_is_read_with_the_lines_of_its_records(tmp_path: Path, inden
 def test_objects_over_several_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("\n\n".join(json.dumps(CLUENER, indent=2, ensure_ascii=False) for _ in range(2)), encoding="utf-8")
-    assert [text.text for text in read_corpus(path)] == [CLUENER["text"]] * 2
+    assert [text.text for text in CorpusReader(path)] == [CLUENER["text"]] * 2
 
 
 def test_blank_lines_and_crlf_between_records_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"text": "a", "label": []}\r\n \r\n{"text": "b\\r\\n", "label": []}\r\n')
-    assert [(text.text, text.line) for text in read_corpus(path)] == [("a", 1), ("b\r\n", 3)]
+    assert [(text.text, text.line) for text in CorpusReader(path)] == [("a", 1), ("b\r\n", 3)]
 
 
 def test_an_empty_list_has_no_texts(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("[]")
-    assert list(read_corpus(tmp_path / "a.json")) == []
+    assert list(CorpusReader(tmp_path / "a.json")) == []
 
 
 def test_spans_are_sorted(tmp_path: Path) -> None:
@@ -203,7 +194,7 @@ def test_overlapping_spans_are_refused(tmp_path: Path, spans: list[Any]) -> None
 
 def test_of_overlapping_spans_the_longest_can_be_kept(tmp_path: Path) -> None:
     record = {"text": "abcdefghij", "label": [[0, 2, "A"], [1, 5, "B"], [4, 6, "C"], [6, 8, "D"], [6, 8, "E"]]}
-    reader = reader_of(tmp_path, [record], rules=SpanRules(overlap="longest"))
+    reader = reader_of(tmp_path, [record], overlap="longest")
     (text,) = reader
     assert isinstance(text, AnnotatedText)
     assert text.spans == (EntitySpan(1, 5, "B"), EntitySpan(6, 8, "D"))
@@ -216,25 +207,24 @@ def test_spans_that_touch_do_not_overlap(tmp_path: Path) -> None:
 
 
 def test_offsets_may_count_utf_16_units(tmp_path: Path) -> None:
-    utf16 = SpanRules(units="utf16")
-    assert spans_of(tmp_path, "😂北京😂😂上海", [[2, 4, "LOC"], [8, 10, "LOC"]], rules=utf16) == (
+    assert spans_of(tmp_path, "😂北京😂😂上海", [[2, 4, "LOC"], [8, 10, "LOC"]], offsets="utf16") == (
         EntitySpan(1, 3, "LOC"),
         EntitySpan(5, 7, "LOC"),
     )
-    assert spans_of(tmp_path, "abc", [[1, 3, "X"]], rules=utf16) == (EntitySpan(1, 3, "X"),)
+    assert spans_of(tmp_path, "abc", [[1, 3, "X"]], offsets="utf16") == (EntitySpan(1, 3, "X"),)
 
 
 @pytest.mark.parametrize(("start", "end"), [(1, 4), (2, 11), (-1, 2)])
 def test_utf_16_offsets_must_not_cut_a_character_or_leave_the_text(tmp_path: Path, start: int, end: int) -> None:
     with pytest.raises(CorpusError, match=f"span {start}-{end} is outside of the text or cuts a character"):
-        spans_of(tmp_path, "😂北京😂😂", [[start, end, "LOC"]], rules=SpanRules(units="utf16"))
+        spans_of(tmp_path, "😂北京😂😂", [[start, end, "LOC"]], offsets="utf16")
 
 
 def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> None:
     record = task([{"result": [region(16, 20, "ORG", text="清华大学")]}])
     with pytest.raises(CorpusError, match=r"covers '华大学任' but is said to be '清华大学'.*--offsets utf16"):
         texts(tmp_path, [record])
-    assert texts(tmp_path, [record], rules=SpanRules(units="utf16"))[0].spans == (ENTITIES[2],)
+    assert texts(tmp_path, [record], offsets="utf16")[0].spans == (ENTITIES[2],)
     with pytest.raises(CorpusError, match="covers '商银行企' but is said to be '浙商银行'"):
         texts(tmp_path, [{**CLUENER, "label": {"company": {"浙商银行": [[1, 4]]}}}])
 
@@ -292,7 +282,7 @@ def test_a_bad_record_is_refused_with_its_line(tmp_path: Path, record: Any, reas
         good = {"text": "x", "label": {}}
     path.write_text(f"{json.dumps(good)}\n\n{json.dumps(record)}\n", encoding="utf-8")
     with pytest.raises(CorpusError) as caught:
-        list(read_corpus(path))
+        list(CorpusReader(path))
     assert caught.value.line == 3
     assert caught.value.reason.startswith(reason)
     assert caught.value.remedy
@@ -313,7 +303,7 @@ def test_a_bad_record_is_refused_with_its_line(tmp_path: Path, record: Any, reas
 def test_bad_json_is_refused_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(CorpusError) as caught:
-        list(read_corpus(tmp_path / "a.json"))
+        list(CorpusReader(tmp_path / "a.json"))
     assert caught.value.line == line
     assert caught.value.reason.startswith(reason)
 
@@ -334,10 +324,10 @@ def test_a_json_file_that_is_named_as_columns_is_refused(tmp_path: Path) -> None
 
 
 def test_unknown_rules_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'bytes' is not one of: codepoint, utf16"):
-        SpanRules(units="bytes")
-    with pytest.raises(ValueError, match="'first' is not one of: error, longest"):
-        SpanRules(overlap="first")
+    with pytest.raises(ValueError, match=r"Unknown unit of offsets 'bytes'\. Use one of: codepoint, utf16"):
+        ReadOptions(offsets="bytes")
+    with pytest.raises(ValueError, match=r"Unknown way to read overlaps 'first'\. Use one of: error, longest"):
+        ReadOptions(overlap="first")
 
 
 # What annotation tools call things
@@ -383,9 +373,9 @@ def test_training_data_of_spacy_2_is_read(tmp_path: Path, indent: int | None) ->
     pairs = [[TEXT, {"entities": SPANS}], ["没有", {"entities": []}]]
     path = tmp_path / "train.json"
     path.write_text(json.dumps(pairs, ensure_ascii=False, indent=indent), encoding="utf-8")
-    assert [text.spans for text in read_corpus(path)] == [ENTITIES, ()]
+    assert [text.spans for text in CorpusReader(path)] == [ENTITIES, ()]
     path.write_text("\n".join(json.dumps(pair, ensure_ascii=False) for pair in pairs), encoding="utf-8")
-    assert [text.spans for text in read_corpus(path)] == [ENTITIES, ()]
+    assert [text.spans for text in CorpusReader(path)] == [ENTITIES, ()]
 
 
 def test_tokens_and_tags_of_hugging_face_are_read(tmp_path: Path) -> None:
@@ -427,7 +417,7 @@ def test_all_bad_records_are_told_in_one_error(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a", "label": []}\n{"text": "b"}\n{"text":\n{"text": "c", "label": [[0, 9, "X"]]}\n')
     with pytest.raises(CorpusError) as caught:
-        list(read_corpus(path))
+        list(CorpusReader(path))
     assert caught.value.line == 2
     assert "2 more cannot be read: line 3: not valid JSON" in caught.value.remedy
     assert "line 4: span 0-9 is empty or outside" in caught.value.remedy
@@ -446,14 +436,14 @@ def write_brat(folder: Path, annotations: str, text: str = TEXT) -> Path:
 def test_brat_annotations_are_read_with_the_text_beside_them(tmp_path: Path, named: str) -> None:
     lines = [f"T{n}\t{label} {start} {end}\t{TEXT[start:end]}" for n, (start, end, label) in enumerate(SPANS)]
     write_brat(tmp_path, "\n".join([*lines, "R1\tIn Arg1:T1 Arg2:T2", "#1\tAnnotatorNotes T1\tsure", "A1\tX T1"]))
-    reader = read_corpus(tmp_path / named)
+    reader = CorpusReader(tmp_path / named)
     assert list(reader) == [AnnotatedText(TEXT, ENTITIES, (), 1)]
     assert reader.format == "brat"
 
 
 def test_brat_spans_in_pieces_are_left_without_annotation_and_lines_keep_their_places(tmp_path: Path) -> None:
     path = write_brat(tmp_path, "T1\tPER 3 6;8 9\tAnn B\nT2\tPER 8 9\tB\n", "a\r\nAnnx B")
-    reader = read_corpus(path)
+    reader = CorpusReader(path)
     (text,) = reader
     assert isinstance(text, AnnotatedText)
     assert (text.spans, text.missing) == ((EntitySpan(8, 9, "PER"),), ((3, 6), (8, 9)))
@@ -462,7 +452,7 @@ def test_brat_spans_in_pieces_are_left_without_annotation_and_lines_keep_their_p
 
 def test_brat_without_its_text_or_with_a_bad_line_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"doc\.ann:2: .* is no entity"):
-        list(read_corpus(write_brat(tmp_path, "\nT2\tPER 8")))
+        list(CorpusReader(write_brat(tmp_path, "\nT2\tPER 8")))
     (write_brat(tmp_path, "").with_suffix(".txt")).unlink()
     with pytest.raises(InputError, match=r"doc\.txt: cannot be read"):
-        list(read_corpus(tmp_path / "doc.ann"))
+        list(CorpusReader(tmp_path / "doc.ann"))

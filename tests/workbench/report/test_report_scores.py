@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_runs import metrics, prf, write_json
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.scores import Counts, Score, check_metric, read_metrics, total
+from spacy_tener.workbench.report.scores import Counts, Score, read_metrics, total
 
 COUNTS = {"PER": (6, 2, 4), "ORG": (0, 5, 1)}
 NUMBER = st.integers(0, 50)
@@ -81,10 +81,3 @@ def test_labels_may_be_missing(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
     path.write_text(json.dumps({"ents_p": 1, "ents_r": 0.5, "ents_f": 0.75, "ents_per_type": None}), encoding="utf8")
     assert read_metrics(path).labels == {}
-
-
-def test_metrics_are_p_r_and_f() -> None:
-    for metric in "prf":
-        check_metric(metric)
-    with pytest.raises(RemedyError, match="Unknown metric 'F1'"):
-        check_metric("F1")

@@ -16,13 +16,13 @@ from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import TrialState
 from thinc.api import Config
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.composing.search_space import read_space
-from spacy_tener.workbench.files import FileError
 from spacy_tener.workbench.runs import processes
 from spacy_tener.workbench.runs import search as module
-from spacy_tener.workbench.runs.search import Plan, Search, SearchOptions, distributions, open_search
+from spacy_tener.workbench.runs.search import Plan, Search, distributions, open_search
 from spacy_tener.workbench.runs.training import TrainingResult
 
 TOK2VEC = "components.tener_ner.model.tok2vec"
@@ -59,8 +59,8 @@ def make_plan(files: Path, **changes: Any) -> Plan:
 def opened(files: Path):
     """Opens the search in a directory."""
 
-    def open_it(name: str = "found", *, options: SearchOptions | None = None, **changes: Any):
-        return open_search(make_plan(files, **changes), files / name, options or SearchOptions())
+    def open_it(name: str = "found", *, options: dict[str, Any] | None = None, **changes: Any):
+        return open_search(make_plan(files, **changes), files / name, **(options or {}))
 
     return open_it
 
@@ -76,7 +76,7 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     (files / "space.cfg").write_text(SPACE, encoding="utf8")
     with pytest.MonkeyPatch.context() as patch:
         train_nothing(patch, files / "hold")
-        with open_search(make_plan(files, seed=1), files / "found", SearchOptions()) as search:
+        with open_search(make_plan(files, seed=1), files / "found") as search:
             search.run(6)
         yield search
 
@@ -154,7 +154,7 @@ def test_only_the_best_pipeline_is_kept(six: Search) -> None:
 
 def test_all_pipelines_are_kept_if_they_are_wanted(opened, files: Path) -> None:
     (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [2, 4]\n")
-    with opened(seed=1, options=SearchOptions(keep_models=True)) as search:
+    with opened(seed=1, options={"keep_models": True}) as search:
         search.run(2)
     assert len(list((files / "found").glob("trials/*/model-best"))) == 2
 
@@ -276,7 +276,7 @@ def test_a_search_killed_in_the_middle_loses_nothing(opened, files: Path) -> Non
     trials = files / "found" / "trials"
     wait_for((trials / "0001" / "pid").exists)
     first = {path: path.stat().st_mtime_ns for path in (trials / "0000").rglob("*")}
-    with pytest.raises(FileError, match="another process works in this directory"), opened(seed=1):
+    with pytest.raises(RemedyError, match="another process works in this directory"), opened(seed=1):
         pass
     process.kill()
     process.join()
@@ -325,7 +325,7 @@ def test_a_training_below_the_median_of_the_others_is_stopped_and_counts(
     monkeypatch.setattr(processes, "_POLL", 0.05)
     (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [2, 8]\n")
     (files / "hold").write_text("0005")
-    with opened(options=SearchOptions(prune=True)) as search:
+    with opened(options={"prune": True}) as search:
         for heads in (8, 8, 8, 8, 8, 2):
             search.study.enqueue_trial({f"{TOK2VEC}.heads": heads})
         search.run(6)
@@ -379,7 +379,7 @@ def test_settings_that_do_not_fit_together_fail_alone(opened, files: Path) -> No
 
 
 def test_an_unknown_sampler_is_named(opened) -> None:
-    with pytest.raises(ConfigError, match="Unknown sampler 'smac'"), opened(sampler="smac"):
+    with pytest.raises(RemedyError, match="Unknown sampler 'smac'"), opened(sampler="smac"):
         pass
 
 

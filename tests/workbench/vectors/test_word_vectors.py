@@ -26,11 +26,10 @@ from spacy_tener.workbench.vectors.from_text import (
     JIEBA,
     SUMMARY,
     UNCOVERED,
-    TextSettings,
     VectorsReport,
     make_vectors,
 )
-from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS, KINDS, WORDS
+from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS, KINDS, WORDS, TextSettings
 from spacy_tener.workbench.vectors.word_vectors import StringFile, TrainingSettings, train_vectors, write_vectors
 
 SMALL = TrainingSettings(width=8, epochs=2, min_count=1)
@@ -259,7 +258,7 @@ def test_text_without_anything_in_it_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("stage", ["train_vectors", "write_vectors", "_write_summary"])
+@pytest.mark.parametrize("stage", ["train_vectors", "write_vectors", "write_text"])
 def test_run_that_fails_leaves_what_was_there(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
@@ -287,7 +286,7 @@ def test_unknown_kinds_are_refused_with_the_known_ones(text: Path, tmp_path: Pat
 
 
 def test_lists_of_words_need_vectors_for_words(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"laws\.txt is a list of words, but no vectors for words"):
+    with pytest.raises(ValueError, match=r"laws\.txt is a list of words, but these get no vectors"):
         make(text, tmp_path / "out", CHARS, cover=[text])
 
 

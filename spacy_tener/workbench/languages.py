@@ -1,0 +1,32 @@
+"""Languages: told by the letters of a text, and their tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import spacy
+from spacy.language import Language
+
+from ..errors import RemedyError
+
+# Written without spaces between words.
+UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
+
+
+def detect_language(texts: Iterable[str]) -> str:
+    """`zh` or `en`; other languages are not told from each other."""
+    letters = [char for text in texts for char in text if char.isalpha()]
+    han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
+    if han + sum(map(str.isascii, letters)) >= 0.98 * len(letters):
+        return "zh" if han >= 0.05 * len(letters) else "en"
+    raise RemedyError("The language cannot be told by the letters", "Name it, as in `--lang de`.")
+
+
+def blank_pipeline(lang: str) -> Language:
+    """A pipeline with nothing but the language's tokenizer."""
+    try:
+        return spacy.blank(lang)
+    except ImportError as error:
+        raise RemedyError(
+            f"spaCy has no tokenizer for the language '{lang}': {error}", "Choose another language."
+        ) from error

@@ -1,0 +1,23 @@
+"""Corpora converted as by `spacy tener convert`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spacy_tener.workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs
+from spacy_tener.workbench.corpus.inputs import plan_jobs
+from spacy_tener.workbench.corpus.reader import ReadOptions
+
+
+def convert(
+    inputs: Sequence[str | Path],
+    output: str | Path,
+    *,
+    reading: ReadOptions | None = None,
+    making: DocOptions | None = None,
+    glob: str | None = None,
+    join: bool = False,
+) -> list[ConversionReport]:
+    jobs, _ = plan_jobs(inputs, output, glob=glob, join=join)
+    return list(convert_jobs(jobs, reading=reading or ReadOptions(), making=making or DocOptions()))
