@@ -7,6 +7,7 @@ flat: one array for all tokens of a batch.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -242,6 +243,16 @@ def ragged_layer(name: str, build: Build, *, width_in: int | None = None, width_
     """
     dims = {"nI": width_in, "nO": width_out}
     return Model(name, _forward_ragged, init=_init_ragged, dims=dims, shims=[TorchShim(build)])
+
+
+def encoder_layer(name: str, encoder: Callable[..., nn.Module], config: Any) -> RaggedModel:
+    """An encoder of sequences as a layer. encoder: Made from its config and the width of its input."""
+    build = functools.partial(_build_encoder, encoder=encoder, config=config)
+    return ragged_layer(name, build, width_out=config.width)
+
+
+def _build_encoder(*, nI: int, nO: int, encoder: Callable[..., nn.Module], config: Any) -> nn.Module:
+    return encoder(config, input_width=nI)
 
 
 def chain_sized(first: EmbedModel, second: RaggedModel) -> EmbedModel:

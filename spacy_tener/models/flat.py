@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..layers.lattice.flat import FlatConfig, FlatEncoder
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
-from .embed.lexicon import LexiconModel, build_lexicon_embed
+from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer
 from .settings import expand_config
 
@@ -24,10 +22,5 @@ def build_flat(embed: EmbedModel | None = None, words: LexiconModel | None = Non
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
     """
-    build = partial(_build, config=config)
     streams = [embed or build_char_embed()]
-    return lattice_layer("flat", build, streams=streams, words=words or build_lexicon_embed(), width=config.width)
-
-
-def _build(*, nI0: int, nW: int, nO: int, config: FlatConfig) -> FlatEncoder:
-    return FlatEncoder(config, char_width=nI0, word_width=nW)
+    return lattice_layer("flat", FlatEncoder, config, streams=streams, words=words)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..layers.lattice.atssa import AtssaConfig, AtssaEncoder
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
-from .embed.lexicon import LexiconModel, build_lexicon_embed
+from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer
 from .settings import expand_config
 
@@ -26,10 +24,5 @@ def build_flat_atssa(
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
     """
-    build = partial(_build, config=config)
     streams = [embed or build_char_embed()]
-    return lattice_layer("flat_atssa", build, streams=streams, words=words or build_lexicon_embed(), width=config.width)
-
-
-def _build(*, nI0: int, nW: int, nO: int, config: AtssaConfig) -> AtssaEncoder:
-    return AtssaEncoder(config, char_width=nI0, word_width=nW)
+    return lattice_layer("flat_atssa", AtssaEncoder, config, streams=streams, words=words)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..layers.convolution.grn import GRNConfig, GRNEncoder
-from .bridge import EmbedModel, RaggedModel, chain_sized, ragged_layer
+from .bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 from .embed.word_char import build_word_char_embed
 from .settings import expand_config
 
@@ -18,7 +16,7 @@ def build_grn(embed: EmbedModel | None = None, *, config: GRNConfig) -> EmbedMod
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.WordCharEmbed.v1` if there is none.
     """
-    return chain_sized(embed or build_word_char_embed(), _encoder(config))
+    return chain_sized(embed or build_word_char_embed(), encoder_layer("gated_relation_encoder", GRNEncoder, config))
 
 
 @expand_config()
@@ -27,12 +25,4 @@ def build_gated_relation_encoder(*, config: GRNConfig) -> RaggedModel:
 
     Registered as `spacy_tener.GatedRelationEncoder.v1`.
     """
-    return _encoder(config)
-
-
-def _encoder(config: GRNConfig) -> RaggedModel:
-    return ragged_layer("gated_relation_encoder", partial(_build, config=config), width_out=config.width)
-
-
-def _build(*, nI: int, nO: int, config: GRNConfig) -> GRNEncoder:
-    return GRNEncoder(config, input_width=nI)
+    return encoder_layer("gated_relation_encoder", GRNEncoder, config)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..layers.convolution.idcnn import IDCNNConfig, IDCNNEncoder
-from .bridge import RaggedModel, ragged_layer
+from .bridge import RaggedModel, encoder_layer
 from .settings import expand_config
 
 
@@ -21,8 +19,4 @@ def build_idcnn_encoder(*, config: IDCNNConfig) -> RaggedModel:
     its block once to sentences and three times to documents. What differs: there is one loss, on the output, instead of
     the mean over all applications of the block, and no penalty for what dropout changes.
     """
-    return ragged_layer("idcnn_encoder", partial(_build, config=config), width_out=config.width)
-
-
-def _build(*, nI: int, nO: int, config: IDCNNConfig) -> IDCNNEncoder:
-    return IDCNNEncoder(config, input_width=nI)
+    return encoder_layer("idcnn_encoder", IDCNNEncoder, config)

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
+from torch import nn
 
-from .bridge import Build, EmbedModel, TorchShim, join, run_module, split, token_counts, torch_shim
-from .embed.lexicon import LatticeWords, LexiconModel
+from .bridge import EmbedModel, TorchShim, join, run_module, split, token_counts, torch_shim
+from .embed.lexicon import LatticeWords, LexiconModel, build_lexicon_embed
 
 
-def lattice_layer(name: str, build: Build, *, streams: list[EmbedModel], words: LexiconModel, width: int) -> EmbedModel:
+def lattice_layer(
+    name: str,
+    encoder: Callable[..., nn.Module],
+    config: Any,
+    *,
+    streams: list[EmbedModel],
+    words: LexiconModel | None,
+) -> EmbedModel:
     """A torch module that reads one or more streams of floats per token, and the words that lie over the tokens.
 
-    build: Takes `nI0`, `nI1`, .. (the streams' widths), `nW` (the words') and `nO`, and returns a module. It is called
-        with the streams, *Shape* [N, nI] each, the words, *Shape* [W, nW], and a `Lattice`, and returns *Shape* [N, nO]
+    encoder: Made from its config, the width of each stream and the words'. It is called with the streams, *Shape*
+        [N, nI] each, the words, *Shape* [W, nW], and a `Lattice`, and returns *Shape* [N, nO]
+    words: The embedder of words; `spacy_tener.LexiconEmbed.v1` if there is none.
     """
-    layers = [*streams, cast(Any, words)]
-    return Model(name, _forward, init=_init, dims={"nO": width}, layers=layers, shims=[TorchShim(build)])
+    layers = [*streams, cast(Any, words or build_lexicon_embed())]
+    shim = TorchShim(partial(_build, encoder=encoder, config=config))
+    return Model(name, _forward, init=_init, dims={"nO": config.width}, layers=layers, shims=[shim])
+
+
+def _build(*, encoder: Callable[..., nn.Module], config: Any, nO: int, nW: int, **nI: int) -> nn.Module:
+    """nI: The widths of the streams, `nI0`, `nI1`, .."""
+    return encoder(config, *(nI[name] for name in sorted(nI)), nW)
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:

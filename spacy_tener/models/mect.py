@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..layers.lattice.mect import MectConfig, MectEncoder
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.component import build_component_embed
-from .embed.lexicon import LexiconModel, build_lexicon_embed
+from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer
 from .settings import expand_config
 
@@ -33,10 +31,5 @@ def build_mect(
     components (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of what characters are made of;
         `spacy_tener.ComponentEmbed.v1` if there is none.
     """
-    build = partial(_build, config=config)
     streams = [embed or build_char_embed(), components or build_component_embed()]
-    return lattice_layer("mect", build, streams=streams, words=words or build_lexicon_embed(), width=config.width)
-
-
-def _build(*, nI0: int, nI1: int, nW: int, nO: int, config: MectConfig) -> MectEncoder:
-    return MectEncoder(config, char_width=nI0, component_width=nI1, word_width=nW)
+    return lattice_layer("mect", MectEncoder, config, streams=streams, words=words)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..layers.attention.transformer import TransformerConfig, TransformerEncoder
-from .bridge import EmbedModel, RaggedModel, chain_sized, ragged_layer
+from .bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 from .embed.char import build_char_embed
 from .settings import expand_config
 
@@ -18,7 +16,7 @@ def build_tener(embed: EmbedModel | None = None, *, config: TransformerConfig) -
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.CharEmbed.v1` if there is none.
     """
-    return chain_sized(embed or build_char_embed(), _encoder(config))
+    return chain_sized(embed or build_char_embed(), encoder_layer("transformer_encoder", TransformerEncoder, config))
 
 
 @expand_config(fixed={"adapted": True}, scaled=False)
@@ -27,7 +25,7 @@ def build_adapted_transformer_encoder(*, config: TransformerConfig) -> RaggedMod
 
     Registered as `spacy_tener.AdaptedTransformerEncoder.v1`.
     """
-    return _encoder(config)
+    return encoder_layer("transformer_encoder", TransformerEncoder, config)
 
 
 @expand_config(fixed={"adapted": False, "key_projection": False, "key_position": False}, scaled=True)
@@ -36,12 +34,4 @@ def build_transformer_encoder(*, config: TransformerConfig) -> RaggedModel:
 
     Registered as `spacy_tener.TransformerEncoder.v1`.
     """
-    return _encoder(config)
-
-
-def _encoder(config: TransformerConfig) -> RaggedModel:
-    return ragged_layer("transformer_encoder", partial(_build, config=config), width_out=config.width)
-
-
-def _build(*, nI: int, nO: int, config: TransformerConfig) -> TransformerEncoder:
-    return TransformerEncoder(config, input_width=nI)
+    return encoder_layer("transformer_encoder", TransformerEncoder, config)

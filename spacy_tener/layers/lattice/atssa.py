@@ -89,7 +89,7 @@ class AtssaEncoder(nn.Module):
     word_width: width of the words.
     """
 
-    def __init__(self, config: AtssaConfig, *, char_width: int, word_width: int) -> None:
+    def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
         super().__init__()
         self.config = config
         self.fusion = WordFusion(

@@ -45,7 +45,7 @@ class FlatEncoder(nn.Module):
     word_width: width of the words' input.
     """
 
-    def __init__(self, config: FlatConfig, *, char_width: int, word_width: int) -> None:
+    def __init__(self, config: FlatConfig, char_width: int, word_width: int) -> None:
         super().__init__()
         self.config = config
         self.char_input = Linear(char_width, config.width)

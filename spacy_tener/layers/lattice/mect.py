@@ -107,7 +107,7 @@ class MectEncoder(nn.Module):
     char_width, component_width, word_width: widths of the input.
     """
 
-    def __init__(self, config: MectConfig, *, char_width: int, component_width: int, word_width: int) -> None:
+    def __init__(self, config: MectConfig, char_width: int, component_width: int, word_width: int) -> None:
         super().__init__()
         self.config = config
         widths = [char_width + component_width] if config.n_streams == 1 else [char_width, component_width]
