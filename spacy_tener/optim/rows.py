@@ -23,19 +23,19 @@ def apply_row_gradient(optimizer: Optimizer, key: Key, table: Tensor, gradient: 
 
     *Shape* table: [rows, width]; gradient: the same, sparse and coalesced
     """
-    rows = gradient.indices()[0]
-    if hasattr(optimizer, "update_rows"):
-        optimizer.update_rows(key, torch2xp(table), torch2xp(rows), torch2xp(gradient.values()))
-        return
     if not hasattr(optimizer, "mom1"):
         # `nlp.rehearse` passes a function that notes whole parameters with their gradients, for a step taken later.
         # The height is part of the name, since a table may grow between such steps.
         optimizer((key[0], f"{key[1]}[{len(table)}]"), *_whole(table, gradient))
         return
-    with _rows_alone(optimizer, key, table, rows):
-        used, d_used = cast(Any, torch2xp(table[rows])), cast(Any, torch2xp(gradient.values()))
-        updated, _ = optimizer(key, used, d_used)
-    table[rows] = xp2torch(updated, device=table.device)
+    rows = gradient.indices()[0]
+    used, d_used = cast(Any, torch2xp(table[rows])), cast(Any, torch2xp(gradient.values()))
+    if hasattr(optimizer, "update_rows"):
+        optimizer.update_rows(key, used, d_used)
+    else:
+        with _rows_alone(optimizer, key, table, rows):
+            used, _ = optimizer(key, used, d_used)
+    table[rows] = xp2torch(used, device=table.device)
 
 
 def _whole(table: Tensor, gradient: Tensor) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from thinc.api import Ops, registry
 from thinc.backends import get_array_ops
 from thinc.optimizers import FloatOrSeq, KeyT
-from thinc.types import Floats2d, FloatsXd, Ints1d
+from thinc.types import Floats2d, FloatsXd
 
 from .rates import RatedOptimizer
 
@@ -81,22 +81,19 @@ class MomentumSGD(RatedOptimizer):
         gradient.fill(0.0)
         return weights, gradient
 
-    def update_rows(self, key: KeyT, table: Floats2d, rows: Ints1d, gradient: Floats2d) -> None:
-        """One step for some rows of a table, which reads and writes no other row: its cost does not know the height.
+    def update_rows(self, key: KeyT, rows: Floats2d, gradient: Floats2d) -> None:
+        """One step for some rows of a table, taken out of it: its cost does not know the table's height.
 
         Velocity would go on moving rows for many steps after they were last used, so there is none here: a row goes at
         once as far as momentum would carry it in the end, `learn_rate / (1 - momentum) * gradient`.
 
         key: the node's id and the parameter's name.
-        table: changed in place. *Shape: [height, width]*
-        rows: which rows, none twice. *Shape: [n]*
+        rows: changed in place. *Shape: [n, width]*
         gradient: theirs; used up. *Shape: [n, width]*
         """
-        if len(_ops(table).xp.unique(rows)) != len(rows):
-            raise ValueError(f"update_rows: a row of {key[1]!r} is named twice. Add up its gradients first.")
-        self._prepare(gradient, table[rows] if self.L2 else None)
+        self._prepare(gradient, rows)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)
-        table[rows] -= gradient
+        rows -= gradient
 
     def _prepare(self, gradient: FloatsXd, weights: Any) -> None:
         """Clip, then add weight decay, in place."""
