@@ -31,11 +31,11 @@ class Cost(NamedTuple):
 # For a batch of the eight texts below; launches have a slack of one in fifty. A change that needs more must say so by
 # larger numbers here, one that needs less may by smaller ones: `pytest -rP` prints what was counted, and where.
 BUDGETS = {
-    "TENER": Cost(learn=437, learn_waits=25, optimizer=232, optimizer_waits=2, predict=42, predict_waits=7),
-    "FLAT": Cost(learn=648, learn_waits=26, optimizer=297, optimizer_waits=3, predict=107, predict_waits=8),
-    "FLAT_ATSSA": Cost(learn=589, learn_waits=27, optimizer=338, optimizer_waits=3, predict=99, predict_waits=8),
-    "MECT": Cost(learn=814, learn_waits=32, optimizer=554, optimizer_waits=6, predict=198, predict_waits=14),
-    "GRN": Cost(learn=625, learn_waits=35, optimizer=181, optimizer_waits=2, predict=124, predict_waits=15),
+    "TENER": Cost(learn=94, learn_waits=4, optimizer=232, optimizer_waits=2, predict=43, predict_waits=3),
+    "FLAT": Cost(learn=306, learn_waits=5, optimizer=297, optimizer_waits=3, predict=108, predict_waits=4),
+    "FLAT_ATSSA": Cost(learn=246, learn_waits=6, optimizer=338, optimizer_waits=3, predict=100, predict_waits=4),
+    "MECT": Cost(learn=472, learn_waits=11, optimizer=554, optimizer_waits=6, predict=199, predict_waits=10),
+    "GRN": Cost(learn=282, learn_waits=14, optimizer=181, optimizer_waits=2, predict=125, predict_waits=11),
 }
 
 TEXTS = [
@@ -150,10 +150,13 @@ def run(tok2vec, optimizer) -> Run:
 each_system = pytest.mark.parametrize("name", BUDGETS)
 
 
+@pytest.mark.parametrize("host_arrays", [False, True], ids=["CUDA", "Apple"])
 @each_system
-def test_nothing_of_the_host_mixes_with_the_device_and_training_does_what_it_does_on_the_host(name, tok2vecs):
+def test_nothing_of_the_host_mixes_with_the_device_and_training_does_what_it_does_on_the_host(
+    name, host_arrays, tok2vecs
+):
     expected = run(tok2vecs[name], SGD(0.01))
-    with emulated_device():
+    with emulated_device(host_arrays=host_arrays):
         found = run(tok2vecs[name], SGD(0.01))
     assert not found.mixed
     assert found.losses == pytest.approx(expected.losses, rel=1e-4)
@@ -172,8 +175,9 @@ def test_a_step_and_a_predicted_batch_stay_within_their_launches_and_waits(name,
     assert all(spent <= allowed for spent, allowed in zip(cost, BUDGETS[name], strict=True)), (cost, BUDGETS[name])
 
 
-def test_windows_masks_partial_annotation_growth_and_rehearsal_mix_nothing_either(tok2vecs):
-    with emulated_device(), recorded() as record:
+@pytest.mark.parametrize("host_arrays", [False, True], ids=["CUDA", "Apple"])
+def test_windows_masks_partial_annotation_growth_and_rehearsal_mix_nothing_either(host_arrays, tok2vecs):
+    with emulated_device(host_arrays=host_arrays), recorded() as record:
         nlp = pipeline(tok2vecs["TENER"], window=20, overlap=4, incorrect_spans_key="incorrect")
         examples = examples_of(nlp)
         sgd = nlp.initialize(lambda: examples)

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from ..types import IntArray
-from .sequences import Lengths, as_lengths, on_device, ranges, starts
+from .devices import on_device
+from .sequences import Lengths, as_lengths, ranges, starts
 
 # What one more bucket costs, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}

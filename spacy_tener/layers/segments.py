@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..types import IntArray
-from .sequences import Lengths, as_lengths, on_device, starts
+from .devices import on_device
+from .sequences import Lengths, as_lengths, starts
 
 
 @dataclass(frozen=True)

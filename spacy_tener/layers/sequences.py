@@ -6,11 +6,8 @@ numpy only: lengths are known on the host, whatever device holds the floats.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..types import IntArray
@@ -39,7 +36,3 @@ def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
     """`begin, begin + 1, .., begin + length - 1` for each sequence, joined. *Shape: [N]*"""
     numbers: IntArray = np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
     return numbers
-
-
-def on_device(array: NDArray[Any], device: torch.device | str) -> Tensor:
-    return torch.from_numpy(array).to(device, non_blocking=True)

@@ -84,7 +84,7 @@ def _accumulate(
             term.share = scale * count
         docs = documents(batch, views)
         scores, backprop = model.begin_update(docs)
-        loss, d_scores = gradient(scores, loss_of(batch, docs), scale)
+        loss, d_scores = gradient(crf(model), scores, loss_of(batch, docs), scale)
         if not isfinite(loss):
             raise ValueError(Errors.E910.format(name=name))
         backprop(d_scores)

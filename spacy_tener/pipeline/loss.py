@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from thinc.api import get_torch_default_device
 from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 from torch import Tensor
 
 from ..layers.crf.crf import CRF, cross_entropy
+from ..layers.devices import on_device
 from ..models.bridge import join, split
 from ..types import IntArray
 from .tags import UNKNOWN, Mask, agreeing_tags, possible_tags
@@ -19,15 +19,16 @@ from .targets import IncorrectSpan, Target
 
 
 def gradient(
-    scores: list[Floats2d], loss_of: Callable[[Tensor], Tensor], scale: float, *, train_crf: bool = True
+    crf: CRF, scores: list[Floats2d], loss_of: Callable[[Tensor], Tensor], scale: float, *, train_crf: bool = True
 ) -> tuple[float, list[Floats2d]]:
     """A scaled loss of emissions, and its gradient.
 
     *Shape* scores, and the gradient: [n, n_tags] for each text
 
+    loss_of: the loss as a function of all emissions, [N, n_tags].
     train_crf: add the gradient of the CRF's own parameters to what they hold.
     """
-    emissions = _flat(scores).requires_grad_(True)
+    emissions = _flat(crf, scores).requires_grad_(True)
     loss = loss_of(emissions) * scale
     loss.backward(inputs=None if train_crf else [emissions])
     assert emissions.grad is not None
@@ -38,18 +39,19 @@ def gradient(
 def decode(crf: CRF, scores: list[Floats2d], lengths: list[int], masks: list[Mask | None]) -> IntArray:
     """The best allowed path of every text, joined. *Shape* [N]"""
     allowed = _join_masks(masks, lengths, crf.layout.n_tags)
-    return crf.decode(_flat(scores), lengths, None if allowed is None else torch.from_numpy(allowed))
+    return crf.decode(_flat(crf, scores), lengths, _tensor(allowed))
 
 
 def rehearsal_loss(crf: CRF, old_crf: CRF, wanted: list[Floats2d], emissions: Tensor) -> Tensor:
     """Cross-entropy between all paths as an earlier model weighs them and as this one does."""
     lengths = [len(part) for part in wanted]
-    return cross_entropy(old_crf, _flat(wanted), crf, emissions, lengths)
+    return cross_entropy(old_crf, _flat(old_crf, wanted), crf, emissions, lengths)
 
 
-def _flat(scores: list[Floats2d]) -> Tensor:
+def _flat(crf: CRF, scores: list[Floats2d]) -> Tensor:
+    """The scores of all texts, where they are: on the CPU, as on Apple's GPU too, or on the CRF's device."""
     ops = get_array_ops(scores[0])
-    return join(ops, scores, torch.device("cpu") if ops.name != "cupy" else get_torch_default_device())
+    return join(ops, scores, crf.start.device if ops.name == "cupy" else torch.device("cpu"))
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
@@ -63,12 +65,10 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
     possible = _join_masks([possible_tags(target.units, crf.layout) for target in targets], lengths, crf.layout.n_tags)
-    device = emissions.device
     if (tags != UNKNOWN).all():
-        known = crf.loss(emissions, lengths, tags=torch.from_numpy(tags).to(device), possible=_to(possible, device))
-        return known.sum()
+        return crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=_tensor(possible)).sum()
     allowed = agreeing_tags(tags, possible, crf.layout)
-    loss = crf.loss(emissions, lengths, allowed=_to(allowed, device), possible=_to(possible, device)).sum()
+    loss = crf.loss(emissions, lengths, allowed=_tensor(allowed), possible=_tensor(possible)).sum()
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
@@ -86,8 +86,8 @@ def _join_masks(masks: list[Mask | None], lengths: list[int], n_tags: int) -> Ma
     )
 
 
-def _to(mask: Mask | None, device: torch.device) -> Tensor | None:
-    return None if mask is None else torch.from_numpy(mask).to(device)
+def _tensor(mask: Mask | None) -> Tensor | None:
+    return None if mask is None else torch.from_numpy(mask)
 
 
 def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
@@ -100,10 +100,9 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
             rows.append(positions)
             masks.append(_clamped(allowed[positions], span, crf))
             lengths.append(len(positions))
-    index = torch.from_numpy(np.concatenate(rows)).to(emissions.device)
-    repeated = emissions[index]
-    mask = _to(np.concatenate(masks), emissions.device)
-    free = _to(allowed[np.concatenate(rows)], emissions.device)
+    index = np.concatenate(rows)
+    repeated = emissions[on_device(index, emissions.device)]
+    mask, free = _tensor(np.concatenate(masks)), _tensor(allowed[index])
     log_share = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
     # A span of probability one has an infinite loss; a hair below one keeps loss and gradient finite, and large.
     return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)).sum()

@@ -287,8 +287,9 @@ class TenerNER(TrainablePipe):
         examples = list(examples)
         validate_examples(examples, "TenerNER.get_loss")
         targets = self._targets(examples)
-        loss_of = partial(batch_loss, crf(self.model), targets=targets)
-        return gradient(scores, loss_of, 1.0 / len(examples), train_crf=False)
+        layer = crf(self.model)
+        loss_of = partial(batch_loss, layer, targets=targets)
+        return gradient(layer, scores, loss_of, 1.0 / len(examples), train_crf=False)
 
     def rehearse(
         self,

@@ -177,11 +177,11 @@ def test_targets_of_a_batch_do_not_see_each_other(crf):
 def test_gradients_come_back_by_text_and_scaled(crf):
     scores = random_scores(3, 0, 2)
     targets = [target([LAYOUT.outside] * n) for n in (3, 0, 2)]
-    loss, gradients = gradient(scores, lambda emissions: batch_loss(crf, emissions, targets), 0.5)
+    loss, gradients = gradient(crf, scores, lambda emissions: batch_loss(crf, emissions, targets), 0.5)
     assert [g.shape for g in gradients] == [s.shape for s in scores]
     transitions = crf.outside.grad.clone()
     crf.zero_grad()
-    twice, doubled = gradient(scores, lambda emissions: batch_loss(crf, emissions, targets), 1.0)
+    twice, doubled = gradient(crf, scores, lambda emissions: batch_loss(crf, emissions, targets), 1.0)
     assert twice == pytest.approx(2 * loss)
     torch.testing.assert_close(crf.outside.grad, 2 * transitions)
     for one, two in zip(gradients, doubled, strict=True):
@@ -191,7 +191,7 @@ def test_gradients_come_back_by_text_and_scaled(crf):
 def test_scores_are_not_written_to(crf):
     scores = random_scores(3)
     before = scores[0].copy()
-    gradient(scores, lambda emissions: batch_loss(crf, emissions, [target([LAYOUT.outside] * 3)]), 1.0)
+    gradient(crf, scores, lambda emissions: batch_loss(crf, emissions, [target([LAYOUT.outside] * 3)]), 1.0)
     decode(crf, scores, [3], [np.eye(3, LAYOUT.n_tags, LAYOUT.outside, dtype=bool) | True])
     np.testing.assert_array_equal(scores[0], before)
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ...tagging import TagLayout
 from ...types import IntArray
+from ..devices import to_host
 from ..packing import Packing
 from ..sequences import Lengths
 from .decode import FloatArray, viterbi
@@ -34,6 +35,9 @@ class CRF(nn.Module):
 
     Everywhere `allowed` is a mask of the tags that a token may have, [N, K]; without one, it may have any.
     Sums are computed in float32 at least, whatever the precision of the emissions.
+
+    All is computed on the CPU, and results are there, whatever devices emissions and weights are on: the recursions are
+    chains of hundreds of small steps, and a GPU would spend most of a training step on launching them.
     """
 
     def __init__(self, n_labels: int) -> None:
@@ -49,8 +53,10 @@ class CRF(nn.Module):
     def weights(self) -> CRFWeights:
         return self.start, self.end, self.outside, self.inside
 
-    def _transitions(self, like: Tensor) -> Transitions:
-        return Transitions.of(*(weight.to(like) for weight in self.weights))
+    def on_host(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
+        """Emissions and weights on the CPU, by a single copy. Gradients go back by a single copy as well."""
+        emissions, start, end, outside, inside = to_host(emissions, *self.weights)
+        return emissions, (start, end, outside, inside)
 
     @torch.no_grad()
     def resize(self, n_labels: int) -> CRF:
@@ -73,14 +79,16 @@ class CRF(nn.Module):
 
         *Shape* [N, K] to [n_sequences]
         """
-        sums = self._sums(emissions, self._packing(emissions, lengths), allowed)
+        emissions, weights = self.on_host(emissions)
+        sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
         return sums.to(upcast(emissions).dtype)
 
     def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
         """The score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
+        emissions, weights = self.on_host(emissions)
         scores = upcast(emissions)
         packing = self._packing(emissions, lengths)
-        return path_score(scores, self._transitions(scores), packing, tags).to(scores.dtype)
+        return path_score(scores, _transitions(weights, scores), packing, tags.cpu()).to(scores.dtype)
 
     def loss(
         self,
@@ -102,23 +110,23 @@ class CRF(nn.Module):
         """
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
+        emissions, weights = self.on_host(emissions)
         packing = self._packing(emissions, lengths)
-        dtype = upcast(emissions).dtype
         if tags is not None:
-            return self._sums(emissions, packing, possible, tags).to(dtype)
+            return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
         assert allowed is not None
         # Both sums go step by step together, as one batch of twice as many sequences.
         every = torch.ones_like(allowed) if possible is None else possible
         twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
-        both = self._sums(torch.cat([emissions, emissions]), twice, torch.cat([every, every & allowed]))
-        free, agreeing = both.chunk(2)
-        return (free - agreeing).to(dtype)
+        masks = torch.cat([every, every & allowed])
+        free, agreeing = _log_likelihood(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
+        return (free - agreeing).to(upcast(emissions).dtype)
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
         """The best path of each sequence, joined. *Shape* [N, K] to [N], a numpy array"""
         packing = self._packing(emissions, lengths)
-        return viterbi(*self._on_host(emissions, packing, allowed), packing)
+        return viterbi(*self._decodable(emissions, packing, allowed), packing)
 
     @torch.no_grad()
     def kbest(
@@ -128,15 +136,16 @@ class CRF(nn.Module):
         if k < 1:
             raise ValueError(f"k best paths need a k of 1 or more, got {k}")
         packing = self._packing(emissions, lengths)
-        return list_viterbi(*self._on_host(emissions, packing, allowed), packing, k)
+        return list_viterbi(*self._decodable(emissions, packing, allowed), packing, k)
 
-    def _on_host(self, emissions: Tensor, packing: Packing, allowed: Tensor | None) -> tuple[FloatArray, Transitions]:
-        """Masked emissions and the transitions, on the CPU. *Shape* [N, K]"""
-        scores = masked(upcast(emissions).cpu(), allowed)
+    def _decodable(self, emissions: Tensor, packing: Packing, allowed: Tensor | None) -> tuple[FloatArray, Transitions]:
+        """Masked emissions and the transitions. *Shape* [N, K]"""
+        emissions, weights = self.on_host(emissions)
+        scores = masked(upcast(emissions), allowed)
         if packing.lengths.max(initial=0) > LONG:
             # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
             scores = scores.double()
-        return scores.numpy(), self._transitions(scores)
+        return scores.numpy(), _transitions(weights, scores)
 
     def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""
@@ -151,21 +160,31 @@ class CRF(nn.Module):
     @torch.no_grad()
     def _passes(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None) -> ForwardBackward:
         # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
-        scores = masked(emissions.detach().double(), allowed)
-        return ForwardBackward.of(scores, self._transitions(scores), self._packing(emissions, lengths), backward=True)
-
-    def _sums(self, emissions: Tensor, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None) -> Tensor:
-        gradient = torch.is_grad_enabled()
-        sums: Tensor = LogLikelihood.apply(  # type: ignore[no-untyped-call]
-            emissions, *self.weights, packing, allowed, tags, gradient
+        emissions, weights = self.on_host(emissions.detach())
+        scores = masked(emissions.double(), allowed)
+        return ForwardBackward.of(
+            scores, _transitions(weights, scores), self._packing(emissions, lengths), backward=True
         )
-        return sums
 
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
         if emissions.dim() != 2 or emissions.size(1) != self.layout.n_tags:
             expected = f"(tokens, {self.layout.n_tags}) for {self.layout.n_labels} entity types"
             raise ValueError(f"emissions must have shape {expected}, got {tuple(emissions.shape)}")
         return Packing.of(lengths, emissions.size(0))
+
+
+def _transitions(weights: CRFWeights, like: Tensor) -> Transitions:
+    return Transitions.of(*(weight.to(like) for weight in weights))
+
+
+def _log_likelihood(
+    emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
+) -> Tensor:
+    gradient = torch.is_grad_enabled()
+    sums: Tensor = LogLikelihood.apply(  # type: ignore[no-untyped-call]
+        emissions, *weights, packing, allowed, tags, gradient
+    )
+    return sums
 
 
 def cross_entropy(
@@ -183,16 +202,16 @@ def cross_entropy(
     which come first; a new type the teacher never predicts.
     """
     layout = student.layout
-    known = torch.from_numpy(teacher.layout.within(layout)).to(emissions.device)
+    emissions, weights = student.on_host(emissions)
+    known = torch.from_numpy(teacher.layout.within(layout))
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     scores[:, known] = teacher_emissions.detach().to(scores)
-    grown = teacher.resize(layout.n_labels)
+    grown = teacher.resize(layout.n_labels).cpu()
     features = (scores.requires_grad_(), *grown.weights)
     with torch.enable_grad():
         counts = torch.autograd.grad(grown.log_partition(scores, lengths, possible).sum(), features)
     expected = [
-        (count * score).sum(dtype=torch.float64)
-        for count, score in zip(counts, (emissions, *student.weights), strict=True)
+        (count * score).sum(dtype=torch.float64) for count, score in zip(counts, (emissions, *weights), strict=True)
     ]
     total = student.log_partition(emissions, lengths, possible).sum(dtype=torch.float64) - torch.stack(expected).sum()
     return total.to(counts[0].dtype)

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from ...tagging import TagLayout
-from ...types import IntArray
 from ..packing import Packing
 from .transitions import MODERATE, Transitions, mirror
 
@@ -96,10 +95,6 @@ def forward_sums(scores: Tensor, start: Tensor, spread: LogMatmul, packing: Pack
     return scores
 
 
-def rows(index: IntArray, like: Tensor) -> Tensor:
-    return torch.from_numpy(index).to(like.device)
-
-
 @dataclass(frozen=True)
 class ForwardBackward:
     """The log-sums of all paths through each tag of each token, in flat rows.
@@ -118,14 +113,14 @@ class ForwardBackward:
 
     @classmethod
     def of(cls, emissions: Tensor, transitions: Transitions, packing: Packing, *, backward: bool) -> ForwardBackward:
-        ahead = rows(packing.forward, emissions)
+        ahead = torch.from_numpy(packing.forward)
         flat = torch.empty_like(emissions)
         if not backward:
             spread = log_matmul(transitions.table[None], moderate=transitions.moderate)
             packed = forward_sums(emissions[ahead].unsqueeze(0), transitions.start[None], spread, packing)
             flat[ahead] = packed[0]
             return cls(packing, transitions, emissions, flat, None)
-        behind, swap = rows(packing.backward, emissions), rows(mirror(transitions.layout), emissions)
+        behind, swap = torch.from_numpy(packing.backward), torch.from_numpy(mirror(transitions.layout))
         start, table = transitions.both_ways()
         spread = log_matmul(table, moderate=transitions.moderate)
         packed = forward_sums(torch.stack([emissions[ahead], emissions[behind][:, swap]]), start, spread, packing)
@@ -137,15 +132,15 @@ class ForwardBackward:
     def shifts(self) -> Tensor:
         """What `alpha` leaves out from each token to the next of its sequence. *Shape* [N]"""
         shifts = self.alpha[:, self.transitions.layout.closers].amax(-1).nan_to_num_(nan=torch.nan, neginf=0.0)
-        shifts[rows(self.packing.last, shifts)] = 0.0
+        shifts[torch.from_numpy(self.packing.last)] = 0.0
         return shifts.double()
 
     def log_partition(self) -> Tensor:
         """*Shape* [n_sequences], in float64"""
         sums = self.alpha.new_zeros(self.packing.n_sequences, dtype=torch.float64)
-        sums.index_add_(0, rows(self.packing.sequence, sums), self.shifts())
-        ends = self.alpha[rows(self.packing.last, sums)] + self.transitions.end
-        sums[rows(self.packing.filled, sums)] += ends.logsumexp(-1)
+        sums.index_add_(0, torch.from_numpy(self.packing.sequence), self.shifts())
+        ends = self.alpha[torch.from_numpy(self.packing.last)] + self.transitions.end
+        sums[torch.from_numpy(self.packing.filled)] += ends.logsumexp(-1)
         return sums
 
     def through(self) -> tuple[Tensor, Tensor]:
@@ -167,7 +162,7 @@ class ForwardBackward:
         """Expected transitions, each sequence counted `weight` times. *Shape* [N, 1], [N, 1] to [K, K]"""
         assert self.beta is not None
         layout, table = self.transitions.layout, self.transitions.table
-        later = rows(self.packing.later, self.alpha)
+        later = torch.from_numpy(self.packing.later)
         step = ForwardStep(layout, self.alpha[None], later.size(0))
         relative = step.shifted(self.alpha[None, later - 1], guarded=True)[0]
         arriving = self.beta[later] - total[later]

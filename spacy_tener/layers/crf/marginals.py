@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...types import IntArray
-from .forward import ForwardBackward, rows
+from .forward import ForwardBackward
 
 
 class EntitySpans(NamedTuple):
@@ -52,7 +52,7 @@ def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> Tensor:
     check_spans(spans, passes)
     offsets = passes.packing.offsets[spans.sequence]
     first, last, label = (
-        rows(column, passes.alpha) for column in (spans.start + offsets, spans.end + offsets - 1, spans.label)
+        torch.from_numpy(column) for column in (spans.start + offsets, spans.end + offsets - 1, spans.label)
     )
     layout = passes.transitions.layout
     paths, total = passes.through()

@@ -65,7 +65,7 @@ class Transitions:
 
     def both_ways(self) -> tuple[Tensor, Tensor]:
         """Start and transitions for reading forwards and for reading backwards, stacked. *Shape* [2, K], [2, K, K]"""
-        swap = torch.from_numpy(mirror(self.layout)).to(self.start.device)
+        swap = torch.from_numpy(mirror(self.layout))
         start = torch.stack([self.start, self.end[swap]])
         return start, torch.stack([self.table, self.table.t()[swap][:, swap]])
 

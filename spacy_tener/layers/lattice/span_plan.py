@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ...types import IntArray
-from ..sequences import on_device, starts
+from ..devices import on_device
+from ..sequences import starts
 from .lattice import Lattice, LatticeSpans
 from .span_windows import PositionWindows, QueryGroups, products
 
