@@ -42,11 +42,3 @@ class ComponentEncoder(nn.Module):
             characters = characters.masked_fill(dropped, unknown)
         tokens: Tensor = self.components(components, lengths, characters)
         return tokens
-
-    def grow(self, name: str, height: int) -> None:
-        """Make the table of components higher."""
-        self.components.grow(name, height)
-
-    def fill(self, name: str, rows: Tensor, vectors: Tensor) -> None:
-        """Put vectors into rows of the table."""
-        self.components.fill(name, rows, vectors)

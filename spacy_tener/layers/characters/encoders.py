@@ -132,11 +132,3 @@ class CharacterFeatures(nn.Module):
         encoded = self.encoder(self.tables(characters), lengths)
         tokens: Tensor = self.dropout(encoded.index_select(0, words))
         return tokens
-
-    def grow(self, name: str, height: int) -> None:
-        """Make the table higher."""
-        self.tables.grow(name, height)
-
-    def fill(self, name: str, rows: Tensor, vectors: Tensor) -> None:
-        """Put vectors into rows of the table."""
-        self.tables.fill(name, rows, vectors)

@@ -18,48 +18,28 @@ from .transitions import Transitions, inside_scores
 FloatArray = NDArray[np.floating]
 
 
-class ViterbiStep:
-    """One step of max-sum for all sequences that still run, with buffers that shrink as sequences end."""
-
-    def __init__(self, transitions: Transitions, width: int) -> None:
-        self.layout = layout = transitions.layout
-        table = transitions.table.numpy()
-        self.outside = np.ascontiguousarray(table[layout.closers, layout.openers])[:, :, None]
-        self.inside = inside_scores(transitions.table, layout).numpy()[..., None]
-        self.space = np.empty(layout.n_tags * width, table.dtype)
-        self.sums_space = np.empty(layout.n_open**2 * width, table.dtype)
-        self.width = 0
-
-    def narrow(self, width: int) -> None:
-        """Lay out the buffers for so many sequences."""
-        layout, self.width = self.layout, width
-        self.reached = self.space[: layout.n_tags * width].reshape(layout.n_tags, width)
-        self.opened = self.reached[layout.openers]
-        self.continued = self.reached[layout.continuers].reshape(2, layout.n_labels, width)
-        self.sums = self.sums_space[: layout.n_open**2 * width].reshape(layout.n_open, layout.n_open, width)
-
-    def __call__(self, previous: FloatArray, current: FloatArray) -> None:
-        """Add to each tag's emission its best way there. *Shape* both [K, n]"""
-        width = current.shape[1]
-        if width != self.width:
-            self.narrow(width)
-        np.add(previous[self.layout.closers, None], self.outside, out=self.sums)
-        np.maximum.reduce(self.sums, axis=0, out=self.opened)
-        begun = previous[self.layout.begin] + self.inside[0]
-        inner = previous[self.layout.inside] + self.inside[1]
-        np.maximum(begun, inner, out=self.continued)
-        np.add(current, self.reached, out=current)
-
-
 def best_scores(scores: FloatArray, transitions: Transitions, packing: Packing) -> None:
     """The best score of a path that ends in each tag, written over the packed emissions. *Shape* [K, N]"""
-    begin, end = packing.steps[0]
-    previous = scores[:, begin:end]
+    layout, table, widest = transitions.layout, transitions.table.numpy(), packing.sizes[0]
+    outside = np.ascontiguousarray(table[layout.closers, layout.openers])[:, :, None]
+    from_begin, from_inside = inside_scores(transitions.table, layout).numpy()[..., None]
+    reached_space = np.empty(layout.n_tags * widest, scores.dtype)
+    sums_space = np.empty(layout.n_open**2 * widest, scores.dtype)
+    previous, width = scores[:, :widest], 0
     previous += transitions.start.numpy()[:, None]
-    step = ViterbiStep(transitions, end - begin)
     for begin, end in packing.steps[1:]:
-        current = scores[:, begin:end]
-        step(previous[:, : end - begin], current)
+        if end - begin != width:
+            # The buffers shrink as sequences end.
+            width = end - begin
+            reached = reached_space[: layout.n_tags * width].reshape(layout.n_tags, width)
+            sums = sums_space[: layout.n_open**2 * width].reshape(layout.n_open, layout.n_open, width)
+            opened = reached[layout.openers]
+            continued = reached[layout.continuers].reshape(2, layout.n_labels, width)
+        previous, current = previous[:, :width], scores[:, begin:end]
+        np.add(previous[layout.closers, None], outside, out=sums)
+        np.maximum.reduce(sums, axis=0, out=opened)
+        np.maximum(previous[layout.begin] + from_begin, previous[layout.inside] + from_inside, out=continued)
+        current += reached
         previous = current
 
 

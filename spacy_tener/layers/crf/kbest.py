@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...tagging import TagLayout
 from ...types import IntArray
 from ..packing import Packing
 from .decode import FloatArray
@@ -25,35 +26,23 @@ def ranked(candidates: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
     return np.take_along_axis(candidates, order, -1), order
 
 
-class KBestStep:
-    """From the k best ways to each tag of a token to those of the next."""
+def next_ways(
+    ways: FloatArray, outside: FloatArray, inside: FloatArray, layout: TagLayout
+) -> tuple[FloatArray, IntArray]:
+    """From the k best ways to each tag of a token to those of the next, without its emissions.
 
-    def __init__(self, transitions: Transitions, k: int) -> None:
-        self.layout, self.k = transitions.layout, k
-        layout = self.layout
-        self.outside = np.repeat(transitions.table.numpy()[layout.closers, layout.openers].T, k, axis=1)
-        self.inside = inside_scores(transitions.table, layout).numpy()[..., None]
-
-    def __call__(self, ways: FloatArray) -> tuple[FloatArray, IntArray]:
-        """*Shape* [n, K, k] to [n, K, k] twice: scores, and where each came from, as `tag * k + rank`"""
-        opened, closer = self.opened(ways)
-        continued, inner = self.continued(ways)
-        return np.concatenate([opened, continued], 1), np.concatenate([closer, inner], 1)
-
-    def opened(self, ways: FloatArray) -> tuple[FloatArray, IntArray]:
-        closers = ways[:, self.layout.closers].reshape(len(ways), 1, -1)
-        values, source = ranked(closers + self.outside, self.k)
-        return values, source + self.layout.closers.start * self.k
-
-    def continued(self, ways: FloatArray) -> tuple[FloatArray, IntArray]:
-        layout, k = self.layout, self.k
-        begun = ways[:, None, layout.begin] + self.inside[0]
-        inner = ways[:, None, layout.inside] + self.inside[1]
-        values, choice = ranked(np.concatenate([begun, inner], -1), k)
-        label = np.arange(layout.n_labels)[:, None]
-        source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
-        shape = (len(ways), 2 * layout.n_labels, k)
-        return values.reshape(shape), source.reshape(shape)
+    outside, inside: transitions from the k ways to each closer, and within entities.
+    *Shape* [n, K, k] to [n, K, k] twice: scores, and where each came from, as `tag * k + rank`
+    """
+    n, _, k = ways.shape
+    opened, closer = ranked(ways[:, layout.closers].reshape(n, 1, -1) + outside, k)
+    parts = ways[:, None, layout.begin] + inside[0], ways[:, None, layout.inside] + inside[1]
+    continued, choice = ranked(np.concatenate(parts, -1), k)
+    label = np.arange(layout.n_labels)[:, None]
+    source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
+    shape = (n, 2 * layout.n_labels, k)
+    sources = [closer + layout.closers.start * k, source.reshape(shape)]
+    return np.concatenate([opened, continued.reshape(shape)], 1), np.concatenate(sources, 1)
 
 
 def forward_kbest(
@@ -67,9 +56,11 @@ def forward_kbest(
     ways = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
     ways[:, :, 0] = emissions[: packing.sizes[0]] + transitions.start.numpy()
     sources = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
-    step = KBestStep(transitions, k)
+    layout = transitions.layout
+    outside = np.repeat(transitions.table.numpy()[layout.closers, layout.openers].T, k, axis=1)
+    inside = inside_scores(transitions.table, layout).numpy()[..., None]
     for begin, end in packing.steps[1:]:
-        values, sources[begin:end] = step(ways[: end - begin])
+        values, sources[begin:end] = next_ways(ways[: end - begin], outside, inside, layout)
         ways[: end - begin] = values + emissions[begin:end, :, None]
     return ways, sources
 

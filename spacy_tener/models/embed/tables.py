@@ -1,7 +1,7 @@
 """Embedders over tables of rows, which grow with what training shows: what all of ours have in common.
 
 Such an embedder is a Thinc layer with a `Vocabulary` as `attrs["vocabulary"]` and one torch shim, whose module has
-`grow` and `fill` as `EmbeddingTables` has, and whose sizes are the heights of the tables by name.
+`EmbeddingTables` inside or is one, and whose sizes are the heights of these tables by name.
 """
 
 from __future__ import annotations
@@ -78,6 +78,11 @@ def _forward(
     return outputs, backprop
 
 
+def _tables(model: Model[Any, Any]) -> EmbeddingTables:
+    """The tables in an embedder's module."""
+    return next(part for part in torch_shim(model).module.modules() if isinstance(part, EmbeddingTables))
+
+
 def look_up(model: Model[Any, Any], keys: Mapping[str, Keys], is_train: bool) -> list[torch.Tensor]:
     """The rows of the keys, for each table; in training every key has one of its own. *Shape* [n] each"""
     if is_train:
@@ -100,7 +105,7 @@ def _fit_height(model: Model[Any, Any], name: str) -> None:
     height = shim.sizes[name]
     if needed > height:
         grown = needed + height // _GROWTH
-        shim.module.grow(name, grown)
+        _tables(model).grow(name, grown)
         shim.set_module(shim.module, {**shim.sizes, name: grown}, device=shim.device)
 
 
@@ -134,8 +139,7 @@ def load_vectors(
     if path is None:
         return
     vocabulary: Vocabulary = model.attrs["vocabulary"]
-    shim = torch_shim(model)
-    width = shim.module.tables[name].shape[1]
+    width = _tables(model).tables[name].shape[1]
     loaded = read_vectors(path, width=width, normalise=normalise, keep=keep, strings=strings)
     keys, first = np.unique(to_keys(loaded.strings), return_index=True)
     vectors = prepared(loaded.table[first], whiten=whiten, unit_length=unit_length)
@@ -143,7 +147,7 @@ def load_vectors(
     table.add(keys)
     vocabulary.pretrained[name] = len(table)
     _fit_height(model, name)
-    shim.module.fill(name, torch.from_numpy(table.rows(keys)), torch.from_numpy(vectors))
+    _tables(model).fill(name, torch.from_numpy(table.rows(keys)), torch.from_numpy(vectors))
 
 
 def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:

@@ -249,10 +249,10 @@ def test_a_character_is_read_as_unknown_now_and_then_in_training_only() -> None:
 def test_the_table_grows_and_can_be_filled() -> None:
     module = features("cnn")
     before = module(IDS, SPELLED, WORDS)
-    module.grow("character", 12)
+    module.tables.grow("character", 12)
     assert len(module.tables.tables["character"]) == 12
     assert torch.equal(module(IDS, SPELLED, WORDS), before)
-    module.fill("character", torch.tensor([11]), torch.ones(1, WIDTH))
+    module.tables.fill("character", torch.tensor([11]), torch.ones(1, WIDTH))
     assert (module.tables.tables["character"][11] == 1).all()
 
 

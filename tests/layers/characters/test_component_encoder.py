@@ -116,9 +116,9 @@ def test_every_parameter_s_name_begins_with_components():
 def test_the_table_grows_and_is_filled():
     module = encoder(rows=3)
     before = module.components.tables.tables["component"].detach().clone()
-    module.grow("component", 7)
+    module.components.tables.grow("component", 7)
     after = module.components.tables.tables["component"]
     assert after.shape == (7, 5)
     assert torch.equal(after[:3], before)
-    module.fill("component", torch.tensor([5]), torch.ones(1, 5))
+    module.components.tables.fill("component", torch.tensor([5]), torch.ones(1, 5))
     assert torch.equal(after[5], torch.ones(5, dtype=torch.float64))
