@@ -7,18 +7,20 @@ before the maximum, in the code.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ..attention.transformer import TransformerConfig, TransformerEncoder
 from ..convolution.convolution import Convolution, ConvolutionWindows
+from ..devices import on_device
 from ..dropout import Dropout
 from ..embedding import EmbeddingTables
 from ..linear import Linear
 from ..packing import Packing
 from ..ragged import Ragged
-from ..sequences import Lengths
+from ..sequences import Lengths, as_lengths
 
 
 class CharacterEncoder(nn.Module):
@@ -48,8 +50,8 @@ def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
 
     rows: *Shape: [C, w]*; lengths: *Shape: [words]*. Returns *Shape: [words, w]*
     """
-    counts = torch.as_tensor(lengths, dtype=torch.int64, device=rows.device)
-    word = torch.arange(len(counts), device=rows.device).repeat_interleave(counts)
+    counts = as_lengths(lengths)
+    word = on_device(np.repeat(np.arange(len(counts)), counts), rows.device)
     # Not torch.segment_reduce: where rows of a word are equal, it hands a negative gradient to each of them in full.
     zeros = rows.new_zeros(len(counts), rows.shape[1])
     return zeros.scatter_reduce(0, word[:, None].expand_as(rows), rows, "amax")
@@ -100,7 +102,7 @@ class BiLSTM(nn.Module):
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """*Shape* [N, width] -> [N, 2 hidden]"""
         packing = Packing.of(lengths, len(x))
-        flat = torch.from_numpy(packing.forward).to(x.device)
+        flat = on_device(packing.forward, x.device)
         packed, _ = self.lstm(PackedSequence(x.index_select(0, flat), torch.tensor(packing.sizes)))
         # Each flat row is packed once: sorting says where.
         outputs: Tensor = packed.data.index_select(0, flat.argsort())

@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..devices import on_device
 from ..linear import Linear
 from ..ragged import Ragged
+from ..sequences import as_lengths, ranges
 
 
 @dataclass(frozen=True)
@@ -35,18 +38,16 @@ class ConvolutionWindows:
         """dilation: the distance between neighbours of a window: 1 for tokens that stand side by side."""
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
-        positions = ragged.positions
-        lengths = torch.tensor(ragged.lengths, dtype=torch.int64, device=positions.device)
-        own_lengths = lengths.repeat_interleave(lengths)[:, None]
-        place = torch.arange(size, device=positions.device)
-        offsets = (place - size // 2) * dilation
-        seen = positions[:, None] + offsets
-        inside = (seen >= 0) & (seen < own_lengths)
-        n_tokens = len(positions)
-        flat = torch.arange(n_tokens, device=positions.device)[:, None] + offsets
+        # Made on the host and sent in two copies: a GPU would need a dozen launches for it.
+        lengths, place = as_lengths(ragged.lengths), np.arange(size)
+        offsets, n_tokens = (place - size // 2) * dilation, lengths.sum()
+        seen = ranges(np.zeros_like(lengths), lengths)[:, None] + offsets
+        inside = (seen >= 0) & (seen < np.repeat(lengths, lengths)[:, None])
+        flat = np.arange(n_tokens)[:, None] + offsets
         # Windows are symmetric: a token's neighbour at `place` sees the token at the mirrored place.
         readers = flat * size + (size - 1 - place)
-        return cls(size, flat.where(inside, n_tokens), readers.where(inside, n_tokens * size))
+        plan = np.where(inside, flat, n_tokens), np.where(inside, readers, n_tokens * size)
+        return cls(size, *(on_device(rows, ragged.positions.device) for rows in plan))
 
     def gather(self, x: Tensor) -> Tensor:
         """Each token's neighbours side by side, in reading order, with zeros beyond the sequence's ends.

@@ -23,11 +23,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..checkpointing import checkpointed
+from ..devices import on_device
 from ..linear import Linear
+from ..sequences import as_lengths
 
 RelationKind = Literal["gated", "mean", "attention"]
 
@@ -147,16 +150,16 @@ class _GatedMean(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
         u, v = _exponential(a), _exponential(b)
         ctx.save_for_backward(u, v, x)
-        ctx.lengths = lengths
+        ctx.lengths, ctx.shares = lengths, _shares(lengths, x)
         sums, tiles = torch.zeros_like(x), _Tiles(x)
         for sequence in zip(*(part.split(lengths) for part in (sums, u, v, x)), strict=True):
             _add_gated(tiles, *sequence)
-        return sums.mul_(_shares(lengths, x))
+        return sums.mul_(ctx.shares)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, v, x = ctx.saved_tensors
-        y = gradients[0] * _shares(ctx.lengths, x)
+        y = gradients[0] * ctx.shares
         vx, uy = v * x, u * y
         da, db, dx = sums = [torch.zeros_like(x) for _ in range(3)]
         tiles = _Tiles(x)
@@ -171,8 +174,9 @@ def _exponential(score: Tensor) -> Tensor:
 
 def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
     """1/T of each token's sequence. *Shape: [N, 1]*"""
-    sizes = torch.tensor(lengths, dtype=torch.int64, device=like.device)
-    return sizes.repeat_interleave(sizes)[:, None].to(like.dtype).reciprocal_()
+    sizes = as_lengths(lengths)
+    own_lengths = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
+    return on_device(own_lengths.reciprocal_(), like.device)
 
 
 class _Tiles:

@@ -20,6 +20,7 @@ from thinc.types import Floats2d
 from ...features.keys import Keys
 from ...features.vectors.forms import prepared
 from ...features.vectors.vectors import read_vectors
+from ...layers.devices import on_device
 from ...layers.embedding import EmbeddingTables
 from ..bridge import Build, EmbedModel, TorchShim, run_module, token_counts, torch_shim
 from .vocabulary import Vocabulary
@@ -67,7 +68,7 @@ def _forward(
         return [], lambda dY: docs
     reading = model.attrs["vocabulary"].read(docs)
     device = torch_shim(model).device
-    others = [other.to(device) if isinstance(other, torch.Tensor) else other for other in reading.others]
+    others = [on_device(other, device) if isinstance(other, torch.Tensor) else other for other in reading.others]
     rows = look_up(model, reading.keys, is_train)
     outputs, backprop_module = run_module(model, is_train, token_counts(docs), [], *rows, *others)
 
@@ -89,7 +90,7 @@ def look_up(model: Model[Any, Any], keys: Mapping[str, Keys], is_train: bool) ->
         _add_keys(model, keys)
     tables = model.attrs["vocabulary"].tables
     device = torch_shim(model).device
-    return [torch.from_numpy(table.rows(keys[name])).to(device) for name, table in tables.items()]
+    return [on_device(table.rows(keys[name]), device) for name, table in tables.items()]
 
 
 def _add_keys(model: Model[Any, Any], keys: Mapping[str, Keys]) -> None:

@@ -10,6 +10,7 @@ import torch
 from spacy.tokens import Doc
 from torch import Tensor, nn
 
+from ...layers.devices import on_device
 from ...layers.dropout import Dropout
 from ...layers.ragged import Ragged
 from ...layers.segments import Segments
@@ -98,7 +99,7 @@ class PretrainedTransformer(nn.Module):
         """What there is before dropout. *Shape: [N, width]*"""
         device = self._device
         pairs = pieces.firsts() if self.config.pooling == "first" else pieces
-        rows = torch.from_numpy(pairs.rows).to(device)
+        rows = on_device(pairs.rows, device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=device)
         return tokens.mean(self._hidden(pieces, device).index_select(0, rows))
 
@@ -112,7 +113,7 @@ class PretrainedTransformer(nn.Module):
         if not len(pieces.lengths):
             return torch.zeros(0, self.transformer.config.hidden_size, device=device)
         ragged = Ragged.of(pieces.lengths, device=device)
-        windows = ragged.pad(torch.from_numpy(pieces.ids)[:, None].to(device))
+        windows = ragged.pad(on_device(pieces.ids[:, None], device))
         read = [
             torch.cat(list(self._read(ids[:, 0, :, 0], bucket.mask)))
             for ids, bucket in zip(windows, ragged.buckets, strict=True)
