@@ -1,0 +1,204 @@
+"""Whatever text and annotation a Doc has, the component keeps its promises: every architecture, both views."""
+
+import json
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import spacy
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from spacy.tokens import Doc, Span
+
+SAVED = Path(__file__).parent.parent / "data" / "saved-0.1"
+EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf8"))
+KINDS = [kind for kind in EXPECTED if kind != "characters"]
+LABELS = ["PER", "ORG", "LOC", "GPE", "PLANET"]
+
+PIECES = [
+    *(word for texts in EXPECTED.values() for text in texts for word in (text["text"], *text["text"][:5])),
+    *("👨‍👩‍👧‍👦", "🇨🇳", "👍🏽", "❤️", "é", "ก็", "नि", "\U0001d504", "𠮷", "\U0010ffff", "\ufffe", "\ue000"),
+    *("\u200b", "\u200d", "\u200e", "\u200f", "\u202e", "\u2066", "\ufeff", "\u00ad", "\u2028", "\x00", "\x85", "\x1f"),
+    *(" ", "  ", "\n", "\t", "\u3000", "\xa0", " \n ", "。", ".", "٣", "²", "Ⅷ", "12", "ß", "İ", "ﬁ", "ǅ", "a" * 70),
+]
+WORDS = st.one_of(
+    st.sampled_from(PIECES),
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3),
+    st.lists(st.sampled_from(PIECES), min_size=2, max_size=3).map("".join),
+)
+
+
+@dataclass(frozen=True)
+class Made:
+    """How a Doc is made, as often as it is wanted."""
+
+    tokens: list[tuple[str, bool, bool | None]] = field(default_factory=list)
+    """Each token's text, whether a space follows, and whether it starts a sentence."""
+    stretches: list[tuple[int, int, str]] = field(default_factory=list)
+    """Stretches of tokens: how far from the one before, how long, and their label or what else they are."""
+    default: str = "missing"
+
+    def doc(self, vocab):
+        words, spaces, starts = zip(*self.tokens, strict=True) if self.tokens else ((), (), ())
+        doc = Doc(vocab, words=list(words), spaces=list(spaces), sent_starts=list(starts) if words else None)
+        spans = {"blocked": [], "missing": [], "outside": [], "entities": []}
+        end = 0
+        for gap, length, label in self.stretches:
+            start, end = end + gap, end + gap + length
+            if end <= len(doc):
+                kind = label if label in spans else "entities"
+                spans[kind].append(Span(doc, start, end, label="" if label in spans else label))
+        doc.set_ents(default=self.default, **spans)
+        return doc
+
+
+MADE = st.builds(
+    Made,
+    st.lists(st.tuples(WORDS, st.booleans(), st.sampled_from([None, None, True, False])), max_size=14),
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from([*LABELS, "blocked", "missing", "outside"])),
+        max_size=4,
+    ),
+    st.sampled_from(["missing", "outside"]),
+)
+
+
+@pytest.fixture(scope="module")
+def pipelines(tmp_path_factory):
+    loaded = {}
+
+    def load(kind):
+        if kind not in loaded:
+            path = tmp_path_factory.mktemp(kind)
+            with zipfile.ZipFile(SAVED / f"{kind}.zip") as archive:
+                archive.extractall(path)
+            loaded[kind] = spacy.load(path)
+        return loaded[kind]
+
+    return load
+
+
+def ents_of(doc):
+    return [(ent.start, ent.end, ent.label_) for ent in doc.ents]
+
+
+def found_in(doc):
+    """All that the component wrote."""
+    groups = {key: [*map(tuple, group.attrs["char_offsets"])] for key, group in doc.spans.items()}
+    return ents_of(doc), [(token.ent_iob_, token.ent_type_) for token in doc], groups
+
+
+def check_promises(before, doc):
+    assert doc.text == before.text
+    assert [token.text for token in doc] == [token.text for token in before]
+    assert set(ents_of(before)) <= set(ents_of(doc))
+    assert doc.has_annotation("ENT_IOB", require_complete=True) or not len(doc)
+    for ent in set(ents_of(doc)) - set(ents_of(before)):
+        start, end, _ = ent
+        assert not doc[start].is_space and not doc[end - 1].is_space  # noqa: PT018 - which end is seen at once
+        assert not any(token.is_sent_start for token in before[start + 1 : end])
+        assert not any(is_blocked(token) for token in before[start:end])
+    assert all(is_blocked(now) for now, token in zip(doc, before, strict=True) if is_blocked(token))
+    for group in doc.spans.values():
+        for (start, end), span in zip(group.attrs["char_offsets"], group, strict=True):
+            text = doc.text[start:end]
+            assert span.start_char <= start < end <= span.end_char
+            assert text == text.strip() or any(span.start == ent[0] for ent in ents_of(before))
+
+
+def is_blocked(token):
+    return token.ent_iob_ == "B" and not token.ent_type_
+
+
+def set_up(nlp, view, window):
+    nlp.get_pipe("tener_ner").cfg.update(view=view, window=window, overlap=(window - 1) // 2)
+
+
+def check(nlp, mades, batch_size):
+    before = [made.doc(nlp.vocab) for made in mades]
+    alone = [nlp(made.doc(nlp.vocab)) for made in mades]
+    for was, doc in zip(before, alone, strict=True):
+        check_promises(was, doc)
+    together = nlp.pipe((made.doc(nlp.vocab) for made in mades), batch_size=batch_size)
+    assert [found_in(doc) for doc in together] == [found_in(doc) for doc in alone]
+
+
+def fuzzed(max_examples):
+    return settings(max_examples=max_examples, suppress_health_check=list(HealthCheck))
+
+
+CASES = {"mades": st.lists(MADE, min_size=1, max_size=4), "batch_size": st.integers(1, 4), "window": st.integers(5, 9)}
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+@pytest.mark.parametrize("kind", KINDS)
+@fuzzed(15)
+@example(mades=[Made(), Made([("上海", False, None)])], batch_size=2, window=200)
+@example(mades=[Made([("\n", True, None)] * 3)], batch_size=1, window=5)
+@given(**CASES)
+def test_promises_hold_alone_and_in_a_batch(pipelines, kind, view, mades, batch_size, window):
+    nlp = pipelines(kind)
+    set_up(nlp, view, window)
+    check(nlp, mades, batch_size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+@pytest.mark.parametrize("kind", KINDS)
+@fuzzed(1000)
+@given(**CASES)
+def test_promises_hold_many_times(pipelines, kind, view, mades, batch_size, window):
+    nlp = pipelines(kind)
+    set_up(nlp, view, window)
+    check(nlp, mades, batch_size)
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+@pytest.mark.parametrize("kind", KINDS)
+@fuzzed(1)
+@given(mades=st.lists(MADE, min_size=8, max_size=8))
+def test_threads_find_the_same(pipelines, kind, view, mades):
+    nlp = pipelines(kind)
+    set_up(nlp, view, 9)
+    alone = [found_in(nlp(made.doc(nlp.vocab))) for made in mades]
+    docs = [made.doc(nlp.vocab) for made in mades] * 3
+    with ThreadPoolExecutor(4) as pool:
+        assert [*map(found_in, pool.map(nlp, docs))] == alone * 3
+
+
+def check_long_tokens(nlp, view, length):
+    set_up(nlp, view, 200)
+    texts = ["王" * length, "a" * length, "👨‍👩‍👧‍👦" * (length // 7), "\u200b" * length, " " * length]
+    check(nlp, [Made([("在", False, None), (text, False, None), ("上海", False, None)]) for text in texts], 3)
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_very_long_tokens(pipelines, kind, view):
+    check_long_tokens(pipelines(kind), view, 100_000 if view == "tokens" else 500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_characters_of_very_long_tokens(pipelines, kind):
+    check_long_tokens(pipelines(kind), "characters", 200_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@fuzzed(3)
+@given(mades=st.lists(MADE, min_size=8, max_size=8))
+def test_processes_find_the_same(pipelines, kind, mades):
+    nlp = pipelines(kind)
+    set_up(nlp, "tokens", 9)
+    alone = [found_in(nlp(made.doc(nlp.vocab))) for made in mades]
+    docs = nlp.pipe((made.doc(nlp.vocab) for made in mades), n_process=2, batch_size=3)
+    assert [*map(found_in, docs)] == alone
+
+
+def test_lone_surrogates_are_refused_by_spacy(pipelines):
+    """What reads text as UTF-8 cannot hold them: nothing of ours ever sees one."""
+    with pytest.raises(UnicodeEncodeError):
+        pipelines("tener")("上\ud800海")
