@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -51,11 +51,14 @@ class Relation(nn.Module, ABC):
     left: the half of `W` that reads x_i, with the bias. right: the half that reads x_j.
 
     width: d, of input and output.
-    gates: numbers in r_ij.
     """
 
-    def __init__(self, *, width: int, gates: int) -> None:
+    one_gate: ClassVar[bool] = False
+    """Whether r_ij is one number, or one for each channel."""
+
+    def __init__(self, *, width: int) -> None:
         super().__init__()
+        gates = 1 if self.one_gate else width
         self.left = Linear(width, gates)
         self.right = Linear(width, gates, bias=False)
         # The paper's Kaiming-uniform initialisation, for the whole of `W`: each half has half of its inputs.
@@ -85,9 +88,6 @@ class Relation(nn.Module, ABC):
 class GatedRelation(Relation):
     """Eq. 6: the gated relation network itself."""
 
-    def __init__(self, *, width: int) -> None:
-        super().__init__(width=width, gates=width)
-
     def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
         fused: Tensor = _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
         return fused
@@ -95,9 +95,6 @@ class GatedRelation(Relation):
 
 class MeanRelation(Relation):
     """Eq. 5, the paper's DFN: the mean of r_ij, which is a_i and the mean of b_j."""
-
-    def __init__(self, *, width: int) -> None:
-        super().__init__(width=width, gates=width)
 
     def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
         means = [part.mean(0, keepdim=True).expand_as(part) for part in b.split(list(lengths)) if len(part)]
@@ -107,8 +104,7 @@ class MeanRelation(Relation):
 class AttentionRelation(Relation):
     """Eq. 7, the paper's GAttN: one gate for each pair, the same for all channels."""
 
-    def __init__(self, *, width: int) -> None:
-        super().__init__(width=width, gates=1)
+    one_gate = True
 
     def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
         parts = [part.split(list(lengths)) for part in (a, b, x)]

@@ -13,7 +13,7 @@ from ...types import IntArray
 from ..devices import on_device
 from ..sequences import starts
 from .lattice import Lattice, LatticeSpans
-from .span_windows import PositionWindows, QueryGroups, products
+from .span_windows import PositionWindows, QueryGroups
 
 GROUP = 48
 """At most so many queries in a group: the fewer, the fewer columns per query, but the more operations."""
@@ -76,9 +76,9 @@ class SpanPlan:
         device = torch.device(device)
         spans = LatticeSpans.of(lattice)
         query_groups = QueryGroups.of(spans, most=GROUP, words=word_queries)
-        windows = PositionWindows.of(spans, query_groups.kinds)
-        distances, columns = _distinct(windows.columns(spans, query_groups.kinds), lattice.longest)
-        groups = _groups(spans, query_groups, windows, columns, device)
+        windows = PositionWindows.of(spans, query_groups)
+        distances, columns = _distinct(windows.columns(), lattice.longest)
+        groups = _groups(windows, columns, device)
         return cls(
             lengths=tuple(spans.counts.tolist()),
             characters=on_device(spans.places[: lattice.n_characters], device),
@@ -117,24 +117,22 @@ def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
     return np.stack([offset, offset - key + 1, offset + query - 1, offset + query - key], axis=1), inverse
 
 
-def _groups(
-    spans: LatticeSpans, query_groups: QueryGroups, windows: PositionWindows, columns: IntArray, device: torch.device
-) -> tuple[QueryGroup, ...]:
-    n_kinds = np.bincount(query_groups.kinds.groups, minlength=len(query_groups.counts))
-    n_keys = spans.counts[query_groups.sentences]
+def _groups(windows: PositionWindows, columns: IntArray, device: torch.device) -> tuple[QueryGroup, ...]:
+    spans, own = windows.spans, windows.query_groups
+    n_kinds = np.bincount(own.kind_groups, minlength=len(own.counts))
     parts = zip(
-        *query_groups.cut,
-        _split(columns, windows.widths(query_groups), device),
-        _split(windows.begins(spans, query_groups.kinds), n_kinds * n_keys, device),
-        _split(query_groups.of_kind - starts(n_kinds)[query_groups.groups], query_groups.counts, device),
-        _split(products(spans, query_groups, windows)[:, None], query_groups.counts, device),
+        *(array.tolist() for array in (own.sentences, own.begins, own.counts)),
+        _split(columns, windows.widths, device),
+        _split(windows.begins(), n_kinds * spans.counts[own.sentences], device),
+        _split(own.kinds - starts(n_kinds)[own.groups], own.counts, device),
+        _split(windows.products()[:, None], own.counts, device),
         strict=True,
     )
     made = []
-    for sentence, begin, count, own, begins, kinds, shifts in parts:
+    for sentence, begin, count, rows, begins, kinds, shifts in parts:
         first, length = int(spans.begins[sentence]), int(spans.counts[sentence])
         places = slice(begin, begin + count), slice(first, first + length), begin - first
-        made.append(QueryGroup(sentence, *places, own, begins.view(-1, length), kinds, shifts))
+        made.append(QueryGroup(sentence, *places, rows, begins.view(-1, length), kinds, shifts))
     return tuple(made)
 
 

@@ -10,6 +10,7 @@ position gives all the scores that it needs, and few that it does not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,29 +20,13 @@ from .lattice import LatticeSpans
 
 
 @dataclass(frozen=True)
-class QueryKinds:
-    """The queries of a group that have one length are of a kind. *Shape: [K]* each
-
-    groups, sentences: the group and the sentence of each kind.
-    sizes: the length of its spans.
-    firsts: the first of their heads.
-    spreads: over how many positions their heads spread.
-    """
-
-    groups: IntArray
-    sentences: IntArray
-    sizes: IntArray
-    firsts: IntArray
-    spreads: IntArray
-
-
-@dataclass(frozen=True)
 class QueryGroups:
-    """Queries cut into groups of neighbours.
+    """Queries cut into groups of neighbours. Those of a group that have one length are of a kind.
 
     sentences, begins, counts: of each group, its sentence, its first span, and how many it has. *Shape: [G]*
-    queries, groups, of_kind: of each query, the span, its group and its kind. *Shape: [Q]*
-    kinds: the kinds of all groups, group after group.
+    queries, groups, kinds: of each query, the span, its group and its kind. *Shape: [Q]*
+    kind_groups, kind_sizes: of each kind, its group and the length of its spans. *Shape: [K]*
+    firsts, spreads: of each kind, the first of its heads, and over how many positions they spread. *Shape: [K]*
     """
 
     sentences: IntArray
@@ -49,8 +34,11 @@ class QueryGroups:
     counts: IntArray
     queries: IntArray
     groups: IntArray
-    of_kind: IntArray
-    kinds: QueryKinds
+    kinds: IntArray
+    kind_groups: IntArray
+    kind_sizes: IntArray
+    firsts: IntArray
+    spreads: IntArray
 
     @classmethod
     def of(cls, spans: LatticeSpans, *, most: int, words: bool) -> QueryGroups:
@@ -61,15 +49,9 @@ class QueryGroups:
         sentences, begins, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         queries, groups = ranges(begins, counts), np.repeat(np.arange(len(counts)), counts)
         above = spans.sizes.max(initial=0) + 1
-        codes, of_kind = np.unique(groups * above + spans.sizes[queries], return_inverse=True)
-        firsts, spreads = _extent(spans.heads[queries], of_kind, len(codes))
-        kinds = QueryKinds(codes // above, sentences[codes // above], codes % above, firsts, spreads)
-        return cls(sentences, begins, counts, queries, groups, of_kind, kinds)
-
-    @property
-    def cut(self) -> tuple[list[int], list[int], list[int]]:
-        """The sentence, the first span and the number of spans of each group."""
-        return self.sentences.tolist(), self.begins.tolist(), self.counts.tolist()
+        codes, kinds = np.unique(groups * above + spans.sizes[queries], return_inverse=True)
+        extent = _extent(spans.heads[queries], kinds, len(codes))
+        return cls(sentences, begins, counts, queries, groups, kinds, codes // above, codes % above, *extent)
 
 
 def _cut(begins: IntArray, counts: IntArray, most: int) -> tuple[IntArray, IntArray, IntArray]:
@@ -96,65 +78,67 @@ class PositionWindows:
     Kind follows kind; within a kind the shortest keys come first, and of keys of equal length the last. So offsets grow
     from window to window, and a window shares its first columns with the one before it, if they overlap.
 
-    kinds, keys: of each window. *Shape: [V]*
+    spans, query_groups: what the windows are of.
+    kinds, keys: the kind of query and the span of each window. *Shape: [V]*
     ends: where it ends among the columns. *Shape: [V]*
     new: how many columns, at its end, it does not share. *Shape: [V]*
     """
 
+    spans: LatticeSpans
+    query_groups: QueryGroups
     kinds: IntArray
     keys: IntArray
     ends: IntArray
     new: IntArray
 
     @classmethod
-    def of(cls, spans: LatticeSpans, kinds: QueryKinds) -> PositionWindows:
-        counts = spans.counts[kinds.sentences]
-        of_kind = np.repeat(np.arange(len(counts)), counts)
-        keys = _sorted_keys(spans)[ranges(spans.begins[kinds.sentences], counts)]
+    def of(cls, spans: LatticeSpans, query_groups: QueryGroups) -> PositionWindows:
+        sentences = query_groups.sentences[query_groups.kind_groups]
+        counts = spans.counts[sentences]
+        kinds = np.repeat(np.arange(len(counts)), counts)
+        # The spans, sentence after sentence, the shortest first, and of equal length the last first.
+        order = np.lexsort((-spans.heads, spans.sizes, np.repeat(np.arange(len(spans.counts)), spans.counts)))
+        keys = order[ranges(spans.begins[sentences], counts)]
         heads, sizes = spans.heads[keys], spans.sizes[keys]
-        new = kinds.spreads[of_kind]
-        alike = (of_kind[1:] == of_kind[:-1]) & (sizes[1:] == sizes[:-1])
+        new = query_groups.spreads[kinds]
+        alike = (kinds[1:] == kinds[:-1]) & (sizes[1:] == sizes[:-1])
         new[1:] = np.where(alike, np.minimum(new[1:], heads[:-1] - heads[1:]), new[1:])
-        return cls(of_kind, keys, np.cumsum(new), new)
+        return cls(spans, query_groups, kinds, keys, np.cumsum(new), new)
 
-    def widths(self, query_groups: QueryGroups) -> IntArray:
+    @cached_property
+    def widths(self) -> IntArray:
         """How many columns each group has. *Shape: [G]*"""
-        widths = np.zeros_like(query_groups.counts)
-        np.add.at(widths, query_groups.kinds.groups[self.kinds], self.new)
+        widths = np.zeros_like(self.query_groups.counts)
+        np.add.at(widths, self.query_groups.kind_groups[self.kinds], self.new)
         return widths
 
-    def columns(self, spans: LatticeSpans, kinds: QueryKinds) -> IntArray:
+    def columns(self) -> IntArray:
         """For each column the length of its queries, the length of its keys, and the offset of their heads.
 
         *Shape: [3, C]*
         """
-        last_offsets = (kinds.firsts + kinds.spreads - 1)[self.kinds] - spans.heads[self.keys]
-        of_windows = np.stack([kinds.sizes[self.kinds], spans.sizes[self.keys], last_offsets - self.ends + 1])
+        spans, own = self.spans, self.query_groups
+        last_offsets = (own.firsts + own.spreads - 1)[self.kinds] - spans.heads[self.keys]
+        of_windows = np.stack([own.kind_sizes[self.kinds], spans.sizes[self.keys], last_offsets - self.ends + 1])
         columns: IntArray = np.repeat(of_windows, self.new, axis=1)
         columns[2] += np.arange(columns.shape[1])
         return columns
 
-    def begins(self, spans: LatticeSpans, kinds: QueryKinds) -> IntArray:
+    def begins(self) -> IntArray:
         """Where each window begins among the columns; within a kind, the keys lie as the spans do. *Shape: [V]*"""
-        shifts = starts(spans.counts[kinds.sentences]) - spans.begins[kinds.sentences]
+        sentences = self.query_groups.sentences[self.query_groups.kind_groups]
+        shifts = starts(self.spans.counts[sentences]) - self.spans.begins[sentences]
         begins = np.empty_like(self.ends)
-        begins[self.keys + shifts[self.kinds]] = self.ends - kinds.spreads[self.kinds]
+        begins[self.keys + shifts[self.kinds]] = self.ends - self.query_groups.spreads[self.kinds]
         return begins
 
+    def products(self) -> IntArray:
+        """Where a query's products lie among its group's, query after query, if its windows began at 0. *Shape: [Q]*
 
-def _sorted_keys(spans: LatticeSpans) -> IntArray:
-    """The spans, sentence after sentence, the shortest first, and of equal length the last first."""
-    sentences = np.repeat(np.arange(len(spans.counts)), spans.counts)
-    return np.lexsort((-spans.heads, spans.sizes, sentences))
-
-
-def products(spans: LatticeSpans, query_groups: QueryGroups, windows: PositionWindows) -> IntArray:
-    """Where a query's products lie among its group's, query after query, if its windows began at 0. *Shape: [Q]*
-
-    Added to where its windows begin, that is where its product with each key lies.
-    """
-    widths = windows.widths(query_groups)
-    number = np.arange(len(query_groups.queries)) - np.repeat(starts(query_groups.counts), query_groups.counts)
-    first = number * widths[query_groups.groups] - starts(widths)[query_groups.groups]
-    located: IntArray = first + spans.heads[query_groups.queries] - query_groups.kinds.firsts[query_groups.of_kind]
-    return located
+        Added to where its windows begin, that is where its product with each key lies.
+        """
+        own = self.query_groups
+        number = np.arange(len(own.queries)) - np.repeat(starts(own.counts), own.counts)
+        first = number * self.widths[own.groups] - starts(self.widths)[own.groups]
+        located: IntArray = first + self.spans.heads[own.queries] - own.firsts[own.kinds]
+        return located

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice
 
 from spacy_tener.layers.lattice.lattice import Lattice, LatticeSpans
-from spacy_tener.layers.lattice.span_windows import PositionWindows, QueryGroups, products
+from spacy_tener.layers.lattice.span_windows import PositionWindows, QueryGroups
 from spacy_tener.layers.sequences import starts
 
 
@@ -22,17 +22,17 @@ class Planned:
         self.lattice = lattice
         self.spans = LatticeSpans.of(lattice)
         self.query_groups = QueryGroups.of(self.spans, most=most, words=words)
-        self.windows = PositionWindows.of(self.spans, self.query_groups.kinds)
-        self.columns = self.windows.columns(self.spans, self.query_groups.kinds)
-        self.widths = self.windows.widths(self.query_groups)
-        self.located = products(self.spans, self.query_groups, self.windows)
+        self.windows = PositionWindows.of(self.spans, self.query_groups)
+        self.columns = self.windows.columns()
+        self.widths = self.windows.widths
+        self.located = self.windows.products()
 
     def pairs(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Of each query and key: group, query and key as spans, and the product's query and column."""
-        begins = self.windows.begins(self.spans, self.query_groups.kinds)
-        of_kind = starts(self.spans.counts[self.query_groups.kinds.sentences])
+        begins = self.windows.begins()
+        of_kind = starts(self.spans.counts[self.query_groups.sentences[self.query_groups.kind_groups]])
         for i, (query, group, kind) in enumerate(
-            zip(self.query_groups.queries, self.query_groups.groups, self.query_groups.of_kind, strict=True)
+            zip(self.query_groups.queries, self.query_groups.groups, self.query_groups.kinds, strict=True)
         ):
             sentence = self.query_groups.sentences[group]
             for j in range(self.spans.counts[sentence]):
