@@ -21,7 +21,7 @@ from spacy.util import load_config
 
 from ..errors import RemedyError
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
-from ..workbench.report.runs import size_mb
+from ..workbench.report.runs import dev_metrics, size_mb
 from ..workbench.report.scores import parse_metrics, read_json
 from ..workbench.vectors.raw_text import read_docs
 from ._app import messages, tener_cli
@@ -70,12 +70,11 @@ def card_cli(
         # On Windows, `spacy project run` leaves the quotes around a command's arguments.
         license, author = (text and text.strip("'\"") for text in (license, author))
         chosen = {"name": name, "version": version, "license": license, "author": author}
-        performance = before.get("performance", {})
         card = Card(
             meta=fill_meta(before, config, scores, source, chosen),
             config=config,
             test=parse_metrics(scores, metrics),
-            dev=parse_metrics(performance, model) if performance.get("ents_f") is not None else None,
+            dev=dev_metrics(model / "meta.json"),
             corpus=source,
             training=_count(training) if training else None,
             speed=_measure(model, speed, gpu_id) if speed else None,

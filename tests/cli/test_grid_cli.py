@@ -163,7 +163,9 @@ def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
     others: list[set[str]] = []
     together = threading.Barrier(jobs, timeout=60)
 
-    def run(_: Processes, arguments: Sequence[str], log: Path, poll: Callable[[], bool]) -> int:
+    def run(
+        self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool] = bool, **_: object
+    ) -> int:
         kind, name = arguments[0], str(log)
         if kind == "tener":
             others.append(set(running))

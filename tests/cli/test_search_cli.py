@@ -79,7 +79,7 @@ def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(argume
 def test_a_search_without_any_score_says_where_the_logs_are(
     arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Processes, "run", lambda *_: -9)
+    monkeypatch.setattr(Processes, "run", lambda *_, **options: -9)
     result = Result(*arguments, "--trials", "2", "--steps", "3")
     assert result.code == 1
     assert "Trial 1: -, failed" in result.text
@@ -89,14 +89,14 @@ def test_a_search_without_any_score_says_where_the_logs_are(
 
 
 def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> int:
+    def interrupted(*_: object, **options: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Processes, "run", interrupted)
     result = Result(*arguments, "--trials", "1", "--steps", "3")
     assert result.code == 130
     assert "The same command goes on." in result.text
-    monkeypatch.setattr(Processes, "run", lambda *_: -9)
+    monkeypatch.setattr(Processes, "run", lambda *_, **options: -9)
     again = Result(*arguments, "--trials", "1", "--steps", "3")
     assert "0 trials are there, and 1 that were interrupted" in again.text
     assert "Trial 1, again of 0: -, failed" in again.text

@@ -28,11 +28,6 @@ _NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
 
-def read_text(path: Path, width: int | None, names: RowNames) -> FloatArray:
-    """Read the rows that `names` takes, in its order. *Shape* [rows, width]"""
-    return _read_chunks(path, _chunks(path), width, names)
-
-
 def _chunks(path: Path) -> Iterator[list[bytes]]:
     """The lines of a file, some megabytes at a time. Lines end in a line feed only, never in a Unicode line end."""
     size = path.stat().st_size
@@ -47,13 +42,14 @@ def _chunks(path: Path) -> Iterator[list[bytes]]:
             bar.update(packed.tell() - bar.n)
 
 
-def _read_chunks(path: Path, chunks: Iterator[list[bytes]], width: int | None, names: RowNames) -> FloatArray:
+def read_text(path: Path, width: int | None, names: RowNames) -> FloatArray:
+    """Read the rows that `names` takes, in its order. *Shape* [rows, width]"""
+    chunks = _chunks(path)
     lines = next(chunks, [])
     if not lines:
         raise ValueError(f"{path} is empty: expected a line per string, with its values.")
-    _refuse_binary(path, lines)
     lines[0] = lines[0].removeprefix(_BOM)
-    _refuse_floret(path, lines[0])
+    _refuse_other_formats(path, lines)
     header = _HEADER.fullmatch(lines[0].strip())
     actual = int(header[2]) if header else _infer_width(path, lines[0])
     check_width(path, actual, width)
@@ -66,16 +62,13 @@ def _read_chunks(path: Path, chunks: Iterator[list[bytes]], width: int | None, n
     return _join(tables, actual)
 
 
-def _refuse_binary(path: Path, lines: list[bytes]) -> None:
+def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
     if any(b"\0" in line for line in lines):
         raise ValueError(
             f"{path} is a binary file, or text that is not UTF-8. Save word2vec's binary format as text with gensim: "
             f"`KeyedVectors.load_word2vec_format(path, binary=True).save_word2vec_format(new_path)`."
         )
-
-
-def _refuse_floret(path: Path, line: bytes) -> None:
-    if _FLORET_HEADER.fullmatch(line.strip()):
+    if _FLORET_HEADER.fullmatch(lines[0].strip()):
         raise ValueError(
             f"{path} is a table of floret, whose rows belong to no strings. Make a directory of it with "
             f"`python -m spacy init vectors LANG {path.name} DIRECTORY --mode floret`, and give that."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from .records import AnnotatedText, EntitySpan, Event, Notes, RecordError
@@ -44,8 +44,10 @@ def resolve_spans(raw: RawText, notes: Notes, line: int, *, units: str, overlap:
     checked = [_checked(span, raw.text) for span in _in_codepoints(raw, units)]
     spans = _distinct(_stripped(checked, raw.text, notes, line), notes, line)
     kept = longest(spans)
-    if overlap == "error":
-        _check_overlap(spans, kept, raw.text)
+    if overlap == "error" and len(kept) < len(spans):
+        left, right = next((left, right) for left, right in pairwise(spans) if left.end > right.start)
+        remedy = "Take one of them out, or keep the longest with `--overlap longest`."
+        raise RecordError(f"{_shown(left, raw.text)} and {_shown(right, raw.text)} overlap", remedy)
     dropped = [span for span in spans if span not in kept]
     for span in dropped:
         notes.add(Event.OVERLAP, _shown(span, raw.text), line)
@@ -66,14 +68,11 @@ def _in_codepoints(raw: RawText, units: str) -> Iterable[RawSpan]:
         return raw.spans
     widths = (2 if ord(character) > 0xFFFF else 1 for character in raw.text)
     codepoint = {unit: index for index, unit in enumerate(accumulate(widths, initial=0))}
-    return [_converted(span, codepoint) for span in raw.spans]
-
-
-def _converted(span: RawSpan, codepoint: dict[int, int]) -> RawSpan:
-    if span.start not in codepoint or span.end not in codepoint:
-        reason = f"span {span.start}-{span.end} is outside of the text or cuts a character in two"
-        raise RecordError(reason, "Check the offsets, and whether they count UTF-16 units.")
-    return RawSpan(codepoint[span.start], codepoint[span.end], span.label, span.quoted)
+    for span in raw.spans:
+        if span.start not in codepoint or span.end not in codepoint:
+            reason = f"span {span.start}-{span.end} is outside of the text or cuts a character in two"
+            raise RecordError(reason, "Check the offsets, and whether they count UTF-16 units.")
+    return [replace(span, start=codepoint[span.start], end=codepoint[span.end]) for span in raw.spans]
 
 
 def _checked(span: RawSpan, text: str) -> EntitySpan:
@@ -129,13 +128,6 @@ def longest(spans: list[EntitySpan]) -> list[EntitySpan]:
             taken.update(covered)
             kept.append(span)
     return sorted(kept, key=lambda span: span.start)
-
-
-def _check_overlap(spans: list[EntitySpan], kept: list[EntitySpan], text: str) -> None:
-    if len(kept) < len(spans):
-        left, right = next((left, right) for left, right in pairwise(spans) if left.end > right.start)
-        remedy = "Take one of them out, or keep the longest with `--overlap longest`."
-        raise RecordError(f"{_shown(left, text)} and {_shown(right, text)} overlap", remedy)
 
 
 def _shown(span: EntitySpan, text: str) -> str:

@@ -140,29 +140,26 @@ def _place(folder: Path) -> Place | None:
 
 
 def _read(place: Place) -> Run | Unfinished:
-    if not (place.folder / METRICS).is_file():
-        return Unfinished(**vars(place), reason=_how_far(place.folder))
     model = place.folder / MODEL
+    if not (place.folder / METRICS).is_file():
+        reason = "not trained yet, or stopped before the first evaluation"
+        if model.is_dir():
+            reason = f"no {METRICS}: still in training, stopped, or not evaluated"
+        return Unfinished(**vars(place), reason=reason)
     return Run(
         **vars(place),
         test=read_metrics(place.folder / METRICS),
-        dev=_dev(place.folder),
+        dev=dev_metrics(model / "meta.json", place.folder / METRICS_DEV),
         megabytes=size_mb(model) if model.is_dir() else None,
     )
 
 
-def _dev(folder: Path) -> Metrics | None:
-    if (folder / METRICS_DEV).is_file():
-        return read_metrics(folder / METRICS_DEV)
-    meta = folder / MODEL / "meta.json"
+def dev_metrics(meta: Path, kept: Path | None = None) -> Metrics | None:
+    """The scores on dev in a pipeline's meta.json, or in a file of their own, which goes first."""
+    if kept is not None and kept.is_file():
+        return read_metrics(kept)
     performance = read_json(meta).get("performance", {}) if meta.is_file() else {}
     return parse_metrics(performance, meta) if performance.get("ents_f") is not None else None
-
-
-def _how_far(folder: Path) -> str:
-    if (folder / MODEL).is_dir():
-        return f"no {METRICS}: still in training, stopped, or not evaluated"
-    return "not trained yet, or stopped before the first evaluation"
 
 
 def size_mb(folder: Path) -> float:

@@ -20,10 +20,10 @@ from ..composing.compose import compose
 from ..composing.files import ConfigError
 from ..composing.named import SHIPPED, find_in, names_in
 from ..report.runs import METRICS, MODEL
-from .processes import Processes
+from .processes import Echo, Processes
 from .record import Record, changes, digest, make_record, read_record, write_record
 from .requirements import corpus_reader, missing
-from .training import RECORD, Echo, evaluate, train
+from .training import RECORD, evaluate, train
 
 LOCK = ".grid.lock"
 BASE_NAMES = ("base", "tener")

@@ -22,6 +22,10 @@ _POLL = 0.5  # seconds
 _PATIENCE = 10.0  # seconds that a process has to end
 
 
+Echo = Callable[[str], object]
+"""Takes each line that a process prints."""
+
+
 class StoppedError(Exception):
     """No process is started any more."""
 
@@ -38,11 +42,27 @@ class Processes:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(self, arguments: Sequence[str], log: Path, poll: Callable[[], bool] = lambda: False) -> int | None:
+    def run(
+        self,
+        arguments: Sequence[str],
+        log: Path,
+        *,
+        poll: Callable[[], bool] = lambda: False,
+        echo: Echo | None = None,
+    ) -> int | None:
         """Run a command of spaCy's to its end, its output appended to a file. Returns its exit status.
 
         poll: Called twice a second, and at the end. Where it returns True, the process is ended; the status is None.
         """
+        printed = Tail(log)
+        printed.lines()
+
+        def watch() -> bool:
+            if echo:
+                for line in printed.lines():
+                    echo(f"{line}\n")
+            return poll()
+
         with log.open("ab") as file:
             file.write(f"$ {shlex.join(['python', '-m', MODULE, *arguments])}\n".encode())
             file.flush()
@@ -59,7 +79,7 @@ class Processes:
                 )
                 self._running.add(process)
         try:
-            status = _wait(process, poll)
+            status = _wait(process, watch)
         finally:
             _end([process])
             with self._lock:

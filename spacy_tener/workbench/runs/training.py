@@ -14,7 +14,7 @@ from thinc.api import Config
 
 from ..files import write_text
 from ..report.runs import CONFIG, LOG, METRICS, METRICS_DEV, MODEL
-from .processes import Processes, Tail
+from .processes import Echo, Processes, Tail
 
 OUTPUT = "output.log"
 """What the processes of a run print."""
@@ -25,8 +25,6 @@ _LONGEST = 300
 
 Watch = Callable[[int, float], bool]
 """Is told the step and the F1 on dev of each evaluation, and says whether the training is to stop there."""
-Echo = Callable[[str], object]
-"""Takes each line that a process prints."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +58,10 @@ def train(
     config["training"]["logger"] = {**_LOGGER, "output_file": str(folder / LOG)}
     write_text(folder / CONFIG, config.to_str(interpolate=False) + "\n")
     command = ["train", str(folder / CONFIG), "--output", str(folder), "--gpu-id", str(gpu_id)]
-    log, printed = Tail(folder / LOG), Tail(folder / OUTPUT)
+    log = Tail(folder / LOG)
     rows: list[tuple[float, float | None]] = []
 
     def poll() -> bool:
-        _copy(printed, echo)
         stop = False
         for row in map(json.loads, log.lines()):
             score = row["scores"][SCORE] / 100 if SCORE in row["scores"] else None
@@ -72,15 +69,16 @@ def train(
             stop = stop or (watch is not None and score is not None and watch(row["step"], score))
         return stop
 
-    status = processes.run(command, folder / OUTPUT, poll)
+    status = processes.run(command, folder / OUTPUT, poll=poll, echo=echo)
     shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
     if status:
         return TrainingResult(None, f"training {_exit(status, folder)}")
     _, score = max(rows, key=lambda row: row[0], default=(0.0, None))
     if score is None:
         return TrainingResult(None, f"no {SCORE} in the scores on dev")
-    if status == 0:
-        _keep_dev_scores(folder)
+    if status == 0:  # The pipeline may be removed to save room; its scores on dev stay.
+        meta: dict[str, Any] = json.loads((folder / MODEL / "meta.json").read_text(encoding="utf8"))
+        write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
     return TrainingResult(score, stopped=status is None)
 
 
@@ -95,24 +93,9 @@ def evaluate(
 ) -> str:
     """Score the trained pipeline of a directory. Returns why that failed, if it did."""
     command = ["tener", "evaluate", str(folder / MODEL), str(data), "--output", str(folder / METRICS)]
-    printed = Tail(folder / OUTPUT)
-    printed.lines()
     options = ["--gpu-id", str(gpu_id), *(["--gold-preproc"] * gold_preproc)]
-    status = processes.run([*command, *options], folder / OUTPUT, lambda: _copy(printed, echo))
+    status = processes.run([*command, *options], folder / OUTPUT, echo=echo)
     return f"evaluation {_exit(status, folder)}" if status else ""
-
-
-def _copy(printed: Tail, echo: Echo | None) -> bool:
-    if echo:
-        for line in printed.lines():
-            echo(f"{line}\n")
-    return False
-
-
-def _keep_dev_scores(folder: Path) -> None:
-    """Keep the scores on dev beside the pipeline, which may be removed to save room."""
-    meta: dict[str, Any] = json.loads((folder / MODEL / "meta.json").read_text(encoding="utf8"))
-    write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
 
 
 def _exit(status: int, folder: Path) -> str:

@@ -50,10 +50,9 @@ def cover_texts(
     for text in texts:
         for kind, strings in split(text).items():
             counts[kind].update(strings)
-    return [_cover_counts(source, kind, counts[kind], vectors[kind]) for kind in split.kinds]
-
-
-def _cover_counts(source: str, kind: str, counts: Counter[str], vectors: Collection[str]) -> Coverage:
-    missing = {string: count for string, count in counts.most_common() if string not in vectors}
-    found = counts.total() - sum(missing.values())
-    return Coverage(source, kind, len(counts), tuple(missing), (counts.total(), found))
+    coverage: list[Coverage] = []
+    for kind, found in counts.items():
+        missing = {string: count for string, count in found.most_common() if string not in vectors[kind]}
+        covered = found.total() - sum(missing.values())
+        coverage.append(Coverage(source, kind, len(found), tuple(missing), (found.total(), covered)))
+    return coverage

@@ -108,7 +108,7 @@ def test_own_tokens_are_kept_in_evaluation_where_training_keeps_them(here: Path)
 def test_an_unknown_overlay_is_named_with_those_there_are(here: Path, name: str) -> None:
     text = refusal(grid(here, systems=[name]))
     assert f"there is no overlay '{name.removeprefix('lap+')}'" in text
-    assert "There are: base, tener, lap, short;" in text
+    assert "There are base, tener, lap, short;" in text
 
 
 def test_everything_that_is_wrong_is_told_at_once_and_each_thing_once(here: Path) -> None:

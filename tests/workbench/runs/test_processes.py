@@ -50,7 +50,7 @@ def test_whoever_polls_may_end_a_process_with_all_that_it_began(
     monkeypatch.setattr(processes, "MODULE", "sleeper")
     monkeypatch.setattr(processes, "_POLL", 0.05)
     pid = tmp_path / "pid"
-    assert Processes().run([str(pid)], tmp_path / "log", pid.exists) is None
+    assert Processes().run([str(pid)], tmp_path / "log", poll=pid.exists) is None
     wait_for(lambda: not any(map(is_alive, pids(pid))))
 
 
