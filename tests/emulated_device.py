@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -345,17 +346,22 @@ class DeviceOps(Ops):
         return gradient
 
 
-def _torch2xp(tensor: Tensor, *, ops: Any = None) -> Any:
-    if isinstance(get_current_ops(), MPSOps) or not isinstance(tensor, DeviceTensor):
+def _torch2xp(tensor: Tensor, *, ops: Any = None, host_arrays: bool) -> Any:
+    if host_arrays or not isinstance(tensor, DeviceTensor):
         return torch2xp(tensor.cpu() if isinstance(tensor, DeviceTensor) else tensor, ops=ops)
     return DeviceArray(tensor.detach().held.numpy())  # type: ignore[attr-defined]
 
 
 def _xp2torch(array: Any, requires_grad: bool = False, device: torch.device | None = None) -> Tensor:
     if not isinstance(array, DeviceArray):
-        return xp2torch(array, requires_grad=requires_grad, device=device or DEVICE)
-    tensor: Tensor = DeviceTensor(torch.from_numpy(array.held)).to(device or DEVICE)
+        return xp2torch(array, requires_grad=requires_grad, device=device or _default_device())
+    tensor: Tensor = DeviceTensor(torch.from_numpy(array.held)).to(device or _default_device())
     return tensor.requires_grad_() if requires_grad else tensor
+
+
+def _default_device() -> torch.device:
+    on_device = isinstance(get_current_ops(), DeviceOps | MPSOps)
+    return DEVICE if on_device else torch.device("cpu")
 
 
 @contextlib.contextmanager
@@ -365,8 +371,8 @@ def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
     host_arrays: torch's tensors alone are on the device, as on Apple's GPU.
     """
     substitutes: dict[Any, Any] = {
-        thinc.util.get_torch_default_device: lambda: DEVICE,
-        torch2xp: _torch2xp,
+        thinc.util.get_torch_default_device: _default_device,
+        torch2xp: partial(_torch2xp, host_arrays=host_arrays),
         xp2torch: _xp2torch,
     }
     before = get_current_ops()

@@ -11,6 +11,7 @@ import torch
 from emulated_device import DEVICE, XP, Record, emulated_device, recorded
 from spacy.tokens import Span
 from spacy.training import Example
+from thinc.api import use_ops
 
 from spacy_tener.layers.linear import Linear
 from spacy_tener.optim.adam import Adam
@@ -195,6 +196,22 @@ def test_windows_masks_partial_annotation_growth_and_rehearsal_mix_nothing_eithe
         assert [len(doc) for doc in nlp.pipe([long, "", partial])] == [45, 0, 5]
         shims = [shim for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
         assert {shim.device for shim in shims} == {DEVICE}
+    assert not record.mixed
+
+
+@pytest.mark.parametrize("host_arrays", [False, True], ids=["CUDA", "Apple"])
+def test_a_model_stays_on_its_device_where_the_thread_knows_of_none(host_arrays, tok2vecs):
+    with emulated_device(host_arrays=host_arrays), recorded() as record:
+        nlp = pipeline(tok2vecs["TENER"])
+        examples = examples_of(nlp)
+        sgd = nlp.initialize(lambda: examples)
+        # Thinc's backend is a context variable: a new thread has numpy's.
+        with use_ops("numpy"):
+            examples += examples_of(nlp, [("许多新字在这篇文章里", [])])
+            nlp.get_pipe("tener_ner").add_label("LOC")
+            nlp.update(examples, sgd=sgd)
+            assert len(nlp(TEXTS[0][0]))
+        assert {shim.device for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims} == {DEVICE}
     assert not record.mixed
 
 
