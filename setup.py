@@ -79,7 +79,8 @@ EXTRAS = {
     "search": ["optuna>=4,<6"],
     "package": ["setuptools>=70", "wheel>=0.43"],
     "transformers": ["spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
-    "cuda12x": ["cupy-cuda12x>=13.0"],
+    "cuda12x": ["cupy-cuda12x[ctk]>=14.0"],
+    "cuda13x": ["cupy-cuda13x[ctk]>=14.0"],
     "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"],
     "dev": [
         "spacy_tener[zh,vectors,plot,search,package,transformers,docs]",

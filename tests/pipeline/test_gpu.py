@@ -21,7 +21,7 @@ for doc in nlp.pipe(sys.argv[2:]):
 
 @pytest.fixture
 def gpu():
-    assert has_cupy_gpu, "make test-gpu needs a CUDA device and cupy: pip install '.[cuda12x]'"
+    assert has_cupy_gpu, "make test-gpu needs a CUDA device and cupy: pip install '.[cuda12x]' or '.[cuda13x]'"
     set_active_gpu(0)
     with use_ops("cupy"):
         yield
