@@ -31,7 +31,7 @@ BORROWED = {
 }
 SOURCES = {page: source for source, page in BORROWED.items()}
 REGISTERED = re.compile(r"^::: (tener_ner|spacy_tener\.\w+\.v\d+)$", re.MULTILINE)
-OPTIONS = re.compile(r"^<!-- options: (\w+) -->$", re.MULTILINE)
+OPTIONS = re.compile(r"^<!-- options: ([\w-]+) -->$", re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 
 

@@ -93,7 +93,7 @@ def test_every_workflow_and_the_variables_of_the_page_are_those_of_the_project()
 
 
 def test_every_command_has_a_section() -> None:
-    headings = re.findall(r"^## (\w+)$", PAGES["docs/commands.md"].read_text(encoding="utf8"), flags=re.M)
+    headings = re.findall(r"^## ([\w-]+)$", PAGES["docs/commands.md"].read_text(encoding="utf8"), flags=re.M)
     assert sorted(headings) == sorted(root_command().commands["tener"].commands)
 
 

@@ -1,0 +1,119 @@
+"""`python -m spacy tener debug-data`: spaCy's own report on the data, with its section on entities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.cli._util import app
+from spacy.tokens import DocBin
+from spacy.util import load_model_from_config
+from thinc.api import Config
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+
+TINY = """
+[paths]
+train = null
+
+[nlp]
+lang = "zh"
+pipeline = ["PIPE"]
+
+[components]
+
+[components.PIPE]
+factory = "PIPE"
+MODEL
+[corpora]
+
+[corpora.train]
+@readers = "spacy.Corpus.v1"
+path = ${paths.train}
+
+[corpora.dev]
+@readers = "spacy.Corpus.v1"
+path = ${paths.train}
+"""
+MODEL = """
+[components.tener_ner.model]
+@architectures = "spacy_tener.CRFTagger.v1"
+
+[components.tener_ner.model.tok2vec]
+@architectures = "spacy_tener.TENER.v1"
+width = 16
+heads = 2
+"""
+CALLBACK = """
+import spacy
+
+@spacy.registry.callbacks("test.named")
+def make():
+    def callback(nlp):
+        print("CALLED WITH", *nlp.pipe_names)
+        return nlp
+    return callback
+"""
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> str:
+    nlp = spacy.blank("zh")
+    docs = DocBin()
+    for text, ents in (
+        ("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]),
+        ("京 城", [(0, 3, "GPE")]),
+        ("天气很好", []),
+    ):
+        doc = nlp.make_doc(text)
+        doc.set_ents([doc.char_span(start, end, label) for start, end, label in ents])
+        docs.add(doc)
+    docs.to_disk(tmp_path / "train.spacy")
+    return str(tmp_path / "train.spacy")
+
+
+def config(path: Path, pipe: str) -> Path:
+    text = TINY.replace("MODEL", MODEL if pipe == "tener_ner" else "").replace("PIPE", pipe)
+    filled = load_model_from_config(Config().from_str(text, interpolate=False), auto_fill=True).config
+    filled.to_disk(path)
+    return path
+
+
+def report(*arguments: str | Path, status: int = 1) -> str:
+    """What the command prints. spaCy ends with 1, as three documents are too few."""
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def entities(text: str) -> str:
+    return text.partition("Named Entity Recognition")[2]
+
+
+@pytest.mark.parametrize("options", [["-NF"], ["-NF", "-V"], ["-NF", "-IW"]], ids=" ".join)
+def test_the_section_on_entities_is_that_of_ner(tmp_path: Path, train: str, options: list[str]) -> None:
+    ner, tener = (config(tmp_path / f"{pipe}.cfg", pipe) for pipe in ("ner", "tener_ner"))
+    expected = report("debug", "data", ner, "--paths.train", train, *options)
+    assert "2 label(s)" in entities(expected)
+    assert entities(report("debug", "data", tener, "--paths.train", train, *options)) == ""
+    ours = report("tener", "debug-data", tener, "--paths.train", train, *options)
+    assert entities(ours) == entities(expected)
+    assert "Training pipeline: tener_ner" in ours
+
+
+def test_the_config_s_own_callback_and_code_are_used(tmp_path: Path, train: str) -> None:
+    code = tmp_path / "code.py"
+    code.write_text(CALLBACK, encoding="utf8")
+    path = config(tmp_path / "tener.cfg", "tener_ner")
+    text = path.read_text(encoding="utf8").replace("after_pipeline_creation = null\n", "")
+    path.write_text(text + '\n[nlp.after_pipeline_creation]\n@callbacks = "test.named"\n', encoding="utf8")
+    printed = report("tener", "debug-data", path, "--code", code, "--paths.train", train)
+    assert "CALLED WITH tener_ner" in printed
+    assert "2 label(s)" in entities(printed)
+
+
+def test_a_wrong_setting_is_told_as_spacy_tells_it(tmp_path: Path, train: str) -> None:
+    path = config(tmp_path / "tener.cfg", "tener_ner")
+    assert "max_steps" in report("tener", "debug-data", path, "--paths.train", train, "--training.max_steps", "many")
