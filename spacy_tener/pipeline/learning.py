@@ -8,6 +8,7 @@ from math import isfinite
 
 from spacy.errors import Errors
 from spacy.tokens import Doc
+from thinc.shims import PyTorchShim
 from torch import Tensor
 
 from ..models.bridge import penalties
@@ -59,9 +60,17 @@ def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
     The shared component collects the gradients of all its listeners, and the backprop of the last one passes the sum
     on: what other components added would be lost if that one had nothing to learn and did not call it.
     """
-    if any(len(view) for view in views):
-        vectors, backprop = model.get_ref("tok2vec").begin_update([view.doc for view in views])
-        backprop([model.ops.alloc2f(*rows.shape) for rows in vectors])
+    if not any(len(view) for view in views):
+        return
+    tok2vec = model.get_ref("tok2vec")
+    # An optimizer moves a weight with a gradient of zero, too: by its momentum and weight decay.
+    shims = [shim for node in tok2vec.walk() for shim in node.shims if isinstance(shim, PyTorchShim)]
+    weights = [weight for shim in shims if shim._model is not None for weight in shim._model.parameters()]
+    untouched = [weight for weight in weights if weight.grad is None]
+    vectors, backprop = tok2vec.begin_update([view.doc for view in views])
+    backprop([model.ops.alloc2f(*rows.shape) for rows in vectors])
+    for weight in untouched:
+        weight.grad = None
 
 
 def _accumulate(

@@ -196,13 +196,15 @@ class TenerNER(TrainablePipe):
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
         """Some Docs as the model's input: a long one in windows."""
-        views = [view_of(example.predicted, self.settings.view) for example in itertools.islice(examples, _SAMPLE)]
-        batch = next(DocReader.of(self.model, self.settings).batches(views), [])
+        settings = self.settings
+        views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE)]
+        batch = next(DocReader.of(self.model, settings).batches(views), [])
         return [doc for doc in documents(batch, views) if len(doc)]
 
     def _whole_docs(self, examples: Iterable[Example]) -> Iterator[Doc]:
+        settings = self.settings
         for example in examples:
-            view = view_of(example.predicted, self.settings.view)
+            view = view_of(example.predicted, settings.view)
             if len(view):
                 yield view.piece(0, len(view))
 
@@ -213,10 +215,11 @@ class TenerNER(TrainablePipe):
         RETURNS (List[List[Entity]]): For each Doc, entities over its tokens, or its characters in that view.
         """
         self._check_process()
-        views = [view_of(doc, self.settings.view) for doc in docs]
+        settings = self.settings
+        views = [view_of(doc, settings.view) for doc in docs]
         found: list[list[Entity]] = []
         if any(len(view) for view in views):
-            reader = DocReader.of(self.model, self.settings)
+            reader = DocReader.of(self.model, settings)
             for group in reader.groups(views):
                 found.extend(self._decode(group, reader.emissions(self.model, group)))
             return found
@@ -310,12 +313,13 @@ class TenerNER(TrainablePipe):
         losses = {} if losses is None else losses
         examples = list(examples)
         validate_examples(examples, "TenerNER.rehearse")
-        views = [view_of(example.predicted, self.settings.view) for example in examples]
+        settings = self.settings
+        views = [view_of(example.predicted, settings.view) for example in examples]
         if self._rehearsal_model is None or not any(len(view) for view in views):
             return losses
         losses.setdefault(self.name, 0.0)
         set_dropout_rate(self.model, 0.0)
-        losses[self.name] += rehearse(self.model, self._rehearsal_model, views, self.settings, name=self.name)
+        losses[self.name] += rehearse(self.model, self._rehearsal_model, views, settings, name=self.name)
         if sgd is not None:
             self.finish_update(sgd)
         return losses
@@ -347,6 +351,7 @@ class TenerNER(TrainablePipe):
         with explained(self.name, source):
             load(exclude=exclude - {"cfg"})
             self.cfg.update(kept)
+            NERSettings.of(self.cfg)  # checks them
             check_loaded(self.model)
             self._check_size()
 

@@ -36,6 +36,13 @@ def test_an_entity_inside_a_token_is_right():
     assert scores["ents_per_type"] == {"GPE": {"p": 1.0, "r": 1.0, "f": 1.0}}
 
 
+def test_a_group_without_an_offset_for_each_span_is_not_scored():
+    gold = make(list("去上海市"), [(1, 3, "GPE")])
+    predicted = with_exact(make(["去", "上海", "市"], [(1, 2, "GPE")]), (1, 3, "GPE"))
+    predicted.spans["tener_ner_chars"].append(Span(predicted, 0, 1, label="GPE"))
+    assert score_char_entities([Example(predicted, gold)])["ents_f"] == 1.0
+
+
 def test_two_entities_in_one_token_count_twice():
     gold = make(list("中日关系"), [(0, 1, "GPE"), (1, 2, "GPE")])
     predicted = make(["中日", "关系"], [(0, 1, "GPE")])

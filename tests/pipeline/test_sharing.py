@@ -104,6 +104,17 @@ class TestListener:
         assert gradient([*others, "tener_ner"]) == pytest.approx(expected, rel=1e-4)
         assert (expected > 1.0) == (others == ["tagger"] and any(texts))
 
+    def test_a_batch_without_entities_leaves_the_weights_of_the_encoder(self, shared, make_examples):
+        encoder = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "embed": LISTENER}
+        nlp = shared(model=tagger_over(encoder))
+        examples = make_examples(nlp)
+        optimizer = nlp.initialize(lambda: examples)
+        for _ in range(2):
+            nlp.update(examples, sgd=optimizer)
+        before = nlp.get_pipe("tener_ner").model.to_bytes()
+        nlp.update([Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))], sgd=optimizer)
+        assert nlp.get_pipe("tener_ner").model.to_bytes() == before
+
     def test_docs_without_annotation_do_not_dilute_the_others(self, shared, make_examples):
         nlp = shared()
         examples = make_examples(nlp)
