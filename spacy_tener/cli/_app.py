@@ -8,12 +8,19 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
+import spacy
 import typer
+from spacy.cli import _util as spacy_cli
 from spacy.cli._util import app
+from spacy.language import Language
+from thinc.api import Config
 from wasabi import util
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
+from ..workbench.composing.files import read_config
+from ..workbench.composing.filling import explained
+from ..workbench.report.scores import read_json
 
 INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
 
@@ -63,6 +70,43 @@ def messages(*, on_stderr: bool = False, stopped: str = "") -> Iterator[Messages
             if not stopped:
                 raise
             msg.warn("Stopped", stopped, exits=INTERRUPTED)
+
+
+def setup_gpu(gpu_id: int, *, silent: bool) -> None:
+    """Choose the GPU, or -1 for the CPU."""
+    try:
+        spacy_cli.setup_gpu(gpu_id, silent=silent)
+    except (ValueError, RuntimeError) as error:  # from Thinc; from CuPy where there is no such device
+        remedy = "Install CuPy by the extra cuda12x or cuda13x, or leave --gpu-id out for the CPU."
+        raise RemedyError(f"--gpu-id {gpu_id}: {str(error).removesuffix('.')}", remedy) from error
+
+
+def load_pipeline(name: str) -> Language:
+    """A pipeline by its package's name or its directory."""
+    try:
+        return spacy.load(name)
+    except OSError as error:
+        # spaCy's own words, without the number of its message.
+        reason = (str(error).partition("] ")[2] or str(error)).removesuffix(".")
+        raise RemedyError(f"{name}: {reason}", "Name a pipeline that is installed, or its directory.") from error
+    except Exception:
+        if Path(name).is_dir():
+            read_meta(Path(name))
+            read_pipeline_config(Path(name))
+        raise
+
+
+def read_meta(model: Path) -> dict[str, Any]:
+    """A pipeline's meta.json."""
+    return read_json(model / "meta.json")
+
+
+def read_pipeline_config(model: Path) -> Config:
+    """A pipeline's config, interpolated."""
+    path = model / "config.cfg"
+    config = read_config(path)
+    with explained(str(path)):
+        return config.interpolate()
 
 
 def names(text: str) -> list[str]:

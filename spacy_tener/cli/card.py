@@ -13,18 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import spacy
 import srsly
 import typer
-from spacy.cli._util import setup_gpu
-from spacy.util import load_config
 
 from ..errors import RemedyError
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
 from ..workbench.report.runs import dev_metrics, size_mb
 from ..workbench.report.scores import parse_metrics, read_json
 from ..workbench.vectors.raw_text import read_docs
-from ._app import messages, tener_cli
+from ._app import load_pipeline, messages, read_meta, read_pipeline_config, setup_gpu, tener_cli
 
 _PASSES, _TEXTS, _SINGLE = 3, 1000, 50
 
@@ -65,8 +62,8 @@ def card_cli(
     with messages() as msg:
         _check_places(model, output, force=force)
         source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
-        scores, before = read_json(metrics), read_json(model / "meta.json")
-        config = load_config(model / "config.cfg", interpolate=True)
+        scores, before = read_json(metrics), read_meta(model)
+        config = read_pipeline_config(model)
         # On Windows, `spacy project run` leaves the quotes around a command's arguments.
         license, author = (text and text.strip("'\"") for text in (license, author))
         chosen = {"name": name, "version": version, "license": license, "author": author}
@@ -115,7 +112,7 @@ def _count(training: Path) -> TrainingSize:
 def _measure(model: Path, data: Path, gpu_id: int) -> str:
     """Speed over raw text: medians of some passes, after one to warm up."""
     setup_gpu(gpu_id, silent=True)
-    nlp = spacy.load(model)
+    nlp = load_pipeline(str(model))
     texts = [doc.text for doc in read_docs(data)][:_TEXTS]
     if not texts:
         raise RemedyError(f"{data}: there is no text to time the pipeline on", "Name another file by --speed.")

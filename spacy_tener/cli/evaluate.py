@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import spacy
 import typer
-from spacy.cli._util import import_code, setup_gpu
-from spacy.language import Language
+from spacy.cli._util import import_code
+from spacy.tokens import Doc
 from spacy.training import Corpus
+from spacy.vocab import Vocab
 
 from ..errors import RemedyError
 from ..workbench.files import write_text
 from ..workbench.report.scores import CountingScorer
-from ._app import GpuId, messages, tener_cli
+from ..workbench.vectors.raw_text import read_docs
+from ._app import GpuId, load_pipeline, messages, setup_gpu, tener_cli
 
 _WARMING = 16
+
+
+class _NamingCorpus(Corpus):
+    """spaCy's reader of corpora, which here names the file that cannot be read."""
+
+    def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
+        return (doc for path in locs for doc in read_docs(Path(path), vocab) if len(doc))
 
 
 @tener_cli.command("evaluate")
@@ -40,10 +49,16 @@ def evaluate_cli(
     not allow, and tests whether systems differ (--baseline).
     """
     import_code(code)
-    setup_gpu(gpu_id, silent=False)
     with messages() as msg:
-        nlp = _load(model)
-        examples = list(Corpus(data, gold_preproc=gold_preproc)(nlp))
+        if output and output.is_dir():
+            raise RemedyError(f"--output {output}: is a directory", "Name a file, as in -o metrics.json.")
+        setup_gpu(gpu_id, silent=False)
+        nlp = load_pipeline(model)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"\[W090\]")  # no files: said below
+            examples = list(_NamingCorpus(data, gold_preproc=gold_preproc)(nlp))
+        if not examples:
+            raise RemedyError(f"{data}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
         # What a first text loads, such as a dictionary, is no part of the speed.
         deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
         scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
@@ -54,15 +69,6 @@ def evaluate_cli(
         if output:
             write_text(output, _json(scores))
             msg.good(str(output))
-
-
-def _load(name: str) -> Language:
-    try:
-        return spacy.load(name)
-    except OSError as error:
-        # spaCy's own words, without the number of its message.
-        reason = (str(error).partition("] ")[2] or str(error)).removesuffix(".")
-        raise RemedyError(f"{name}: {reason}", "Name a pipeline that is installed, or its directory.") from error
 
 
 def _json(scores: Mapping[str, Any]) -> str:

@@ -130,3 +130,12 @@ def test_data_without_a_text_cannot_be_timed(folder: Path) -> None:
     DocBin().to_disk(folder / "empty.spacy")
     code, text = card(folder, "out", "--speed", str(folder / "empty.spacy"))
     assert (code, "no text to time" in text) == (1, True)
+
+
+@pytest.mark.parametrize(("name", "content"), [("meta.json", "{"), ("config.cfg", "[nlp]\nlang")])
+def test_a_damaged_file_of_the_pipeline_is_named(folder: Path, name: str, content: str) -> None:
+    path = folder / "run" / "model-best" / name
+    path.write_text(content, encoding="utf8")
+    code, text = card(folder, "out")
+    assert code == 1
+    assert str(path) in text

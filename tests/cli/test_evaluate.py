@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import spacy
@@ -133,3 +134,49 @@ def test_a_pipeline_that_is_not_there_is_named(data: Path, tmp_path: Path, name:
     assert code == 1
     assert "Can't find model 'nope'" in text or "Could not read meta.json" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("content", [b"", b"no DocBin"])
+def test_a_file_that_is_no_spacy_file_is_named(model: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.spacy").write_bytes(content)
+    code, text = evaluate(model, tmp_path / "bad.spacy")
+    assert code == 1
+    assert f"{tmp_path / 'bad.spacy'}: is no .spacy file" in text
+    assert "convert" in text
+
+
+@pytest.mark.parametrize("name", ["test.bmes", "."])
+def test_data_without_spacy_files_is_to_be_converted(model: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "test.bmes").write_text("王 S-PER\n", encoding="utf8")
+    code, text = evaluate(model, tmp_path / name)
+    assert code == 1
+    assert "there are no Docs in .spacy files Make them with `spacy tener convert`." in text
+    assert "W090" not in text
+
+
+@pytest.mark.parametrize("reason", [ValueError("CuPy is not installed"), RuntimeError("invalid device ordinal")])
+def test_a_gpu_that_cannot_be_used_is_told_with_the_extras(
+    model: Path, data: Path, monkeypatch: pytest.MonkeyPatch, reason: Exception
+) -> None:
+    monkeypatch.setattr("spacy.cli._util.require_gpu", Mock(side_effect=reason))
+    code, text = evaluate(model, data, "--gpu-id", "7")
+    assert code == 1
+    assert f"--gpu-id 7: {reason}" in text
+    assert "cuda12x or cuda13x" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("meta.json", "{"), ("config.cfg", "[nlp]\nlang"), ("config.cfg", "[nlp]\nlang = ${a.b}\n")]
+)
+def test_a_damaged_file_of_the_pipeline_is_named(model: Path, data: Path, name: str, content: str) -> None:
+    (model / name).write_text(content, encoding="utf8")
+    code, text = evaluate(model, data)
+    assert code == 1
+    assert str(model / name) in text
+
+
+def test_a_directory_is_refused_as_output_before_anything_is_scored(model: Path, data: Path, tmp_path: Path) -> None:
+    code, text = evaluate(model, data, "--output", tmp_path)
+    assert code == 1
+    assert "is a directory" in text
+    assert "words per second" not in text

@@ -52,7 +52,7 @@ def read_texts(source: str | Path) -> Iterator[str]:
         yield from (line for _, line in read_lines(source))
 
 
-def read_docs(path: Path) -> Iterator[Doc]:
+def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
     """The Docs of a `.spacy` file."""
     try:
         docs = DocBin().from_disk(path)
@@ -60,7 +60,7 @@ def read_docs(path: Path) -> Iterator[Doc]:
         raise InputError(str(path), "cannot be read: No such file or directory", "Check the path.") from error
     except Exception as error:  # whatever zlib and msgpack make of a file of another kind
         raise InputError(str(path), f"is no .spacy file ({error})", "Make it with `convert`.") from error
-    yield from docs.get_docs(Vocab())
+    yield from docs.get_docs(vocab or Vocab())
 
 
 def read_words(path: str | Path) -> list[str]:
