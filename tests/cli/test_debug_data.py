@@ -92,7 +92,7 @@ def entities(text: str) -> str:
     return text.partition("Named Entity Recognition")[2]
 
 
-@pytest.mark.parametrize("options", [["-NF"], ["-NF", "-V"], ["-NF", "-IW"]], ids=" ".join)
+@pytest.mark.parametrize("options", [["-NF", "-V"], ["-NF", "-IW"]], ids=" ".join)
 def test_the_section_on_entities_is_that_of_ner(tmp_path: Path, train: str, options: list[str]) -> None:
     ner, tener = (config(tmp_path / f"{pipe}.cfg", pipe) for pipe in ("ner", "tener_ner"))
     expected = report("debug", "data", ner, "--paths.train", train, *options)

@@ -77,7 +77,7 @@ def test_what_was_saved_is_read(saved):
 
 def test_no_flipped_bit_passes_for_what_was_saved(saved):
     data, empty = saved
-    for place in range(0, len(data), max(1, len(data) // 300)):
+    for place in range(0, len(data), max(1, len(data) // 80)):
         flipped = bytearray(data)
         flipped[place] ^= 1 << place % 8
         try:
