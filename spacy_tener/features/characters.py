@@ -42,10 +42,17 @@ def spell(docs: Sequence[Doc], *, digits: bool) -> SpelledTokens:
     """
     orths, stores = token_orths(docs)
     distinct, words = np.unique(orths, return_inverse=True)
-    spelled = [_ends(text) for text in texts_of(distinct, stores)]
+    spelled = texts_of(distinct, stores)
+    lengths = _lengths(spelled)
+    if lengths.max(initial=0) > 2 * HALF:
+        spelled = [_ends(text) for text in spelled]
+        lengths = _lengths(spelled)
     # One character for one: replacing digits keeps the lengths.
-    keys = code_points(Normaliser(digits=digits)("".join(spelled)))
-    return SpelledTokens(Spellings(keys, np.fromiter(map(len, spelled), dtype=np.int64, count=len(spelled))), words)
+    return SpelledTokens(Spellings(code_points(Normaliser(digits=digits)("".join(spelled))), lengths), words)
+
+
+def _lengths(texts: list[str]) -> IntArray:
+    return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
 def code_points(text: str) -> Keys:

@@ -39,7 +39,8 @@ Build = Callable[..., nn.Module]
 EmbedModel = Model[list[Doc], list[Floats2d]]
 RaggedModel = Model[list[Floats2d], list[Floats2d]]
 
-_process = os.getpid()
+_in_use = False
+"""Whether this process, or the one that it was forked from, has made or run a module of a `TorchShim`."""
 
 
 class TorchShim(PyTorchShim):
@@ -72,7 +73,7 @@ class TorchShim(PyTorchShim):
                 "The torch part of this model has no weights yet. Call nlp.initialize() (or component.initialize()) "
                 "before predicting or training, or load a trained pipeline with spacy.load()."
             )
-        _use_one_thread_if_forked()
+        _note_use()
         return self._model
 
     @property
@@ -103,6 +104,7 @@ class TorchShim(PyTorchShim):
         """
         if module is not self._model:
             self._renew_id()
+        _note_use()
         self.cfg = dict(sizes)
         self._model = module.to(device or get_torch_default_device()).eval()
 
@@ -166,7 +168,6 @@ class TorchShim(PyTorchShim):
         message = unpack(data, "sizes", "state")
         sizes, state = message["sizes"], message["state"]
         if state:
-            _use_one_thread_if_forked()
             module = self._build(**sizes)
             module.load_state_dict(torch.load(BytesIO(state), map_location="cpu", weights_only=True))
             self.set_module(module, sizes)
@@ -175,13 +176,20 @@ class TorchShim(PyTorchShim):
         return self
 
 
-def _use_one_thread_if_forked() -> None:
+def _note_use() -> None:
+    global _in_use
+    _in_use = True
+
+
+def _limit_threads() -> None:
     """A forked worker, as of `nlp.pipe(n_process=2)`, does not have the threads that torch computed with in its parent,
-    and would wait for them forever. Forks that run no model of ours keep the number that they have."""
-    global _process
-    if os.getpid() != _process:
+    and would wait for them forever. Forks of a process that has no model of ours keep the number that they have."""
+    if _in_use:
         torch.set_num_threads(1)
-        _process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit_threads)
 
 
 def _floats(tensor: Tensor) -> FloatsXd:

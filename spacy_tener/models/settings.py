@@ -28,22 +28,19 @@ def expand_config(
     A value that a setting cannot have is refused by the name that the docstring says the function is registered under.
 
     fixed: fields that are no arguments, and their values.
-    defaults: other defaults than the dataclass has.
+    defaults: other defaults than the dataclass has. The fields that they name come in their order.
     """
 
     def decorate(build: Callable[..., Built]) -> Callable[..., Built]:
         hints = get_type_hints(build)
         config = hints.pop("config")
         types = get_type_hints(config)
+        config_defaults = {field.name: field.default for field in dataclasses.fields(config)} | defaults
+        reordered = iter(defaults)
+        names = [next(reordered) if name in defaults else name for name in config_defaults if name not in fixed]
         fields = [
-            Parameter(
-                field.name,
-                Parameter.POSITIONAL_OR_KEYWORD,
-                default=defaults.get(field.name, field.default),
-                annotation=types[field.name],
-            )
-            for field in dataclasses.fields(config)
-            if field.name not in fixed
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=config_defaults[name], annotation=types[name])
+            for name in names
         ]
         parameters: list[Parameter] = []
         for own in inspect.signature(build).parameters.values():

@@ -32,7 +32,7 @@ def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, 
     if nO is not None:
         _count_labels(nO)
     if not 0.0 <= dropout < 1.0:
-        raise ValueError(f"CRFTagger needs a dropout of at least 0 and below 1, but got {dropout}.")
+        raise ValueError(f"spacy_tener.CRFTagger.v1: dropout must be at least 0 and below 1; got {dropout}.")
     tok2vec = tok2vec or build_tener()
     width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
     output_layer = ragged_layer("crf_head", partial(_build_head, dropout=dropout), width_in=width, width_out=nO)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import signal
+import time
 from io import BytesIO
 from pathlib import Path
 
@@ -505,22 +507,57 @@ def test_splitting_undoes_joining_without_copies():
     assert np.shares_memory(parts[0], tensor.numpy())
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-@pytest.mark.parametrize(("runs_model", "threads"), [(False, 3), (True, 1)])
-def test_a_forked_process_has_one_thread_only_if_it_runs_a_model(runs_model, threads):
-    model, before = layer(), torch.get_num_threads()
-    model.initialize()
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
     torch.set_num_threads(3)
-    try:
-        child = os.fork()
-        if not child:
-            if runs_model:
-                model.predict(inputs())
-            os._exit(torch.get_num_threads())
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == threads
+    yield
+    torch.set_num_threads(before)
+
+
+def in_fork(function):
+    """What a function returns, a number below 256, in a forked process; None if that does not end."""
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(function())
+        finally:
+            os._exit(255)
+    for _ in range(500):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+@needs_fork
+def test_only_a_process_that_is_forked_from_one_with_a_model_has_one_thread(monkeypatch, three_threads):
+    model, unpickled = layer(), pickle.dumps(layer().initialize())
+    for use, threads in (
+        (lambda: None, 3),
+        (model.initialize, 1),
+        (lambda: model.predict(inputs()), 1),
+        (lambda: pickle.loads(unpickled).predict(inputs()), 1),
+    ):
+        monkeypatch.setattr("spacy_tener.models.bridge._in_use", False)
+        use()
+        assert in_fork(torch.get_num_threads) == threads
         assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+
+
+@needs_fork
+def test_a_forked_process_may_run_torch_before_it_runs_a_model(three_threads):
+    model = layer()
+    model.initialize()
+    model.predict(inputs([100_000]))
+    assert in_fork(lambda: int(torch.ones(1_000_000).exp().gt(0).all())) == 1
+    assert in_fork(lambda: len(model.predict(inputs([100_000])))) == 1
 
 
 def test_what_grows_stays_where_it_is(monkeypatch):

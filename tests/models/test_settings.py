@@ -44,6 +44,15 @@ def test_fields_are_arguments_in_the_config_s_place_with_their_types_and_default
     assert shown == "(garden: str = 'front', rooms: int = 7, floors: int | None = None, colour: str = 'red') -> dict"
 
 
+def test_fields_with_other_defaults_come_in_the_order_of_these():
+    @expand_config(floors=2, rooms=7)
+    def build(config: Sizes) -> Sizes:
+        return config
+
+    assert list(inspect.signature(build).parameters) == ["floors", "rooms", "lift"]
+    assert build(5, 6) == Sizes(floors=5, rooms=6)
+
+
 def test_the_builder_gets_the_config():
     assert build_house() == {"garden": "front", "colour": "red", "config": Sizes(rooms=7, lift=True)}
     house = build_house("back", 1, floors=2, colour="blue")

@@ -79,6 +79,11 @@ def _forward(
     return outputs, backprop
 
 
+def _has_tables(node: Model[Any, Any]) -> bool:
+    """Whether a layer is an embedder of ours: others may have any other thing as their vocabulary."""
+    return isinstance(node.attrs.get("vocabulary"), Vocabulary)
+
+
 def _tables(model: Model[Any, Any]) -> EmbeddingTables:
     """The tables in an embedder's module."""
     return next(part for part in torch_shim(model).module.modules() if isinstance(part, EmbeddingTables))
@@ -115,7 +120,7 @@ def check_loaded(model: Model[Any, Any]) -> None:
     more, and leaves the vocabulary empty."""
     for node in model.walk():
         unknown = sorted(set(node.attrs) - _ATTRIBUTES)
-        if "vocabulary" in node.attrs and unknown:
+        if _has_tables(node) and unknown:
             raise ValueError(f"the layer '{node.name}' does not have the attributes {unknown}")
 
 
@@ -154,7 +159,7 @@ def load_vectors(
 def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
     """Give a row to every string of the docs, in every embedder inside the model, and say how many of the strings
     have a pretrained vector."""
-    nodes = [node for node in model.walk() if "vocabulary" in node.attrs]
+    nodes = [node for node in model.walk() if _has_tables(node)]
     if not nodes:
         return
     used = [

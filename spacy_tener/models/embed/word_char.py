@@ -14,7 +14,11 @@ from .join import join_embedders
 
 
 @expand_config(
-    fixed={"bigram_width": 0, "bigram_dropout": 0.0, "bigram_vectors": None}, width=100, lower=True, dropout=0.5
+    fixed={"bigram_width": 0, "bigram_dropout": 0.0, "bigram_vectors": None},
+    width=100,
+    lower=True,
+    digits=True,
+    dropout=0.5,
 )
 def build_word_char_embed(
     config: CharEmbedConfig, chars: EmbedModel | Literal["cnn"] | None = "cnn", project_to: int | None = None

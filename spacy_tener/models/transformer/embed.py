@@ -50,7 +50,10 @@ def _rebuild(*, config: str, tokenizer: dict[str, bytes], embed: TransformerEmbe
 def _assemble(transformer: Any, tokenizer: Any, config: TransformerEmbedConfig) -> PretrainedTransformer:
     available = transformer.config.num_hidden_layers
     if config.layers > available:
-        raise ValueError(f"TransformerEmbed is asked for {config.layers} layers of a transformer that has {available}.")
+        raise ValueError(
+            f"spacy_tener.TransformerEmbed.v1: layers must be at most {available}, as many as the transformer has; "
+            f"got {config.layers}."
+        )
     longest = min(config.window, longest_window(transformer, tokenizer))
     reader = PieceReader.of(tokenizer, longest=longest, overlap=min(config.overlap, longest // 4))
     return PretrainedTransformer(transformer, reader, config)

@@ -13,7 +13,8 @@ Key = tuple[str, bytes]
 Read = Callable[[Sequence[Doc]], Tensor]
 
 _NOTED = 100_000
-"""More texts than a corpus has in its dev part: a bound on what a service makes the cache remember."""
+"""More texts than a corpus has in its dev part: a bound on what the cache remembers of predictions between updates,
+and, once more, of those before."""
 
 
 class FeatureCache:
@@ -46,7 +47,8 @@ class FeatureCache:
         """
         if training:
             self._started = self.limit > 0
-            self._evaluated |= self._predicted
+            if self.size < self.limit and len(self._evaluated) < _NOTED:
+                self._evaluated |= self._predicted
             self._predicted.clear()
         if not self._started:
             return read(docs)

@@ -9,12 +9,12 @@ import pytest
 import spacy
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
-from thinc.api import SGD, Adam
+from thinc.api import SGD, Adam, Model, chain
 
 from spacy_tener.features.normalise import Normaliser
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
-from spacy_tener.models.embed.tables import observe
+from spacy_tener.models.embed.tables import check_loaded, observe
 
 QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
 
@@ -263,6 +263,14 @@ def test_observing_for_a_model_without_embedder_reads_nothing():
     batches = iter([["anything"]])
     observe(spacy.blank("en").add_pipe("tok2vec").model, batches)
     assert next(batches) == ["anything"]
+
+
+def test_another_layer_may_have_a_vocabulary_of_another_kind(doc_of):
+    foreign = Model("foreign", lambda model, X, is_train: (X, lambda dY: dY), attrs={"vocabulary": ["a"], "size": 1})
+    model = chain(embedder(), foreign)
+    check_loaded(model)
+    observe(model, [[doc_of("中国")]])
+    assert n_rows(model.layers[0])[UNIGRAM] == 3
 
 
 def test_the_key_of_a_row_is_that_of_the_normalised_string(doc_of):

@@ -88,6 +88,13 @@ def test_by_default_there_is_a_cnn_of_the_papers_size():
     assert sum(parameter.numel() for parameter in features.encoder.parameters()) == 3660
 
 
+def test_arguments_keep_their_order():
+    model = build_word_char_embed(3, False, True, chars=None)
+    model.initialize()
+    observe(model, [[doc_of("Aa aA x1 x2 x3")]])
+    assert tables(model) == {"unigram": 4}, "case is kept, digits are not"
+
+
 def test_characters_can_be_left_out():
     model = embedder("The cat", chars=None)
     assert model.get_dim("nO") == 3

@@ -157,6 +157,24 @@ def test_once_full_it_takes_no_more_and_the_rest_is_read_together():
     assert cache.size == 7 * 4 * 4
 
 
+def test_what_it_remembers_of_predictions_is_bounded(monkeypatch):
+    monkeypatch.setattr("spacy_tener.models.transformer.feature_cache._NOTED", 3)
+
+    def read(docs):
+        return torch.ones(sum(map(len, docs)), 4)
+
+    def noted(limit):
+        cache = FeatureCache(limit)
+        cache([characters("一")], read, training=True)
+        for text in "二三四五六七八":
+            cache([characters(text)], read, training=False)
+            cache([characters("一")], read, training=True)
+        return len(cache._evaluated)
+
+    assert noted(1000) == 3
+    assert noted(16) == 0, "what is full has no use for it"
+
+
 def test_dropout_is_drawn_anew_each_time(tiny):
     model = embedder(tiny, dropout=0.5)
     first, second = (model.begin_update(DOCS[:1])[0][0] for _ in range(2))
