@@ -17,6 +17,7 @@ import srsly
 import typer
 
 from ..errors import RemedyError
+from ..workbench.files import check_folder, writing
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
 from ..workbench.report.runs import dev_metrics, size_mb
 from ..workbench.report.scores import parse_metrics, read_json
@@ -78,10 +79,11 @@ def card_cli(
             megabytes=size_mb(model),
         )
         text = (front_matter(card) if hub else "") + render_card(card)
-        shutil.rmtree(output, ignore_errors=True)
-        shutil.copytree(model, output)
-        srsly.write_json(output / "meta.json", card.meta)
-        (output / "README.md").write_text(text, encoding="utf8")
+        with writing(output):
+            shutil.rmtree(output, ignore_errors=True)
+            shutil.copytree(model, output)
+            srsly.write_json(output / "meta.json", card.meta)
+            (output / "README.md").write_text(text, encoding="utf8")
         msg.good(f"{output}: {card.package} {card.meta['version']}")
         if not card.meta.get("license"):
             msg.warn(
@@ -96,6 +98,7 @@ def _check_places(model: Path, output: Path, *, force: bool) -> None:
     if pipeline == copy or pipeline in copy.parents or copy in pipeline.parents:
         # meta.json of a run has its scores on dev, which `spacy tener table` reads.
         raise RemedyError(f"{output}: the pipeline itself lies there", "Choose another output: a copy is made.")
+    check_folder(output)
     if output.exists() and any(output.iterdir()):
         if not (output / "meta.json").is_file():
             raise RemedyError(f"{output}: there is something else than a pipeline", "Choose another output.")

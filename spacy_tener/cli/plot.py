@@ -78,19 +78,23 @@ def _check(kind: str, given: dict[str, Any]) -> None:
         raise RemedyError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
 
 
-def _needed(kind: str, given: dict[str, Any]) -> tuple[str, Callable[[Run], bool]]:
-    """What a run must have to be drawn."""
+def _needed(kind: str, given: dict[str, Any]) -> tuple[str, Callable[[Run], bool], str]:
+    """What a run must have to be drawn, and what to do where none has it."""
+    other = "Choose other runs, or another kind of figure."
     if kind == "convergence":
-        return "training.jsonl", has_log
+        return "training.jsonl", has_log, other
     if kind == "speed":
-        return "speed in metrics.json", lambda run: run.test.speed is not None
+        return "speed in metrics.json", lambda run: run.test.speed is not None, other
     settings = [*given.get("by", ()), given["x"]] if kind == "sweep" else []
-    return " or ".join(settings), lambda run: all(has_value(run, name) for name in settings)
+    remedy = "Name settings of the runs' config.cfg by --x and --by."
+    return " or ".join(settings), lambda run: all(has_value(run, name) for name in settings), remedy
 
 
-def _with(msg: Printer, found: Found, what: str, has: Callable[[Run], bool]) -> list[Run]:
+def _with(msg: Printer, found: Found, what: str, has: Callable[[Run], bool], remedy: str) -> list[Run]:
     """The finished runs that have what the figure is drawn from; the others are named."""
     without = [run.name for run in found.runs if not has(run)]
     if without:
         msg.warn(f"Left out, without {what}: {len(without)}", ", ".join(without))
+    if found.runs and len(without) == len(found.runs):
+        raise RemedyError(f"There is nothing to draw: no run has {what}", remedy)
     return [run for run in found.runs if has(run)]

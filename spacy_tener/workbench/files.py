@@ -27,7 +27,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write a file atomically: under another name beside its place, and from there, once it is on the disk, to its
     place. Its directory is made."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with beside.open("wb") as file:
@@ -37,9 +37,6 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
-    except OSError as error:
-        reason = f"{path}: cannot be written: {error.strerror or error}"
-        raise RemedyError(reason, "Make room, or choose another place.") from error
     _sync_folder(path.parent)
 
 
@@ -47,13 +44,32 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 def staged(folder: Path) -> Iterator[Path]:
     """A temporary directory. When the block ends without an error, its files move to `folder`, each atomically, over
     those of the same names."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
+    with temporary as name:
         yield Path(name)
-        folder.mkdir(exist_ok=True)
-        for path in sorted(Path(name).iterdir()):
-            path.replace(folder / path.name)
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+            for path in sorted(Path(name).iterdir()):
+                path.replace(folder / path.name)
         _sync_folder(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a directory to write to that is something else."""
+    if folder.exists() and not folder.is_dir():
+        raise RemedyError(f"{folder}: not a directory", "Name a directory, new or not.")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name this place where it cannot be written, and no temporary file beside it."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"{path}: cannot be written: {error.strerror or error}"
+        raise RemedyError(reason, "Make room, or choose another place.") from error
 
 
 @contextlib.contextmanager
@@ -62,6 +78,7 @@ def locked(path: Path) -> Iterator[None]:
 
     The file stays: whoever removed it while another process waits to lock it would let a third one in.
     """
+    check_folder(path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")

@@ -139,3 +139,12 @@ def test_a_damaged_file_of_the_pipeline_is_named(folder: Path, name: str, conten
     code, text = card(folder, "out")
     assert code == 1
     assert str(path) in text
+
+
+@pytest.mark.parametrize(("output", "message"), [("file", "not a directory"), ("file/below/out", "cannot be written")])
+def test_a_place_that_cannot_be_written_is_named(folder: Path, output: str, message: str) -> None:
+    (folder / "file").touch()
+    code, text = card(folder, output)
+    assert code == 1
+    assert f"{folder / output}: {message}" in text
+    assert "Errno" not in text

@@ -173,10 +173,10 @@ def test_a_wrong_option_is_named_and_nothing_is_written(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("name", ["missing.txt", "empty.txt"])
-def test_a_missing_or_empty_input_exits_with_1(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["missing.txt", "empty.txt", "a.spacy: is a .spacy file already"])
+def test_a_missing_empty_or_converted_input_exits_with_1(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty.txt").touch()
-    result = Result(tmp_path / name, tmp_path / "out")
+    result = Result(tmp_path / name.partition(":")[0], tmp_path / "out")
     assert result.code == 1
     assert name in result.text
 
@@ -215,6 +215,9 @@ def test_columns_encoding_and_names_of_tags_follow_the_options(tmp_path: Path) -
     assert [entity.text for entity in docs(tmp_path / "a.spacy")[0].ents] == ["上海"]
     (tmp_path / "b.jsonl").write_text('{"tokens": ["EU"], "ner_tags": [1]}')
     assert {"Format tokens", "ORG 1"} <= set(Result(tmp_path / "b.jsonl", tmp_path, "--tag-names", "O,B-ORG").lines)
+    missing = Result(tmp_path / "b.jsonl", tmp_path, "--tag-names", "nosuch/tags.json")
+    assert missing.code == 1
+    assert f"{Path('nosuch/tags.json')}: cannot be read" in missing.text
 
 
 def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path) -> None:

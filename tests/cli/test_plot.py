@@ -83,7 +83,7 @@ def test_corpora_and_systems_can_be_chosen(runs: Path, tmp_path: Path) -> None:
     [
         (["pie"], "Unknown kind of figure 'pie' Use one of: convergence, speed, scores, sweep."),
         (["sweep"], "Name it by --x"),
-        (["sweep", "--x", "beta"], "There is nothing to draw"),
+        (["sweep", "--x", "beta"], "There is nothing to draw: no run has beta Name settings"),
         (["convergence", "--x", "time"], "Unknown axis 'time'"),
         (["speed", "--metric", "f"], "--metric: means nothing for a figure of speed"),
         (["scores", "--x", "k", "--log-x"], "--log-x, --x: means nothing for a figure of scores"),

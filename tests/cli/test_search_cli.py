@@ -127,3 +127,25 @@ def test_a_setting_that_the_config_lacks_is_named_before_the_first_trial(argumen
 def test_settings_are_called_by_the_shortest_end_that_tells_them_apart() -> None:
     text = _described({"a.b.dropout": 0.1, "a.c.dropout": 0.25, "training.rate": 1e-30, "x": None})
     assert text == "b.dropout=0.1  c.dropout=0.25  rate=1e-30  x=None"
+
+
+def test_a_damaged_study_is_named(arguments, tmp_path: Path) -> None:
+    (tmp_path / "found").mkdir()
+    (tmp_path / "found" / "study.db").write_bytes(b"no database" * 100)
+    result = Result(*arguments, "--trials", "1")
+    assert result.code == 1
+    assert f"{tmp_path / 'found' / 'study.db'}: cannot be read: file is not a database" in result.text
+
+
+def test_an_output_that_is_a_file_is_refused(arguments, tmp_path: Path) -> None:
+    (tmp_path / "found").touch()
+    assert "found: not a directory" in Result(*arguments, "--trials", "1").text
+
+
+def test_values_that_do_not_fit_are_told_as_drawn_from_the_space(arguments, tmp_path: Path) -> None:
+    (tmp_path / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [3]\n", encoding="utf8")
+    result = Result(*arguments, "--trials", "1")
+    assert result.code == 1
+    assert f"drawn from the space: {TOK2VEC}.heads=3: " in result.text
+    assert "--set" not in result.text
+    assert ".." not in result.text

@@ -154,3 +154,12 @@ def test_undecodable_bytes_are_told_with_file_and_line(tmp_path: Path) -> None:
     result = Result(tmp_path / "gbk.txt", tmp_path / "out", *QUICK)
     assert result.code == 1
     assert "gbk.txt:2: byte 1 of the line is not UTF-8" in result.text
+
+
+@pytest.mark.parametrize(("output", "message"), [("file", "not a directory"), ("file/below/out", "cannot be written")])
+def test_a_place_that_cannot_be_written_is_named(text: Path, tmp_path: Path, output: str, message: str) -> None:
+    (tmp_path / "file").touch()
+    result = Result(text, tmp_path / output, *QUICK)
+    assert result.code == 1
+    assert f"{tmp_path / output}: {message}" in result.text
+    assert "Errno" not in result.text

@@ -63,7 +63,7 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RemedyError, match=r"a\.txt: cannot be written"):
         write_text(tmp_path / "file" / "a.txt", "")
-    with pytest.raises(RemedyError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "lock"):
+    with pytest.raises(RemedyError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "below" / "lock"):
         pass
 
 

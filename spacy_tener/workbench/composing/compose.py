@@ -60,17 +60,26 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     _check_variables(read, config)
     with explained(" + ".join(map(str, [base, *overlays]))):
         config = fill(config)
+    config = with_settings(config, settings, notes)
+    return Composed(config, tuple(notes))
+
+
+def with_settings(config: Config, settings: Sequence[str], notes: list[str], what: str = "--set") -> Config:
+    """A filled config with single settings on top, as `compose` takes them, filled and validated.
+
+    what: What messages call the settings by.
+    """
     for setting in settings:
-        updates = _read_setting(setting, config)
+        updates = _read_setting(setting, config, what)
         config = _merge(config, updates, notes)
         if "@" in setting.partition("=")[0]:
             # The function brings settings of its own, which the next one may name.
-            with explained(f"--set {setting}"):
+            with explained(f"{what} {setting}"):
                 config = fill(config)
     if settings:
-        with explained(f"--set {' '.join(settings)}"):
+        with explained(f"{what} {' '.join(settings)}"):
             config = fill(config)
-    return Composed(config, tuple(notes))
+    return config
 
 
 def _merge(config: Config, updates: Config, notes: list[str]) -> Config:
@@ -167,16 +176,16 @@ def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Con
     return rest, filled
 
 
-def _read_setting(setting: str, config: Config) -> Config:
+def _read_setting(setting: str, config: Config, what: str) -> Config:
     """A setting as a config of this one key, which must exist."""
     key, sign, text = setting.partition("=")
     parts = key.strip().split(".")
     if not sign or len(parts) < 2:
         remedy = "Write section.key=value, as in training.max_steps=1000."
-        raise ConfigError(f"--set {setting}: not a setting", remedy)
+        raise ConfigError(f"{what} {setting}: not a setting", remedy)
     if key.strip() not in set(keys(config)):
         remedy = did_you_mean(key, keys(config), "It changes what the filled config has.")
-        raise ConfigError(f"--set {setting}: the config has no '{key}'", remedy)
+        raise ConfigError(f"{what} {setting}: the config has no '{key}'", remedy)
     updates: Any = _value(text.strip())
     for part in reversed(parts):
         updates = {part: updates}

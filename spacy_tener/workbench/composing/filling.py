@@ -39,7 +39,9 @@ def explained(what: str) -> Iterator[None]:
         raise ConfigError(f"{what}: {error.reason}", error.remedy) from error
     except ConfigValidationError as error:
         title = f"{error.title}: " if error.errors else ""
-        raise ConfigError(f"{what}: {title}{problems(error)}", "Mend the value, or take it out.") from error
+        raise ConfigError(
+            f"{what}: {title}{problems(error).removesuffix('.')}", "Mend the value, or take it out."
+        ) from error
     except (ValueError, ImportError) as error:
         raise _refused(str(error), what) from error
 
@@ -64,7 +66,7 @@ def _refused(text: str, what: str) -> ConfigError:
         return ConfigError(f"{what}: no factory '{factory['name']}' is registered", _OTHERWISE)
     function = _UNREGISTERED.search(text)
     if function is None:
-        return ConfigError(f"{what}: {text}", "Mend the value, or take it out.")
+        return ConfigError(f"{what}: {text.removesuffix('.')}", "Mend the value, or take it out.")
     reason = f"there is no '{function['name']}' among the registered {function['kind']}"
     available = _AVAILABLE.search(text)
     names = available[1].split(", ") if available else []

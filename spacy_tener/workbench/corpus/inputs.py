@@ -62,6 +62,10 @@ def plan_jobs(
             sources += [(str(path), path.relative_to(each)) for path in taken]
             found += map(str, taken)
             left_out += other
+        elif Path(each).suffix == OUTPUT_SUFFIX:
+            raise InputError(
+                str(each), "is a .spacy file already", "Name the corpus in another format, or use it as is."
+            )
         else:
             sources.append((str(each), PurePath("stdin" if str(each) == STDIN else Path(each).name)))
     return _jobs(sources, output, frozenset(found), join=join), left_out

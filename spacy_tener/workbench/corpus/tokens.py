@@ -55,7 +55,7 @@ def read_tag_names(given: str, path: str | Path) -> tuple[str, ...]:
         set. The empty string for such a file beside the corpus, if there is one.
     """
     files = [Path(given)] if given else [Path(path).parent / name for name in _NAME_FILES]
-    file = next((file for file in files if file.suffix == ".json" and file.is_file()), None)
+    file = next((file for file in files if file.suffix == ".json" and (given or file.is_file())), None)
     if file is None:
         return tuple(name.strip() for name in given.split(",")) if given else ()
     try:

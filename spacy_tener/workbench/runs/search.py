@@ -26,7 +26,7 @@ import numpy as np
 from thinc.api import Config
 
 from ...errors import check_choice
-from ..composing.compose import compose
+from ..composing.compose import compose, with_settings
 from ..composing.files import ConfigError, keys
 from ..composing.filling import did_you_mean
 from ..composing.search_space import Choice, Space, as_settings
@@ -64,12 +64,12 @@ class Plan:
 
     def config(self, values: Mapping[str, Any]) -> Config:
         """The config with values for what the space decides."""
-        return compose(self.base, self.overlays, [*self.settings, *as_settings(values)]).config
+        return with_settings(self.fixed, as_settings(values), [], "drawn from the space:")
 
     @cached_property
     def fixed(self) -> Config:
         """The config without what the space decides."""
-        return self.config({})
+        return compose(self.base, self.overlays, self.settings).config
 
     @property
     def described(self) -> dict[str, Any]:
@@ -184,10 +184,11 @@ def open_search(plan: Plan, folder: Path, *, prune: bool = False, **options: Any
     plan.check()
     plan.check_files()
     with locked(folder / _LOCK):
-        search = Search(plan, folder, _study(folder, prune=prune), prune=prune, **options)
-        _check_same(search)
-        _take_up(search)
-        search.write()
+        with _damage_named(folder / _STUDY):
+            search = Search(plan, folder, _study(folder, prune=prune), prune=prune, **options)
+            _check_same(search)
+            _take_up(search)
+            search.write()
         yield search
 
 
@@ -204,6 +205,19 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
         else:
             made[name] = FloatDistribution(draw.low, draw.high, log=draw.log, step=draw.step)
     return made
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    """Name the study's file where it cannot be read."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("sqlalchemy", "optuna"):  # neither needs to be installed
+            raise
+        reason = str(getattr(error, "orig", None) or error).removesuffix(".")
+        remedy = "Move it away to begin the search anew, or choose another --output."
+        raise ConfigError(f"{path}: cannot be read: {reason}", remedy) from error
 
 
 def _study(folder: Path, *, prune: bool) -> Study:

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ...errors import InputError, RemedyError
-from ..files import staged, write_text
+from ..files import check_folder, staged, write_text
 from ..versions import installed_versions
 from .coverage import Coverage, cover_texts, cover_words
 from .raw_text import is_corpus, read_texts, read_words
@@ -119,8 +119,7 @@ def _check(output: Path, training: Mapping[str, TrainingSettings], cover: Sequen
     unknown = sorted(set(training) - set(KINDS))
     if unknown or not training:
         raise RemedyError(f"Unknown kinds of vectors: {unknown}", f"Use some of: {', '.join(KINDS)}.")
-    if output.exists() and not output.is_dir():
-        raise InputError(str(output), "not a directory", "Name a directory for the vectors.")
+    check_folder(output)
     for path in map(str, cover):
         if not Path(path).exists():
             raise InputError(path, "there is no such file", "Check the path.")
