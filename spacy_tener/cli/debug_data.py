@@ -19,7 +19,7 @@ from ._app import tener_cli
 
 Callback = Callable[[Language], Language]
 
-_CALLBACK = "spacy_tener.report_as_ner.v1"
+_CALLBACK = "spacy_tener_report_as_ner"
 
 
 @tener_cli.command("debug-data", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -14,7 +14,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.errors import InputError
+from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.features.normalise import Normaliser
 from spacy_tener.features.tables import END_MARK
 from spacy_tener.features.vectors.vectors import read_vectors
@@ -276,7 +276,7 @@ def test_run_that_fails_leaves_what_was_there(
 
 
 def test_output_that_is_a_file_is_refused(text: Path) -> None:
-    with pytest.raises(InputError, match=r"laws\.txt: not a directory"):
+    with pytest.raises(RemedyError, match=r"laws\.txt: not a directory"):
         make(text, text)
 
 
