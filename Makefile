@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-gpu test-corpora lint format docs bench sample clean clean-project
+.PHONY: help run test browser test-slow test-gpu test-corpora lint format docs bench sample clean clean-project
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -28,8 +28,14 @@ run: $(RUN_ENV) ## convert the bundled sample corpus, train, evaluate, draw the 
 	$(PY) -m spacy project run all . --vars.gpu $(GPU)
 	@echo "Entities, gold beside predicted: file://$(CURDIR)/pages/sample-tener.html"
 
-test: lint ## ruff, mypy and the test suite, on all cores
+test: lint browser ## ruff, mypy and the test suite, on all cores
 	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal
+
+# Pages are tested in a real browser. Root on a Debian machine, as in CI, gets it here; others are told what to install.
+browser: ## Chromium and its driver, where they are missing
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && { apt-get update -qq; apt-get install -qq --yes chromium chromium-driver; } >/dev/null; } || \
+	{ echo "The tests of pages need Chromium and its driver: apt-get install chromium chromium-driver" >&2; exit 1; }
 
 test-slow: $(DEV_ENV) ## the tests that train for minutes
 	$(PY) -m pytest -m slow

@@ -91,6 +91,7 @@ EXTRAS = {
         "pytest-xdist>=3.6",
         "pytorch-crf>=0.7.2",
         "ruff>=0.6",
+        "selenium>=4.20",
     ],
 }
 
