@@ -24,6 +24,7 @@ FOREIGN = {
     "errors": {"spacy", "thinc", "torch"},
     "tagging": {"spacy", "thinc", "torch"},
     "types": {"spacy", "thinc", "torch"},
+    "plans": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
     "features": {"torch", "thinc"},
 }
@@ -48,7 +49,9 @@ SUBFOLDERS = {names[0].rstrip("/"): set(names[1:]) for names in ROOMS[:-1]}
 GROUND = set(ROOMS[-1])
 # From the ground up.
 ORDER = [*reversed(SUBFOLDERS)]
-FLOOR_OF = {room: 1 + (0 if room in ONE_FLOOR else ORDER.index(room)) for room in ORDER} | dict.fromkeys(GROUND, 0)
+LOWEST = min(map(ORDER.index, ONE_FLOOR))
+FLOOR_OF = {room: 1 + (LOWEST if room in ONE_FLOOR else ORDER.index(room)) for room in ORDER}
+FLOOR_OF |= dict.fromkeys(GROUND, 0)
 WORKBENCH = {names[0].rstrip("/") for names in PICTURE[: [names[0][:5] for names in PICTURE].index(WALL)]}
 
 

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..types import IntArray
+from ..plans.sequences import Lengths, as_lengths, bucket_cuts, ranges, starts
 from .devices import on_device
-from .sequences import Lengths, as_lengths, ranges, starts
 
 # What one more bucket costs, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
@@ -68,7 +67,7 @@ class Ragged:
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-        cuts = _cuts(sizes[order], PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"])
+        cuts = bucket_cuts(sizes[order], PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"])
         buckets, rows, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for begin, end in pairwise(cuts):
             sequences = order[begin:end]
@@ -115,25 +114,6 @@ class Ragged:
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
         slots = rows[0] if len(rows) == 1 else torch.cat(rows)
         return _take(slots, self.to_flat, self.to_padded, self.real)
-
-
-def _cuts(lengths: IntArray, price: int) -> list[int]:
-    """Where to cut sequences, sorted longest first, into buckets.
-
-    A bucket is cut in two, where that saves most, as long as it saves more pairs than a bucket costs. So no cut of a
-    finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)` pairs.
-    """
-    cuts = {0, len(lengths)}
-    todo = [(0, len(lengths))] if len(lengths) else []
-    while todo:
-        begin, end = todo.pop()
-        squares = lengths[begin:end] ** 2
-        saved = (squares[0] - squares) * np.arange(end - begin, 0, -1)
-        best = int(saved.argmax())
-        if saved[best] > price:
-            cuts.add(begin + best)
-            todo += [(begin, begin + best), (begin + best, end)]
-    return sorted(cuts)
 
 
 def _take(x: Tensor, index: Tensor, inverse: Tensor, real: Tensor | None) -> Tensor:

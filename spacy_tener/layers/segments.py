@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..plans.sequences import Lengths, as_lengths, starts
 from ..types import IntArray
 from .devices import on_device
-from .sequences import Lengths, as_lengths, starts
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..layers.lattice.flat import FlatConfig, FlatEncoder
+from ..layers.lattice.flat import FlatEncoder
+from ..plans.lattice_encoders import FlatConfig
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.lexicon import LexiconModel

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..layers.lattice.atssa import AtssaConfig, AtssaEncoder
+from ..layers.lattice.atssa import AtssaEncoder
+from ..plans.lattice_encoders import AtssaConfig
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.lexicon import LexiconModel

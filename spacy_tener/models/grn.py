@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..layers.convolution.grn import GRNConfig, GRNEncoder
+from ..layers.convolution.grn import GRNEncoder
+from ..plans.convolution import GRNConfig
 from .bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 from .embed.word_char import build_word_char_embed
 from .settings import expand_config

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..layers.convolution.idcnn import IDCNNConfig, IDCNNEncoder
+from ..layers.convolution.idcnn import IDCNNEncoder
+from ..plans.convolution import IDCNNConfig
 from .bridge import RaggedModel, encoder_layer
 from .settings import expand_config
 

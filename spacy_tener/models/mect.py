@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..layers.lattice.mect import MectConfig, MectEncoder
+from ..layers.lattice.mect import MectEncoder
+from ..plans.lattice_encoders import MectConfig
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.component import build_component_embed

@@ -12,7 +12,7 @@ from inspect import Parameter
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
-from ..layers.settings import SettingError
+from ..plans.settings import SettingError
 
 Built = TypeVar("Built")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..layers.attention.transformer import TransformerConfig, TransformerEncoder
+from ..layers.attention.transformer import TransformerEncoder
+from ..plans.transformer import TransformerConfig
 from .bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 from .embed.char import build_char_embed
 from .settings import expand_config

@@ -12,15 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ..attention.transformer import TransformerConfig, TransformerEncoder
+from ...plans.packing import Packing
+from ...plans.sequences import Lengths, as_lengths
+from ...plans.transformer import TransformerConfig
+from ..attention.transformer import TransformerEncoder
 from ..convolution.convolution import Convolution, ConvolutionWindows
 from ..devices import on_device
 from ..dropout import Dropout
 from ..embedding import EmbeddingTables
 from ..linear import Linear
-from ..packing import Packing
 from ..ragged import Ragged
-from ..sequences import Lengths, as_lengths
 
 
 class CharacterEncoder(nn.Module):

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...plans.sequences import as_lengths, ranges
 from ..devices import on_device
 from ..linear import Linear
 from ..ragged import Ragged
-from ..sequences import as_lengths, ranges
 
 
 @dataclass(frozen=True)

@@ -21,18 +21,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...plans.convolution import RelationKind
+from ...plans.sequences import as_lengths
 from ..checkpointing import checkpointed
 from ..devices import on_device
 from ..linear import Linear
-from ..sequences import as_lengths
-
-RelationKind = Literal["gated", "mean", "attention"]
 
 # Exponents end here, so that `u v` stays a float32: e^80 = 5.5e34. That changes a sum `a + b` only where one of the two
 # is beyond 40; and the gate even then only where the other is beyond -20 on the opposite side: otherwise the gate is 0

@@ -4,47 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from ...plans.convolution import GRNConfig
+from ...plans.sequences import Lengths
 from ..dropout import Dropout
 from ..linear import Linear
 from ..ragged import Ragged
-from ..sequences import Lengths
-from ..settings import Probability, Settings, Size, check
 from .convolution import Convolution, ConvolutionWindows
-from .gated_relation import RELATIONS, RelationKind
-
-
-@dataclass(frozen=True, kw_only=True)
-class GRNConfig(Settings):
-    """Sizes and choices of a gated relation network. The defaults are the paper's.
-
-    width: Width d of the context features and of the output.
-    branches: Windows of the context layer's convolutions, odd numbers of tokens: each convolution's output goes through
-        tanh, and the largest is taken in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context layer
-        out: the relation layer reads the input itself, which the paper has as wide as the output; input of another
-        width is brought to `width` by a linear layer.
-    relation: How tokens are related: "gated" has one gate for each pair of tokens and each channel (eq. 6); "mean"
-        takes the mean of what the gates are made of (eq. 5, the paper's DFN); "attention" has one gate for each pair
-        (eq. 7, its GAttN); None leaves the relation layer out.
-    dropout: On what the context layer gives, before the relation layer.
-    """
-
-    width: Size = 400
-    branches: Sequence[int] = (1, 3, 5)
-    relation: RelationKind | None = "gated"
-    dropout: Probability = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        odd = all(size >= 1 and size % 2 == 1 for size in self.branches)
-        check("branches", self.branches, odd, "odd numbers of tokens")
-        left, needed = self.relation is not None or bool(self.branches), "one of 'gated', 'mean' and 'attention'"
-        check("relation", self.relation, left, f"{needed} where there are no branches")
+from .gated_relation import RELATIONS
 
 
 class ContextLayer(nn.Module):

@@ -2,50 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...plans.convolution import IDCNNConfig
+from ...plans.sequences import Lengths
 from ..dropout import Dropout
 from ..ragged import Ragged
-from ..sequences import Lengths
-from ..settings import Probability, Settings, Size, check
 from .convolution import Convolution, ConvolutionWindows
-
-
-@dataclass(frozen=True, kw_only=True)
-class IDCNNConfig(Settings):
-    """Sizes and choices of an ID-CNN. The defaults are the released code's, which iterates over whole documents.
-
-    width: Width of every convolution's output.
-    window: Tokens that a convolution sees; an odd number, at least 3.
-    dilations: For each convolution of the block, the distance between the tokens that it sees.
-    iterations: How often the block is applied, each time with the same weights.
-    dropout: Dropout before each application of the block.
-    """
-
-    width: Size = 300
-    window: int = 3
-    dilations: Sequence[int] = (1, 2, 1)
-    iterations: Size = 3
-    dropout: Probability = 0.15
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # A window of one token would see no neighbour at any distance.
-        odd = self.window >= 3 and self.window % 2 == 1
-        check("window", self.window, odd, "an odd number of tokens, at least 3")
-        positive = bool(self.dilations) and min(self.dilations) >= 1
-        check("dilations", self.dilations, positive, "numbers of at least 1")
-
-    @property
-    def reach(self) -> int:
-        """How many tokens to each side take part in a token's output."""
-        return self.window // 2 * (1 + self.iterations * sum(self.dilations))
 
 
 class IDCNNEncoder(nn.Module):

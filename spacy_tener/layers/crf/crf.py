@@ -12,11 +12,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ...plans.packing import Packing
+from ...plans.sequences import Lengths
 from ...tagging import TagLayout
 from ...types import IntArray
 from ..devices import to_host
-from ..packing import Packing
-from ..sequences import Lengths
 from .decode import FloatArray, viterbi
 from .forward import ForwardBackward
 from .kbest import ScoredPath, list_viterbi

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...plans.packing import Packing
 from ...types import IntArray
-from ..packing import Packing
 from .transitions import Transitions, inside_scores
 
 FloatArray = NDArray[np.floating]

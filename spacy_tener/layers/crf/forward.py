@@ -18,8 +18,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from ...plans.packing import Packing
 from ...tagging import TagLayout
-from ..packing import Packing
 from .transitions import MODERATE, Transitions, mirror
 
 

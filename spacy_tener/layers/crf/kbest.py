@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...plans.packing import Packing
 from ...tagging import TagLayout
 from ...types import IntArray
-from ..packing import Packing
 from .decode import FloatArray
 from .transitions import Transitions, inside_scores
 

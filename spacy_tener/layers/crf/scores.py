@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..packing import Packing
+from ...plans.packing import Packing
 from .forward import ForwardBackward
 from .transitions import BARRED, Transitions, weight_gradients
 

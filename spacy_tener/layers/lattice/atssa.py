@@ -2,72 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from ...plans.lattice import Lattice
+from ...plans.lattice_encoders import AtssaConfig
 from ..attention.adapted import AdaptedAttention, RelativePositions
 from ..attention.dot_product import Attention
-from ..attention.transformer import StackConfig, TransformerLayer, each_layer
+from ..attention.transformer import TransformerLayer, each_layer
 from ..linear import Linear
 from ..ragged import Ragged
 from ..segments import Segments
-from ..settings import Count, Positive, Size, Weight, check
-from .lattice import Lattice
 from .selective_attention import Selection, SelectiveAttention
 from .word_fusion import Covers, WordFusion
-
-
-@dataclass(frozen=True, kw_only=True)
-class AtssaConfig(StackConfig):
-    """Sizes and choices of FLAT-ATSSA's encoder. The defaults are the paper's. Each row of its Table 4 is one setting.
-
-    width: Width d of the context layers and of the output, shared by the heads.
-    layers: Number of context layers.
-    heads: Number of heads h, of the context layers and of the word fusion.
-    ff_width: Width inside the feed-forward; None for four times the width, the least that the paper searched.
-    selection: Which keys a query keeps: those above its threshold ("adaptive", ATSSA), the `k` largest ("top_k", the
-        explicit sparse transformer), or all ("none", the paper's "- Selective SA").
-    k: With a threshold, at least so many keys are kept; 0 for the paper's "- top-k". With "top_k", just so many.
-    alpha: With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
-    tau: With a threshold, temperature of the Gumbel-softmax in training.
-    penalty: With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in
-        the loss.
-    threshold: Made for each query and head from the sentence ("adaptive"), or 0 for all ("fixed", the paper's "- DT").
-    fusion_width: Width of what a character reads from its words; None for `width`.
-    """
-
-    selection: Literal["adaptive", "top_k", "none"] = "adaptive"
-    k: Count = 3
-    alpha: Positive = 50.0
-    tau: Positive = 1.0
-    penalty: Weight = 4e-6
-    threshold: Literal["adaptive", "fixed"] = "adaptive"
-    fusion_width: Size | None = None
-
-    usual_ff = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        some = self.k >= 1 or self.selection != "top_k"
-        check("k", self.k, some, "at least 1 where the k largest scores are kept")
-        fused = self.fused_width
-        check("fusion_width", fused, fused % 2 == 0, "even, since positions are pairs of sine and cosine")
-        check("fusion_width", fused, fused % self.heads == 0, f"a multiple of heads, which is {self.heads}")
-
-    @property
-    def positions_by_head(self) -> bool:
-        return True
-
-    @property
-    def fused_width(self) -> int:
-        return self.fusion_width or self.width
-
-    @property
-    def selects(self) -> bool:
-        return self.selection != "none"
 
 
 def context_attention(config: AtssaConfig) -> Attention:

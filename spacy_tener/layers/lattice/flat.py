@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 from torch import Tensor, nn
 
-from ..attention.transformer import StackConfig, TransformerLayer, each_layer
+from ...plans.lattice import Lattice
+from ...plans.lattice_encoders import DISTANCES, FlatConfig
+from ..attention.transformer import TransformerLayer, each_layer
 from ..linear import Linear
-from .lattice import Lattice
 from .span_attention import span_layer
 from .span_plan import SpanPlan
-from .span_positions import DISTANCES, SpanPositions, check_distances
-
-
-@dataclass(frozen=True, kw_only=True)
-class FlatConfig(StackConfig):
-    """Sizes and choices of a FLAT encoder. The defaults are the released code's for Weibo, in the paper's form: with
-    residuals, and with all four distances.
-
-    ff_width: Width inside the feed-forward; None for three times the width.
-    distances: Which distances between two spans the attention knows, of "hh", "ht", "th" and "tt" (head to head, head
-        to tail, ..); None for all, as the paper. The released code and MECT have "hh" and "tt".
-    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`, which the paper does not.
-    norm: Normalise after each sum ("post", as the paper), or before each part and once at the end ("pre"). (Where this
-        sum should be, the released code adds a part's output to itself: that is not an option.)
-    """
-
-    distances: list[Literal["hh", "ht", "th", "tt"]] | None = None
-    scaled: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_distances(self.distances or DISTANCES)
+from .span_positions import SpanPositions
 
 
 class FlatEncoder(nn.Module):

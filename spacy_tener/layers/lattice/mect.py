@@ -4,16 +4,15 @@ another, and attention in which the queries of each stream come from the other."
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from ..attention.transformer import StackConfig, TransformerLayer, each_layer
+from ...plans.lattice import Lattice
+from ...plans.lattice_encoders import MectConfig
+from ..attention.transformer import TransformerLayer, each_layer
 from ..linear import Linear
-from ..settings import Count
-from .lattice import Lattice
 from .span_attention import SpanAttention, span_layer
 from .span_mixing import SpanHeads, attend_spans
 from .span_plan import SpanPlan
@@ -24,29 +23,6 @@ Streams = Sequence[Tensor]
 
 MECT_DISTANCES = ("hh", "tt")
 """Of two spans, MECT knows how far their heads and their tails are from each other (eq. 11)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MectConfig(StackConfig):
-    """Sizes and choices of a MECT encoder. The defaults are the released code's for Weibo, in the paper's form. Each
-    row of the paper's Table 8 is one setting.
-
-    width: Width d of each stream and of the output, shared by the heads.
-    layers: Number of layers; the paper has one.
-    ff_width: Width inside the feed-forwards; None for three times the width.
-    streams: Two streams, each asked by the other ("cross", MECT) or each by itself ("parallel", the paper's experiment
-        B); or one, of characters joined with their components ("single", experiment A).
-    random_attention: How many places of a sentence, its characters' and then its words', have learned numbers added to
-        attention scores for each pair of them; 0 for none, the paper's "- RA". Places behind these have nothing added,
-        so that sentences may be longer.
-    """
-
-    streams: Literal["cross", "parallel", "single"] = "cross"
-    random_attention: Count = 320
-
-    @property
-    def n_streams(self) -> int:
-        return 1 if self.streams == "single" else 2
 
 
 class MectLayer(nn.Module):

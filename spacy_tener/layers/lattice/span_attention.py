@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...plans.transformer import StackConfig
 from ..attention.dot_product import split_heads
-from ..attention.transformer import StackConfig, TransformerLayer
+from ..attention.transformer import TransformerLayer
 from ..linear import Linear
 from .random_attention import RandomAttention
 from .span_mixing import SpanHeads, attend_spans, span_weights

@@ -9,12 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...plans.lattice_encoders import DISTANCES, check_distances
 from ..attention.positions import interleave, sinusoids
 from ..linear import Linear
 from .span_plan import SpanPlan
-
-DISTANCES = ("hh", "ht", "th", "tt")
-"""From query to key: head to head, head to tail, tail to head, tail to tail. The order of `SpanPlan.distances`."""
 
 
 class SpanPositions(nn.Module):
@@ -48,14 +46,6 @@ class SpanPositions(nn.Module):
         terms = self.fuse(_symmetric(plan.longest, width, self.fuse.weight)).view(-1, width)
         nearest = torch.arange(n, device=terms.device) + (plan.longest - 1) * n
         return torch.relu(F.embedding_bag(plan.distances.index_select(1, self.kinds) * n + nearest, terms, mode="sum"))
-
-
-def check_distances(distances: Sequence[str]) -> None:
-    if not distances or len(set(distances)) != len(distances) or not set(distances) <= set(DISTANCES):
-        raise ValueError(
-            f"The distances between spans must be one or more of {', '.join(DISTANCES)}, each once; "
-            f"got {', '.join(distances) or 'none'}."
-        )
 
 
 def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:

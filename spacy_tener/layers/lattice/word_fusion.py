@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...plans.lattice import Lattice
+from ...plans.sequences import ranges, starts
 from ..attention.positions import interleave, sinusoids
 from ..dropout import dropout
 from ..linear import Linear
 from ..segments import Segments
-from ..sequences import ranges, starts
-from .lattice import Lattice
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import torch
 from spacy.tokens import Doc
 
 from ...features.characters import SpelledTokens, spell
-from ...layers.attention.transformer import TransformerConfig
 from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures, char_bilstm, char_cnn, char_transformer
-from ...layers.settings import Probability, Settings, Size, check, check_window
+from ...plans.settings import Probability, Settings, Size, check, check_window
+from ...plans.transformer import TransformerConfig
 from ..bridge import EmbedModel
 from ..settings import expand_config
 from .tables import build_tables, table_embedder

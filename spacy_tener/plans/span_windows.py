@@ -14,9 +14,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ...types import IntArray
-from ..sequences import ranges, starts
+from ..types import IntArray
 from .lattice import LatticeSpans
+from .sequences import ranges, starts
 
 
 @dataclass(frozen=True)

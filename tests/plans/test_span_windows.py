@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice
 
-from spacy_tener.layers.lattice.lattice import Lattice, LatticeSpans
-from spacy_tener.layers.lattice.span_windows import PositionWindows, QueryGroups
-from spacy_tener.layers.sequences import starts
+from spacy_tener.plans.lattice import Lattice, LatticeSpans
+from spacy_tener.plans.sequences import starts
+from spacy_tener.plans.span_windows import PositionWindows, QueryGroups
 
 
 class Planned:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...types import IntArray
-from ..sequences import ranges, starts
+from ..types import IntArray
+from .sequences import ranges, starts
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,27 @@ numpy only: lengths are known on the host, whatever device holds the floats.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
-from torch import Tensor
 
 from ..types import IntArray
 
-Lengths = Sequence[int] | IntArray | Tensor
+
+class ArrayLike(Protocol):
+    """An array of whatever library."""
+
+    def __len__(self) -> int: ...
+
+    def tolist(self) -> list[int]: ...
+
+
+Lengths = Sequence[int] | IntArray | ArrayLike
 
 
 def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
     """The lengths as an array, checked; 0 is legal. n_tokens: what they must sum to, if known. *Shape: [n]*"""
-    host = lengths.tolist() if isinstance(lengths, Tensor) else lengths
+    host = lengths if isinstance(lengths, Sequence | np.ndarray) else lengths.tolist()
     array = np.asarray(host, dtype=np.int64).reshape(-1)
     if array.size and array.min() < 0:
         raise ValueError(f"lengths of sequences cannot be negative, got {array.min()}")
@@ -36,3 +45,22 @@ def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
     """`begin, begin + 1, .., begin + length - 1` for each sequence, joined. *Shape: [N]*"""
     numbers: IntArray = np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
     return numbers
+
+
+def bucket_cuts(lengths: IntArray, price: int) -> list[int]:
+    """Where to cut sequences, sorted longest first, into buckets.
+
+    A bucket is cut in two, where that saves most, as long as it saves more pairs than a bucket costs. So no cut of a
+    finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)` pairs.
+    """
+    cuts = {0, len(lengths)}
+    todo = [(0, len(lengths))] if len(lengths) else []
+    while todo:
+        begin, end = todo.pop()
+        squares = lengths[begin:end] ** 2
+        saved = (squares[0] - squares) * np.arange(end - begin, 0, -1)
+        best = int(saved.argmax())
+        if saved[best] > price:
+            cuts.add(begin + best)
+            todo += [(begin, begin + best), (begin + best, end)]
+    return sorted(cuts)

@@ -1,0 +1,152 @@
+"""What the attention of FLAT and MECT needs to know of a batch of lattices, planned once on the host for all layers.
+
+Whoever computes with it says how its arrays get to where they are needed: `put`, which may make other arrays of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..types import IntArray
+from .lattice import Lattice, LatticeSpans
+from .sequences import starts
+from .span_windows import PositionWindows, QueryGroups
+
+Plan = TypeVar("Plan", bound="SpanPlan")
+
+GROUP = 48
+"""At most so many queries in a group: the fewer, the fewer columns per query, but the more operations."""
+
+
+@dataclass(frozen=True)
+class QueryGroup:
+    """G neighbouring spans of a sentence as queries. Their keys are all L spans of the sentence.
+
+    sentence: which one it is.
+    queries: where the group lies among the rows that are queries.
+    keys: where the sentence's spans lie among all rows.
+    place: the first query's place in its sentence: characters come first, then words.
+    columns: rows of the batch's table of positions. *Shape: [C]*
+    windows: for each kind of query, where each key's window begins among the columns. *Shape: [K, L]*
+    kinds: the kind of each query. *Shape: [G]*
+    shifts: from there to the product of a query and a key, among the *[G, C]* of the group. *Shape: [G, 1]*
+    """
+
+    sentence: int
+    queries: slice
+    keys: slice
+    place: int
+    columns: Any
+    windows: Any
+    kinds: Any
+    shifts: Any
+
+    def pairs(self) -> Any:
+        """Which of the group's *[G, C]* products belongs to each query and key. *Shape: [G * L]*"""
+        alike = len(self.windows) == 1
+        return ((self.windows if alike else self.windows[self.kinds]) + self.shifts).reshape(-1)
+
+
+@dataclass(frozen=True)
+class SpanPlan:
+    """A batch of lattices. Its rows are spans, sentence after sentence: the characters, then the words.
+
+    lengths: spans of each sentence.
+    characters: the rows of all characters, in the order of the batch. *Shape: [N]*
+    order: which of all characters, then all words, lies at each row. *Shape: [N + W]*
+    distances: what each row of the table of positions stands for: the distances from query to key of head and head,
+        head and tail, tail and head, tail and tail. *Shape: [R, 4]*
+    longest: characters of the longest sentence. All distances are nearer to 0 than that.
+    by_characters: the groups where the queries are the characters, counted without words.
+    by_all: the groups where every row is a query; None where words are not to be queries.
+    """
+
+    lengths: tuple[int, ...]
+    characters: Any
+    order: Any
+    distances: Any
+    longest: int
+    by_characters: tuple[QueryGroup, ...]
+    by_all: tuple[QueryGroup, ...] | None
+
+    @classmethod
+    def planned(cls: type[Plan], lattice: Lattice, *, word_queries: bool, put: Callable[[IntArray], Any]) -> Plan:
+        """word_queries: plan for words as queries too. The last layer needs none, as its words are cut off."""
+        spans = LatticeSpans.of(lattice)
+        query_groups = QueryGroups.of(spans, most=GROUP, words=word_queries)
+        windows = PositionWindows.of(spans, query_groups)
+        distances, columns = _distinct(windows.columns(), lattice.longest)
+        groups = _groups(windows, columns, put)
+        return cls(
+            lengths=tuple(spans.counts.tolist()),
+            characters=put(spans.places[: lattice.n_characters]),
+            order=put(np.argsort(spans.places)),
+            distances=put(distances),
+            longest=lattice.longest,
+            by_characters=_among_characters(groups, spans),
+            by_all=groups if word_queries else None,
+        )
+
+    def groups(self, n_queries: int) -> tuple[QueryGroup, ...]:
+        """The groups of so many queries: as many as there are characters, or as there are rows."""
+        if n_queries == len(self.characters):
+            return self.by_characters
+        if n_queries != len(self.order):
+            raise ValueError(
+                f"Queries are the {len(self.characters)} characters of a batch or all of its {len(self.order)} spans: "
+                f"got {n_queries} queries."
+            )
+        if self.by_all is None:
+            raise ValueError(
+                "Words are among the queries, but were not planned for: make the plan with word_queries=True."
+            )
+        return self.by_all
+
+
+def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
+    """The different columns as four distances each, and which of them each column is. columns: *Shape: [3, C]*"""
+    above, width = columns.max(initial=0) + 1, 2 * longest + 1
+    codes, inverse = np.unique((columns[0] * above + columns[1]) * width + columns[2] + longest, return_inverse=True)
+    query, key, offset = codes // width // above, codes // width % above, codes % width - longest
+    return np.stack([offset, offset - key + 1, offset + query - 1, offset + query - key], axis=1), inverse
+
+
+def _groups(windows: PositionWindows, columns: IntArray, put: Callable[[IntArray], Any]) -> tuple[QueryGroup, ...]:
+    spans, own = windows.spans, windows.query_groups
+    n_kinds = np.bincount(own.kind_groups, minlength=len(own.counts))
+    parts = zip(
+        *(array.tolist() for array in (own.sentences, own.begins, own.counts)),
+        _split(put(columns), windows.widths),
+        _split(put(windows.begins()), n_kinds * spans.counts[own.sentences]),
+        _split(put(own.kinds - starts(n_kinds)[own.groups]), own.counts),
+        _split(put(windows.products()[:, None]), own.counts),
+        strict=True,
+    )
+    made = []
+    for sentence, begin, count, rows, begins, kinds, shifts in parts:
+        first, length = int(spans.begins[sentence]), int(spans.counts[sentence])
+        places = slice(begin, begin + count), slice(first, first + length), begin - first
+        made.append(QueryGroup(sentence, *places, rows, begins.reshape(-1, length), kinds, shifts))
+    return tuple(made)
+
+
+def _among_characters(groups: Sequence[QueryGroup], spans: LatticeSpans) -> tuple[QueryGroup, ...]:
+    """The groups of characters, their queries counted without the words between them."""
+    n_characters, words_before = spans.characters.tolist(), starts(spans.counts - spans.characters).tolist()
+    made = []
+    for group in groups:
+        if group.place < n_characters[group.sentence]:
+            words = words_before[group.sentence]
+            made.append(replace(group, queries=slice(group.queries.start - words, group.queries.stop - words)))
+    return tuple(made)
+
+
+def _split(array: Any, counts: IntArray) -> list[Any]:
+    """Consecutive parts of an array."""
+    edges = [0, *np.cumsum(counts).tolist()]
+    return [array[begin:end] for begin, end in pairwise(edges)]
