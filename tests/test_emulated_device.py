@@ -33,10 +33,10 @@ class Cost(NamedTuple):
 # larger numbers here, one that needs less may by smaller ones: `pytest -rP` prints what was counted, and where.
 BUDGETS = {
     "TENER": Cost(learn=94, learn_waits=2, optimizer=232, optimizer_waits=2, predict=43, predict_waits=1),
-    "FLAT": Cost(learn=306, learn_waits=2, optimizer=297, optimizer_waits=3, predict=108, predict_waits=1),
+    "FLAT": Cost(learn=135, learn_waits=2, optimizer=297, optimizer_waits=3, predict=59, predict_waits=1),
     "FLAT_ATSSA": Cost(learn=246, learn_waits=3, optimizer=338, optimizer_waits=3, predict=100, predict_waits=1),
-    "MECT": Cost(learn=450, learn_waits=2, optimizer=554, optimizer_waits=6, predict=178, predict_waits=1),
-    "GRN": Cost(learn=219, learn_waits=2, optimizer=181, optimizer_waits=2, predict=66, predict_waits=1),
+    "MECT": Cost(learn=273, learn_waits=2, optimizer=554, optimizer_waits=6, predict=126, predict_waits=1),
+    "GRN": Cost(learn=120, learn_waits=2, optimizer=181, optimizer_waits=2, predict=44, predict_waits=1),
 }
 
 TEXTS = [

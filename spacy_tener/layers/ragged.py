@@ -60,14 +60,26 @@ class Ragged:
 
     @classmethod
     def of(
-        cls, lengths: Lengths, *, heads: int = 1, device: torch.device | str = "cpu", n_tokens: int | None = None
+        cls,
+        lengths: Lengths,
+        *,
+        heads: int = 1,
+        device: torch.device | str = "cpu",
+        n_tokens: int | None = None,
+        price: int | None = None,
     ) -> Ragged:
-        """Plan the buckets. n_tokens: how many tokens there are, to check the lengths against."""
+        """Plan the buckets.
+
+        n_tokens: how many tokens there are, to check the lengths against.
+        price: what one more bucket costs, in pairs of tokens; None for what it costs attention.
+        """
         device = torch.device(device)
+        if price is None:
+            price = PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"]
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-        cuts = bucket_cuts(sizes[order], PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"])
+        cuts = bucket_cuts(sizes[order], price)
         buckets, rows, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for begin, end in pairwise(cuts):
             sequences = order[begin:end]

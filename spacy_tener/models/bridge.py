@@ -295,18 +295,27 @@ def _forward_ragged(
 
 def join(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:
     """The arrays of a batch as one tensor."""
+    return xp2torch(flat(ops, arrays), device=device).to(torch.float32)
+
+
+def flat(ops: Ops, arrays: Sequence[Floats2d]) -> Floats2d:
+    """The arrays of a batch as one."""
     # A transformer's listener does not know how wide the rows of an empty text are.
     filled = [array for array in arrays if len(array)] or list(arrays[:1])
     # Contiguous, since torch ends the process on an array that runs backwards.
     joined = ops.xp.ascontiguousarray(filled[0]) if len(filled) == 1 else ops.xp.concatenate(filled, axis=0)
-    return xp2torch(joined, device=device).to(torch.float32)
+    return cast(Floats2d, joined)
 
 
 def split(ops: Ops, tensor: Tensor, lengths: Sequence[int]) -> list[Floats2d]:
     """A tensor as one array per text: views, not copies."""
-    flat = torch2xp(tensor.detach(), ops=ops)
+    return cut(cast(Floats2d, torch2xp(tensor.detach(), ops=ops)), lengths)
+
+
+def cut(array: Floats2d, lengths: Sequence[int]) -> list[Floats2d]:
+    """The reverse of `flat`, by views."""
     ends = itertools.accumulate(lengths)
-    return [cast(Floats2d, flat[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
+    return [array[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 
 def token_counts(docs: Sequence[Doc]) -> list[int]:

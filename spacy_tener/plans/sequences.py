@@ -48,17 +48,22 @@ def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
 
 
 def bucket_cuts(lengths: IntArray, price: int) -> list[int]:
-    """Where to cut sequences, sorted longest first, into buckets.
+    """Where to cut sequences, sorted longest first, into buckets. price: of a bucket, in pairs of tokens."""
+    return cuts_by_pairs(lengths**2, price)
+
+
+def cuts_by_pairs(pairs: IntArray, price: int) -> list[int]:
+    """The same by the pairs that each sequence has, the most first.
 
     A bucket is cut in two, where that saves most, as long as it saves more pairs than a bucket costs. So no cut of a
     finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)` pairs.
     """
-    cuts = {0, len(lengths)}
-    todo = [(0, len(lengths))] if len(lengths) else []
+    cuts = {0, len(pairs)}
+    todo = [(0, len(pairs))] if len(pairs) else []
     while todo:
         begin, end = todo.pop()
-        squares = lengths[begin:end] ** 2
-        saved = (squares[0] - squares) * np.arange(end - begin, 0, -1)
+        own = pairs[begin:end]
+        saved = (own[0] - own) * np.arange(end - begin, 0, -1)
         best = int(saved.argmax())
         if saved[best] > price:
             cuts.add(begin + best)

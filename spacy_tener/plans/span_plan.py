@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from .sequences import starts
 from .span_windows import PositionWindows, QueryGroups
 
 Plan = TypeVar("Plan", bound="SpanPlan")
+Groups = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 GROUP = 48
 """At most so many queries in a group: the fewer, the fewer columns per query, but the more operations."""
@@ -66,13 +67,15 @@ class SpanPlan:
     by_all: the groups where every row is a query; None where words are not to be queries.
     """
 
+    group_type: ClassVar[type[QueryGroup]] = QueryGroup
+
     lengths: tuple[int, ...]
     characters: Any
     order: Any
     distances: Any
     longest: int
-    by_characters: tuple[QueryGroup, ...]
-    by_all: tuple[QueryGroup, ...] | None
+    by_characters: tuple[Any, ...]
+    by_all: tuple[Any, ...] | None
 
     @classmethod
     def planned(cls: type[Plan], lattice: Lattice, *, word_queries: bool, put: Callable[[IntArray], Any]) -> Plan:
@@ -81,18 +84,27 @@ class SpanPlan:
         query_groups = QueryGroups.of(spans, most=GROUP, words=word_queries)
         windows = PositionWindows.of(spans, query_groups)
         distances, columns = _distinct(windows.columns(), lattice.longest)
-        groups = _groups(windows, columns, put)
+        by_characters, by_all = cls.lay_out(windows, columns, put)
         return cls(
             lengths=tuple(spans.counts.tolist()),
             characters=put(spans.places[: lattice.n_characters]),
             order=put(np.argsort(spans.places)),
             distances=put(distances),
             longest=lattice.longest,
-            by_characters=_among_characters(groups, spans),
-            by_all=groups if word_queries else None,
+            by_characters=by_characters,
+            by_all=by_all if word_queries else None,
         )
 
-    def groups(self, n_queries: int) -> tuple[QueryGroup, ...]:
+    @classmethod
+    def lay_out(cls, windows: PositionWindows, columns: IntArray, put: Callable[[IntArray], Any]) -> Groups:
+        """The groups of characters, counted without words, and all groups.
+
+        columns: the row of the table of positions that each column is. *Shape: [C]*
+        """
+        groups = _groups(cls.group_type, windows, columns, put)
+        return _among_characters(groups, windows.spans), groups
+
+    def groups(self, n_queries: int) -> tuple[Any, ...]:
         """The groups of so many queries: as many as there are characters, or as there are rows."""
         if n_queries == len(self.characters):
             return self.by_characters
@@ -116,7 +128,9 @@ def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
     return np.stack([offset, offset - key + 1, offset + query - 1, offset + query - key], axis=1), inverse
 
 
-def _groups(windows: PositionWindows, columns: IntArray, put: Callable[[IntArray], Any]) -> tuple[QueryGroup, ...]:
+def _groups(
+    group_type: type[QueryGroup], windows: PositionWindows, columns: IntArray, put: Callable[[IntArray], Any]
+) -> tuple[QueryGroup, ...]:
     spans, own = windows.spans, windows.query_groups
     n_kinds = np.bincount(own.kind_groups, minlength=len(own.counts))
     parts = zip(
@@ -131,7 +145,7 @@ def _groups(windows: PositionWindows, columns: IntArray, put: Callable[[IntArray
     for sentence, begin, count, rows, begins, kinds, shifts in parts:
         first, length = int(spans.begins[sentence]), int(spans.counts[sentence])
         places = slice(begin, begin + count), slice(first, first + length), begin - first
-        made.append(QueryGroup(sentence, *places, rows, begins.reshape(-1, length), kinds, shifts))
+        made.append(group_type(sentence, *places, rows, begins.reshape(-1, length), kinds, shifts))
     return tuple(made)
 
 

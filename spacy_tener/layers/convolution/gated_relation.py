@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,8 @@ from ...plans.sequences import as_lengths
 from ..checkpointing import checkpointed
 from ..devices import on_device
 from ..linear import Linear
+from ..segments import Segments
+from .rectangles import Rectangles
 
 # Exponents end here, so that `u v` stays a float32: e^80 = 5.5e34. That changes a sum `a + b` only where one of the two
 # is beyond 40; and the gate even then only where the other is beyond -20 on the opposite side: otherwise the gate is 0
@@ -96,8 +98,8 @@ class MeanRelation(Relation):
     """Eq. 5, the paper's DFN: the mean of r_ij, which is a_i and the mean of b_j."""
 
     def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        means = [part.mean(0, keepdim=True).expand_as(part) for part in b.split(list(lengths)) if len(part)]
-        return a + torch.cat(means) if means else a
+        sequences = Segments.of_sequences(lengths, device=x.device)
+        return a + sequences.gather(sequences.mean(b))
 
 
 class AttentionRelation(Relation):
@@ -106,9 +108,9 @@ class AttentionRelation(Relation):
     one_gate = True
 
     def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        parts = [part.split(list(lengths)) for part in (a, b, x)]
-        fused = [_attention_relation(*own) for own in zip(*parts, strict=True) if len(own[0])]
-        return torch.cat(fused) if fused else x
+        rectangles = Rectangles.of(lengths, x)
+        padded = zip(rectangles.cut(a), rectangles.cut(b), rectangles.cut(x, zeros=True), strict=True)
+        return rectangles.join([_attention_relation(*own) for own in padded], like=x) * _shares(lengths, x)
 
 
 RELATIONS: dict[RelationKind, Callable[..., Relation]] = {
@@ -119,16 +121,16 @@ RELATIONS: dict[RelationKind, Callable[..., Relation]] = {
 
 
 def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """Eq. 7 for one sequence. *Shape* a, b: [T, 1]; x: [T, d]; result: [T, d]"""
-    if len(x) <= TOKENS_AT_ONCE:
-        return _mean_gated(a, b, x)
+    """T times eq. 7 for one rectangle. *Shape* a, b: [n, T, 1]; x: [n, T, d]; result: [n, T, d]"""
+    if x.shape[1] <= TOKENS_AT_ONCE:
+        return _gated_sum(a, b, x)
     # Gates of a long sentence are made again in the backward pass, as those of eq. 6 are.
-    parts = a.split(TOKENS_AT_ONCE)
-    return torch.cat([checkpointed(_mean_gated, own, b, x) for own in parts])
+    parts = a.split(TOKENS_AT_ONCE, dim=1)
+    return torch.cat([checkpointed(_gated_sum, own, b, x) for own in parts], dim=1)
 
 
-def _mean_gated(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    return torch.sigmoid(a + b.T) @ x / len(x)
+def _gated_sum(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    return torch.bmm(torch.sigmoid(a + b.transpose(1, 2)), x)
 
 
 class _GatedMean(torch.autograd.Function):
@@ -145,22 +147,21 @@ class _GatedMean(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
         u, v = _exponential(a), _exponential(b)
         ctx.save_for_backward(u, v, x)
-        ctx.lengths, ctx.shares = lengths, _shares(lengths, x)
-        sums, tiles = torch.zeros_like(x), _Tiles(x)
-        for sequence in zip(*(part.split(lengths) for part in (sums, u, v, x)), strict=True):
-            _add_gated(tiles, *sequence)
-        return sums.mul_(ctx.shares)
+        rectangles, ctx.shares = Rectangles.of(lengths, x), _shares(lengths, x)
+        ctx.rectangles, tiles = rectangles, _Tiles(x, rectangles.most)
+        padded = zip(rectangles.cut(u), rectangles.cut(v), rectangles.cut(x, zeros=True), strict=True)
+        sums = rectangles.join([_gated(tiles, *own) for own in padded], like=x)
+        return sums * cast(Tensor, ctx.shares)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, v, x = ctx.saved_tensors
-        y = gradients[0] * ctx.shares
-        vx, uy = v * x, u * y
-        da, db, dx = sums = [torch.zeros_like(x) for _ in range(3)]
-        tiles = _Tiles(x)
-        for sequence in zip(*(part.split(ctx.lengths) for part in (*sums, u, v, y, vx, uy)), strict=True):
-            _add_gradients(tiles, *sequence)
-        return da.mul_(uy), db.mul_(vx), dx, None
+        y, rectangles = gradients[0] * ctx.shares, ctx.rectangles
+        tiles = _Tiles(x, rectangles.most)
+        cut = (rectangles.cut(part, zeros=part is x or part is y) for part in (u, v, x, y))
+        parts = [_gated_gradients(tiles, *own) for own in zip(*cut, strict=True)]
+        da, db, dx = (rectangles.join([own[i] for own in parts], like=x) for i in range(3))
+        return da, db, dx, None
 
 
 def _exponential(score: Tensor) -> Tensor:
@@ -175,55 +176,63 @@ def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
 
 
 class _Tiles:
-    """Room for what is computed of some pairs of tokens at a time. like: the batch. *Shape: [N, d]*"""
+    """Room for what is computed of some pairs of tokens at a time.
 
-    def __init__(self, like: Tensor) -> None:
+    like: the batch. *Shape: [N, d]*
+    most: how many sequences the largest rectangle has.
+    """
+
+    def __init__(self, like: Tensor, most: int = 1) -> None:
         n_tokens, width = like.shape
         room = min(TILE["cpu" if like.is_cpu else "cuda"], n_tokens * n_tokens * width)
-        self.pairs = max(room // width, 1)
+        self.pairs = max(room // width, most)
         self._gates, self._terms = (like.new_empty(self.pairs * width) for _ in range(2))
         self._one = like.new_ones(())
 
-    def shape(self, length: int) -> tuple[int, int]:
-        """How many of a sequence's tokens are the rows and the columns of a tile."""
-        columns = max(min(length, math.isqrt(self.pairs)), 1)
-        return self.pairs // columns, columns
+    def shape(self, length: int, n: int = 1) -> tuple[int, int]:
+        """How many of a sequence's tokens are the rows and the columns of a tile, of `n` sequences side by side."""
+        pairs = self.pairs // n
+        columns = max(min(length, math.isqrt(pairs)), 1)
+        return pairs // columns, columns
 
     def denominators(self, u: Tensor, v: Tensor) -> Tensor:
-        """`1 + u_i v_j`. *Shape* u: [I, d]; v: [J, d]; result: [I, J, d]"""
-        shape = (len(u), len(v), u.shape[1])
-        return torch.addcmul(self._one, u[:, None], v, out=self._gates[: math.prod(shape)].view(shape))
+        """`1 + u_i v_j`. *Shape* u: [n, I, d]; v: [n, J, d]; result: [n, I, J, d]"""
+        shape = (*u.shape[:2], *v.shape[1:])
+        return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
 
     def product(self, gates: Tensor, rows: Tensor) -> Tensor:
-        """`gates * rows`, beside the gates. *Shape* gates: [I, J, d]; rows: [J, d] or [I, 1, d]"""
+        """`gates * rows`, beside the gates. *Shape* gates: [n, I, J, d]; rows: [n, 1, J, d] or [n, I, 1, d]"""
         return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
 
 
-def _add_gated(tiles: _Tiles, total: Tensor, u: Tensor, v: Tensor, x: Tensor) -> None:
-    """The sum of eq. 6 for one sequence, into `total`. *Shape* total, u, v, x: [T, d]"""
-    rows, columns = tiles.shape(len(x))
+def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
+    """The sum of eq. 6 for one rectangle. *Shape* of each array: [n, T, d]"""
+    total = torch.zeros_like(x)
+    rows, columns = tiles.shape(x.shape[1], len(x))
     for total_i, u_i in _parts(rows, total, u):
         for v_j, x_j in _parts(columns, v, x):
             terms = tiles.denominators(u_i, v_j)
-            total_i += torch.div(x_j, terms, out=terms).sum(1)
+            total_i += torch.div(x_j[:, None], terms, out=terms).sum(2)
+    return total
 
 
-def _add_gradients(
-    tiles: _Tiles, da: Tensor, db: Tensor, dx: Tensor, u: Tensor, v: Tensor, y: Tensor, vx: Tensor, uy: Tensor
-) -> None:
-    """The three sums of `_GatedMean`'s gradients for one sequence. *Shape* of each array: [T, d]"""
-    rows, columns = tiles.shape(len(u))
+def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of a, b and x for one rectangle, from that of T times its output. *Shape* of each: [n, T, d]"""
+    vx, uy = v * x, u * y
+    da, db, dx = (torch.zeros_like(x) for _ in range(3))
+    rows, columns = tiles.shape(x.shape[1], len(x))
     for da_i, u_i, y_i, uy_i in _parts(rows, da, u, y, uy):
         for db_j, dx_j, v_j, vx_j in _parts(columns, db, dx, v, vx):
             gates = tiles.denominators(u_i, v_j).reciprocal_()
-            dx_j += tiles.product(gates, y_i[:, None]).sum(0)
+            dx_j += tiles.product(gates, y_i[:, :, None]).sum(1)
             gates *= gates
-            da_i += tiles.product(gates, vx_j).sum(1)
-            db_j += tiles.product(gates, uy_i[:, None]).sum(0)
+            da_i += tiles.product(gates, vx_j[:, None]).sum(2)
+            db_j += tiles.product(gates, uy_i[:, :, None]).sum(1)
+    return da.mul_(uy), db.mul_(vx), dx
 
 
 def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """So many tokens of several arrays at a time. *Shape* of each array: [T, d]"""
-    if len(arrays[0]) <= size:
+    """So many tokens of several arrays at a time. *Shape* of each array: [n, T, d]"""
+    if arrays[0].shape[1] <= size:
         return iter((arrays,))
-    return zip(*(array.split(size) for array in arrays), strict=True)
+    return zip(*(array.split(size, dim=1) for array in arrays), strict=True)

@@ -56,7 +56,7 @@ class FlatEncoder(nn.Module):
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """The attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]* each"""
         lattice.check_rows(characters=len(chars), words=len(words))
-        plan = SpanPlan.of(lattice, word_queries=True, device=chars.device)
+        plan = SpanPlan.of(lattice, word_queries=True, device=chars.device, rectangles=False)
         relative = self.positions(plan)
         rows = plan.arrange(self.char_input(chars), self.word_input(words))
         return each_layer(self.layers, TransformerLayer.weights, rows, plan, relative)

@@ -4,7 +4,7 @@ another, and attention in which the queries of each stream come from the other."
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -122,17 +122,15 @@ class MectEncoder(nn.Module):
     ) -> list[list[list[Tensor]]]:
         """The attention map of each sentence, for each layer and in it for each stream that is read, over characters,
         then words. *Shape: [h, L, L]* each"""
-        plan = self._plan(chars, components, words, lattice, word_queries=True)
+        plan = self._plan(chars, components, words, lattice, word_queries=True, rectangles=False)
         relative = [positions(plan) for positions in self.positions]
         rows = self._rows(self._streams(chars, components), words, plan)
         return each_layer(self.layers, MectLayer.weights, rows, plan, relative)
 
-    def _plan(
-        self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, *, word_queries: bool
-    ) -> SpanPlan:
+    def _plan(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, **options: Any) -> SpanPlan:
         for given in (chars, components):
             lattice.check_rows(characters=len(given), words=len(words))
-        return SpanPlan.of(lattice, word_queries=word_queries, device=chars.device)
+        return SpanPlan.of(lattice, device=chars.device, **options)
 
     def _streams(self, chars: Tensor, components: Tensor) -> list[Tensor]:
         """What each stream has for the characters. *Shape: [N, d]* each"""

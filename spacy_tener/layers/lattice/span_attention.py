@@ -78,6 +78,7 @@ class SpanAttention(nn.Module):
     ) -> list[Tensor]:
         """The attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]* each"""
         heads = self.heads(x, plan, relative, rows, query_input)
+        # Whoever wants maps plans for single groups.
         maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
         for group in plan.groups(len(x)):
             maps[group.sentence].append(span_weights(heads, group))

@@ -1,8 +1,8 @@
 """`softmax(q k^T + q_position table^T + bias) v` for the spans of a batch, group by group, with gradients by hand.
 
-`SpanPlan` says which rows of the table a group needs, and where the product for each pair lies. One group's arrays stay
-in the processor's cache, and nothing is padded. For the backward pass only the attention maps are kept; those of long
-sentences are made again.
+`SpanPlan` says which queries are taken at once (query_groups.py), which rows of the table they need, and where the
+product for each pair lies. For the backward pass only the attention maps are kept; those of long sentences are made
+again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from ..attention.dot_product import WHOLE_MAP
 from ..dropout import dropout
-from .span_plan import QueryGroup
+from .query_groups import Queries
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SpanHeads:
         return SpanHeads(q, q_position, k, v, table, None if self.bias is None else torch.zeros_like(self.bias))
 
 
-def attend_spans(heads: SpanHeads, groups: Sequence[QueryGroup], p: float) -> Tensor:
+def attend_spans(heads: SpanHeads, groups: Sequence[Queries], p: float) -> Tensor:
     """Attention within each sentence, with dropout of probability `p` on its map. *Returns Shape: [n, h, d_k]*"""
     if not torch.is_grad_enabled():
         return _attend_groups(heads, groups, p, kept=None)
@@ -63,47 +63,39 @@ def attend_spans(heads: SpanHeads, groups: Sequence[QueryGroup], p: float) -> Te
     return mixed
 
 
-def span_weights(heads: SpanHeads, group: QueryGroup) -> Tensor:
-    """The softmax over the keys of each query of a group. *Shape: [h, G, L]*"""
-    queries, keys = _own(heads.q, group.queries), _own(heads.k, group.keys)
-    products = torch.bmm(_own(heads.q_position, group.queries), _columns(heads.table, group).transpose(1, 2))
-    scores = products.flatten(1).gather(1, group.pairs().expand(len(products), -1))
+def span_weights(heads: SpanHeads, group: Queries) -> Tensor:
+    """The softmax over the keys of each query of a group. *Shape: [h n, G, L]*"""
+    queries, keys = group.take(heads.q, "queries"), group.take(heads.k, "keys")
+    columns = group.take(heads.table, "columns")
+    products = torch.bmm(group.take(heads.q_position, "queries"), columns.transpose(1, 2))
+    scores = _by_group(products, group).gather(2, _pairs(products, group))
     scores = scores.view(*queries.shape[:2], keys.shape[1]).baddbmm_(queries, keys.transpose(1, 2))
     if heads.bias is not None:
-        reached, bias = _meet(scores, heads.bias, group)
-        reached += bias
+        group.add_bias(scores, heads.bias)
+    group.bar_padding(scores)
     return torch.softmax(scores, dim=-1)
 
 
-def _own(rows: Tensor, part: slice) -> Tensor:
-    """Some rows, the heads first. rows: *Shape: [n, h, d_k]*. Returns *Shape: [h, part, d_k]*, a view"""
-    return rows[part].transpose(0, 1)
+def _by_group(x: Tensor, group: Queries) -> Tensor:
+    """*Shape: [h n, ..]* to *[h, n, ..]*, all but the first dimension joined"""
+    return x.view(len(x) // group.n, group.n, -1)
 
 
-def _columns(table: Tensor, group: QueryGroup) -> Tensor:
-    """*Shape: [h, C, d_k]*"""
-    return table.index_select(0, group.columns).transpose(0, 1)
+def _pairs(products: Tensor, group: Queries) -> Tensor:
+    """The same for each head. *Shape: [h, n, G L]*"""
+    return group.pairs().expand(len(products) // group.n, -1, -1)
 
 
-def _meet(scores: Tensor, bias: Tensor, group: QueryGroup) -> tuple[Tensor, Tensor]:
-    """The parts of a group's scores and of the bias that belong to the same places, as views."""
-    reach = bias.shape[-1]
-    queries = max(min(scores.shape[1], reach - group.place), 0)
-    own = bias[:, group.place : group.place + queries, : scores.shape[2]]
-    return scores[:, :queries, :reach], own
-
-
-def _attend_groups(
-    heads: SpanHeads, groups: Sequence[QueryGroup], p: float, kept: list[Tensor | None] | None
-) -> Tensor:
+def _attend_groups(heads: SpanHeads, groups: Sequence[Queries], p: float, kept: list[Tensor | None] | None) -> Tensor:
     """kept: where to put each group's map and the mask of its dropout, or None for either, for the backward pass."""
-    mixed = torch.empty_like(heads.q)
+    mixed = torch.zeros_like(heads.q)
     for group in groups:
         weights = span_weights(heads, group)
         mask = dropout(torch.ones_like(weights), p, training=True) if p else None
         if kept is not None:
             kept += (weights if weights.shape[-1] <= WHOLE_MAP else None, mask)
-        _own(mixed, group.queries).copy_(torch.bmm(_masked(weights, mask), _own(heads.v, group.keys)))
+        own = torch.bmm(_masked(weights, mask), group.take(heads.v, "keys"))
+        group.add(mixed, "queries", group.without_padding(own))
     return mixed
 
 
@@ -125,8 +117,8 @@ class _SpanAttention(torch.autograd.Function):
         sums = heads.zeros()
         for group, weights, mask in zip(ctx.groups, kept[::2], kept[1::2], strict=True):
             weights = span_weights(heads, group) if weights is None else weights
-            d_scores = _d_scores(heads, sums, group, weights, mask, _own(gradients[0], group.queries))
-            _add_gradients(heads, sums, group, d_scores)
+            d_mixed = group.without_padding(group.take(gradients[0], "queries"))
+            _add_gradients(heads, sums, group, _d_scores(heads, sums, group, weights, mask, d_mixed))
         return (*sums.parts, None, None)
 
 
@@ -135,27 +127,25 @@ def _masked(weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _d_scores(
-    heads: SpanHeads, sums: SpanHeads, group: QueryGroup, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
+    heads: SpanHeads, sums: SpanHeads, group: Queries, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
 ) -> Tensor:
-    """From the gradient of a group's output to that of its scores, adding the values' on the way. *Shape: [h, G, L]*"""
-    _own(sums.v, group.keys).add_(torch.bmm(_masked(weights, mask).transpose(1, 2), d_mixed))
-    d_weights = _masked(torch.bmm(d_mixed, _own(heads.v, group.keys).transpose(1, 2)), mask)
+    """From a group's output's gradient to that of its scores, adding the values' on the way. *Shape: [h n, G, L]*"""
+    group.add(sums.v, "keys", torch.bmm(_masked(weights, mask).transpose(1, 2), d_mixed))
+    d_weights = _masked(torch.bmm(d_mixed, group.take(heads.v, "keys").transpose(1, 2)), mask)
     d_scores = d_weights.mul_(weights)
     return d_scores.addcmul_(weights, d_scores.sum(-1, keepdim=True), value=-1)
 
 
-def _add_gradients(heads: SpanHeads, sums: SpanHeads, group: QueryGroup, d_scores: Tensor) -> None:
+def _add_gradients(heads: SpanHeads, sums: SpanHeads, group: Queries, d_scores: Tensor) -> None:
     """Add what the gradient of a group's scores gives to all that they are made of."""
-    if heads.bias is not None and sums.bias is not None:
-        reached, d_bias = _meet(d_scores, sums.bias, group)
-        d_bias += reached
-    _own(sums.q, group.queries).copy_(torch.bmm(d_scores, _own(heads.k, group.keys)))
-    _own(sums.k, group.keys).add_(torch.bmm(d_scores.transpose(1, 2), _own(heads.q, group.queries)))
-    n_heads, n_queries, _ = d_scores.shape
-    d_products = d_scores.new_zeros(n_heads, n_queries * len(group.columns))
+    if sums.bias is not None:
+        group.add_bias_gradient(sums.bias, d_scores)
+    queries, q_position = group.take(heads.q, "queries"), group.take(heads.q_position, "queries")
+    columns = group.take(heads.table, "columns")
+    group.add(sums.q, "queries", torch.bmm(d_scores, group.take(heads.k, "keys")))
+    group.add(sums.k, "keys", torch.bmm(d_scores.transpose(1, 2), queries))
     # Two words of one sentence may be the same span: their gradients meet at one product.
-    d_products.scatter_add_(1, group.pairs().expand(n_heads, -1), d_scores.flatten(1))
-    d_products = d_products.view(n_heads, n_queries, -1)
-    _own(sums.q_position, group.queries).copy_(torch.bmm(d_products, _columns(heads.table, group)))
-    d_columns = torch.bmm(d_products.transpose(1, 2), _own(heads.q_position, group.queries))
-    sums.table.index_add_(0, group.columns, d_columns.transpose(0, 1))
+    d_products = d_scores.new_zeros(*d_scores.shape[:2], columns.shape[1])
+    _by_group(d_products, group).scatter_add_(2, _pairs(d_scores, group), _by_group(d_scores, group))
+    group.add(sums.q_position, "queries", torch.bmm(d_products, columns))
+    group.add(sums.table, "columns", torch.bmm(d_products.transpose(1, 2), q_position))

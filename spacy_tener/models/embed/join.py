@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..bridge import EmbedModel
+from ..bridge import EmbedModel, cut, flat, token_counts
 from .char import build_char_embed
 from .component import build_component_embed
 
@@ -59,20 +59,16 @@ def _forward(
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
     if not docs:
         return [], lambda dY: docs
-    xp = model.ops.xp
     parts, learners = zip(*(embedder(docs, is_train) for embedder in model.layers), strict=True)
-    columns = list(pairwise(np.cumsum([0, *map(_width, parts)]).tolist()))
-    empty = xp.zeros((0, columns[-1][1]), dtype="f")
-    outputs = [xp.concatenate(rows, axis=1) if len(rows[0]) else empty for rows in zip(*parts, strict=True)]
+    joined = [flat(model.ops, part) for part in parts]
+    columns = list(pairwise(itertools.accumulate((part.shape[1] for part in joined), initial=0)))
+    lengths = token_counts(docs)
+    outputs = cut(model.ops.xp.concatenate(joined, axis=1), lengths)
 
     def backprop(dY: list[Floats2d]) -> list[Doc]:
+        gradient = flat(model.ops, dY)
         for learn, (begin, end) in zip(learners, columns, strict=True):
-            learn([xp.ascontiguousarray(dy[:, begin:end]) for dy in dY])
+            learn(cut(model.ops.xp.ascontiguousarray(gradient[:, begin:end]), lengths))
         return docs
 
     return outputs, backprop
-
-
-def _width(part: list[Floats2d]) -> int:
-    """How wide rows are. A transformer's listener knows it of no empty text."""
-    return next((rows for rows in part if len(rows)), part[0]).shape[1]

@@ -79,10 +79,10 @@ def test_tiles_cover_every_pair_once_and_fit(length: int, width: int, room: int)
         patch.setattr(gated_relation, "TILE", {"cpu": room})
         tiles = gated_relation._Tiles(torch.empty(length, width))
     rows, columns = tiles.shape(length)
-    for (i,) in gated_relation._parts(rows, torch.arange(length)):
-        for (j,) in gated_relation._parts(columns, torch.arange(length)):
-            seen[i[0] : i[-1] + 1, j[0] : j[-1] + 1] += 1
-            assert len(i) * len(j) <= tiles.pairs <= max(room // width, 1)
+    for (i,) in gated_relation._parts(rows, torch.arange(length)[None]):
+        for (j,) in gated_relation._parts(columns, torch.arange(length)[None]):
+            seen[i[0, 0] : i[0, -1] + 1, j[0, 0] : j[0, -1] + 1] += 1
+            assert i.numel() * j.numel() <= tiles.pairs <= max(room // width, 1)
     assert (seen == 1).all()
 
 

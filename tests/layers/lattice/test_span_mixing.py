@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from lattices import lattice_of, random_lattice
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lattices import any_lattice, lattice_of, random_lattice
 from torch import Tensor
 
-from spacy_tener.layers.lattice import span_mixing
+from spacy_tener.layers.lattice import query_rectangles, span_mixing
 from spacy_tener.layers.lattice.span_mixing import SpanHeads, attend_spans, span_weights
 from spacy_tener.layers.lattice.span_plan import QueryGroup, SpanPlan
 from spacy_tener.plans.lattice import Lattice
@@ -100,3 +102,39 @@ def test_dropout_scales_what_it_leaves() -> None:
     assert sums.mean().item() == pytest.approx(1.0, abs=0.02)
     left = sums * 300 * 0.75
     assert torch.allclose(left, left.round(), atol=1e-6)
+
+
+def mixed_and_gradients(lattice: Lattice, *, rectangles: bool, words: bool, bias_size: int) -> list[Tensor | None]:
+    plan = SpanPlan.of(lattice, word_queries=words, rectangles=rectangles)
+    heads = random_heads(plan, bias_size=bias_size)
+    n = len(plan.order) if words else len(plan.characters)
+    queries = [part.detach()[:n].requires_grad_() for part in (heads.q, heads.q_position)]
+    parts = [*queries, *heads.parts[2:]]
+    mixed = attend_spans(SpanHeads(*parts), plan.groups(n), 0.0)
+    leaves = [part for part in parts if part is not None]
+    return [mixed, *torch.autograd.grad(mixed.sin().sum(), leaves, allow_unused=True)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(any_lattice, st.booleans(), st.sampled_from([0, 3, 40]), st.sampled_from([(0, 1 << 21), (1 << 20, 1 << 21)]))
+def test_rectangles_of_many_sentences_mix_and_learn_what_single_groups_do(
+    lattice: Lattice, words: bool, bias_size: int, prices: tuple[int, int]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query_rectangles, "PRICE", prices[0])
+        patch.setattr(query_rectangles, "PAIRS_AT_ONCE", prices[1])
+        found = mixed_and_gradients(lattice, rectangles=True, words=words, bias_size=bias_size)
+    expected = mixed_and_gradients(lattice, rectangles=False, words=words, bias_size=bias_size)
+    for own, other in zip(found, expected, strict=True):
+        assert own is not None
+        assert other is not None
+        assert torch.allclose(own, other, atol=1e-11)
+
+
+def test_rectangles_are_few_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    lattice = random_lattice([7, 9, 60, 8, 10, 64, 9, 2])
+    assert len(SpanPlan.of(lattice, rectangles=True).by_characters) == 1
+    monkeypatch.setattr(query_rectangles, "PAIRS_AT_ONCE", 20_000)
+    for rectangle in SpanPlan.of(lattice, word_queries=True, rectangles=True).by_all or ():
+        (n, queries), keys, columns = (rectangle.rows[which].shape for which in ("queries", "keys", "columns"))
+        assert n == 1 or n * queries * (keys[1] + columns[1]) <= 20_000
