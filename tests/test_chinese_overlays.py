@@ -134,7 +134,18 @@ def test_a_base_differs_from_weibos_in_size_and_length_only(base: str) -> None:
     assert changed <= {*sizes, *rates, "training.max_steps", "training.eval_frequency"}
 
 
-@pytest.mark.parametrize("overlays", [*STACKS, ("char-grn",)], ids="+".join)
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("overlays", [(), ("flat",), ("flat-atssa",), ("mect",), ("char-grn",)], ids="+".join)
+def test_the_segmenters_words_stand_beside_the_embedder_of_any_stack(base: str, overlays: tuple[str, ...]) -> None:
+    embed, own = (
+        composed(base, names)["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
+        for names in ((*overlays, "segment"), overlays)
+    )
+    assert embed["first"] == own
+    assert embed["second"]["@architectures"] == "spacy_tener.SegmentEmbed.v1"
+
+
+@pytest.mark.parametrize("overlays", [*STACKS, ("char-grn",), ("segment",), ("mect", "segment")], ids="+".join)
 def test_every_stack_trains_and_lowers_its_loss(overlays: tuple[str, ...]) -> None:
     nlp = load_model_from_config(composed("weibo", overlays).interpolate(), auto_fill=False)
     examples = [Example.from_dict(nlp.make_doc(TEXT), {"entities": ENTITIES})]

@@ -33,6 +33,7 @@ from spacy.attrs import (
 )
 from spacy.tokens import Doc
 
+from ..features.segmenter.segmenters import SOURCE_DOC
 from ..types import BoolArray, IntArray
 
 View = Literal["tokens", "characters"]
@@ -195,7 +196,9 @@ class CharacterView:
 
     def piece(self, start: int, end: int) -> Doc:
         characters = list(self.text[start:end])
-        return Doc(self.doc.vocab, words=characters, spaces=[False] * len(characters))
+        part = Doc(self.doc.vocab, words=characters, spaces=[False] * len(characters))
+        part.user_data[SOURCE_DOC] = (self.doc, start)
+        return part
 
     def sentence_ends(self) -> BoolArray:
         ends: BoolArray = np.isin(self._codes, [ord(mark) for mark in _SENTENCE_ENDS])

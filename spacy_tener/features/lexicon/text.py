@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +31,28 @@ class JoinedText:
     Tokens are counted through the whole batch. A place inside a token, in white space or on a separator is -1.
 
     codes: the code points. *Shape: [n]*
-    starting: the token that starts at a place. *Shape: [n]*
-    ending: the token whose last character is at a place. *Shape: [n]*
+    firsts: the place of each token's first character. *Shape: [tokens]*
+    lasts: the place of each token's last character. *Shape: [tokens]*
     lengths: tokens of each Doc. *Shape: [Docs]*
     """
 
     codes: CodePoints
-    starting: IntArray
-    ending: IntArray
+    firsts: IntArray
+    lasts: IntArray
     lengths: IntArray
 
     def __len__(self) -> int:
         return int(self.codes.size)
+
+    @cached_property
+    def starting(self) -> IntArray:
+        """The token that starts at a place. *Shape: [n]*"""
+        return _places(self.firsts, len(self))
+
+    @cached_property
+    def ending(self) -> IntArray:
+        """The token whose last character is at a place. *Shape: [n]*"""
+        return _places(self.lasts, len(self))
 
     def slice(self, start: int, stop: int) -> str:
         return self.codes[start:stop].tobytes().decode(_CODEC)
@@ -62,12 +73,7 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
     joined = np.zeros(place.size + lengths.size, dtype=_CODE_POINT)
     joined[place + np.repeat(separators, widths)] = codes[place + np.repeat(begins[strings] - starts, widths)]
     starts += separators
-    return JoinedText(
-        codes=joined,
-        starting=_places(starts, joined.size),
-        ending=_places(starts + sizes - 1, joined.size),
-        lengths=lengths,
-    )
+    return JoinedText(codes=joined, firsts=starts, lasts=starts + sizes - 1, lengths=lengths)
 
 
 def _flatten(texts: list[str]) -> tuple[CodePoints, IntArray, IntArray]:

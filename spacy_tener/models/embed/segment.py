@@ -1,0 +1,94 @@
+"""The embedder of words as a segmenter sees them: from Docs to one row per token, for its place in its word."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spacy.tokens import Doc
+
+from ...features.lexicon.text import join_texts
+from ...features.segmenter.division import token_keys
+from ...features.segmenter.segmenters import Segmenter, SegmenterSource, jieba_segmenter
+from ...layers.settings import Probability, Settings, Size
+from ..bridge import EmbedModel
+from ..checksum import pack, unpack
+from ..settings import expand_config
+from .tables import build_tables, init_tables, table_embedder
+from .vocabulary import Reading, Vocabulary
+
+SEGMENT = "segment"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentConfig(Settings):
+    """Settings of the embedder of a segmenter's words.
+
+    width: Width of the rows.
+    dropout: Dropout on the rows.
+    word_dropout: Probability that a token is read as unknown in training.
+    """
+
+    width: Size = 32
+    dropout: Probability = 0.3
+    word_dropout: Probability = 0.01
+
+
+@expand_config()
+def build_segment_embed(segmenter: SegmenterSource | None = None, *, config: SegmentConfig) -> EmbedModel:
+    """Embed each token by its place in the word that a segmenter finds there, and by that word's part of speech.
+
+    Registered as `spacy_tener.SegmentEmbed.v1`. Each character has the edge (B, I, E, S) of its word with the word's
+    part of speech, `B-ns` where the name of a place begins, and a row for each of these some 200 combinations. Beside
+    `spacy_tener.CharEmbed.v1` in `spacy_tener.JoinEmbed.v1` it serves every model for Chinese. A token of several
+    characters is B where it begins a word and does not end one, E where it ends one only, S where it does both, as a
+    token does that is a word or several, and I else; its part of speech is that of the word in which it begins.
+
+    A pipeline is saved with how its segmenter reads, and warns when it is loaded where one reads otherwise.
+
+    segmenter (Optional[Callable[[], Segmenter]]): Who divides the text: `spacy_tener.TokenSegmenter.v1`, or
+        `spacy_tener.JiebaSegmenter.v1`, which it is if there is none.
+    """
+    vocabulary = SegmentVocabulary((segmenter or jieba_segmenter())())
+    build = partial(
+        build_tables,
+        widths={SEGMENT: config.width},
+        word_dropout={SEGMENT: config.word_dropout},
+        dropout=config.dropout,
+    )
+    return table_embedder("segment_embed", vocabulary, build, width=config.width, init=_init)
+
+
+class SegmentVocabulary(Vocabulary):
+    """The edges with parts of speech that training has shown."""
+
+    def __init__(self, segmenter: Segmenter) -> None:
+        super().__init__((SEGMENT,))
+        self.segmenter = segmenter
+
+    def read(self, docs: list[Doc]) -> Reading:
+        """*Shape* [N]"""
+        text = join_texts(docs)
+        return Reading({SEGMENT: token_keys(text, self.segmenter.divide(docs, text))})
+
+    def to_bytes(self) -> bytes:
+        return pack({"tables": super().to_bytes(), "segmenter": list(self.segmenter.identity)})
+
+    def from_bytes(self, data: bytes) -> SegmentVocabulary:
+        saved = unpack(data, "tables", "segmenter")
+        super().from_bytes(saved["tables"])
+        (taught, theirs), (reads, ours) = saved["segmenter"], self.segmenter.identity
+        if taught != reads:
+            warnings.warn(
+                f"The pipeline was trained with the words of {theirs} ({taught}), which {ours} ({reads}) reads "
+                f"otherwise: expect more errors. Install {theirs}, or train again.",
+                stacklevel=2,
+            )
+        return self
+
+
+def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
+    model.attrs["vocabulary"].segmenter.identity  # noqa: B018 - says now if a package is missing
+    init_tables(model)

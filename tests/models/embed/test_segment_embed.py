@@ -1,0 +1,121 @@
+"""The embedder of a segmenter's words."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.training import Example
+from thinc.api import SGD
+
+from spacy_tener.features.segmenter.segmenters import JiebaSegmenter, token_segmenter
+from spacy_tener.models.embed.char import build_char_embed
+from spacy_tener.models.embed.join import build_join_embed
+from spacy_tener.models.embed.segment import SEGMENT, build_segment_embed
+from spacy_tener.models.embed.tables import observe
+
+
+def embedder(docs=(), **settings):
+    model = build_segment_embed(**{"width": 8, "dropout": 0.0, "word_dropout": 0.0, **settings})
+    model.initialize()
+    observe(model, [list(docs)])
+    return model
+
+
+@pytest.fixture(scope="module")
+def doc_of():
+    return spacy.blank("zh").make_doc
+
+
+def test_characters_of_words_of_one_kind_share_their_rows(doc_of):
+    doc = doc_of("北京上海天津来了")
+    (rows,) = embedder([doc]).predict([doc])
+    assert rows.shape == (8, 8)
+    assert (rows[0] == rows[2]).all()
+    assert (rows[1] == rows[5]).all()
+    assert (rows[0] != rows[1]).any()
+    assert (rows[0] != rows[6]).any()
+
+
+def test_what_training_never_showed_is_unknown(doc_of):
+    model = embedder([doc_of("北京")])
+    (rows,) = model.predict([doc_of("走吧")])
+    assert (rows[0] == rows[1]).all()
+
+
+def test_rows_learn(doc_of):
+    doc = doc_of("北京")
+    model = embedder([doc])
+    before = model.predict([doc])[0].copy()
+    Y, backprop = model.begin_update([doc])
+    backprop([np.full_like(y, 0.1) for y in Y])
+    model.finish_update(SGD(0.1))
+    np.testing.assert_allclose(model.predict([doc])[0], before - 0.01, atol=1e-6)
+
+
+def test_it_stands_beside_characters(doc_of):
+    docs = [doc_of("北京"), doc_of("")]
+    model = build_join_embed(build_char_embed(width=6, bigram_width=0), build_segment_embed(width=4))
+    model.initialize(X=docs)
+    assert [rows.shape for rows in model.predict(docs)] == [(2, 10), (0, 10)]
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_read_the_same(doc_of, duplicate):
+    doc = doc_of("北京欢迎你")
+    model = embedder([doc])
+    np.testing.assert_array_equal(duplicate(model).predict([doc])[0], model.predict([doc])[0])
+
+
+def test_a_saved_model_reads_the_same_and_says_nothing_where_its_segmenter_does(doc_of):
+    doc = doc_of("北京欢迎你")
+    model = embedder([doc])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = embedder().from_bytes(model.to_bytes())
+    np.testing.assert_array_equal(loaded.predict([doc])[0], model.predict([doc])[0])
+
+
+def test_a_segmenter_that_reads_otherwise_than_in_training_is_warned_of(doc_of, monkeypatch):
+    data = embedder([doc_of("北京")]).to_bytes()
+    monkeypatch.setattr(JiebaSegmenter, "identity", property(lambda self: ("jieba 0", "rjieba 9.9")))
+    with pytest.warns(UserWarning, match=r"trained with the words of rjieba 0\.2.*which rjieba 9\.9 .* reads"):
+        embedder().from_bytes(data)
+
+
+def test_tags_of_a_pipeline_reach_its_characters(entities_of):
+    """The character view of a recogniser whose only knowledge are the tags of tokens."""
+    nlp = spacy.blank("zh")
+    embed = {
+        "@architectures": "spacy_tener.SegmentEmbed.v1",
+        "width": 8,
+        "dropout": 0.0,
+        "segmenter": {"@misc": "spacy_tener.TokenSegmenter.v1"},
+    }
+    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "ff_width": 16, "embed": embed}
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}
+    pipe = nlp.add_pipe("tener_ner", config={"model": model, "view": "characters"})
+    words = ["今天", "北京", "和", "上海", "下雪"]
+    doc = Doc(nlp.vocab, words=words, spaces=[False] * 5, tags=["t", "ns", "c", "ns", "v"])
+    example = Example.from_dict(doc, {"entities": [(2, 4, "GPE"), (5, 7, "GPE")]})
+    optimizer = nlp.initialize(lambda: [example])
+    optimizer.learn_rate = 0.02
+    for _ in range(60):
+        pipe.update([example], sgd=optimizer)
+    new = Doc(nlp.vocab, words=["我", "爱", "赤峰"], spaces=[False] * 3, tags=["r", "v", "ns"])
+    assert entities_of(pipe(new)) == [(2, 4, "GPE")]
+
+
+def test_an_attribute_that_is_no_part_of_speech_is_refused():
+    with pytest.raises(ValueError, match="TAG, POS"):
+        token_segmenter("LEMMA")
+
+
+def test_every_row_belongs_to_an_edge_with_a_tag(doc_of):
+    doc = doc_of("北京上海天津来了")
+    assert len(embedder([doc]).attrs["vocabulary"].tables[SEGMENT]) == 1 + 4
