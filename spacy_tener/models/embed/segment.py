@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from ...features.lexicon.text import join_texts
 from ...features.segmenter.division import token_keys
 from ...features.segmenter.segmenters import Segmenter, SegmenterSource, jieba_segmenter
-from ...layers.settings import Probability, Settings, Size
+from ...plans.settings import Probability, Settings, Size
 from ..bridge import EmbedModel
 from ..checksum import pack, unpack
 from ..settings import expand_config
