@@ -1,4 +1,4 @@
-"""Between the model's emissions and the CRF: the loss of a batch with its gradient, and the best paths."""
+"""Between the model's emissions and the CRF: the loss of a batch with its gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor
 from ..layers.crf.crf import CRF, cross_entropy
 from ..layers.devices import on_device
 from ..models.bridge import join, split
-from ..types import IntArray
 from .tags import UNKNOWN, Mask, agreeing_tags, possible_tags
 from .targets import IncorrectSpan, Target
 
@@ -28,7 +27,7 @@ def gradient(
     loss_of: the loss as a function of all emissions, [N, n_tags].
     train_crf: add the gradient of the CRF's own parameters to what they hold.
     """
-    emissions = _flat(crf, scores).requires_grad_(True)
+    emissions = flat(crf, scores).requires_grad_(True)
     loss = loss_of(emissions) * scale
     loss.backward(inputs=None if train_crf else [emissions])
     assert emissions.grad is not None
@@ -36,19 +35,13 @@ def gradient(
     return float(loss.detach()), split(ops, emissions.grad, [len(part) for part in scores])
 
 
-def decode(crf: CRF, scores: list[Floats2d], lengths: list[int], masks: list[Mask | None]) -> IntArray:
-    """The best allowed path of every text, joined. *Shape* [N]"""
-    allowed = _join_masks(masks, lengths, crf.layout.n_tags)
-    return crf.decode(_flat(crf, scores), lengths, _tensor(allowed))
-
-
 def rehearsal_loss(crf: CRF, old_crf: CRF, wanted: list[Floats2d], emissions: Tensor) -> Tensor:
     """Cross-entropy between all paths as an earlier model weighs them and as this one does."""
     lengths = [len(part) for part in wanted]
-    return cross_entropy(old_crf, _flat(old_crf, wanted), crf, emissions, lengths)
+    return cross_entropy(old_crf, flat(old_crf, wanted), crf, emissions, lengths)
 
 
-def _flat(crf: CRF, scores: list[Floats2d]) -> Tensor:
+def flat(crf: CRF, scores: list[Floats2d]) -> Tensor:
     """The scores of all texts, where they are: on the CPU, as on Apple's GPU too, or on the CRF's device."""
     ops = get_array_ops(scores[0])
     return join(ops, scores, crf.start.device if ops.name == "cupy" else torch.device("cpu"))
@@ -64,17 +57,17 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     """
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
-    possible = _join_masks([possible_tags(target.units, crf.layout) for target in targets], lengths, crf.layout.n_tags)
+    possible = join_masks([possible_tags(target.units, crf.layout) for target in targets], lengths, crf.layout.n_tags)
     if (tags != UNKNOWN).all():
-        return crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=_tensor(possible)).sum()
+        return crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible)).sum()
     allowed = agreeing_tags(tags, possible, crf.layout)
-    loss = crf.loss(emissions, lengths, allowed=_tensor(allowed), possible=_tensor(possible)).sum()
+    loss = crf.loss(emissions, lengths, allowed=tensor(allowed), possible=tensor(possible)).sum()
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
 
 
-def _join_masks(masks: list[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
+def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
     """One mask for all texts, or None if none of them has any."""
     if all(mask is None for mask in masks):
         return None
@@ -86,7 +79,7 @@ def _join_masks(masks: list[Mask | None], lengths: list[int], n_tags: int) -> Ma
     )
 
 
-def _tensor(mask: Mask | None) -> Tensor | None:
+def tensor(mask: Mask | None) -> Tensor | None:
     return None if mask is None else torch.from_numpy(mask)
 
 
@@ -102,7 +95,7 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
             lengths.append(len(positions))
     index = np.concatenate(rows)
     repeated = emissions[on_device(index, emissions.device)]
-    mask, free = _tensor(np.concatenate(masks)), _tensor(allowed[index])
+    mask, free = tensor(np.concatenate(masks)), tensor(allowed[index])
     log_share = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
     # A span of probability one has an infinite loss; a hair below one keeps loss and gradient finite, and large.
     return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)).sum()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
@@ -76,6 +77,22 @@ class DocReader:
             for piece, scores in zip(batch, model.predict(documents(batch, views)), strict=True):
                 cores[piece.index].append(scores[piece.window.core])
         return [_joined(model, parts) for parts in cores]
+
+
+def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:
+    """Listeners return zeros for Docs that the shared component has not seen, and say nothing."""
+    listeners = [node for node in model.walk() if hasattr(node, "upstream_name")]
+    if any(len(doc) and not _has_vectors(node, doc) for node in listeners for doc in docs):
+        raise ValueError(
+            "tener_ner listens to a shared component, which has not processed all of these Docs. Get them from "
+            "nlp(text) or nlp.pipe(texts)."
+        )
+
+
+def _has_vectors(listener: Any, doc: Doc) -> bool:
+    if isinstance(listener, Tok2VecListener):
+        return doc.tensor.size > 0
+    return not Doc.has_extension("trf_data") or doc._.trf_data is not None
 
 
 def _joined(model: TaggerModel, parts: list[Floats2d]) -> Floats2d:

@@ -8,10 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from spacy.errors import Errors
 from spacy.language import Language
-from spacy.pipeline import TrainablePipe
 from spacy.pipeline.ner import ner_score
 from spacy.tokens import Doc
 from spacy.training import Example, validate_examples, validate_get_examples
@@ -22,14 +20,15 @@ from thinc.types import Floats2d
 
 from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
+from .confidence import ConfidentPipe
+from .decoding import Decoding
 from .entities import Entity, set_entities
 from .learning import learn, rehearse
 from .loading import OtherLabelsError, explained
-from .loss import batch_loss, decode, gradient
+from .loss import batch_loss, gradient
 from .reading import DocReader, documents
 from .scoring import score_char_entities
 from .settings import NERSettings
-from .tags import LabelIndex, decodable_tags
 from .targets import Target, make_target
 from .units import DocView, view_of
 
@@ -93,7 +92,7 @@ def make_tener_ner(
     return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)
 
 
-class TenerNER(TrainablePipe):
+class TenerNER(ConfidentPipe):
     """Named entity recognition by a CRF over any token-to-vector model.
 
     Behaves as spaCy's `ner` wherever that has a behaviour (https://spacy.io/api/entityrecognizer).
@@ -128,16 +127,6 @@ class TenerNER(TrainablePipe):
         return _rebuild, (self.vocab, self.model, self.name, self.scorer, self.cfg)
 
     @property
-    def settings(self) -> NERSettings:
-        """How Docs are read and entities written, as `cfg` has it: changed there, it is saved with the component."""
-        return NERSettings.of(self.cfg)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The entity types that the component can predict."""
-        return tuple(self.cfg["labels"])
-
-    @property
     def label_data(self) -> list[str]:
         """What `spacy init labels` writes, for `initialize(labels=...)` to read."""
         return list(self.cfg["labels"])
@@ -146,10 +135,6 @@ class TenerNER(TrainablePipe):
     def incorrect_spans_key(self) -> str | None:
         key: str | None = self.cfg["incorrect_spans_key"]
         return key
-
-    @property
-    def _label_index(self) -> LabelIndex:
-        return LabelIndex([self.vocab.strings[label] for label in self.cfg["labels"]])
 
     def add_label(self, label: str) -> int:
         """Add an entity type, before or after training. The weights of the others stay.
@@ -214,28 +199,13 @@ class TenerNER(TrainablePipe):
         docs (Iterable[Doc]): The Docs.
         RETURNS (List[List[Entity]]): For each Doc, entities over its tokens, or its characters in that view.
         """
-        self._check_process()
-        settings = self.settings
-        views = [view_of(doc, settings.view) for doc in docs]
-        found: list[list[Entity]] = []
-        if any(len(view) for view in views):
-            reader = DocReader.of(self.model, settings)
-            for group in reader.groups(views):
-                found.extend(self._decode(group, reader.emissions(self.model, group)))
-            return found
-        return [[] for _ in views]
+        return self._ask(docs, self._found, list, annotated=True)
 
-    def _decode(self, views: Sequence[DocView], scores: list[Floats2d]) -> Iterator[list[Entity]]:
-        index, names = self._label_index, self.labels
-        lengths = [len(view) for view in views]
-        tags = decode(crf(self.model), scores, lengths, [decodable_tags(view.units(), index) for view in views])
-        ends = np.cumsum(lengths)
-        for end, length in zip(ends, lengths, strict=True):
-            starts, stops, labels = index.layout.decode(tags[end - length : end])
-            yield [
-                Entity(start, stop, names[label])
-                for start, stop, label in zip(starts.tolist(), stops.tolist(), labels.tolist(), strict=True)
-            ]
+    def _found(self, views: Sequence[DocView], decoding: Decoding) -> Iterator[list[Entity]]:
+        best, labels = decoding.best(), self.labels
+        rows = zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), strict=True)
+        entities = [Entity(start, end, labels[label]) for start, end, label in rows]
+        return (entities[part] for part in decoding.per_text(best))
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[Entity]]) -> None:
         """Write entities to the Docs, beside those that they already have.
@@ -363,13 +333,6 @@ class TenerNER(TrainablePipe):
                 raise OtherLabelsError(
                     f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {wanted}"
                 )
-
-    def _check_process(self) -> None:
-        if self.model.ops.name == "cupy" and os.getpid() != self._process:
-            raise RuntimeError(
-                f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
-                "larger batch_size, or load the pipeline on the CPU, by spacy.require_cpu() before spacy.load()."
-            )
 
 
 def _rebuild(

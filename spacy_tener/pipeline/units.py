@@ -62,6 +62,10 @@ class Units:
     label: NDArray[np.uint64]
     sentence_start: BoolArray
 
+    def unannotated(self) -> Units:
+        """The same text as if it had no entities."""
+        return Units(self.space, np.full_like(self.iob, MISSING), np.zeros_like(self.label), self.sentence_start)
+
 
 class DocView(Protocol):
     """A Doc as a sequence of units."""
@@ -81,6 +85,9 @@ class DocView(Protocol):
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
         """Character offsets of the units from `start` to `end`."""
+
+    def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
+        """The units of the characters from `start` to `end`; None where they are not whole units."""
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
         """The tokens of the units from `start` to `end`; an empty range where `alignment` finds none."""
@@ -148,6 +155,10 @@ class TokenView:
     def char_span(self, start: int, end: int) -> tuple[int, int]:
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
+    def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
+        span = self.doc.char_span(start, end)
+        return (span.start, span.end) if span is not None else None
+
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
         return start, end
 
@@ -207,6 +218,9 @@ class CharacterView:
         return ends
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
+        return start, end
+
+    def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
         return start, end
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from paper_forms import allowed_transitions
 
 from spacy_tener.layers.crf.crf import CRF
-from spacy_tener.pipeline.loss import batch_loss, decode, gradient, rehearsal_loss
+from spacy_tener.pipeline.loss import batch_loss, gradient, rehearsal_loss
 from spacy_tener.pipeline.tags import UNKNOWN
 from spacy_tener.pipeline.targets import IncorrectSpan, Target
 from spacy_tener.pipeline.units import OUTSIDE, Units
@@ -192,22 +192,7 @@ def test_scores_are_not_written_to(crf):
     scores = random_scores(3)
     before = scores[0].copy()
     gradient(crf, scores, lambda emissions: batch_loss(crf, emissions, [target([LAYOUT.outside] * 3)]), 1.0)
-    decode(crf, scores, [3], [np.eye(3, LAYOUT.n_tags, LAYOUT.outside, dtype=bool) | True])
     np.testing.assert_array_equal(scores[0], before)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_best_path_is_the_best_of_all_that_are_allowed(crf, masked):
-    [scores, more] = random_scores(LENGTH, 2)
-    weights = weights_of(crf, torch.from_numpy(scores), PATHS)
-    mask = None
-    if masked:
-        mask = np.random.default_rng(3).random((LENGTH, LAYOUT.n_tags)) < 0.5
-        mask[:, LAYOUT.outside] = True
-        allowed = mask[np.arange(LENGTH), PATHS].all(axis=1)
-        weights = weights.masked_fill(torch.from_numpy(~allowed), -torch.inf)
-    tags = decode(crf, [scores, more], [LENGTH, 2], [mask, None])
-    np.testing.assert_array_equal(tags[:LENGTH], PATHS[int(weights.argmax())])
 
 
 def test_rehearsal_costs_the_entropy_where_nothing_was_forgotten(crf):

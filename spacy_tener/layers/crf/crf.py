@@ -9,6 +9,8 @@ path, the empty one, whose score is 0. Tags are numbered as in `spacy_tener.tagg
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -149,22 +151,27 @@ class CRF(nn.Module):
 
     def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""
-        return self._passes(emissions, lengths, allowed).marginals().to(upcast(emissions).dtype)
+        return self.passes(emissions, lengths, allowed).marginals().to(upcast(emissions).dtype)
 
     def span_marginals(
         self, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
     ) -> Tensor:
         """Probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
-        return span_marginals(self._passes(emissions, lengths, allowed), spans).to(upcast(emissions).dtype)
+        return span_marginals(self.passes(emissions, lengths, allowed), spans).to(upcast(emissions).dtype)
 
     @torch.no_grad()
-    def _passes(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None) -> ForwardBackward:
+    def passes(
+        self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, *, temperature: float = 1.0
+    ) -> ForwardBackward:
+        """The log-sums of all paths through each tag, of which probabilities are made.
+
+        temperature: what all scores are divided by. Above 1, the CRF is less sure of its best paths.
+        """
         # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
         emissions, weights = self.on_host(emissions.detach())
-        scores = masked(emissions.double(), allowed)
-        return ForwardBackward.of(
-            scores, _transitions(weights, scores), self._packing(emissions, lengths), backward=True
-        )
+        scores = masked(emissions.double() / temperature, allowed)
+        transitions = _transitions(tuple(weight.double() / temperature for weight in weights), scores)
+        return ForwardBackward.of(scores, transitions, self._packing(emissions, lengths), backward=True)
 
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
         if emissions.dim() != 2 or emissions.size(1) != self.layout.n_tags:
@@ -173,7 +180,7 @@ class CRF(nn.Module):
         return Packing.of(lengths, emissions.size(0))
 
 
-def _transitions(weights: CRFWeights, like: Tensor) -> Transitions:
+def _transitions(weights: Sequence[Tensor], like: Tensor) -> Transitions:
     return Transitions.of(*(weight.to(like) for weight in weights))
 
 

@@ -158,22 +158,31 @@ class ForwardBackward:
         paths, total = self.through()
         return paths.sub_(total).exp_()
 
-    def expected_transitions(self, total: Tensor, weight: Tensor) -> Tensor:
-        """Expected transitions, each sequence counted `weight` times. *Shape* [N, 1], [N, 1] to [K, K]"""
+    def moves(self, total: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability of each transition into each `later` token, in two parts: with the score of the transition,
+        `source[t, i] + table[i, j] + target[t, j]` is that of tag i before the token and j at it.
+
+        *Shape* [N, 1] to [n_later, K] twice
+        """
         assert self.beta is not None
-        layout, table = self.transitions.layout, self.transitions.table
+        layout = self.transitions.layout
         later = torch.from_numpy(self.packing.later)
         step = ForwardStep(layout, self.alpha[None], later.size(0))
-        relative = step.shifted(self.alpha[None, later - 1], guarded=True)[0]
-        arriving = self.beta[later] - total[later]
-        torch.unflatten(arriving[:, layout.continuers], -1, (2, layout.n_labels)).add_(step.extra[0])
-        weight = weight[later]
+        source = step.shifted(self.alpha[None, later - 1], guarded=True)[0]
+        target = self.beta[later] - total[later]
+        torch.unflatten(target[:, layout.continuers], -1, (2, layout.n_labels)).add_(step.extra[0])
         if self.transitions.moderate:
             # Above the bound lie only tags that nothing reaches: infinity times zero would not be a number.
-            arriving.clamp_(max=MODERATE + 1)
-            return table.exp() * (relative.exp_().t() @ arriving.exp_().mul_(weight))
+            target.clamp_(max=MODERATE + 1)
+        return source, target
+
+    def expected_transitions(self, total: Tensor, weight: Tensor) -> Tensor:
+        """Expected transitions, each sequence counted `weight` times. *Shape* [N, 1], [N, 1] to [K, K]"""
+        table = self.transitions.table
+        source, target = self.moves(total)
+        weight = weight[torch.from_numpy(self.packing.later)]
+        if self.transitions.moderate:
+            return table.exp() * (source.exp_().t() @ target.exp_().mul_(weight))
         # One row of the table at a time: the scores of a transition must meet before they may be exponentiated.
-        counts = [
-            (source[:, None] + scores + arriving).exp() for source, scores in zip(relative.t(), table, strict=True)
-        ]
+        counts = [(tag[:, None] + scores + target).exp() for tag, scores in zip(source.t(), table, strict=True)]
         return torch.stack([(count * weight).sum(0) for count in counts])

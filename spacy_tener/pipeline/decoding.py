@@ -1,0 +1,140 @@
+"""What the CRF makes of the emissions of some texts: the best entities, the k best, and how probable each is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from thinc.types import Floats2d
+from torch import Tensor
+
+from ..layers.crf.crf import CRF, EntitySpans
+from ..layers.crf.entropy import entropy
+from ..layers.crf.forward import ForwardBackward
+from ..layers.crf.likely import candidate_spans
+from ..layers.crf.marginals import span_marginals
+from ..plans.sequences import ranges, starts
+from ..types import BoolArray, IntArray
+from .calibration import Calibration, Probabilities
+from .loss import flat, join_masks, tensor
+from .tags import Mask
+
+
+class Rivals(NamedTuple):
+    """Spans that exclude an entity, one per position of three parallel columns."""
+
+    entity: IntArray
+    """Which entity."""
+    spans: EntitySpans
+    probability: Probabilities
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """The emissions of some texts joined, [N, n_tags], and the tags that the CRF may choose, [N, n_tags] or all."""
+
+    crf: CRF
+    emissions: Tensor
+    lengths: list[int]
+    allowed: Tensor | None
+    calibration: Calibration
+
+    @classmethod
+    def of(cls, crf: CRF, scores: list[Floats2d], masks: Sequence[Mask | None], calibration: Calibration) -> Decoding:
+        """scores, masks: of each text. *Shape* [n, n_tags]"""
+        lengths = [len(part) for part in scores]
+        allowed = tensor(join_masks(masks, lengths, crf.layout.n_tags))
+        return cls(crf, flat(crf, scores), lengths, allowed, calibration)
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """Where each text begins."""
+        return starts(np.asarray(self.lengths, dtype=np.int64))
+
+    @cached_property
+    def passes(self) -> ForwardBackward:
+        return self.crf.passes(self.emissions, self.lengths, self.allowed, temperature=self.calibration.temperature)
+
+    def best(self) -> EntitySpans:
+        """The entities of the best reading of each text, in order."""
+        start, end, label = self.crf.layout.decode(self.crf.decode(self.emissions, self.lengths, self.allowed))
+        text = np.repeat(np.arange(len(self.lengths)), self.lengths)[start]
+        return EntitySpans(text, start - self.offsets[text], end - self.offsets[text], label)
+
+    def per_text(self, spans: EntitySpans) -> Iterator[slice]:
+        """Of spans in the order of their texts, those of each text."""
+        ends = np.searchsorted(spans.sequence, np.arange(len(self.lengths)), side="right").tolist()
+        return (slice(start, end) for start, end in zip([0, *ends], ends, strict=False))
+
+    def probabilities(self, spans: EntitySpans) -> Probabilities:
+        """How probable each span is as one entity. *Shape* [n_spans]"""
+        return self.calibration.calibrated(span_marginals(self.passes, spans).numpy(), spans.label)
+
+    def kbest(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
+        """Up to k readings of each text, best first: their probability and their entities."""
+        found = self.crf.kbest(self.emissions.double(), self.lengths, k, self.allowed)
+        log_z = self.passes.log_partition().tolist()
+        return [
+            [
+                (float(np.exp(score / self.calibration.temperature - total)), self._entities(text, tags))
+                for score, tags in paths
+            ]
+            for text, (paths, total) in enumerate(zip(found, log_z, strict=True))
+        ]
+
+    def _entities(self, text: int, tags: IntArray) -> EntitySpans:
+        start, end, label = self.crf.layout.decode(tags)
+        return EntitySpans(np.full(start.size, text), start, end, label)
+
+    def entropy(self) -> list[float]:
+        """Of the distribution over all readings of each text, in nats."""
+        values: list[float] = entropy(self.passes).tolist()
+        return values
+
+    def rivals(self, entities: EntitySpans, n: int, minimum: float) -> Rivals:
+        """For each entity the n most probable of all other spans that share a unit with it, most probable first.
+
+        entities: without overlap, in order.
+        minimum: only spans that are at least so probable.
+        """
+        spans = candidate_spans(self.passes, self.calibration.uncalibrated(minimum))
+        probability = self.probabilities(spans)
+        owner, span = self._overlaps(entities, spans)
+        other = (probability[span] >= minimum) & ~_same(_rows(entities, owner), _rows(spans, span))
+        owner, span = owner[other], span[other]
+        order = np.lexsort((-probability[span], owner))
+        owner, span = owner[order], span[order]
+        rank = np.arange(owner.size) - np.searchsorted(owner, owner)
+        first = rank < n
+        return Rivals(owner[first], _rows(spans, span[first]), probability[span[first]])
+
+    def _overlaps(self, entities: EntitySpans, spans: EntitySpans) -> tuple[IntArray, IntArray]:
+        """Every pair of an entity and a span that share a unit, as their indices."""
+        begins, ends = self._edges(entities)
+        openings, stops = self._edges(spans)
+        first = np.searchsorted(ends, openings, side="right")
+        counts = np.searchsorted(begins, stops, side="left") - first
+        return ranges(first, counts), np.repeat(np.arange(counts.size), counts)
+
+    def _edges(self, spans: EntitySpans) -> tuple[IntArray, IntArray]:
+        """Start and end of each span in the joined texts."""
+        offset = self.offsets[spans.sequence]
+        return spans.start + offset, spans.end + offset
+
+
+def _rows(spans: EntitySpans, index: IntArray) -> EntitySpans:
+    return EntitySpans(*(column[index] for column in spans))
+
+
+def _same(left: EntitySpans, right: EntitySpans) -> BoolArray:
+    """Where two columns of spans have the same edges and label."""
+    same: BoolArray = (left.start == right.start) & (left.end == right.end) & (left.label == right.label)
+    return same
+
+
+def joined(spans: Sequence[EntitySpans]) -> EntitySpans:
+    none = EntitySpans(*(np.empty(0, dtype=np.int64) for _ in EntitySpans._fields))
+    return EntitySpans(*(np.concatenate(columns) for columns in zip(none, *spans, strict=True)))

@@ -1,0 +1,240 @@
+"""How sure the component is of entities and readings: in both views, over windows, with masks, through listeners."""
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from spacy.tokens import Doc, Span
+
+from spacy_tener.layers.crf.crf import EntitySpans
+from spacy_tener.models.bridge import join
+from spacy_tener.models.tagger import crf
+
+TEXT = "吴重阳在中国银行工作。"
+
+
+def spans_of(length, labels):
+    return [(a, b, label) for a in range(length) for b in range(a + 1, length + 1) for label in labels]
+
+
+def keys(entities):
+    return [(entity.start, entity.end, entity.label) for entity in entities]
+
+
+def weights(entities):
+    return [entity.probability for entity in entities]
+
+
+@pytest.fixture
+def pipe_of(learned):
+    """Makes a component that knows the sentences, less surely than it learned them."""
+
+    def make(**config):
+        pipe = learned(**config).get_pipe("tener_ner")
+        pipe.cfg["calibration"] = {"temperature": 4.0}
+        return pipe
+
+    return make
+
+
+def test_entities_are_those_that_it_finds_and_their_probabilities_those_of_the_crf(learned, sentences, probability):
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    docs = [nlp.make_doc(text) for text, _ in sentences]
+    for doc, found, (_, expected) in zip(docs, pipe.scored(docs), sentences, strict=True):
+        assert keys(found) == expected
+        assert weights(found) == pytest.approx([probability(pipe, doc, *key) for key in keys(found)], abs=1e-6)
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
+    """Of a short text all readings can be listed: a span's probability is that of those which hold it."""
+    pipe = pipe_of(view=view)
+    words = ["王", "小明"] if view == "characters" else ["王", "小", "明"]
+    doc = Doc(pipe.vocab, words=words, spaces=[False] * len(words))
+    (readings,) = pipe.readings([doc], k=100_000)
+    assert sum(reading.probability for reading in readings) == pytest.approx(1.0)
+    spans = spans_of(3, pipe.labels)
+    expected = [sum(r.probability for r in readings if span in keys(r.entities)) for span in spans]
+    assert pipe.probabilities(doc, spans) == pytest.approx(expected, abs=1e-9)
+    assert max(expected) > 0.2
+    for reading in readings[:5]:
+        assert weights(reading.entities) == pytest.approx(pipe.probabilities(doc, keys(reading.entities)))
+
+
+def test_the_first_reading_has_the_entities_that_are_found(pipe_of, sentences):
+    pipe = pipe_of()
+    docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text, _ in sentences]
+    for found, readings in zip(pipe.scored(docs), pipe.readings(docs, k=3), strict=True):
+        assert readings[0].entities == found
+        assert len(readings) == 3
+        falling = [reading.probability for reading in readings]
+        assert falling == sorted(falling, reverse=True)
+
+
+def test_entropy_is_that_of_all_readings(pipe_of):
+    pipe = pipe_of()
+    docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text in ("京", "王小明", "")]
+    readings = pipe.readings(docs, k=100_000)
+    expected = [-sum(r.probability * np.log(r.probability) for r in found) for found in readings]
+    assert pipe.entropy(docs) == pytest.approx(expected, abs=1e-9)
+    assert expected[1] > expected[2] == 0.0
+
+
+def test_rivals_are_the_most_probable_spans_that_exclude_an_entity(pipe_of):
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    (found,), (rivals,) = pipe.scored([doc]), pipe.rivals([doc], n=4, minimum=1e-4)
+    spans = spans_of(len(TEXT), pipe.labels)
+    weighed = sorted(zip(pipe.probabilities(doc, spans), spans, strict=True), reverse=True)
+    assert len(rivals) == len(found) == 2
+    for entity, others in zip(found, rivals, strict=True):
+        wanted = [
+            (p, span)
+            for p, span in weighed
+            if span[0] < entity.end and span[1] > entity.start and [span] != keys([entity]) and p >= 1e-4
+        ]
+        assert keys(others) == [span for _, span in wanted[:4]]
+        assert weights(others) == pytest.approx([p for p, _ in wanted[:4]])
+        assert others
+
+
+@pytest.mark.parametrize("minimum", [0.0, -1.0, 1.5])
+def test_the_least_probability_of_a_rival_is_checked(pipe_of, minimum):
+    with pytest.raises(ValueError, match="above 0"):
+        pipe_of().rivals([], minimum=minimum)
+
+
+def test_entities_of_the_doc_are_neither_used_nor_changed(pipe_of):
+    pipe = pipe_of()
+    bare, annotated = (Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT)) for _ in range(2))
+    annotated.set_ents([Span(annotated, 1, 5, label="GPE")], blocked=[annotated[6:8]], default="outside")
+    before = annotated.to_bytes()
+    for ask in (pipe.scored, pipe.readings, pipe.rivals, pipe.entropy):
+        assert ask([annotated]) == ask([bare])
+    assert annotated.to_bytes() == before
+    assert len(pipe.scored([annotated])[0]) == 2
+
+
+def test_no_entity_begins_in_white_space_or_goes_over_a_known_sentence_start(pipe_of):
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=list("王小 明去"), spaces=[False] * 5, sent_starts=[True, False, False, True, False])
+    spans = [(0, 3, "PER"), (2, 3, "PER"), (0, 5, "PER"), (3, 5, "PER"), (0, 2, "PER")]
+    *impossible, possible, other = pipe.probabilities(doc, spans)
+    assert impossible == [0.0, 0.0, 0.0]
+    assert possible > 0.0
+    assert other > 0.0
+
+
+def test_spans_may_be_spans_of_the_doc(pipe_of):
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=["王小明", "去", "了", "上海"], spaces=[False, True, False, False])
+    given = [Span(doc, 0, 1, label="PER"), Span(doc, 3, 4, label="GPE")]
+    assert pipe.probabilities(doc, given) == pipe.probabilities(doc, [(0, 3, "PER"), (6, 8, "GPE")])
+
+
+def test_what_the_model_cannot_find_has_no_probability(pipe_of):
+    doc = Doc(pipe_of().vocab, words=["王小明", "去"], spaces=[False, False])
+    spans = [(0, 3, "PER"), (0, 2, "PER"), (0, 3, "unheard of")]
+    inside, off_the_tokens, other_label = pipe_of().probabilities(doc, spans)
+    assert off_the_tokens == other_label == 0.0 < inside
+    assert pipe_of(view="characters").probabilities(doc, spans)[1] > 0.0
+
+
+@pytest.mark.parametrize("span", [(-1, 2, "PER"), (2, 2, "PER"), (0, 99, "PER")])
+def test_a_span_outside_of_the_text_is_named(pipe_of, span):
+    pipe = pipe_of()
+    with pytest.raises(ValueError, match=rf"{span[0]}, {span[1]}"):
+        pipe.probabilities(Doc(pipe.vocab, words=["京"]), [span])
+
+
+def test_characters_are_weighed_alike_whatever_the_tokens_are(pipe_of):
+    pipe = pipe_of(view="characters")
+    docs = [
+        Doc(pipe.vocab, words=words, spaces=[False] * len(words))
+        for words in (list(TEXT), ["吴", "重阳在", "中国", "银行工作", "。"], [TEXT])
+    ]
+    first, *others = pipe.scored(docs)
+    assert keys(first) == [(0, 3, "PER"), (4, 8, "ORG")]
+    for other in others:
+        assert keys(other) == keys(first)
+        assert weights(other) == pytest.approx(weights(first), abs=1e-6)
+
+
+def test_probabilities_go_over_the_windows_of_a_long_doc(pipe_of):
+    """The chain is one over all windows: its sums are those over the emissions of the whole text."""
+    pipe = pipe_of(window=20, overlap=6, max_units=50)
+    docs = [Doc(pipe.vocab, words=list(TEXT * n), spaces=[False] * (len(TEXT) * n)) for n in (8, 1, 5)]
+    scored = pipe.scored(docs)
+    assert len(scored[0]) > 8
+    for doc, found, readings in zip(docs, scored, pipe.readings(docs, k=2), strict=True):
+        assert weights(found) == pytest.approx(pipe.probabilities(doc, keys(found)))
+        assert readings[0].entities == found
+        assert 0.0 < readings[1].probability <= readings[0].probability <= min(weights(found)) + 1e-9
+
+
+def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
+    pipe = pipe_of(max_units=200)
+    docs = [Doc(pipe.vocab, words=list(TEXT[:n]), spaces=[False] * n) for n in (11, 0, 3, 8, 1)] * 30
+    alone = [pipe.scored([doc])[0] for doc in docs[:5]] * 30
+    for found, expected in zip(pipe.scored(docs), alone, strict=True):
+        assert keys(found) == keys(expected)
+        assert weights(found) == pytest.approx(weights(expected), abs=1e-6)
+    assert pipe.entropy(docs) == pytest.approx([pipe.entropy([doc])[0] for doc in docs[:5]] * 30, abs=1e-4)
+    assert [len(found) for found in pipe.rivals(docs)] == [len(found) for found in alone]
+    for readings, expected in zip(pipe.readings(docs, k=1), alone, strict=True):
+        assert keys(readings[0].entities) == keys(expected)
+
+
+def test_nothing_has_answers_too(pipe_of, blank):
+    for pipe in (pipe_of(), blank().get_pipe("tener_ner")):
+        assert pipe.scored([]) == []
+        empty = Doc(pipe.vocab)
+        assert pipe.scored([empty, empty]) == [[], []]
+        assert pipe.rivals([empty]) == [[]]
+        assert pipe.entropy([empty]) == [0.0]
+        assert pipe.probabilities(empty, []) == []
+        ((reading,),) = pipe.readings([empty])
+        assert (reading.probability, reading.entities) == (1.0, [])
+
+
+def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_examples, learn):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": listener}
+    pipe = nlp.add_pipe("tener_ner", config={"model": model})
+    learn(nlp, make_examples(nlp))
+    docs = list(nlp.pipe([TEXT, "", "京"]))
+    scored = pipe.scored(docs)
+    assert [keys(found) for found in scored] == [[(0, 3, "PER"), (4, 8, "ORG")], [], [(0, 1, "GPE")]]
+    scores = join(pipe.model.ops, pipe.model.predict(docs), torch.device("cpu"))
+    spans = EntitySpans(*np.array([(0, 0, 3, pipe.labels.index("PER"))]).T)
+    expected = crf(pipe.model).span_marginals(scores, [len(doc) for doc in docs], spans)
+    assert scored[0][0].probability == pytest.approx(expected.item(), abs=1e-6)
+    with pytest.raises(ValueError, match="shared component"):
+        pipe.scored([nlp.make_doc(TEXT)])
+
+
+def test_temperature_and_lines_of_labels_change_probabilities_and_no_entities(pipe_of):
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    (warm,) = pipe.scored([doc])
+    pipe.cfg["calibration"] = {"temperature": 4.0, "labels": {"PER": [0.5, -1.0]}}
+    (lined,) = pipe.scored([doc])
+    pipe.cfg["calibration"] = None
+    (cold,) = pipe.scored([doc])
+    assert keys(warm) == keys(lined) == keys(cold)
+    assert all(one < other for one, other in zip(weights(warm), weights(cold), strict=True))
+    odds = np.log(warm[0].probability / (1 - warm[0].probability))
+    assert lined[0].probability == pytest.approx(1 / (1 + np.exp(-(0.5 * odds - 1.0))))
+    assert lined[1].probability == warm[1].probability
+    assert pipe.predict([doc]) == pipe.predict([doc])
+
+
+@pytest.mark.parametrize("stored", [{"temperature": 0.0}, {"temperature": -1.0}, {"labels": {"PER": [-1.0, 0.0]}}])
+def test_a_calibration_that_turns_order_round_is_refused(pipe_of, stored):
+    pipe = pipe_of()
+    pipe.cfg["calibration"] = stored
+    with pytest.raises(ValueError, match="spacy tener calibrate"):
+        pipe.scored([Doc(pipe.vocab, words=["京"])])

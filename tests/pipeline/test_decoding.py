@@ -1,0 +1,114 @@
+"""The best reading of emissions, and what excludes its entities, against all paths and all spans."""
+
+import numpy as np
+import pytest
+import torch
+
+from spacy_tener.layers.crf.crf import CRF, EntitySpans
+from spacy_tener.pipeline.calibration import Calibration
+from spacy_tener.pipeline.decoding import Decoding
+
+N_LABELS = 2
+LENGTHS = [7, 0, 5, 1]
+
+
+@pytest.fixture
+def crf():
+    model = CRF(N_LABELS)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_()
+    return model
+
+
+def calibration(temperature=1.0, lines=((1.0, 0.0), (1.0, 0.0))):
+    return Calibration.of(
+        {
+            "labels": ["A", "B"],
+            "calibration": {"temperature": temperature, "labels": dict(zip("AB", lines, strict=True))},
+        }
+    )
+
+
+def decoding_of(crf, lengths=LENGTHS, *, masks=None, weigh=None, seed=0):
+    rng = np.random.default_rng(seed)
+    scores = [rng.normal(size=(n, crf.layout.n_tags), scale=2.0).astype(np.float32) for n in lengths]
+    return Decoding.of(crf, scores, masks or [None] * len(lengths), weigh or calibration()), scores
+
+
+def rows(spans):
+    return list(zip(*(column.tolist() for column in spans), strict=True))
+
+
+def every_span(lengths):
+    spans = [
+        (text, start, end, label)
+        for text, length in enumerate(lengths)
+        for start in range(length)
+        for end in range(start + 1, length + 1)
+        for label in range(N_LABELS)
+    ]
+    return EntitySpans(*np.array(spans).T)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
+    """list Viterbi, which is held to all paths by tests of its own, finds the same one."""
+    masks = None
+    if masked:
+        masks = [np.random.default_rng(3).random((n, crf.layout.n_tags)) < 0.5 for n in LENGTHS]
+        for mask in masks:
+            mask[:, crf.layout.outside] = True
+        masks[2] = None
+    decoding, scores = decoding_of(crf, masks=masks)
+    before = [part.copy() for part in scores]
+    best = decoding.best()
+    assert rows(best) == [row for readings in decoding.kbest(1) for row in rows(readings[0][1])]
+    assert {text for text, *_ in rows(best)} > {0}
+    parts = [rows(EntitySpans(*(column[part] for column in best))) for part in decoding.per_text(best)]
+    assert parts == [[row for row in rows(best) if row[0] == text] for text in range(len(LENGTHS))]
+    for part, other in zip(scores, before, strict=True):
+        np.testing.assert_array_equal(part, other)
+
+
+@pytest.mark.parametrize(
+    "weigh", [calibration(), calibration(2.5, ((0.7, 0.4), (1.5, -1.0)))], ids=["raw", "calibrated"]
+)
+@pytest.mark.parametrize("minimum", [0.001, 0.1])
+def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough(crf, weigh, minimum):
+    decoding, _ = decoding_of(crf, weigh=weigh)
+    best, every = decoding.best(), every_span(LENGTHS)
+    probability = decoding.probabilities(every)
+    wanted = []
+    for owner, (text, start, end, label) in enumerate(rows(best)):
+        found = [
+            (owner, *row, p)
+            for row, p in zip(rows(every), probability.tolist(), strict=True)
+            if row[0] == text and row[1] < end and row[2] > start and row != (text, start, end, label) and p >= minimum
+        ]
+        wanted += sorted(found, key=lambda rival: -rival[-1])[:3]
+    rivals = decoding.rivals(best, 3, minimum)
+    found = list(
+        zip(rivals.entity.tolist(), *(c.tolist() for c in rivals.spans), rivals.probability.tolist(), strict=True)
+    )
+    assert [rival[:-1] for rival in found] == [rival[:-1] for rival in wanted]
+    assert [rival[-1] for rival in found] == pytest.approx([rival[-1] for rival in wanted])
+    assert len(found) > 3
+
+
+def test_probabilities_of_all_readings_sum_to_one_at_any_temperature(crf):
+    for temperature in (0.5, 1.0, 3.0):
+        decoding, _ = decoding_of(crf, [4], weigh=calibration(temperature))
+        (readings,) = decoding.kbest(20_000)
+        weights = [weight for weight, _ in readings]
+        assert sum(weights) == pytest.approx(1.0)
+        assert weights == sorted(weights, reverse=True)
+
+
+def test_a_text_of_many_entities_has_its_rivals_without_comparing_all_pairs(crf):
+    """Two thousand units have four million spans; each of them would be a row here."""
+    decoding, _ = decoding_of(crf, [2000])
+    best = decoding.best()
+    rivals = decoding.rivals(best, 3, 0.01)
+    assert best.label.size > 300
+    assert set(np.bincount(rivals.entity, minlength=best.label.size)) <= {0, 1, 2, 3}
