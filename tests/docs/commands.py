@@ -46,7 +46,7 @@ def check(words: list[str]) -> None:
     elif words[:1] == ["pip"] or words[:3] == ["python", "-m", "pip"]:
         assert words[words.index("pip") + 1] == "install"
     else:
-        assert words[0] in {"cd", "mkdir", "head", "cat"}, f"no check is known for {shlex.join(words)}"
+        assert words[0] in {"cd", "mkdir", "head", "cat", "curl"}, f"no check is known for {shlex.join(words)}"
 
 
 def spacy_command(words: list[str]) -> tuple[Any, list[str]]:

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...plans.lattice_encoders import RANDOM_BLOCK as BLOCK
+BLOCK = 16
+"""Places of queries and of keys in a block."""
 
 
 class RandomAttention(nn.Module):

@@ -1,1 +1,0 @@
-"""The layers of a trained model for prediction, in numpy: what `layers` computes in evaluation, without torch."""

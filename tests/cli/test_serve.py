@@ -1,0 +1,87 @@
+"""`python -m spacy tener serve`: from the shell to the answers, and a stop that loses none."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+import spacy
+from spacy.cli._util import app
+from typer.testing import CliRunner
+from waiting import wait_until
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+
+SAVED = Path(__file__).parents[1] / "data" / "saved-0.1"
+
+
+def printed(*arguments: str | Path) -> str:
+    """What a command that cannot begin says."""
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "serve", *map(str, arguments)])
+    assert result.exit_code == 1
+    return " ".join(result.output.split())
+
+
+def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spacy.blank("zh").to_disk(tmp_path / "blank")
+    assert "a name of its own" in printed("a/model-best", "b/model-best")
+    assert "a name of its own" in printed("=a")
+    assert "none: " in printed("--port", "0", "x=none")
+    assert "no component finds entities" in printed("--port", "0", tmp_path / "blank")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, "x")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for name in [name for name in sys.modules if name.startswith("spacy_tener.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert "Serving needs uvicorn pip install 'spacy_tener[serve]'" in printed("x")
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    with zipfile.ZipFile(SAVED / "tener.zip") as archive:
+        archive.extractall(tmp_path / "tener")
+    command = [sys.executable, "-um", "spacy", "tener", "serve", "zh=tener", "--port", "0", "--max-characters", "90000"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as started:
+        yield started
+        started.kill()
+
+
+def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    url = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline() + process.stdout.readline())
+    assert url is not None
+    with httpx.Client(base_url=url[0], trust_env=False, timeout=60) as client, ThreadPoolExecutor(8) as threads:
+        stream = http.client.HTTPConnection(client.base_url.host, client.base_url.port, timeout=60)
+        stream.putrequest("POST", "/v1/entities/stream")
+        stream.putheader("Transfer-Encoding", "chunked")
+        stream.endheaders()
+        stream.send(b'f\r\n{"text": "a"}\n\n\r\n')
+        lines = stream.getresponse()
+        assert json.loads(lines.readline()) == {"line": 1, "entities": []}
+        text = "王小明去了上海。" * 2000
+        asked = [threads.submit(client.post, "/v1/entities", json={"text": text}) for _ in range(8)]
+        wait_until(lambda: client.get("/health").json()["models"]["zh"] > 2 * len(text))
+        process.send_signal(signal.SIGTERM)
+        for future in asked:
+            answer = future.result(60)
+            assert answer.status_code == 200
+            assert len(answer.json()["entities"]) == 4000
+        stream.send(b'f\r\n{"text": "b"}\n\n\r\n')
+        last = [json.loads(line) for line in lines.read().splitlines()]
+        assert [line.get("error", {}).get("code") for line in last] == [None, "stopping"]
+    assert process.wait(60) == 0
+    assert "Traceback" not in process.stdout.read()

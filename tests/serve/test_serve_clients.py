@@ -1,0 +1,100 @@
+"""Many clients at once: each gets its own answers, also while others go away in the midst."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+import spacy
+from prometheus_client.parser import text_string_to_metric_families
+
+NAMES = ["吴重阳", "王小明", "李四", "张三"]
+PLACES = ["上海", "中国", "京", "银行"]
+
+
+def make_text(number: int) -> str:
+    draw = random.Random(number)
+    return f"{draw.choice(NAMES)}在{draw.choice(PLACES)}{number}" * draw.randint(1, 9) + "去了" + draw.choice(PLACES)
+
+
+@pytest.fixture(scope="module")
+def expected(saved) -> dict[str, list[tuple[int, int, str]]]:
+    nlp = spacy.load(saved["tener"])
+    docs = nlp.pipe(map(make_text, range(300)))
+    return {doc.text: [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in docs}
+
+
+def check(entities, text, expected) -> None:
+    assert [(each["start"], each["end"], each["label"]) for each in entities] == expected[text]
+
+
+def test_no_answer_is_lost_or_mixed_up(served, expected):
+    texts = list(expected)
+    assert sum(map(bool, expected.values())) > 200
+
+    def ask(number: int) -> None:
+        draw = random.Random(number)
+        own = draw.sample(texts, 24)
+        with httpx.Client(base_url=served.url, trust_env=False, timeout=20) as client:
+            for text in own[:8]:
+                check(client.post("/v1/entities", json={"text": text}).json()["entities"], text, expected)
+            answers = client.post("/v1/entities/batch", json={"texts": own[8:16]}).json()["answers"]
+            for text, entities in zip(own[8:16], answers, strict=True):
+                check(entities, text, expected)
+            lines = "\n".join(json.dumps({"text": text}) for text in own[16:]).encode()
+            stream = client.post("/v1/entities/stream", content=lines).text.splitlines()
+            for text, line in zip(own[16:], stream, strict=True):
+                check(json.loads(line)["entities"], text, expected)
+
+    def go_away(number: int) -> None:
+        """Send a request, or most of one, and leave."""
+        body = json.dumps({"text": make_text(number)}).encode()
+        kind = ("entities", "entities/batch", "entities/stream")[number % 3]
+        head = f"POST /v1/{kind} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        with socket.create_connection(served.place) as client:
+            client.sendall(head.encode() + b"\r\n\r\n" + body[: len(body) - number % 2])
+
+    with ThreadPoolExecutor(16) as threads:
+        asked = [threads.submit(ask, number) for number in range(16)]
+        gone = [threads.submit(go_away, number) for number in range(60)]
+        for future in [*asked, *gone]:
+            future.result(60)
+    assert served.client.get("/health").json()["status"] == "ok"
+    assert served.client.get("/health").json()["models"] == {"tener": 0, "characters": 0}
+    batches = samples(served)["tener_batch_texts_count", "tener"]
+    assert samples(served)["tener_batch_texts_sum", "tener"] > 1.2 * batches
+
+
+def samples(service) -> dict[tuple[str, ...], float]:
+    families = text_string_to_metric_families(service.client.get("/metrics").text)
+    return {
+        (sample.name, *(value for key, value in sample.labels.items() if key != "le")): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_metrics_count_what_happens(served):
+    before = samples(served)
+    served.client.post("/v1/entities", json={"text": "王小明", "model": "characters"})
+    served.client.post("/v1/entities", json={"text": "京" * 501})
+    served.client.get("/nowhere/1")
+    served.client.get("/nowhere/2")
+    after = samples(served)
+
+    def more(*key: str) -> float:
+        return after[key] - before.get(key, 0.0)
+
+    assert more("tener_requests_total", "/v1/entities", "200") == 1
+    assert more("tener_requests_total", "/v1/entities", "413") == 1
+    assert more("tener_requests_total", "other", "404") == 2
+    assert more("tener_request_seconds_count", "/v1/entities") == 2
+    assert more("tener_errors_total", "text_too_long") == 1
+    assert more("tener_characters_total", "characters") == 3
+    assert more("tener_batch_texts_count", "characters") == more("tener_batch_seconds_count", "characters") == 1
+    assert after["tener_waiting_texts", "tener"] == after["tener_waiting_characters", "tener"] == 0
+    assert after["process_resident_memory_bytes",] > 0

@@ -1,0 +1,89 @@
+"""The answers of a service are what the pipeline finds."""
+
+from __future__ import annotations
+
+import pytest
+import spacy
+from spacy.language import Language
+
+TEXTS = ["吴重阳在中国银行工作。", "今天天气很好", "", "王小明去了上海", "😀王小明𠮷去了上海", "\x00", " \n", "京"]
+
+
+@pytest.fixture(scope="module")
+def nlp(saved) -> Language:
+    return spacy.load(saved["tener"])
+
+
+def found(nlp, text):
+    return [(ent.start_char, ent.end_char, ent.label_, ent.text) for ent in nlp(text).ents]
+
+
+def test_probabilities_are_those_of_the_component(served, nlp):
+    text = "吴小明在上海银行工作。王重阳去了中国"
+    scored = nlp.get_pipe("tener_ner").scored([nlp.make_doc(text)])[0]
+    entities = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
+    assert [each["probability"] for each in entities] == pytest.approx([each.probability for each in scored])
+    least = sorted(each["probability"] for each in entities)[1]
+    sure = served.client.post("/v1/entities", json={"text": text, "minimum": least}).json()["entities"]
+    assert sure == [each for each in entities if each["probability"] >= least]
+    assert 0 < len(sure) < len(entities)
+
+
+def plain(entities):
+    return [(each["start"], each["end"], each["label"], each["text"]) for each in entities]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_one_text(served, nlp, text):
+    answer = served.client.post("/v1/entities", json={"text": text})
+    assert answer.status_code == 200
+    assert answer.json()["model"] == "tener"
+    assert plain(answer.json()["entities"]) == found(nlp, text)
+
+
+def test_a_batch_is_answered_in_its_order(served, nlp):
+    answer = served.client.post("/v1/entities/batch", json={"texts": TEXTS}).json()
+    assert list(map(plain, answer["answers"])) == [found(nlp, text) for text in TEXTS]
+    assert served.client.post("/v1/entities/batch", json={"texts": []}).json()["answers"] == []
+
+
+def test_offsets_as_javascript_counts(served):
+    text = "😀王小明𠮷去了上海"
+    characters = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
+    units = served.client.post("/v1/entities", json={"text": text, "offsets": "utf16"}).json()["entities"]
+    encoded = text.encode("utf-16-le")
+    assert [each["text"] for each in units] == [each["text"] for each in characters] != []
+    for each, same in zip(units, characters, strict=True):
+        assert encoded[2 * each["start"] : 2 * each["end"]].decode("utf-16-le") == each["text"]
+        assert text[same["start"] : same["end"]] == each["text"]
+
+
+def test_models_by_their_names(served):
+    listed = served.client.get("/v1/models").json()
+    assert [model["name"] for model in listed["models"]] == ["tener", "characters"]
+    assert listed["models"][0]["language"] == "zh"
+    assert listed["models"][0]["labels"] == ["GPE", "ORG", "PER"]
+    assert listed["limits"] == {"characters": 500, "texts": 8, "body": 20_000}
+    answer = served.client.post("/v1/entities", json={"text": "京", "model": "characters"}).json()
+    assert answer["model"] == "characters"
+    assert plain(answer["entities"]) == [(0, 1, "GPE", "京")]
+
+
+def test_every_route_is_in_the_schema_and_answers_fit_it(served):
+    schema = served.client.get("/openapi.json").json()
+    assert set(schema["paths"]) == {
+        "/v1/models",
+        "/v1/entities",
+        "/v1/entities/batch",
+        "/v1/entities/stream",
+        "/health",
+        "/ready",
+        "/metrics",
+    }
+    for path in ("/v1/entities", "/v1/entities/batch"):
+        responses = schema["paths"][path]["post"]["responses"]
+        assert set(responses) == {"200", "404", "408", "413", "422", "503"}
+        errors = {
+            body["content"]["application/json"]["schema"]["$ref"] for code, body in responses.items() if code != "200"
+        }
+        assert errors == {"#/components/schemas/ErrorAnswer"}

@@ -1,0 +1,191 @@
+"""What the service does not take: a 4xx with a reason in JSON, and never a 500."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import httpx
+import pytest
+import spacy
+from spacy.language import Language
+from waiting import wait_until
+
+from spacy_tener.serve import Limits
+
+JSON = {"content-type": "application/json"}
+
+
+def refused(answer: httpx.Response, status: int, code: str) -> str:
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert error["code"] == code
+    return error["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b'{"text": null}',
+        b'{"text": 3}',
+        b'{"text": ["a"]}',
+        b'{"text": "\\ud800"}',
+        b'{"text": "a\\udc00b"}',
+        b'{"text": "\xff\xfe"}',
+        b'{"text": "\xed\xa0\x80"}',
+        b"\xff\xfe{\x00",
+        b'{"text": "a", "minimum": NaN}',
+        b'{"text": "a", "minimum": 2}',
+        b'{"text": "a", "minimum": "x"}',
+        b'{"text": "a", "offsets": "bytes"}',
+        b'{"text": "a", "txet": "b"}',
+        b'{"text": "a", "model": {}}',
+        b"[" * 19_000,
+        b'{"a":' * 3_000 + b"1" + b"}" * 3_000,
+        b'{"text": ' + b"9" * 9_000 + b"}",
+        b'{"text": "a"} {"text": "b"}',
+    ],
+)
+def test_malformed_bodies(served, body):
+    for path in ("/v1/entities", "/v1/entities/batch"):
+        answer = served.client.post(path, content=body, headers=JSON)
+        assert answer.status_code in (400, 422)
+        assert answer.json()["error"]["message"]
+        assert len(answer.content) < 400
+
+
+def test_what_is_wrong_is_named(served):
+    def message(**body):
+        return refused(served.client.post("/v1/entities", json=body), 422, "invalid")
+
+    assert message(txet="b").startswith("text: Field required")
+    assert "offsets" in message(text="a", offsets="bytes")
+    assert "text: " in refused(
+        served.client.post("/v1/entities", content=b'{"text": "\\ud800"}', headers=JSON), 422, "invalid"
+    )
+    assert "application/json" in refused(served.client.post("/v1/entities", content=b'{"text": "a"}'), 422, "invalid")
+    unknown = refused(served.client.post("/v1/entities", json={"text": "a", "model": "b"}), 404, "unknown_model")
+    assert "tener, characters" in unknown
+    refused(served.client.get("/v1/entities"), 405, "method_not_allowed")
+    refused(served.client.get("/nowhere"), 404, "not_found")
+
+
+def test_sizes(served):
+    post = served.client.post
+    assert post("/v1/entities", json={"text": "好" * 500}).status_code == 200
+    assert "501" in refused(post("/v1/entities", json={"text": "好" * 501}), 413, "text_too_long")
+    assert post("/v1/entities/batch", json={"texts": ["好"] * 8}).status_code == 200
+    refused(post("/v1/entities/batch", json={"texts": ["好"] * 9}), 413, "too_many_texts")
+    named = refused(post("/v1/entities/batch", json={"texts": ["好", "好" * 501]}), 413, "text_too_long")
+    assert named.startswith("Text 1 has")
+    refused(post("/v1/entities", json={"text": "a" * 20_000}), 413, "body_too_large")
+
+    def parts():
+        for _ in range(30):
+            yield b"a" * 1000
+
+    refused(post("/v1/entities", content=parts(), headers=JSON), 413, "body_too_large")
+    # The connection is good for more.
+    assert post("/v1/entities", json={"text": "好"}).status_code == 200
+
+
+def test_a_body_that_does_not_come(start):
+    with start({"blank": spacy.blank("en")}, Limits(seconds=0.3)) as service:
+        with socket.create_connection(service.place) as slow:
+            slow.sendall(b"POST /v1/entities HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
+            slow.settimeout(5)
+            answer = b"".join(iter(lambda: slow.recv(1000), b""))
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b'"code":"too_slow"' in answer
+        assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
+
+
+class Blocked:
+    """A component that waits before each batch."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.seen: list[list[str]] = []
+
+    def __call__(self, doc):
+        raise AssertionError
+
+    def pipe(self, stream, batch_size):
+        docs = list(stream)
+        self.go.wait(10)
+        self.seen.append([doc.text for doc in docs])
+        return iter(docs)
+
+
+@pytest.fixture
+def blocked() -> tuple[Language, Blocked]:
+    nlp, component = spacy.blank("en"), Blocked()
+    Language.component("blocked", func=component)
+    nlp.add_pipe("blocked")
+    return nlp, component
+
+
+def test_overload(start, blocked):
+    """A full queue is refused at once, whoever has waited for too long is told, and afterwards all is well."""
+    nlp, component = blocked
+    answers: list[httpx.Response] = []
+    with start({"blocked": nlp}, Limits(waiting=10, seconds=0.5)) as service:
+
+        def post() -> None:
+            answers.append(httpx.post(f"{service.url}/v1/entities", json={"text": "a" * 10}, trust_env=False))
+
+        thread = threading.Thread(target=post)
+        thread.start()
+        wait_until(lambda: service.service.waiting["blocked"] == 10)
+        full = service.client.post("/v1/entities", json={"text": "a"})
+        refused(full, 503, "overloaded")
+        assert int(full.headers["retry-after"]) >= 1
+        refused(service.client.post("/v1/entities/batch", json={"texts": ["a"]}), 503, "overloaded")
+        assert service.client.get("/ready").status_code == 503
+        assert service.client.get("/health").json() == {"status": "overloaded", "models": {"blocked": 10}}
+        assert service.client.get("/health").status_code == 200
+        thread.join(5)
+        refused(answers[0], 503, "overloaded")
+        component.go.set()
+        wait_until(lambda: service.client.get("/ready").status_code == 200)
+        assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
+
+
+def test_texts_of_those_who_went_are_not_read(start, blocked):
+    nlp, component = blocked
+    with start({"blocked": nlp}) as service:
+        thread = threading.Thread(target=service.client.post, args=["/v1/entities"], kwargs={"json": {"text": "first"}})
+        thread.start()
+        wait_until(lambda: service.service.waiting["blocked"] == 5)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{service.url}/v1/entities", json={"text": "gone"}, timeout=0.2, trust_env=False)
+        wait_until(lambda: b'/v1/entities",status="0"' in service.client.get("/metrics").content)
+        component.go.set()
+        thread.join()
+        assert service.client.post("/v1/entities", json={"text": "last"}).status_code == 200
+    assert component.seen == [["first"], ["last"]]
+
+
+def test_a_text_at_which_the_pipeline_fails_fails_alone(start):
+    def fails(doc):
+        if "bad" in doc.text:
+            raise ValueError("so bad")
+        return doc
+
+    nlp = spacy.blank("en")
+    Language.component("fails", func=fails)
+    nlp.add_pipe("fails")
+    with start({"fails": nlp}) as service:
+        texts = ["good", "bad", "good"]
+        message = refused(service.client.post("/v1/entities/batch", json={"texts": texts}), 500, "pipeline_failed")
+        assert "so bad" in message
+        lines = b"\n".join(b'{"text": "%s"}' % text.encode() for text in texts)
+        stream = service.client.post("/v1/entities/stream", content=lines).text.splitlines()
+        assert ["error" in line for line in stream] == [False, True, False]
+        assert service.client.post("/v1/entities", json={"text": "good"}).status_code == 200
