@@ -3,10 +3,7 @@
 import json
 import os
 import random
-import resource
-import signal
 import zipfile
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,14 +11,12 @@ import numpy as np
 import pytest
 import spacy
 import srsly
+from damage import DAMAGES, bounded
 
 SAVED = Path(__file__).parent / "data" / "saved-0.1"
 EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf8"))
 ARCHITECTURES = [kind for kind in EXPECTED if kind != "characters"]
 DEFAULT, MANY = 3, 1000
-SECONDS = 30
-SPARE = 1 << 30
-"""Bytes that loading one of these files, of some 100 kB, may take at most."""
 
 
 class Saved:
@@ -50,59 +45,6 @@ class Saved:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     return {kind: Saved(kind, tmp_path_factory.mktemp(kind)) for kind in EXPECTED}
-
-
-def two_places(data, rng):
-    start = rng.randrange(len(data))
-    return start, min(len(data), start + rng.choice((1, 8, 100, 5000)))
-
-
-def flipped(data, rng):
-    place = rng.randrange(len(data))
-    return data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :]
-
-
-def cut(data, rng):
-    return data[: rng.randrange(len(data))]
-
-
-def zeroed(data, rng):
-    start, end = two_places(data, rng)
-    return data[:start] + bytes(end - start) + data[end:]
-
-
-def swapped(data, rng):
-    """Two neighbouring blocks in each other's place."""
-    first, middle, last = sorted(rng.sample(range(len(data) + 1), 3))
-    return data[:first] + data[middle:last] + data[first:middle] + data[last:]
-
-
-def grown(data, rng):
-    place = rng.choice((rng.randrange(len(data)), len(data)))
-    return data[:place] + rng.randbytes(rng.choice((1, 8, 100, 5000))) + data[place:]
-
-
-DAMAGES = [flipped, cut, zeroed, swapped, grown]
-
-
-@contextmanager
-def bounded():
-    """Lets what is inside have so many seconds, and so much more memory, and no more."""
-
-    def stop(*_):
-        raise AssertionError("loading hangs")
-
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + SPARE, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def outcome(one, data):

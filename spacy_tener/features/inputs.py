@@ -88,8 +88,9 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 def check_encoding(encoding: str) -> str:
     try:
+        " ".encode(encoding)  # which refuses what is no encoding of text, as hex
         return codecs.lookup(encoding).name
-    except LookupError as error:
+    except (LookupError, UnicodeError) as error:
         raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
 
 
@@ -108,16 +109,24 @@ def _decode(stream: IO[bytes], source: str, encoding: str) -> Iterator[tuple[int
 
 def _decode_all(data: bytes, source: str, encoding: str) -> str:
     try:
-        return data.decode(encoding)
+        return _checked(data.decode(encoding), encoding)
     except UnicodeError as error:
         raise InputError(source, f"it is not {encoding.upper()} ({error})", "Name its encoding.") from error
 
 
+def _checked(text: str, encoding: str) -> str:
+    """The text, unless its encoding, as UTF-7 does, let halves of surrogate pairs through: no Doc can hold them."""
+    if encoding != "utf-8":
+        text.encode("utf-8")
+    return text
+
+
 def _text(raw: bytes, source: str, number: int, encoding: str) -> str:
     try:
-        text = raw.decode(encoding).removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        reason = f"byte {error.start + 1} of the line is not {encoding.upper()}"
+        text = _checked(raw.decode(encoding), encoding).removesuffix("\n").removesuffix("\r")
+    except UnicodeError as error:
+        place = f"byte {error.start + 1} of the line" if isinstance(error, UnicodeDecodeError) else "the line"
+        reason = f"{place} is not {encoding.upper()}"
         remedy = "Save the file as UTF-8, or name its encoding where there is an option for it (gb18030, utf-16, ...)."
         raise InputError(source, reason, remedy, line=number) from error
     if number == 1:

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 import spacy
 from conversion import convert
+from damaged_corpora import FORMATS, TEXTS, check, damaged
 from spacy.training import Corpus
 
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.records import Event
+from spacy_tener.workbench.corpus.reader import CorpusReader, ReadOptions
+from spacy_tener.workbench.corpus.records import Event, Sentence
 
 DATA = Path(__file__).resolve().parents[2] / "assets"
+DAMAGES = 50
 
 
 @dataclass(frozen=True)
@@ -62,3 +65,24 @@ def test_spacy_reads_every_entity_back(expected: Expected, tmp_path: Path) -> No
     examples = list(Corpus(report.output)(spacy.blank(expected.lang)))
     assert len(examples) == expected.sentences
     assert sum(len(example.reference.ents) for example in examples) == expected.entities
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("expected", CORPORA, ids=lambda expected: expected.path)
+def test_damage_is_told_or_read_as_it_stands(expected: Expected, tmp_path: Path) -> None:
+    whole = (DATA / expected.path).read_bytes()
+    for seed in range(DAMAGES):
+        check(tmp_path, "damaged", damaged(whole, seed), ReadOptions(format=("auto", expected.format)[seed % 2]))
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", TEXTS)
+def test_damage_is_told_or_read_as_it_stands_in_other_formats(name: str, tmp_path: Path) -> None:
+    read = CorpusReader(DATA / "weibo/weiboNER_2nd_conll.dev")
+    items = [(item.tokens, item.spans) for item in read if isinstance(item, Sentence)]
+    sentences = [
+        (list(tokens), [(span.start, span.end, span.label) for span in spans]) for tokens, spans in items[:100]
+    ]
+    whole = TEXTS[name](sentences).encode()
+    for seed in range(10 * DAMAGES):
+        check(tmp_path, name, damaged(whole, seed), ReadOptions(format=("auto", FORMATS.get(name, name))[seed % 2]))

@@ -13,7 +13,8 @@ from .records import Event, Notes, RecordError
 BRAT = "brat"
 ANNOTATIONS, TEXT = ".ann", ".txt"
 
-_ENTITY = re.compile(r"T[^\t]*\t([^ \t]+) ([0-9]+ [0-9]+(?:;[0-9]+ [0-9]+)*)(?:\t(.*))?")
+_OTHER = ("R", "E", "A", "M", "N", "#", "*")  # relations, events, attributes, normalizations, notes, equivalences
+_ENTITY = re.compile(r"T[^\t]*\t([^ \t]+) ([0-9]{1,18} [0-9]{1,18}(?:;[0-9]{1,18} [0-9]{1,18})*)(?:\t(.*))?")
 
 
 def is_brat(path: Path) -> bool:
@@ -29,11 +30,11 @@ def parse_brat(path: Path, lines: Iterable[tuple[int, str]], encoding: str, note
     spans: list[RawSpan] = []
     missing: list[tuple[int, int]] = []
     for number, line in lines:
-        if not line.startswith("T"):
+        if line.startswith(_OTHER) or not line.strip():
             continue
         match = _ENTITY.fullmatch(line)
         if match is None:
-            remedy = "An entity is T1<TAB>LABEL 0 5<TAB>words."
+            remedy = "An entity is T1<TAB>LABEL 0 5<TAB>words; other lines begin with R, E, A, M, N, # or *."
             raise RecordError(f"'{line[:60]}' is no entity", remedy, line=number)
         label, places, quoted = match.groups()
         pieces = [(int(start), int(end)) for start, end in (place.split() for place in places.split(";"))]

@@ -22,6 +22,8 @@ DOCUMENT_START = "-DOCSTART-"
 # Lazy, so that the digit 3 at position 10 (`310`) is 3, and 1 at position 0 (`10`) is 1.
 _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
 _SPACES = re.compile(" +")
+# How many of the tokens must be regular, for a file to be taken for one with positions or numbers.
+_MOST = 0.95
 
 
 @dataclass
@@ -113,31 +115,30 @@ def split_line(line: str) -> list[str]:
 
 
 def has_positions(tokens: Iterable[str]) -> bool:
-    """Whether all the tokens carry positions that begin at 0 and go up by one (but for the odd slip)."""
+    """Whether the tokens carry positions that begin at 0 and go up by one, but for the odd slip."""
     previous, regular, total = -1, 0, 0
     for token in tokens:
         match = _POSITIONED.fullmatch(token)
-        if match is None:
-            return False
-        position = int(match[2])
-        regular += position in (0, previous + 1)
+        position = int(match[2]) if match else previous
+        regular += match is not None and position in (0, previous + 1)
         total += 1
         previous = position
-    return total > 0 and regular >= 0.95 * total
+    return total > 0 and regular >= _MOST * total
 
 
 def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
-    """Whether the first of three columns or more numbers the tokens of each sentence, from 0 or from 1."""
-    longest = 0
+    """Whether the first of three columns or more numbers the tokens of each sentence, from 0 or from 1, but for the
+    odd slip."""
+    longest, regular, total = 0, 0, 0
     for _, block in read_blocks(lines):
         rows = [split_line(line) for _, line in block.lines]
         while rows and rows[0][0].startswith("#"):
             del rows[0]
         begin = 0 if rows and rows[0][0] == "0" else 1
-        if any(len(row) < 3 or row[0] != str(index) for index, row in enumerate(rows, begin)):
-            return False
+        regular += sum(len(row) > 2 and row[0] == str(index) for index, row in enumerate(rows, begin))
+        total += len(rows)
         longest = max(longest, len(rows))
-    return longest > 1
+    return longest > 1 and regular >= _MOST * total
 
 
 def _without_position(token: str, number: int) -> str:

@@ -90,7 +90,10 @@ def parse_label_studio(record: JsonRecord, note: Note) -> list[RawText]:
     if len(unnamed) > 1:
         reason = f"entities of several texts ({', '.join(unnamed)}), which 'data' does not have under these names"
         raise RecordError(reason, "Give the texts the names of their tags in the labelling interface.")
-    return [RawText(_task_text(data, name), tuple(found)) for name, found in parts.items()]
+    by_text: dict[str, list[RawSpan]] = {}
+    for name, found in parts.items():
+        by_text.setdefault(_text_key(data, name), []).extend(found)
+    return [RawText(data[key], tuple(found)) for key, found in by_text.items()]
 
 
 def parse_cluener(record: JsonRecord, note: Note) -> list[RawText]:
@@ -114,12 +117,12 @@ PARSERS: dict[str, Callable[[JsonRecord, Note], list[RawText]]] = {
 }
 
 
-def _task_text(data: dict[str, Any], name: str) -> str:
-    """The text of a Label Studio task: what has this name, `text`, or the only string there is."""
-    texts = [value for value in data.values() if isinstance(value, str)]
+def _text_key(data: dict[str, Any], name: str) -> str:
+    """Where a Label Studio task has the text of this name: under it, under `text`, or as the only string there is."""
+    texts = [key for key, value in data.items() if isinstance(value, str)]
     for key in (name, "text"):
-        if isinstance(data.get(key), str):
-            return str(data[key])
+        if key in texts:
+            return key
     if len(texts) != 1:
         reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(data))}"
         raise RecordError(reason, "Name the labelled text 'text' in the export.")
@@ -127,11 +130,11 @@ def _task_text(data: dict[str, Any], name: str) -> str:
 
 
 def _region(region: JsonRecord) -> Iterator[RawSpan]:
-    kind = region.get("type", "labels")
-    if kind == "hypertextlabels":
-        raise RecordError("a region of hypertext, whose offsets count in HTML", "Annotate and export plain text.")
-    if kind == "labels":
-        yield from _spans(region.get("value"))
+    kind, value = region.get("type", "labels"), region.get("value")
+    if kind in ("hypertextlabels", "paragraphlabels"):
+        raise RecordError(f"a region of '{kind}', whose offsets are not the text's", "Annotate and export plain text.")
+    if kind == "labels" or (isinstance(value, dict) and "labels" in value):
+        yield from _spans(value)
 
 
 def _spans(item: object) -> Iterator[RawSpan]:

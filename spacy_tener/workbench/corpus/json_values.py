@@ -38,7 +38,20 @@ def check_record(value: object) -> JsonRecord:
         value = {"text": value[0], **value[1]}  # type: ignore[index]
     if not isinstance(value, dict):
         raise RecordError("the record is not a JSON object", "Each record is an object with a text and its entities.")
+    _check_strings(value)
     return value
+
+
+def _check_strings(value: JsonRecord) -> None:
+    """Refuse halves of surrogate pairs, which JSON can escape: no Doc can hold them, and no message can be printed."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):x}"
+        reason = f"the record holds half of a surrogate pair ({half})"
+        raise RecordError(reason, "Write its text as valid JSON.") from None
+    except RecursionError as error:
+        raise _not_json(error) from None
 
 
 def _joined(numbered: Iterable[tuple[int, str]]) -> str:
@@ -52,7 +65,7 @@ def _joined(numbered: Iterable[tuple[int, str]]) -> str:
 def _is_record(line: str) -> bool:
     try:
         value = _DECODER.decode(line)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) or _is_pair(value)
 
@@ -65,7 +78,7 @@ def _by_line(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]
     for number, line in numbered:
         try:
             yield number, _DECODER.decode(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             yield number, _not_json(error)
 
 
@@ -79,7 +92,7 @@ def _whole(text: str) -> Iterator[tuple[int, object]]:
         line, counted = line + text.count("\n", counted, position), position
         try:
             value, end = _DECODER.raw_decode(text, position)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             yield getattr(error, "lineno", line), _not_json(error)
             return
         yield line, value
@@ -95,7 +108,10 @@ def _next(text: str, position: int) -> int:
 
 
 def _not_json(error: Exception) -> RecordError:
-    reason = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+    if isinstance(error, json.JSONDecodeError):
+        reason = f"{error.msg} at column {error.colno}"
+    else:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else "a number of more than 4,000 digits"
     remedy = "Each record is a JSON object on a line of its own, or the file is a JSON list of them."
     return RecordError(f"not valid JSON: {reason}", remedy)
 

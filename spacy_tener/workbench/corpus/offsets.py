@@ -40,7 +40,6 @@ def resolve_spans(raw: RawText, notes: Notes, line: int, *, units: str, overlap:
     units: What offsets count: `codepoint`, or `utf16` as JavaScript does (an emoji is two).
     overlap: `error`, or `longest` to keep the longest of spans that overlap, the first of several as long.
     """
-    _check_text(raw.text)
     checked = [_checked(span, raw.text) for span in _in_codepoints(raw, units)]
     spans = _distinct(_stripped(checked, raw.text, notes, line), notes, line)
     kept = longest(spans)
@@ -53,14 +52,6 @@ def resolve_spans(raw: RawText, notes: Notes, line: int, *, units: str, overlap:
         notes.add(Event.OVERLAP, _shown(span, raw.text), line)
     missing = (*((span.start, span.end) for span in dropped), *raw.missing)
     return AnnotatedText(raw.text, tuple(kept), missing, line)
-
-
-def _check_text(text: str) -> None:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        reason = f"character {error.start} of the text is half of a surrogate pair"
-        raise RecordError(reason, "Write the text as valid JSON.") from None
 
 
 def _in_codepoints(raw: RawText, units: str) -> Iterable[RawSpan]:

@@ -264,3 +264,29 @@ def test_a_file_without_an_entity_is_noted(tmp_path: Path) -> None:
     reader = CorpusReader(tmp_path / "a.txt")
     assert len(list(reader)) == 2
     assert reader.notes.counts == {Event.NO_ENTITIES: 1}
+
+
+def test_one_damaged_token_does_not_hide_that_tokens_carry_positions(tmp_path: Path) -> None:
+    lines = [f"字{index}\tO" for index in range(40)]
+    lines[20] = "字\tO"
+    with pytest.raises(CorpusError, match=r"corpus\.txt:21: '字' does not end in its position"):
+        sentences(tmp_path, "\n".join(lines))
+
+
+def test_one_damaged_number_does_not_hide_that_a_column_numbers_the_tokens(tmp_path: Path) -> None:
+    lines = [f"{index}\t字\tO" for index in range(40)]
+    lines[20] = "x\t字\tO"
+    assert tokens(sentences(tmp_path, "\n".join(lines))) == ["|".join("字" * 40)]
+
+
+@pytest.mark.parametrize("encoding", ["hex", "rot13", "undefined"])
+def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
+    with pytest.raises(ValueError, match=f"Unknown encoding '{encoding}'"):
+        ReadOptions(encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["punycode", "utf-7"])
+def test_text_that_is_not_of_its_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.txt").write_bytes(b"a O\n+2AA- B-X\n")
+    with pytest.raises(InputError, match=rf"a\.txt:[12]: .* is not {encoding.upper()}"):
+        list(CorpusReader(tmp_path / "a.txt", ReadOptions(encoding=encoding)))

@@ -257,7 +257,9 @@ def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
         ({"text": "abc"}, "no list of entities under any of"),
         ({"label": []}, "'text' is not a string: missing"),
         ({"text": ["abc"], "label": []}, "'text' is not a string: [\"abc\"]"),
-        ({"text": "a\ud83d", "label": []}, "character 1 of the text is half of a surrogate pair"),
+        ({"text": "a\ud83d", "label": []}, r"the record holds half of a surrogate pair (\ud83d)"),
+        ({"text": "a", "label": [[0, 1, "\ud83d"]]}, "the record holds half of a surrogate pair"),
+        ({"tokens": ["\ud83d"], "tags": ["O"]}, "the record holds half of a surrogate pair"),
         ({"text": "abc", "label": {"X": []}}, "'X' is not an object of places by entity: []"),
         ({"text": "abc", "label": {"X": {"ab": [0, 1]}}}, "'ab' has a place that is not [first, last]: 0"),
         ({"text": "abc", "label": {"X": {"ab": 0}}}, "'ab' is not a list of [first, last]: 0"),
@@ -266,7 +268,8 @@ def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
         ({"data": {"text": "abc"}}, "'annotations' is not a list: missing"),
         ({"data": {"text": "abc"}, "annotations": ["x"]}, 'an annotation is not an object: "x"'),
         ({"data": {"text": "abc"}, "annotations": [{}]}, "'result' is not a list: missing"),
-        (task([{"result": [{"type": "hypertextlabels"}]}]), "a region of hypertext"),
+        (task([{"result": [{"type": "hypertextlabels"}]}]), "a region of 'hypertextlabels'"),
+        (task([{"result": [{"type": "paragraphlabels"}]}]), "a region of 'paragraphlabels'"),
         (task([{"result": ["x"]}]), 'a region is not an object: "x"'),
         (["text"], "the record is not a JSON object"),
         (5, "the record is not a JSON object"),
@@ -297,6 +300,7 @@ def test_a_bad_record_is_refused_with_its_line(tmp_path: Path, record: Any, reas
         ('[{"text": "a", "label": []},\n{"text": "b" "label": []}]', 2, "not valid JSON: Expecting ',' delimiter"),
         ('[{"text": "a", "label": []},\n\n{"text": "b", "label": []}\n', 3, "the JSON list does not end here"),
         ('[{"text": "a", "label": []}]\n\n{"text": "b"}', 1, "the JSON list does not end here"),
+        ('{"text": "a", "id": ' + "9" * 5000 + "}", 1, "not valid JSON: a number of more than"),
         ('{"text": "a", "label": ' + "[" * 100_000, 1, "not valid JSON: nested too deeply"),
     ],
 )
@@ -423,6 +427,15 @@ def test_all_bad_records_are_told_in_one_error(tmp_path: Path) -> None:
     assert "line 4: span 0-9 is empty or outside" in caught.value.remedy
 
 
+def test_regions_whose_names_stand_for_one_text_are_read_together(tmp_path: Path) -> None:
+    result = [region(*span) for span in SPANS]
+    result[0]["to_name"] = "elsewhere"
+    result[1]["type"] = "unheard of"
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([task([{"result": result}])]), encoding="utf-8")
+    assert [item.spans for item in CorpusReader(path)] == [ENTITIES]
+
+
 # brat
 
 
@@ -451,8 +464,9 @@ def test_brat_spans_in_pieces_are_left_without_annotation_and_lines_keep_their_p
 
 
 def test_brat_without_its_text_or_with_a_bad_line_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"doc\.ann:2: .* is no entity"):
-        list(CorpusReader(write_brat(tmp_path, "\nT2\tPER 8")))
+    for line in ("T2\tPER 8", "U2\tPER 0 1\ta", "T2\tPER 0 " + "9" * 5000):
+        with pytest.raises(CorpusError, match=r"doc\.ann:2: .* is no entity"):
+            list(CorpusReader(write_brat(tmp_path, f"\n{line}")))
     (write_brat(tmp_path, "").with_suffix(".txt")).unlink()
     with pytest.raises(InputError, match=r"doc\.txt: cannot be read"):
         list(CorpusReader(tmp_path / "doc.ann"))

@@ -1,0 +1,126 @@
+"""Damaged corpora, converted, and what is then checked."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import spacy
+import written
+from conversion import convert
+from damage import DAMAGES, bounded
+from spacy.tokens import DocBin
+from written import COLUMNS, JSON, Counted, Sentence
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.corpus.convert import ConversionReport, DocOptions
+from spacy_tener.workbench.corpus.reader import ReadOptions
+from spacy_tener.workbench.corpus.records import Event
+
+TEXTS: dict[str, Callable[[list[Sentence]], str]] = {**COLUMNS, **JSON, "conll2012": written.conll2012}
+FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
+FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens"}
+
+VOCAB = spacy.blank("zh").vocab
+
+FRAGMENTS = [
+    *(b'"\\ud800"', b"\\ud83d", b"\\u0000", b"null", b"true", b"1e999", b"NaN", b"9" * 5000, b"-1", b"[" * 2000, b"{"),
+    *(b"[", b"]", b"}", b",", b":", b'"', b"\xff", b"\xef\xbb\xbf", b"\x00", b"\t", b"\r", b"\n", b"\n\n", b" ", b"O"),
+    *(
+        "\u3000".encode(),
+        "\u2028".encode(),
+        b"\x0b",
+        b"-DOCSTART- O\n",
+        b"# B-\n",
+        b"B-X",
+        b"S-LOC",
+        b"-",
+        b"(X*",
+        b"*)",
+    ),
+    *(b"#begin document (b); part 000\n", b"#end document\n", b'"text": 1,', b'"label": [], ', b"0 1;3 4", b"T1\t"),
+    b"(X*",
+]
+# What leaves entities or records out, and is told.
+TOLD = [Event.BLANK, Event.DUPLICATE, Event.DISCONTINUOUS, Event.MISALIGNED]
+LEFT_OUT = [Event.LEFT_OUT, Event.SEVERAL, Event.NEW_TESTAMENT, Event.OVERLAP]
+
+
+def inserted(data: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(data) + 1)
+    return data[:place] + rng.choice(FRAGMENTS) + data[place + rng.choice((0, 0, 1, 5)) :]
+
+
+def by_lines(data: bytes, rng: random.Random) -> bytes:
+    """A line lost, given twice, in the place of its neighbour or with its halves in each other's."""
+    lines = data.split(b"\n")
+    place = rng.randrange(len(lines))
+    line = lines[place]
+    half = len(line) // 2
+    instead = rng.choice(([], [line, line], [*lines[place + 1 : place + 2], line], [line[half:] + line[:half]], [b""]))
+    return b"\n".join([*lines[:place], *instead, *lines[place + len(instead or [line]) :]])
+
+
+KINDS = [*DAMAGES, inserted, by_lines]
+
+
+def damaged(data: bytes, seed: int) -> bytes:
+    rng = random.Random(seed)
+    for _ in range(rng.choice((1, 1, 1, 2, 5))):
+        data = rng.choice(KINDS)(data, rng) if data else data
+    return data
+
+
+def outcome(path: Path, out: Path, reading: ReadOptions) -> ConversionReport | RemedyError:
+    """What conversion reports, of an output that says the same, or the error."""
+    try:
+        with bounded():
+            (report,) = convert([path], out, reading=reading, making=DocOptions(lang="zh"))
+    except RemedyError as error:
+        message = str(error)
+        message.encode("utf8")  # so that it can be printed
+        assert path.stem in message
+        assert len(message) < 4000, message[:4000]
+        assert not out.exists()
+        return error
+    if report.docs:
+        docs = list(DocBin().from_disk(out).get_docs(VOCAB))
+        assert len(docs) == report.docs
+        assert sum(len(doc.ents) for doc in docs) == report.entities
+        assert sum(map(len, docs)) == report.tokens
+        out.unlink()
+    return report
+
+
+def check_counts(report: ConversionReport, expected: Counted) -> None:
+    counts = report.notes.counts
+    if any(counts[event] for event in LEFT_OUT):
+        return
+    assert report.sentences == expected.sentences
+    assert report.entities + sum(counts[event] for event in TOLD) == expected.entities
+    if expected.tokens:
+        assert report.tokens == expected.tokens
+        assert report.missing == expected.missing
+
+
+def count(name: str, text: str, report: ConversionReport) -> Counted:
+    """What a plain reading finds, in the format that the file was taken for."""
+    if report.format == "conll2012":
+        return written.count_conll2012(text)
+    if report.format in ("columns", "weibo"):
+        return written.count_columns(text, report.notes.counts[Event.COMMENT])
+    return written.count_json(text)
+
+
+def check(folder: Path, name: str, data: bytes, reading: ReadOptions) -> ConversionReport | RemedyError:
+    path = folder / f"{name}.txt"
+    path.write_bytes(data)
+    result = outcome(path, folder / "out.spacy", reading)
+    if isinstance(result, ConversionReport):
+        check_counts(result, count(name, data.decode(reading.encoding), result))
+    else:
+        whole = "there is no annotated sentence" in str(result)
+        assert whole or re.search(rf"{re.escape(path.name)}:\d+: ", str(result)), str(result)
+    return result

@@ -1,0 +1,242 @@
+"""The same sentences in every format that `tener convert` reads, and plain counts of what files hold."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_BETWEEN = re.compile(r"[\s,]*")  # the records of a file of JSON
+
+Sentence = tuple[list[str], list[tuple[int, int, str]]]
+"""Tokens, and entities as places of their first token and of the one behind their last."""
+
+SENTENCES: list[Sentence] = [
+    (list("高勇，男，中国国籍"), [(0, 2, "PER"), (5, 7, "LOC")]),
+    (list("今天天气很好。"), []),
+    ([*"在", "𠮷", *"野家北京店"], [(1, 4, "ORG"), (4, 6, "LOC")]),
+    (list("李明#2号\u3000说：“去上海吧”"), [(0, 2, "PER"), (10, 12, "LOC")]),
+    (["京"], [(0, 1, "LOC")]),
+    (list("王小明和张三去了中国银行上海分行。"), [(0, 3, "PER"), (4, 6, "PER"), (8, 16, "ORG")]),
+]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a file holds, by the plainest reading of it."""
+
+    sentences: int
+    tokens: int
+    entities: int
+    missing: int = 0
+
+
+def tags_of(sentence: Sentence) -> list[str]:
+    tokens, spans = sentence
+    tags = ["O"] * len(tokens)
+    for start, end, label in spans:
+        tags[start:end] = [f"B-{label}"] + [f"I-{label}"] * (end - start - 1)
+    return tags
+
+
+def text_of(sentence: Sentence) -> tuple[str, list[tuple[int, int, str]]]:
+    tokens, spans = sentence
+    places = [len("".join(tokens[:index])) for index in range(len(tokens) + 1)]
+    return "".join(tokens), [(places[start], places[end], label) for start, end, label in spans]
+
+
+# Columns
+
+
+def _rows(sentences: Sequence[Sentence], row: Callable[[int, str, str], str]) -> str:
+    blocks = (
+        "".join(row(index, *pair) + "\n" for index, pair in enumerate(zip(each[0], tags_of(each), strict=True)))
+        for each in sentences
+    )
+    return "\n".join(blocks)
+
+
+def columns(sentences: Sequence[Sentence]) -> str:
+    return _rows(sentences, lambda _, token, tag: f"{token}\t{tag}")
+
+
+def conll2003(sentences: Sequence[Sentence]) -> str:
+    return "-DOCSTART-\t-X-\tO\n\n" + _rows(sentences, lambda _, token, tag: f"{token}\tNN\t{tag}")
+
+
+def numbered(sentences: Sequence[Sentence]) -> str:
+    return "# text = a\n" + _rows(sentences, lambda index, token, tag: f"{index + 1}\t{token}\t_\t{tag}")
+
+
+def weibo(sentences: Sequence[Sentence]) -> str:
+    return _rows(sentences, lambda index, token, tag: f"{token}{index % 3}\t{tag}")
+
+
+def conll2012(sentences: Sequence[Sentence]) -> str:
+    def line(index: int, token: str, tag: str, following: str) -> str:
+        begins, ends = tag.startswith("B"), tag != "O" and not following.startswith("I")
+        name = f"({tag[2:]}*" * begins + "*" * (not begins)
+        return f"nw/a 0 {index} {token} NN * - - - - {name}{')' * ends} -"
+
+    blocks = []
+    for sentence in sentences:
+        tags = tags_of(sentence)
+        tokens = [token if token.strip() else "_" for token in sentence[0]]
+        rows = zip(range(len(tags)), tokens, tags, [*tags[1:], "O"], strict=True)
+        blocks.append("".join(line(*row) + "\n" for row in rows))
+    return "#begin document (nw/a); part 000\n" + "\n".join(blocks) + "\n#end document\n"
+
+
+def conlleval_count(tags: Sequence[str]) -> int:
+    """How many entities conlleval counts, in any of the schemes."""
+    count, previous = 0, ("O", "")
+    for tag in tags:
+        letter, _, label = (tag, "", "") if tag in ("O", "-") else (tag[0], tag[1], tag[2:])
+        goes_on = letter in "IMEL" and label == previous[1] and previous[0] not in "ELSU"
+        count += bool(label) and not goes_on
+        previous = (letter, label)
+    return count
+
+
+def count_columns(text: str, comments: int, tag: int = -1) -> Counted:
+    blocks: list[list[str]] = [[]]
+    for line in text.removeprefix("\ufeff").split("\n"):
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            blocks.append([])
+        elif line.startswith("#") and comments and not blocks[-1]:
+            comments -= 1
+        else:
+            blocks[-1].append(re.split("\t+" if "\t" in line else " +", line.strip("\r\t "))[tag].strip(" "))
+    blocks = [tags for tags in blocks if tags]
+    entities = sum(map(conlleval_count, blocks))
+    return Counted(len(blocks), sum(map(len, blocks)), entities, sum(tags.count("-") for tags in blocks))
+
+
+def count_conll2012(text: str) -> Counted:
+    blocks: list[list[str]] = [[]]
+    for line in text.removeprefix("\ufeff").split("\n"):
+        if not line.strip() or line.startswith(("#begin document", "#end document")):
+            blocks.append([])
+        else:
+            blocks[-1].append(line)
+    lines = [line for block in blocks for line in block]
+    names = [re.split("[ \t]+", line.strip(" \t"))[10] for line in lines]
+    return Counted(sum(map(bool, blocks)), len(names), sum(name.count("(") for name in names))
+
+
+# JSON
+
+
+def _lines(records: Iterator[Any]) -> str:
+    return "".join(json.dumps(record, ensure_ascii=index % 2 == 0) + "\n" for index, record in enumerate(records))
+
+
+def doccano(sentences: Sequence[Sentence]) -> str:
+    return _lines({"id": 7, "text": text, "label": spans} for text, spans in map(text_of, sentences))
+
+
+def prodigy(sentences: Sequence[Sentence]) -> str:
+    def record(text: str, spans: list[tuple[int, int, str]]) -> dict[str, Any]:
+        listed = [{"start": start, "end": end, "label": label} for start, end, label in spans]
+        return {"text": text, "spans": listed, "answer": "accept"}
+
+    return _lines(record(*text_of(sentence)) for sentence in sentences)
+
+
+def spacy2(sentences: Sequence[Sentence]) -> str:
+    pairs = [[text, {"entities": spans}] for text, spans in map(text_of, sentences)]
+    return json.dumps(pairs, ensure_ascii=False, indent=1)
+
+
+def label_studio(sentences: Sequence[Sentence]) -> str:
+    def record(text: str, spans: list[tuple[int, int, str]]) -> dict[str, Any]:
+        result = [
+            {"type": "labels", "to_name": "text", "value": {"start": s, "end": e, "labels": [label], "text": text[s:e]}}
+            for s, e, label in spans
+        ]
+        return {"data": {"text": text}, "annotations": [{"result": result}]}
+
+    return json.dumps([record(*text_of(sentence)) for sentence in sentences], ensure_ascii=False, indent=1)
+
+
+def cluener(sentences: Sequence[Sentence]) -> str:
+    def record(text: str, spans: list[tuple[int, int, str]]) -> dict[str, Any]:
+        labels: dict[str, dict[str, list[list[int]]]] = {}
+        for start, end, label in spans:
+            labels.setdefault(label, {}).setdefault(text[start:end], []).append([start, end - 1])
+        return {"text": text, "label": labels}
+
+    return _lines(record(*text_of(sentence)) for sentence in sentences)
+
+
+def hugging_face(sentences: Sequence[Sentence]) -> str:
+    return _lines({"tokens": sentence[0], "ner_tags": tags_of(sentence)} for sentence in sentences)
+
+
+def values_of(text: str) -> list[Any]:
+    """The records of a file of JSON."""
+    values, place = [], 0
+    text = text.removeprefix("\ufeff").strip()
+    if text.startswith("[") and text.endswith("]") and not text.startswith('["'):
+        text = text[1:-1]
+    while (place := _BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]
+        value, place = json.JSONDecoder().raw_decode(text, place)
+        values.append(value)
+    return values
+
+
+def count_json(text: str) -> Counted:
+    values = values_of(text)
+    return Counted(len(values), 0, sum(map(_spans_in, values)))
+
+
+def _spans_in(value: Any) -> int:
+    """How many entities stand anywhere in a value."""
+    if isinstance(value, dict):
+        if isinstance(value.get("tokens"), list):
+            return conlleval_count(value["ner_tags"])
+        if {"start", "end"} <= value.keys():
+            labels = value.get("labels", value.get("label"))
+            return len(labels) if isinstance(labels, list) else 1
+        if isinstance(value.get("label"), dict):
+            return sum(len(places) for names in value["label"].values() for places in names.values())
+        return sum(map(_spans_in, value.values()))
+    if isinstance(value, list):
+        if len(value) == 3 and [type(part) for part in value] == [int, int, str]:
+            return 1
+        return sum(map(_spans_in, value))
+    return 0
+
+
+# brat
+
+
+def brat(sentences: Sequence[Sentence]) -> tuple[str, str]:
+    """The text, and its annotations."""
+    text, lines = "", []
+    for sentence in sentences:
+        part, spans = text_of(sentence)
+        for start, end, label in spans:
+            place = f"{len(text) + start} {len(text) + end}"
+            lines.append(f"T{len(lines) + 1}\t{label} {place}\t{part[start:end]}\n")
+            lines.append(f"#{len(lines)}\tAnnotatorNotes T1\tsure\n")
+        text += part + "\n"
+    return text, "".join(lines)
+
+
+def count_brat(annotations: str) -> Counted:
+    return Counted(1, 0, sum(line.startswith("T") for line in annotations.split("\n")))
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": lambda data: gzip.compress(data, mtime=0),
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+COLUMNS = {each.__name__: each for each in (columns, conll2003, numbered, weibo)}
+JSON = {each.__name__: each for each in (doccano, prodigy, spacy2, label_studio, cluener, hugging_face)}
