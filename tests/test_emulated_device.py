@@ -12,6 +12,7 @@ from emulated_device import DEVICE, XP, Record, emulated_device, recorded
 from spacy.tokens import Span
 from spacy.training import Example
 from thinc.api import use_ops
+from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.layers.linear import Linear
 from spacy_tener.optim.adam import Adam
@@ -213,6 +214,23 @@ def test_a_model_stays_on_its_device_where_the_thread_knows_of_none(host_arrays,
             assert len(nlp(TEXTS[0][0]))
         assert {shim.device for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims} == {DEVICE}
     assert not record.mixed
+
+
+@pytest.mark.parametrize("host_arrays", [False, True], ids=["CUDA", "Apple"])
+@pytest.mark.parametrize("frozen", [False, True], ids=["learning", "frozen"])
+def test_a_transformer_beside_other_embedders_mixes_nothing_and_its_features_stay(
+    frozen, host_arrays, tok2vecs, tmp_path
+):
+    settings = {"name": str(save_tiny_transformer(tmp_path)), "frozen": frozen, "mixed_precision": "gpu"}
+    transformer = {"@architectures": "spacy_tener.TransformerEmbed.v1", **settings}
+    embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vecs["TENER"]["embed"], "second": transformer}
+    with emulated_device(host_arrays=host_arrays):
+        made = run({**tok2vecs["TENER"], "embed": embed}, Adam(0.01))
+    assert not made.mixed
+    assert made.losses[-1] < made.losses[0]
+    if frozen and not host_arrays:
+        # Nothing but the plan of the batch goes up, and nothing but the emissions come down.
+        assert made.learn.syncs.total() <= 1
 
 
 def spoil(monkeypatch, change):

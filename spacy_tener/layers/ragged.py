@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..plans.sequences import Lengths, as_lengths, bucket_cuts, ranges, starts
+from ..plans.sequences import Lengths, as_lengths, bucket_cuts, cuts_by_cost, ranges, starts
 from .devices import on_device
 
 # What one more bucket costs, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
@@ -67,11 +67,13 @@ class Ragged:
         device: torch.device | str = "cpu",
         n_tokens: int | None = None,
         price: int | None = None,
+        by_tokens: bool = False,
     ) -> Ragged:
         """Plan the buckets.
 
         n_tokens: how many tokens there are, to check the lengths against.
         price: what one more bucket costs, in pairs of tokens; None for what it costs attention.
+        by_tokens: the price is in tokens: for layers whose time grows with the tokens, not with their pairs.
         """
         device = torch.device(device)
         if price is None:
@@ -79,7 +81,7 @@ class Ragged:
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-        cuts = bucket_cuts(sizes[order], price)
+        cuts = (cuts_by_cost if by_tokens else bucket_cuts)(sizes[order], price)
         buckets, rows, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for begin, end in pairwise(cuts):
             sequences = order[begin:end]

@@ -49,20 +49,20 @@ def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
 
 def bucket_cuts(lengths: IntArray, price: int) -> list[int]:
     """Where to cut sequences, sorted longest first, into buckets. price: of a bucket, in pairs of tokens."""
-    return cuts_by_pairs(lengths**2, price)
+    return cuts_by_cost(lengths**2, price)
 
 
-def cuts_by_pairs(pairs: IntArray, price: int) -> list[int]:
-    """The same by the pairs that each sequence has, the most first.
+def cuts_by_cost(costs: IntArray, price: int) -> list[int]:
+    """The same by what each sequence costs, sorted from the most; price: of a bucket.
 
-    A bucket is cut in two, where that saves most, as long as it saves more pairs than a bucket costs. So no cut of a
-    finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)` pairs.
+    A bucket is cut in two, where that saves most, as long as it saves more than a bucket costs. So no cut of a
+    finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)`.
     """
-    cuts = {0, len(pairs)}
-    todo = [(0, len(pairs))] if len(pairs) else []
+    cuts = {0, len(costs)}
+    todo = [(0, len(costs))] if len(costs) else []
     while todo:
         begin, end = todo.pop()
-        own = pairs[begin:end]
+        own = costs[begin:end]
         saved = (own[0] - own) * np.arange(end - begin, 0, -1)
         best = int(saved.argmax())
         if saved[best] > price:

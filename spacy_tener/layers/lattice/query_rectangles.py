@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...plans.sequences import cuts_by_pairs, ranges, starts
+from ...plans.sequences import cuts_by_cost, ranges, starts
 from ...plans.span_windows import PositionWindows
 from ...types import IntArray
 from .query_groups import QueryRectangle
@@ -42,7 +42,7 @@ class RectangleMaker:
         pairs = met * own.counts.max(initial=0)
         order = np.argsort(-pairs, kind="stable")
         groups, shifts, pairs = groups[order], shifts[order], pairs[order]
-        parts = (slice(*cut) for cut in _bounded(cuts_by_pairs(pairs, PRICE), pairs))
+        parts = (slice(*cut) for cut in _bounded(cuts_by_cost(pairs, PRICE), pairs))
         return tuple(self._rectangle(groups[part], shifts[part]) for part in parts)
 
     def _rectangle(self, groups: IntArray, shifts: IntArray) -> QueryRectangle:

@@ -20,6 +20,8 @@ from .pieces import PieceReader, Pieces
 
 _AT_ONCE = 4096
 """Pieces, padding among them, that the transformer reads at once: what bounds memory where a batch has long texts."""
+_PIECES_PER_CALL = {"cpu": 32, "cuda": 256}
+"""What one more call costs, in pieces: in so many of padding the launches of a dozen layers take as long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +38,10 @@ class TransformerEmbedConfig(Settings):
         so that this is for other components, and for tokens of very many pieces.
     overlap: Word pieces of context on each side of what is read from such a window.
     mixed_precision: Let the transformer compute in bfloat16 where that is safe, which new GPUs do much faster. A CPU
-        does it as well, but most are slower then.
+        does it as well, but most are slower then: "gpu" for no mixed precision but on a GPU that has bfloat16.
     cache: Where the transformer is frozen: at most so many megabytes of features are kept while training, which reads
-        each text in every epoch, and the texts of dev as often. A token takes 4 bytes for each of its features. 0 keeps
-        none. Once training has ended, and after loading, nothing more is kept.
+        each text in every epoch, and the texts of dev as often, on the transformer's device. A token takes 4 bytes for
+        each of its features. 0 keeps none. Once training has ended, and after loading, nothing more is kept.
     """
 
     frozen: bool = False
@@ -48,7 +50,7 @@ class TransformerEmbedConfig(Settings):
     dropout: Probability = 0.1
     window: int = 512
     overlap: Count = 64
-    mixed_precision: bool = False
+    mixed_precision: bool | Literal["gpu"] = False
     cache: Count = 1000
 
     def __post_init__(self) -> None:
@@ -85,8 +87,10 @@ class PretrainedTransformer(nn.Module):
     def forward(self, docs: Sequence[Doc]) -> Tensor:
         """*Shape: [N, width]*"""
         if self.config.frozen:
+            # On a GPU the last digits differ from run to run anyway, and many small calls would leave it idle.
+            alone = self._device.type == "cpu"
             with torch.no_grad():
-                features = self.cache(docs, self._read_docs, training=self.training).to(self._device)
+                features = self.cache(docs, self._read_docs, training=self.training, alone=alone)
         else:
             features = self._read_docs(docs)
         dropped: Tensor = self.dropout(features)
@@ -108,16 +112,25 @@ class PretrainedTransformer(nn.Module):
         device: torch.device = next(self.transformer.parameters()).device
         return device
 
+    def _mixes(self, device: torch.device) -> bool:
+        if self.config.mixed_precision != "gpu":
+            return self.config.mixed_precision
+        # The first GPUs with bfloat16 are of compute capability 8.0.
+        return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
     def _hidden(self, pieces: Pieces, device: torch.device) -> Tensor:
         """What the transformer makes of all pieces. *Shape: [M, width]*"""
         if not len(pieces.lengths):
             return torch.zeros(0, self.transformer.config.hidden_size, device=device)
-        ragged = Ragged.of(pieces.lengths, device=device)
+        price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
+        ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
         windows = ragged.pad(on_device(pieces.ids[:, None], device))
-        read = [
-            torch.cat(list(self._read(ids[:, 0, :, 0], bucket.mask)))
-            for ids, bucket in zip(windows, ragged.buckets, strict=True)
-        ]
+        # One context for all calls: in each, weights are cast once.
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._mixes(device)):
+            read = [
+                torch.cat(list(self._read(ids[:, 0, :, 0], bucket.mask)))
+                for ids, bucket in zip(windows, ragged.buckets, strict=True)
+            ]
         return ragged.join([part[:, None] for part in read])
 
     def _read(self, ids: Tensor, mask: Tensor | None) -> Iterator[Tensor]:
@@ -125,9 +138,8 @@ class PretrainedTransformer(nn.Module):
         n_layers, at_once = self.config.layers, max(1, _AT_ONCE // ids.shape[1])
         masks = torch.ones_like(ids) if mask is None else mask.long()
         for some, real in zip(ids.split(at_once), masks.split(at_once), strict=True):
-            with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.config.mixed_precision):
-                output = self.transformer(
-                    input_ids=some, attention_mask=real, output_hidden_states=n_layers > 1, return_dict=True
-                )
+            output = self.transformer(
+                input_ids=some, attention_mask=real, output_hidden_states=n_layers > 1, return_dict=True
+            )
             last = output.last_hidden_state
             yield (last if n_layers == 1 else torch.stack(output.hidden_states[-n_layers:]).mean(dim=0)).float()

@@ -157,6 +157,22 @@ def test_once_full_it_takes_no_more_and_the_rest_is_read_together():
     assert cache.size == 7 * 4 * 4
 
 
+def test_on_a_gpu_what_is_missing_is_read_at_once_and_kept():
+    batches = []
+
+    def read(docs):
+        batches.append([doc.text for doc in docs])
+        return torch.cat([torch.full((len(doc), 4), float(len(doc))) for doc in docs])
+
+    cache = FeatureCache(5 * 4 * 4)
+    docs = [characters("一二三"), characters("四五六七"), characters("八"), characters("九十")]
+    for _ in range(2):
+        found = cache(docs, read, training=True, alone=False)
+        assert found[:, 0].tolist() == [3.0] * 3 + [4.0] * 4 + [1.0] + [2.0] * 2
+    assert batches == [["一二三", "四五六七", "八", "九十"], ["八", "九十"]]
+    assert cache.size == 7 * 4 * 4
+
+
 def test_what_it_remembers_of_predictions_is_bounded(monkeypatch):
     monkeypatch.setattr("spacy_tener.models.transformer.feature_cache._NOTED", 3)
 

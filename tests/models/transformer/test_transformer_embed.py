@@ -139,6 +139,21 @@ def test_many_long_texts_are_read_some_at_a_time(tiny, monkeypatch):
         np.testing.assert_allclose(rows, other, atol=1e-6)
 
 
+def test_texts_of_unlike_lengths_are_not_padded_to_the_longest(tiny, monkeypatch):
+    docs = [characters("吴重阳在中国" * n) for n in (1, 5, 1, 1, 5, 1, 1)]
+    wanted = embedder(tiny).predict(docs)
+    for price, most in ((0, 0), (8, 8), (1 << 20, 5 * 24)):
+        monkeypatch.setattr("spacy_tener.models.transformer.module._PIECES_PER_CALL", {"cpu": price})
+        model, read = embedder(tiny), []
+        module_of(model).transformer.register_forward_pre_hook(
+            lambda module, args, kwargs, read=read: read.append(kwargs["input_ids"].shape.numel()), with_kwargs=True
+        )
+        found = model.predict(docs)
+        assert sum(read) - sum(6 * n + 2 for n in (1, 5, 1, 1, 5, 1, 1)) <= most
+        for rows, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(rows, other, atol=1e-5)
+
+
 @pytest.mark.parametrize("padding_idx", [None, 1])
 def test_positions_behind_the_row_of_padding_are_those_that_can_be_read(tiny, padding_idx):
     transformer, tokenizer = load_pretrained(tiny)
@@ -261,6 +276,12 @@ def test_mixed_precision_says_nearly_the_same_in_full_floats(tiny):
         for parameter in module_of(mixed).parameters()
         if parameter.grad is not None
     )
+
+
+def test_mixed_precision_for_a_gpu_leaves_a_cpu_s_floats_as_they_are(tiny):
+    full, mixed = embedder(tiny), embedder(tiny, mixed_precision="gpu")
+    for rows, wanted in zip(mixed.predict(DOCS), full.predict(DOCS), strict=True):
+        np.testing.assert_array_equal(rows, wanted)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
