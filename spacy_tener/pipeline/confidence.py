@@ -82,7 +82,7 @@ class ConfidentPipe(TrainablePipe):
 
         def ask(views: Views, decoding: Decoding) -> Iterable[list[ScoredEntity]]:
             best = decoding.best()
-            found = self._entities(views, best, decoding.probabilities(best))
+            found = self._entities(views, best, decoding.probabilities_of_few(best))
             return [found[part] for part in decoding.per_text(best)]
 
         return self._ask(docs, ask, list)

@@ -73,6 +73,13 @@ class Decoding:
         """How probable each span is as one entity. *Shape* [n_spans]"""
         return self.calibration.calibrated(span_marginals(self.passes, spans).numpy(), spans.label)
 
+    def probabilities_of_few(self, spans: EntitySpans) -> Probabilities:
+        """The same, quicker as long as nothing else is asked of the texts. *Shape* [n_spans]"""
+        found = self.crf.span_probabilities(
+            self.emissions, self.lengths, spans, self.allowed, temperature=self.calibration.temperature
+        )
+        return self.calibration.calibrated(found, spans.label)
+
     def kbest(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
         """Up to k readings of each text, best first: their probability and their entities."""
         found = self.crf.kbest(self.emissions.double(), self.lengths, k, self.allowed)

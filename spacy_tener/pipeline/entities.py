@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from spacy.attrs import ENT_IOB
-from spacy.tokens import Span, SpanGroup
+from spacy.tokens import Doc, Span, SpanGroup
 
 from ..types import BoolArray
 from .settings import CHARS_KEY, NERSettings
@@ -18,13 +18,18 @@ CHAR_OFFSETS = "char_offsets"
 """In the attributes of a group of `doc.spans`: start and end of each span's entity, in characters of the Doc."""
 
 
+SCORES = "scores"
+"""In the attributes of a group of `doc.spans`: the probability of each span, as `spancat` has it."""
+
+
 @dataclass(frozen=True)
 class Entity:
-    """An entity over the units of a view."""
+    """An entity over the units of a view. probability: 1 where nothing asked for it."""
 
     start: int
     end: int
     label: str
+    probability: float = 1.0
 
 
 def set_entities(view: DocView, entities: Sequence[Entity], settings: NERSettings) -> None:
@@ -34,17 +39,33 @@ def set_entities(view: DocView, entities: Sequence[Entity], settings: NERSetting
     preset = (iob == BEGIN) | (iob == INSIDE)
     # Decoding repeats preset entities: the Doc has them already.
     new = [entity for entity in entities if not preset[view.token_span(entity.start, entity.end, "expand")[0]]]
-    taken, spans = preset.copy(), []
+    taken, spans, scores = preset.copy(), [], {}
     # Longest first: where two entities come to share a token, the longer one keeps it.
     for entity in sorted(new, key=lambda entity: entity.start - entity.end):
         start, end = view.token_span(entity.start, entity.end, settings.alignment_mode)
         if start < end and not taken[start:end].any():
             taken[start:end] = True
             spans.append(Span(doc, start, end, label=entity.label))
+            scores[start, end, entity.label] = entity.probability
     outside = [doc[start:end] for start, end in _runs((iob == MISSING) & ~taken)]
     doc.set_ents(spans, outside=outside, default="unmodified")
+    if settings.spans_key:
+        _set_scored_spans(doc, scores, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
         _set_char_spans(view, new, [ent for ent in doc.ents if preset[ent.start]], settings)
+
+
+def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: str) -> None:
+    """Write `doc.ents` and their probabilities to a group of `doc.spans`, in the form of spaCy's `spancat`.
+
+    A preset entity is certain, unless an earlier run of the component found it and left its probability here.
+    """
+    known = dict(scores)
+    if key in doc.spans:
+        for span, score in zip(doc.spans[key], doc.spans[key].attrs.get(SCORES, ()), strict=False):
+            known.setdefault((span.start, span.end, span.label_), float(score))
+    found = [known.get((ent.start, ent.end, ent.label_), 1.0) for ent in doc.ents]
+    doc.spans[key] = SpanGroup(doc, name=key, spans=list(doc.ents), attrs={SCORES: np.array(found, dtype=np.float64)})
 
 
 def _set_char_spans(view: DocView, new: Iterable[Entity], preset: Iterable[Span], settings: NERSettings) -> None:

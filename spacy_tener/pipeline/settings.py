@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..errors import check_choice
 from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"
@@ -22,11 +23,26 @@ class NERSettings:
     max_units: int = 4096
     incorrect_spans_key: str | None = None
     chars_key: str | None = CHARS_KEY
+    spans_key: str | None = None
+    threshold: float | dict[str, float] = 0.0
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
         """The settings in a component's `cfg`."""
         return cls(**{field.name: cfg[field.name] for field in fields(cls) if field.name in cfg})
+
+    @property
+    def asks_probabilities(self) -> bool:
+        """Whether entities are to be weighed when a Doc is processed."""
+        return bool(self.spans_key or self.threshold)
+
+    def thresholds(self, labels: Sequence[str]) -> list[float]:
+        """The least probability of an entity of each label."""
+        if not isinstance(self.threshold, dict):
+            return [self.threshold] * len(labels)
+        for label in self.threshold:
+            check_choice("label in the setting 'threshold' of tener_ner", label, labels)
+        return [self.threshold.get(label, 0.0) for label in labels]
 
     def __post_init__(self) -> None:
         if self.view not in ("tokens", "characters"):
@@ -45,4 +61,15 @@ class NERSettings:
             raise ValueError(
                 f"The setting 'max_units' of tener_ner is {self.max_units}: it must be at least the window, "
                 f"{self.window}, since a batch holds one window or more."
+            )
+        if self.spans_key and self.spans_key == self.chars_key:
+            raise ValueError(
+                f"The settings 'spans_key' and 'chars_key' of tener_ner are both {self.spans_key!r}, but their groups "
+                "of spans differ. Use two names."
+            )
+        thresholds = self.threshold.values() if isinstance(self.threshold, dict) else [self.threshold]
+        if not all(0.0 <= threshold <= 1.0 for threshold in thresholds):
+            raise ValueError(
+                f"The setting 'threshold' of tener_ner is {self.threshold}. Use a probability, from 0 to 1, or one for "
+                "each label."
             )

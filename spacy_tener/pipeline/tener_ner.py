@@ -20,6 +20,7 @@ from thinc.types import Floats2d
 
 from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
+from .calibration import CALIBRATION, Calibration
 from .confidence import ConfidentPipe
 from .decoding import Decoding
 from .entities import Entity, set_entities
@@ -66,6 +67,8 @@ def make_tener_ner(
     max_units: int,
     incorrect_spans_key: str | None,
     chars_key: str | None,
+    spans_key: str | None,
+    threshold: float | dict[str, float],
     scorer: Callable[..., Any] | None,
 ) -> "TenerNER":
     """Create a named entity recogniser with a CRF on top.
@@ -83,10 +86,16 @@ def make_tener_ner(
         label.
     chars_key (Optional[str]): Key of `doc.spans` for all entities of the Doc in the view `characters`: spans of tokens,
         and their exact start and end in `doc.spans[chars_key].attrs["char_offsets"]`. Nothing is written if it is None.
+    spans_key (Optional[str]): Key of `doc.spans` for the entities of `doc.ents` with their probabilities, which are in
+        `doc.spans[spans_key].attrs["scores"]`. Nothing is computed or written if it is None.
+    threshold (Union[float, Dict[str, float]]): The least probability of an entity, or that of each label: what is less
+        probable is left out, and its tokens are outside. 0 leaves nothing out.
     scorer (Optional[Callable]): The scoring method. In the view `characters`, `spacy_tener.char_ner_scorer.v1` takes
         the place of the default, `spacy.ner_scorer.v1`.
     """
-    settings = NERSettings(view, alignment_mode, window, overlap, max_units, incorrect_spans_key, chars_key)
+    settings = NERSettings(
+        view, alignment_mode, window, overlap, max_units, incorrect_spans_key, chars_key, spans_key, threshold
+    )
     if view == "characters" and scorer is ner_score:
         scorer = score_char_entities
     return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)
@@ -174,6 +183,7 @@ class TenerNER(ConfidentPipe):
             labels = sorted({span.label_ for example in get_examples() for span in example.reference.ents} - {""})
         for label in labels:
             self.add_label(label)
+        self.cfg.pop(CALIBRATION, None)
         set_labels(self.model, len(self.labels))
         self.model.initialize(X=self._sample(get_examples()) or None)
         crf(self.model)
@@ -202,10 +212,13 @@ class TenerNER(ConfidentPipe):
         return self._ask(docs, self._found, list, annotated=True)
 
     def _found(self, views: Sequence[DocView], decoding: Decoding) -> Iterator[list[Entity]]:
-        best, labels = decoding.best(), self.labels
-        rows = zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), strict=True)
-        entities = [Entity(start, end, labels[label]) for start, end, label in rows]
-        return (entities[part] for part in decoding.per_text(best))
+        labels, settings, best = self.labels, self.settings, decoding.best()
+        weights, least = [1.0] * best.label.size, [0.0] * len(labels)
+        if settings.asks_probabilities:
+            weights, least = decoding.probabilities_of_few(best).tolist(), settings.thresholds(labels)
+        rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), weights, strict=True))
+        for part in decoding.per_text(best):
+            yield [Entity(a, z, labels[i], weight) for a, z, i, weight in rows[part] if weight >= least[i]]
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[Entity]]) -> None:
         """Write entities to the Docs, beside those that they already have.
@@ -319,9 +332,10 @@ class TenerNER(ConfidentPipe):
         exclude = set(exclude)
         kept = asdict(self.settings) if "cfg" in exclude else {}
         with explained(self.name, source):
+            self.cfg.pop(CALIBRATION, None)  # that of other weights
             load(exclude=exclude - {"cfg"})
             self.cfg.update(kept)
-            NERSettings.of(self.cfg)  # checks them
+            NERSettings.of(self.cfg), Calibration.of(self.cfg)  # checks them
             check_loaded(self.model)
             self._check_size()
 

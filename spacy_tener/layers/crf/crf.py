@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...plans.packing import Packing
@@ -23,6 +25,7 @@ from .decode import FloatArray, viterbi
 from .forward import ForwardBackward
 from .kbest import ScoredPath, list_viterbi
 from .marginals import EntitySpans, span_marginals
+from .scaled import span_probabilities
 from .scores import LogLikelihood, masked, path_score, upcast
 from .transitions import CRFWeights, Transitions
 
@@ -158,6 +161,29 @@ class CRF(nn.Module):
     ) -> Tensor:
         """Probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
         return span_marginals(self.passes(emissions, lengths, allowed), spans).to(upcast(emissions).dtype)
+
+    @torch.no_grad()
+    def span_probabilities(
+        self,
+        emissions: Tensor,
+        lengths: Lengths,
+        spans: EntitySpans,
+        allowed: Tensor | None = None,
+        *,
+        temperature: float = 1.0,
+    ) -> NDArray[np.float64]:
+        """What `span_marginals` returns, in half the time: for spans that lie in their sequences. *Shape* [n_spans]"""
+        packing = self._packing(emissions, lengths)
+        emissions, weights = self.on_host(emissions)
+        scores = masked(upcast(emissions) / temperature, allowed)
+        transitions = _transitions([weight / temperature for weight in weights], scores)
+        quick = span_probabilities(scores.numpy(), transitions, packing, spans)
+        if quick is not None:
+            return quick
+        slow: NDArray[np.float64] = span_marginals(
+            self.passes(emissions, lengths, allowed, temperature=temperature), spans
+        ).numpy()
+        return slow
 
     @torch.no_grad()
     def passes(
