@@ -32,6 +32,7 @@ from .scoring import score_char_entities
 from .settings import NERSettings
 from .targets import Target, make_target
 from .units import DocView, view_of
+from .words import PipelineWords
 
 _DEFAULT_MODEL = """
 [model]
@@ -134,6 +135,11 @@ class TenerNER(ConfidentPipe):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.vocab, self.model, self.name, self.scorer, self.cfg)
+
+    @property
+    def lexicon(self) -> PipelineWords:
+        """The words that the component is given beyond its training, for all Docs or for some."""
+        return PipelineWords(self.model, self.name)
 
     @property
     def label_data(self) -> list[str]:

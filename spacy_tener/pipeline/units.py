@@ -33,6 +33,7 @@ from spacy.attrs import (
 )
 from spacy.tokens import Doc
 
+from ..features.lexicon.lists import USER_DATA_KEY, names_of
 from ..features.segmenter.segmenters import SOURCE_DOC
 from ..types import BoolArray, IntArray
 
@@ -209,6 +210,8 @@ class CharacterView:
         characters = list(self.text[start:end])
         part = Doc(self.doc.vocab, words=characters, spaces=[False] * len(characters))
         part.user_data[SOURCE_DOC] = (self.doc, start)
+        if lists := names_of(self.doc):
+            part.user_data[USER_DATA_KEY] = lists
         return part
 
     def sentence_ends(self) -> BoolArray:

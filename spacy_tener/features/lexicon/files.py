@@ -32,6 +32,11 @@ def read_list(path: Path, tag: str) -> Iterator[Entry]:
     return _read(path, lambda line: _parse_list(line, tag))
 
 
+def read_user_list(path: Path, tag: str) -> Iterator[Entry]:
+    """`word`, `word<TAB>tag`, or jieba's `word frequency tag`, on each line; the given tag for words without one."""
+    return _read(path, lambda line: _parse_user_list(line, tag))
+
+
 def list_files(path: Path) -> list[Path]:
     """The files of a word list: itself, or those below a directory, in the order of their names."""
     if not path.exists():
@@ -73,6 +78,18 @@ def _parse_list(line: str, tag: str) -> Entry:
     if len(rest) > 1:
         raise ValueError(f"expected `word`, or `word<TAB>frequency`, but got {line[:60]!r}")
     return Entry(word.strip(), _parse_frequency(rest[0]) if rest else None, tag)
+
+
+def _parse_user_list(line: str, tag: str) -> Entry:
+    if "\t" in line:
+        word, own, *rest = (part.strip() for part in line.split("\t"))
+        if rest:
+            raise ValueError(f"expected `word`, or `word<TAB>tag`, but got {line[:60]!r}")
+        return Entry(word, None, own or tag)
+    word, *numbers = line.rsplit(" ", 2)
+    if len(numbers) == 2 and numbers[0].isdecimal():
+        return Entry(word, int(numbers[0]), numbers[1])
+    return Entry(line, None, tag)
 
 
 def _parse_frequency(text: str) -> int:

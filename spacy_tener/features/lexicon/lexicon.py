@@ -62,7 +62,7 @@ class Lexicon:
     def __init__(self, words: Iterable[str], tags: Iterable[str] | None = None) -> None:
         tag_of: dict[str, str] = {}
         for word, tag in zip(words, tags, strict=True) if tags is not None else ((word, "") for word in words):
-            if len(word) > 1 and not word.isspace() and not _UNFIT.search(word):
+            if is_fit(word):
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
         indices = np.fromiter(map(index_of.__getitem__, tag_of.values()), dtype=np.int32, count=len(tag_of))
@@ -121,7 +121,7 @@ class Lexicon:
             kept = np.flatnonzero((firsts < self._window) & (heads >= 0) & (tails >= 0))
             kept = kept[np.lexsort((tails[kept], heads[kept]))]
             if max_words is not None:
-                kept = kept[_are_longest(heads[kept], max_words)]
+                kept = kept[are_longest(heads[kept], max_words)]
             yield np.stack((words[kept], heads[kept], tails[kept]))
 
     def _search(self, text: str) -> tuple[IntArray, IntArray, IntArray]:
@@ -173,6 +173,11 @@ class Lexicon:
         return type(self).from_bytes, (self.to_bytes(),)
 
 
+def is_fit(word: str) -> bool:
+    """Whether a lexicon takes a word."""
+    return len(word) > 1 and not word.isspace() and not _UNFIT.search(word)
+
+
 _LIVING: weakref.WeakValueDictionary[bytes, Lexicon] = weakref.WeakValueDictionary()
 
 
@@ -180,7 +185,7 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def _are_longest(heads: IntArray, max_words: int) -> NDArray[np.bool_]:
+def are_longest(heads: IntArray, max_words: int) -> NDArray[np.bool_]:
     """Which words to keep, of words in the order of (head, tail): the last `max_words` of each head. *Shape* [W]"""
     starts = np.flatnonzero(np.diff(heads, prepend=-1))
     sizes = np.diff(starts, append=heads.size)

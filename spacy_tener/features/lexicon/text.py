@@ -34,12 +34,14 @@ class JoinedText:
     firsts: the place of each token's first character. *Shape: [tokens]*
     lasts: the place of each token's last character. *Shape: [tokens]*
     lengths: tokens of each Doc. *Shape: [Docs]*
+    stops: the place behind each text, where its separator is. *Shape: [Docs]*
     """
 
     codes: CodePoints
     firsts: IntArray
     lasts: IntArray
     lengths: IntArray
+    stops: IntArray
 
     def __len__(self) -> int:
         return int(self.codes.size)
@@ -73,7 +75,9 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
     joined = np.zeros(place.size + lengths.size, dtype=_CODE_POINT)
     joined[place + np.repeat(separators, widths)] = codes[place + np.repeat(begins[strings] - starts, widths)]
     starts += separators
-    return JoinedText(codes=joined, firsts=starts, lasts=starts + sizes - 1, lengths=lengths)
+    text_widths = np.bincount(separators, weights=widths, minlength=lengths.size).astype(np.int64)
+    stops = np.cumsum(text_widths) + np.arange(lengths.size)
+    return JoinedText(codes=joined, firsts=starts, lasts=starts + sizes - 1, lengths=lengths, stops=stops)
 
 
 def _flatten(texts: list[str]) -> tuple[CodePoints, IntArray, IntArray]:

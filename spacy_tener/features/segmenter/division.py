@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from spacy.strings import get_string_id
 
 from ...types import IntArray
 from ..keys import Keys
@@ -39,6 +40,14 @@ def token_keys(text: JoinedText, division: Division) -> Keys:
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[ends] = True
     edges = begins[text.firsts] * _BEGIN + begins[np.maximum(text.lasts, text.firsts) + 1] * _END
-    tags = division.tags[np.searchsorted(ends, text.firsts, side="right")]
+    return _mix(division.tags[np.searchsorted(ends, text.firsts, side="right")], edges)
+
+
+def keys_of_tag(tag: str) -> Keys:
+    """The keys that tokens in words of this part of speech may have. *Shape* [4]"""
+    return _mix(np.full(4, get_string_id(tag), dtype=np.uint64), np.arange(4))
+
+
+def _mix(tags: Keys, edges: IntArray) -> Keys:
     keys: Keys = tags ^ (edges.astype(np.uint64) + np.uint64(1)) * _MULTIPLIER
     return keys

@@ -16,13 +16,17 @@ from thinc.api import Model
 from thinc.types import Floats2d
 
 from ...features.keys import Keys
+from ...features.lexicon.layered import LayeredMatch, find_layered
 from ...features.lexicon.lexicon import Lexicon, Match
+from ...features.lexicon.lists import WordList, WordLists
 from ...features.lexicon.sources import jieba_lexicon
 from ...plans.lattice import Lattice
 from ...plans.settings import Count, Probability, Settings, Size
+from ...types import IntArray
 from ..bridge import TorchShim, run_module, token_counts
 from ..checksum import pack, unpack
 from ..settings import expand_config
+from .listed import KnownWords, Likes, like_words
 from .tables import build_tables, init_tables, load_vectors, look_up
 from .vocabulary import Reading, Vocabulary
 
@@ -111,31 +115,62 @@ class LexiconVocabulary(Vocabulary):
         super().__init__(names)
         self.lexicon = Lexicon(())
         self.max_words = max_words
+        self.lists = WordLists()
+        self._known: tuple[int, KnownWords] | None = None
 
     def match(self, docs: list[Doc]) -> Match:
+        """The lexicon's own words."""
         return self.lexicon.find(docs, max_words=self.max_words)
 
     def read(self, docs: list[Doc]) -> Reading:
-        return Reading(self.keys(self.match(docs)))
+        return Reading(self.keys(self.match(docs).words))
 
-    def keys(self, match: Match) -> dict[str, Keys]:
-        """*Shape* [W] for each table"""
-        keys = {WORD: match.words.astype(np.uint64)}
+    def keys(self, words: IntArray) -> dict[str, Keys]:
+        """*Shape* [W] -> [W] for each table"""
+        keys = {WORD: words.astype(np.uint64)}
         if TAG in self.tables:
-            keys[TAG] = self.lexicon.tags[match.words].astype(np.uint64)
+            keys[TAG] = self.lexicon.tags[words].astype(np.uint64)
         return keys
+
+    def likes(self, found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
+        """What the listed words of a match are like."""
+        keys = self.tables[WORD].keys
+        if self._known is None or self._known[0] != len(keys):
+            self._known = len(keys), KnownWords(self.lexicon, keys)
+        tag_rows: dict[str, int] = {}
+        if TAG in self.tables:
+            names = self.lexicon.tag_names
+            tag_rows = {names[int(key)]: row for row, key in enumerate(self.tables[TAG].keys.tolist(), start=1)}
+        return like_words(self._known[1], tag_rows, found, lists)
+
+    @property
+    def known(self) -> list[str]:
+        """The words that have a row."""
+        return [self.lexicon.words[key] for key in self.tables[WORD].keys.tolist()]
+
+    @property
+    def tag_names(self) -> list[str]:
+        """What words may be."""
+        return [name for name in self.lexicon.tag_names if name]
+
+    def knows_tag(self, tag: str) -> bool:
+        return tag in self.tag_names
 
     def word_keys(self, words: Sequence[str]) -> Keys:
         return self.lexicon.index(words).astype(np.uint64)
 
     def to_bytes(self) -> bytes:
-        return pack({"tables": super().to_bytes(), "lexicon": self.lexicon.to_bytes()})
+        message = {"tables": super().to_bytes(), "lexicon": self.lexicon.to_bytes()}
+        lists = self.lists.to_message()
+        return pack({**message, "lists": lists} if lists else message)
 
     def from_bytes(self, data: bytes) -> LexiconVocabulary:
         saved = unpack(data, "tables", "lexicon")
         super().from_bytes(saved["tables"])
+        self._known = None
         self.lexicon = Lexicon.from_bytes(saved["lexicon"])
         self.lexicon.prepare()
+        self.lists.from_message(saved.get("lists", {}))
         return self
 
 
@@ -176,14 +211,52 @@ def _forward(
     model: LexiconModel, docs: list[Doc], is_train: bool
 ) -> tuple[LatticeWords, Callable[[LatticeWords], list[Doc]]]:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
+    lists = vocabulary.lists.active(docs)
+    if lists:
+        return _forward_with_lists(model, docs, is_train, lists)
     match = vocabulary.match(docs)
-    rows = look_up(model, vocabulary.keys(match), is_train)
+    rows = look_up(model, vocabulary.keys(match.words), is_train)
     (floats,), backprop_module = run_module(model, is_train, [len(match.words)], [], *rows)
-    lengths = np.asarray(token_counts(docs), dtype=np.int64)
-    lattice = Lattice(lengths=lengths, counts=match.counts, heads=match.heads, tails=match.tails)
 
     def backprop(d_words: LatticeWords) -> list[Doc]:
         backprop_module([d_words.floats])
         return docs
 
-    return LatticeWords(lattice, floats), backprop
+    return LatticeWords(_lattice(docs, match), floats), backprop
+
+
+def _forward_with_lists(
+    model: LexiconModel, docs: list[Doc], is_train: bool, lists: Sequence[tuple[WordList, IntArray]]
+) -> tuple[LatticeWords, Callable[[LatticeWords], list[Doc]]]:
+    """A listed word's row is the mean over words that it is like; they do not learn from it."""
+    vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
+    found = find_layered(vocabulary.lexicon, docs, lists, vocabulary.max_words)
+    own, listed = np.flatnonzero(found.layers == 0), np.flatnonzero(found.layers)
+    likes = vocabulary.likes(found, [words for words, _ in lists])
+    others = {WORD: likes.words, TAG: likes.tags}
+    rows = look_up(model, vocabulary.keys(found.match.words[own]), is_train, others=others)
+    (floats,), backprop_module = run_module(model, is_train, [len(own) + len(likes.words)], [], *rows)
+    ops: Any = model.ops
+    joined = ops.alloc2f(found.layers.size, floats.shape[1])
+    joined[ops.asarray1i(own)] = floats[: len(own)]
+    joined[ops.asarray1i(listed)] = _means(ops, floats[len(own) :], likes.sizes)
+
+    def backprop(d_words: LatticeWords) -> list[Doc]:
+        d_floats = ops.alloc2f(*floats.shape)
+        d_floats[: len(own)] = d_words.floats[ops.asarray1i(own)]
+        backprop_module([d_floats])
+        return docs
+
+    return LatticeWords(_lattice(docs, found.match), joined), backprop
+
+
+def _means(ops: Any, rows: Any, sizes: IntArray) -> Any:
+    """The mean of each stretch of rows. *Shape* [sum of sizes, width] -> [sizes, width]"""
+    sums = ops.xp.concatenate((ops.alloc2f(1, rows.shape[1]), rows.cumsum(axis=0)))
+    ends = np.cumsum(sizes)
+    return (sums[ops.asarray1i(ends)] - sums[ops.asarray1i(ends - sizes)]) / ops.asarray2f(sizes[:, None])
+
+
+def _lattice(docs: list[Doc], match: Match) -> Lattice:
+    lengths = np.asarray(token_counts(docs), dtype=np.int64)
+    return Lattice(lengths=lengths, counts=match.counts, heads=match.heads, tails=match.tails)

@@ -9,9 +9,11 @@ from typing import Any
 
 from spacy.tokens import Doc
 
+from ...features.lexicon.lists import WordLists
 from ...features.lexicon.text import join_texts
-from ...features.segmenter.division import token_keys
+from ...features.segmenter.division import keys_of_tag, token_keys
 from ...features.segmenter.segmenters import Segmenter, SegmenterSource, jieba_segmenter
+from ...features.segmenter.user_words import with_user_words
 from ...plans.settings import Probability, Settings, Size
 from ..bridge import EmbedModel
 from ..checksum import pack, unpack
@@ -20,6 +22,7 @@ from .tables import build_tables, init_tables, table_embedder
 from .vocabulary import Reading, Vocabulary
 
 SEGMENT = "segment"
+_TAGS = ("nr", "nrt", "nrfg", "ns", "nt", "nz", "n", "vn", "v", "a", "d", "m", "q", "r", "t", "eng", "x")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +70,33 @@ class SegmentVocabulary(Vocabulary):
     def __init__(self, segmenter: Segmenter) -> None:
         super().__init__((SEGMENT,))
         self.segmenter = segmenter
+        self.lists = WordLists()
 
     def read(self, docs: list[Doc]) -> Reading:
         """*Shape* [N]"""
         text = join_texts(docs)
-        return Reading({SEGMENT: token_keys(text, self.segmenter.divide(docs, text))})
+        division = self.segmenter.divide(docs, text)
+        if lists := self.lists.active(docs):
+            division = with_user_words(text, division, lists)
+        return Reading({SEGMENT: token_keys(text, division)})
+
+    @property
+    def tag_names(self) -> list[str]:
+        """Parts of speech that training has shown, of those that jieba gives to names and to most words."""
+        return [tag for tag in _TAGS if self.knows_tag(tag)]
+
+    def knows_tag(self, tag: str) -> bool:
+        return bool(self.tables[SEGMENT].rows(keys_of_tag(tag)).any())
 
     def to_bytes(self) -> bytes:
-        return pack({"tables": super().to_bytes(), "segmenter": list(self.segmenter.identity)})
+        message = {"tables": super().to_bytes(), "segmenter": list(self.segmenter.identity)}
+        lists = self.lists.to_message()
+        return pack({**message, "lists": lists} if lists else message)
 
     def from_bytes(self, data: bytes) -> SegmentVocabulary:
         saved = unpack(data, "tables", "segmenter")
         super().from_bytes(saved["tables"])
+        self.lists.from_message(saved.get("lists", {}))
         (taught, theirs), (reads, ours) = saved["segmenter"], self.segmenter.identity
         if taught != reads:
             warnings.warn(

@@ -22,6 +22,7 @@ from ...features.vectors.forms import prepared
 from ...features.vectors.vectors import read_vectors
 from ...layers.devices import on_device
 from ...layers.embedding import EmbeddingTables
+from ...types import IntArray
 from ..bridge import Build, EmbedModel, TorchShim, run_module, token_counts, torch_shim
 from .vocabulary import Vocabulary
 
@@ -89,13 +90,20 @@ def _tables(model: Model[Any, Any]) -> EmbeddingTables:
     return next(part for part in torch_shim(model).module.modules() if isinstance(part, EmbeddingTables))
 
 
-def look_up(model: Model[Any, Any], keys: Mapping[str, Keys], is_train: bool) -> list[torch.Tensor]:
-    """The rows of the keys, for each table; in training every key has one of its own. *Shape* [n] each"""
+def look_up(
+    model: Model[Any, Any], keys: Mapping[str, Keys], is_train: bool, *, others: Mapping[str, IntArray] | None = None
+) -> list[torch.Tensor]:
+    """The rows of the keys, for each table; in training every key has one of its own. *Shape* [n] each
+
+    others: Rows that stand behind them.
+    """
     if is_train:
         _add_keys(model, keys)
-    tables = model.attrs["vocabulary"].tables
+    rows = {name: table.rows(keys[name]) for name, table in model.attrs["vocabulary"].tables.items()}
+    if others is not None:
+        rows = {name: np.concatenate((own, others[name])) for name, own in rows.items()}
     device = torch_shim(model).device
-    return [on_device(table.rows(keys[name]), device) for name, table in tables.items()]
+    return [on_device(own, device) for own in rows.values()]
 
 
 def _add_keys(model: Model[Any, Any], keys: Mapping[str, Keys]) -> None:

@@ -1,0 +1,92 @@
+"""The rows of words that a trained pipeline is given: those of words that they are like."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...features.keys import Keys
+from ...features.lexicon.layered import LayeredMatch
+from ...features.lexicon.lexicon import Lexicon
+from ...features.lexicon.lists import Entry, WordList
+from ...types import IntArray
+
+_FEW = 3
+_MANY = 64
+UNKNOWN = np.zeros(1, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Likes:
+    """The words that each listed word of a batch is like, joined.
+
+    sizes: how many they are. *Shape: [listed words]*
+    words: their rows. *Shape: [sum of sizes]*
+    tags: the row of the listed word's own tag, for each of them. *Shape: [sum of sizes]*
+    """
+
+    sizes: IntArray
+    words: IntArray
+    tags: IntArray
+
+
+class KnownWords:
+    """The words of a lexicon that have a row, found by what they are and how they are written.
+
+    keys: of the words, in the order of their rows from row 1.
+    """
+
+    def __init__(self, lexicon: Lexicon, keys: Keys) -> None:
+        indices = keys.astype(np.int64)
+        self._rows = {lexicon.words[index]: row for row, index in enumerate(indices.tolist(), start=1)}
+        self._tags = np.concatenate((UNKNOWN, lexicon.tags[indices]))
+        self._tag_index = {name: index for index, name in enumerate(lexicon.tag_names) if name}
+        self._names = lexicon.tag_names
+        by_edge: dict[tuple[str, bool], list[int]] = defaultdict(list)
+        for word, row in self._rows.items():
+            by_edge[word[0], True].append(row)
+            by_edge[word[-1], False].append(row)
+        self._by_edge = by_edge
+
+    def tag(self, word: str) -> str:
+        """What the lexicon says a word is; the empty string where it has no row."""
+        return self._names[int(self._tags[self._rows.get(word, 0)])]
+
+    def rows(self, word: str, entry: Entry) -> IntArray:
+        """The rows of some words that a listed one is like: those named; itself, if the model knows it as what it is
+        listed as; those of its tag that begin or end with the same character, or if these are few all of its tag; row
+        0, the unknown word's, where there are none."""
+        named = [self._rows[like] for like in entry.like if like in self._rows]
+        if not named and entry.tag in ("", self.tag(word)) and word in self._rows:
+            named = [self._rows[word]]
+        if named:
+            return np.array(named)
+        alike = np.array(self._by_edge.get((word[0], True), []) + self._by_edge.get((word[-1], False), []), dtype=int)
+        alike = np.unique(alike)
+        if entry.tag in self._tag_index:
+            of_tag = self._tags == self._tag_index[entry.tag]
+            alike = alike[of_tag[alike]]
+            if alike.size < _FEW:
+                alike = np.flatnonzero(of_tag)
+        if not alike.size:
+            return UNKNOWN
+        return alike[np.linspace(0, alike.size - 1, min(alike.size, _MANY)).astype(np.int64)]
+
+
+def like_words(known: KnownWords, tag_rows: dict[str, int], found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
+    """What each listed word of a match is like. tag_rows: the row of each tag that has one."""
+    listed = np.flatnonzero(found.layers)
+    pairs, which = np.unique(np.stack((found.layers[listed], found.match.words[listed])), axis=1, return_inverse=True)
+    rows, tags = [], []
+    for layer, index in pairs.T.tolist():
+        words = lists[layer - 1]
+        word = words.lexicon.words[index]
+        rows.append(known.rows(word, words.entries[word]))
+        tags.append(tag_rows.get(words.entries[word].tag or known.tag(word), 0))
+    which = which.reshape(-1)
+    sizes = np.array([part.size for part in rows], dtype=np.int64)[which]
+    joined = np.concatenate([np.zeros(0, dtype=np.int64), *(rows[index] for index in which.tolist())])
+    return Likes(sizes, joined, np.repeat(np.array(tags, dtype=np.int64)[which], sizes))

@@ -1,0 +1,163 @@
+"""Words given to a trained component: `nlp.get_pipe("tener_ner").lexicon`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from spacy.tokens import Doc
+from thinc.api import Model
+
+from ..errors import RemedyError, check_choice
+from ..features.lexicon.lists import ATTRIBUTE, Entry, Limits, WatchedFile, WordList, WordLists, bounded
+from ..features.vectors.vectors import read_vectors
+from ..models.embed.lexicon import LexiconVocabulary
+from ..models.embed.segment import SegmentVocabulary
+
+_NEIGHBOURS = 8
+
+
+class PipelineWords:
+    """The words that a component knows beyond its training, in lists.
+
+    The list without a name counts for every Doc. One with a name counts for the Docs whose `doc._.tener_words` is that
+    name, or a list of names with it in.
+    """
+
+    def __init__(self, model: Model[Any, Any], component: str) -> None:
+        vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
+        self._vocabularies = [each for each in vocabularies if isinstance(each, LexiconVocabulary | SegmentVocabulary)]
+        if not self._vocabularies:
+            raise RemedyError(
+                f"The model of '{component}' reads no words",
+                "Train one that does: the overlays segment, flat, flat-atssa and mect make such models.",
+            )
+
+    @property
+    def _lists(self) -> list[WordLists]:
+        return [vocabulary.lists for vocabulary in self._vocabularies]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the lists."""
+        return [name for name in self._lists[0].lists if name]
+
+    @property
+    def limits(self) -> Limits:
+        """What lists may hold."""
+        return self._lists[0].limits
+
+    @limits.setter
+    def limits(self, limits: Limits) -> None:
+        for lists in self._lists:
+            lists.limits = limits
+
+    def words(self, name: str = "") -> dict[str, str]:
+        """The words of a list with their tags."""
+        entries = self._list(name).entries
+        return {word: entry.tag for word, entry in entries.items() if not entry.hidden}
+
+    def add(
+        self,
+        words: Iterable[str] | Mapping[str, str],
+        tag: str = "",
+        *,
+        name: str = "",
+        like: Sequence[str] = (),
+        vectors: str | Path | None = None,
+        saved: bool | None = None,
+    ) -> None:
+        """Add words to a list. They are found from the next text on.
+
+        words (Union[Iterable[str], Mapping[str, str]]): The words, or the tag of each word.
+        tag (str): What the words are, by a tag that the model was trained with: by jieba's, `nr` is a person, `ns` a
+            place, `nt` an organisation.
+        name (str): The list; the one that counts for every Doc without a name.
+        like (Sequence[str]): Words of the lexicon that these are used like. Otherwise a word is taken to be used like
+            those of its tag that begin or end with the same character.
+        vectors (Optional[Union[str, Path]]): A file of vectors, which tells for each word what it is used like.
+        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
+        """
+        if isinstance(words, str):
+            raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
+        tags = words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
+        rows = [(word, Entry(own, tuple(like))) for word, own in bounded(tags, self.limits.words, name)]
+        self._check_tags({entry.tag for _, entry in rows})
+        if vectors is not None:
+            nearest = self._nearest([word for word, _ in rows], vectors)
+            rows = [(word, entry._replace(like=nearest.get(word, entry.like))) for word, entry in rows]
+        self._update(name, rows, saved)
+
+    def remove(self, words: Iterable[str], *, name: str = "") -> None:
+        """Take words out of a list, and let those that the model's own lexicon has not be found any more."""
+        gone = list(bounded(words, self.limits.words, name))
+        for vocabulary in self._vocabularies:
+            vocabulary.lists.discard(name, gone)
+            known = vocabulary.lexicon if isinstance(vocabulary, LexiconVocabulary) else ()
+            hidden = [(word, Entry(hidden=True)) for word in gone if word in known]
+            if hidden:
+                vocabulary.lists.update(name, hidden)
+
+    def clear(self, name: str = "") -> None:
+        """Take a list away, with all that it added and hid."""
+        for lists in self._lists:
+            lists.clear(name)
+
+    def read(
+        self, path: str | Path, tag: str = "", *, name: str = "", min_frequency: int = 0, saved: bool = False
+    ) -> None:
+        """Let a list be what is in a file, and stay so: it is read again when it changes, within a second of the next
+        text.
+
+        path (Union[str, Path]): `word`, `word<TAB>tag`, or jieba's `word frequency tag`, on each line, in UTF-8.
+        tag (str): The tag of words without one.
+        name (str): The list.
+        min_frequency (int): Words with a smaller frequency are left out.
+        saved (bool): Whether the words are saved with the pipeline. It does not look for the file when it is loaded.
+        """
+        self._check_tags({entry.tag for _, entry in WatchedFile(Path(path), tag, min_frequency).read()})
+        self._register(name)
+        for lists in self._lists:
+            lists.watch(name, WatchedFile(Path(path), tag, min_frequency), saved=saved)
+
+    def _update(self, name: str, rows: list[tuple[str, Entry]], saved: bool | None) -> None:
+        self._register(name)
+        for lists in self._lists:
+            lists.update(name, rows, saved=saved)
+
+    def _list(self, name: str) -> WordList:
+        lists = self._lists[0].lists
+        if name:
+            check_choice("list of words", name, lists)
+        return lists.get(name, WordList())
+
+    def _register(self, name: str) -> None:
+        if name and not Doc.has_extension(ATTRIBUTE):
+            Doc.set_extension(ATTRIBUTE, default=None)
+
+    def _check_tags(self, tags: set[str]) -> None:
+        for tag in sorted(tags - {""}):
+            if not any(vocabulary.knows_tag(tag) for vocabulary in self._vocabularies):
+                known = sorted(set().union(*(vocabulary.tag_names for vocabulary in self._vocabularies)))
+                raise RemedyError(
+                    f"Unknown tag of words '{tag}'",
+                    f"Use one that the model was trained with: {', '.join(known)}." if known else "Give none.",
+                )
+
+    def _nearest(self, words: list[str], path: str | Path) -> dict[str, tuple[str, ...]]:
+        """The words with a row that have the most similar vectors."""
+        known = {word for each in self._vocabularies if isinstance(each, LexiconVocabulary) for word in each.known}
+        wanted = known | set(words)
+        vectors = read_vectors(path, keep=wanted.__contains__, strings=sorted(wanted))
+        table = vectors.table / np.maximum(np.linalg.norm(vectors.table, axis=1, keepdims=True), 1e-8)
+        places = {word: place for place, word in enumerate(vectors.strings)}
+        others = [word for word in vectors.strings if word in known]
+        rows = table[[places[word] for word in others]]
+        nearest = {}
+        for word in words if others else ():
+            if word in places:
+                order = np.argsort(-(rows @ table[places[word]]), kind="stable")[: _NEIGHBOURS + 1]
+                nearest[word] = tuple(others[index] for index in order if others[index] != word)[:_NEIGHBOURS]
+        return nearest

@@ -1,0 +1,305 @@
+"""Words given to a trained pipeline: for all Docs, for some, saved, from files, and within limits."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from spacy_tener.features.lexicon import lists
+from spacy_tener.features.lexicon.lists import Limits
+
+PLACES = ["北京", "上海", "天津", "广州", "南京", "武汉"]
+THINGS = ["苹果", "天气", "电影", "手机", "汽车", "音乐"]
+FRAMES = ["{}很好。", "我看{}了", "说到{}就笑"]
+DATA = [
+    (frame.format(word), [(frame.index("{"), frame.index("{") + 2, "GPE")] if word in PLACES else [])
+    for word in (*PLACES, *THINGS)
+    for frame in FRAMES
+]
+EMBED = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 4, "bigram_width": 0, "dropout": 0.0}
+SEGMENT = {"@architectures": "spacy_tener.SegmentEmbed.v1", "width": 16, "dropout": 0.0, "word_dropout": 0.0}
+
+
+def trained(tok2vec):
+    spacy.util.fix_random_seed(0)
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": model})
+    examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in DATA]
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.01
+    for _ in range(50):
+        nlp.update(examples, sgd=optimizer)
+    return nlp
+
+
+def flat(path, tag_width):
+    words = {
+        "@architectures": "spacy_tener.LexiconEmbed.v1",
+        "width": 12,
+        "tag_width": tag_width,
+        "dropout": 0.0,
+        "word_dropout": 0.02,
+        "lexicon": {"@misc": "spacy_tener.WordList.v1", "path": str(path)},
+    }
+    return {
+        "@architectures": "spacy_tener.FLAT.v1",
+        "width": 32,
+        "heads": 4,
+        "dropout": 0.0,
+        "embed": EMBED,
+        "words": words,
+    }
+
+
+@pytest.fixture(scope="module")
+def word_lists(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lists")
+    for name, words in {"place": [*PLACES, "赤水"], "thing": [*THINGS, "水果"]}.items():
+        (folder / f"{name}.txt").write_text("\n".join(words), encoding="utf8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(word_lists):
+    """Bytes of a trained pipeline of each kind, by name."""
+    embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": EMBED, "second": SEGMENT}
+    tener = {"@architectures": "spacy_tener.TENER.v1", "width": 32, "heads": 4, "dropout": 0.0, "embed": embed}
+    made = {"words": flat(word_lists, 0), "tags": flat(word_lists, 8), "segmenter": tener}
+    return {name: trained(tok2vec) for name, tok2vec in made.items()}
+
+
+@pytest.fixture(params=["words", "tags", "segmenter"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def place(kind):
+    return "ns" if kind == "segmenter" else "place"
+
+
+@pytest.fixture
+def nlp(saved, kind):
+    return pickle.loads(pickle.dumps(saved[kind]))
+
+
+def words_of(nlp):
+    return nlp.get_pipe("tener_ner").lexicon
+
+
+def found(nlp, text, **attributes):
+    doc = nlp.make_doc(text)
+    for name, value in attributes.items():
+        setattr(doc._, name, value)
+    return [ent.text for ent in nlp(doc).ents]
+
+
+NEW = "花园"
+TEXT = "说到花园就笑"
+
+
+def test_a_new_place_is_found_once_it_is_told_and_no_more_when_it_is_taken_back(nlp, place):
+    assert found(nlp, "说到北京就笑") == ["北京"]
+    assert found(nlp, TEXT) == []
+    words_of(nlp).add([NEW], place)
+    assert words_of(nlp).words() == {NEW: place}
+    assert found(nlp, TEXT) == [NEW]
+    assert found(nlp, "说到电影就笑") == []
+    words_of(nlp).remove([NEW])
+    assert found(nlp, TEXT) == []
+
+
+def test_a_word_of_another_tag_is_no_place(nlp, kind):
+    words_of(nlp).add({NEW: "n" if kind == "segmenter" else "thing"})
+    assert found(nlp, TEXT) == []
+
+
+def test_what_is_not_used_changes_nothing(nlp, place):
+    docs = [nlp.make_doc(text) for text, _ in DATA[:6]]
+    model = nlp.get_pipe("tener_ner").model
+    before = model.predict(docs)
+    words_of(nlp).add([NEW], place)
+    for rows, expected in zip(model.predict(docs), before, strict=True):
+        np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+def test_a_tenants_words_are_for_its_docs_only(nlp, place):
+    words_of(nlp).add([NEW], place, name="a")
+    words_of(nlp).add(["和田"], place, name="b")
+    assert words_of(nlp).names == ["a", "b"]
+    docs = []
+    for asked in ("a", None, "b", ["b", "a"], "a"):
+        docs.append(nlp.make_doc("说到花园就笑"))
+        docs[-1]._.tener_words = asked
+    assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [1, 0, 0, 1, 1]
+    assert found(nlp, "说到和田就笑", tener_words="b") == ["和田"]
+    with pytest.raises(ValueError, match=r"asks for the words 'c'\. There are lists for: 'a', 'b'"):
+        found(nlp, TEXT, tener_words="c")
+
+
+@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
+def test_a_tenants_words_reach_the_characters_and_windows_of_its_docs(nlp, place):
+    pipe = nlp.get_pipe("tener_ner")
+    pipe.cfg.update(view="characters", window=12, overlap=3)
+    words_of(nlp).add([NEW], place, name="a")
+    doc = Doc(nlp.vocab, words=["说到", "花园", "就笑。"] * 5, spaces=[False] * 15)
+    doc._.tener_words = "a"
+    assert [ent.text for ent in pipe(doc).ents] == [NEW] * 5
+
+
+def test_words_are_saved_with_the_pipeline_if_wanted(nlp, place, tmp_path):
+    words_of(nlp).add([NEW], place)
+    words_of(nlp).add(["和田"], place, name="a", saved=False)
+    nlp.to_disk(tmp_path / "pipeline")
+    for loaded in (spacy.load(tmp_path / "pipeline"), spacy.blank("zh")):
+        if not loaded.pipe_names:
+            loaded = spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())
+        assert words_of(loaded).words() == {NEW: place}
+        assert words_of(loaded).names == []
+        assert found(loaded, TEXT) == [NEW]
+    # A copy, such as a worker's, has all of them.
+    assert words_of(pickle.loads(pickle.dumps(nlp))).names == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["words"], indirect=True)
+def test_a_word_of_the_models_own_lexicon_can_be_hidden(nlp):
+    pipe = nlp.get_pipe("tener_ner")
+    vocabulary = words_of(nlp)._vocabularies[0]
+    docs = [nlp.make_doc("说到北京就笑")]
+
+    def heads():
+        words = next(node for node in pipe.model.walk() if node.name == "lexicon_embed")
+        return words.predict(docs).lattice.heads.tolist()
+
+    assert heads() == [2]
+    words_of(nlp).remove(["北京"])
+    assert heads() == []
+    words_of(nlp).add(["北京"])
+    assert heads() == [2]
+    assert "北京" in vocabulary.lexicon
+
+
+@pytest.mark.parametrize("kind", ["words", "tags"], indirect=True)
+def test_a_word_is_like_those_it_is_told_to_be_like_or_whose_vectors_are_near(nlp, tmp_path):
+    words_of(nlp).add([NEW], like=PLACES)
+    assert found(nlp, TEXT) == [NEW]
+    words_of(nlp).clear()
+    vectors = {**dict.fromkeys(PLACES, "1 0 0.1"), **dict.fromkeys(THINGS, "0 1 0.1"), NEW: "1 0.2 0"}
+    path = tmp_path / "words.vec"
+    path.write_text("\n".join(f"{word} {row}" for word, row in vectors.items()), encoding="utf8")
+    words_of(nlp).add([NEW], vectors=path)
+    (entry,) = words_of(nlp)._list("").entries.values()
+    assert set(PLACES) <= set(entry.like[:6])
+    assert found(nlp, "我看花园了") == [NEW]
+
+
+def test_a_file_is_read_again_when_it_changes(nlp, place, tmp_path, monkeypatch):
+    monkeypatch.setattr(lists, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    path = tmp_path / "names.txt"
+    path.write_text("和田\n", encoding="utf8")
+    words_of(nlp).read(path, place)
+    assert found(nlp, TEXT) == []
+    path.write_text(f"和田\n{NEW}\t{place}\n", encoding="utf8")
+    os.utime(path, ns=(1, 1))
+    assert found(nlp, TEXT) == [NEW]
+    path.unlink()
+    with pytest.warns(UserWarning, match="stay as they were"):
+        assert found(nlp, TEXT) == [NEW]
+
+
+@pytest.mark.parametrize("kind", ["words"], indirect=True)
+def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place):
+    words = words_of(nlp)
+    words.limits = Limits(words=100, length=10, lists=2)
+
+    def endless():
+        while True:
+            yield "和田"
+
+    with pytest.raises(ValueError, match=r"more than 100\. Nothing was changed"):
+        words.add(endless(), place)
+    assert words.words() == {}
+    with pytest.warns(UserWarning, match=r"5 of the words .* left out"):
+        words.add(["", " \t", "田", "a\0b", "甲" * 11, NEW, NEW], place)
+    assert words.words() == {NEW: place}
+    with pytest.raises(ValueError, match=r"Unknown tag of words 'no'\. Use one that .*: place, thing"):
+        words.add(["和田"], "no")
+    with pytest.raises(ValueError, match=r"not the string '和田': \['和田'\]"):
+        words.add("和田")
+    words.add([], name="a")
+    words.add([], name="b")
+    with pytest.raises(ValueError, match="lists of words already"):
+        words.add([], name="c")
+
+
+@pytest.mark.parametrize("kind", ["tags"], indirect=True)
+def test_nested_words_are_bounded_as_those_of_the_lexicon_are(nlp):
+    words_of(nlp).add(["甲" * n for n in range(2, 30)], "thing")
+    words = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
+    doc = nlp.make_doc("甲" * 60)
+    assert words.predict([doc]).lattice.counts.tolist() == [60 * 5 - 4 - 3 - 2 - 1 - 5]
+
+
+@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
+def test_threads_read_while_words_change(nlp, place):
+    failures = []
+
+    def read():
+        for _ in range(20):
+            try:
+                result = found(nlp, TEXT)
+                assert result in ([], [NEW])
+            except Exception as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        words_of(nlp).add([NEW], place)
+        words_of(nlp).remove([NEW])
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_training_goes_on_with_listed_words(nlp, place):
+    words_of(nlp).add([NEW], place)
+    example = Example.from_dict(nlp.make_doc(TEXT), {"entities": [(2, 4, "GPE")]})
+    optimizer = nlp.resume_training()
+    losses = [nlp.update([example], sgd=optimizer)["tener_ner"] for _ in range(5)]
+    assert losses[-1] < losses[0]
+
+
+def test_a_model_without_words_says_so(train):
+    nlp = train(steps=1)
+    with pytest.raises(ValueError, match=r"reads no words\. Train one that does: the overlays segment, flat"):
+        words_of(nlp)
+
+
+@pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
+def test_listed_words_are_whole_and_what_is_left_of_others_are_words(nlp):
+    vocabulary = words_of(nlp)._vocabularies[0]
+    doc, other = nlp.make_doc("北京大学生前来应聘MAILAI"), nlp.make_doc("北京大学")
+
+    def edges():
+        texts = [Doc(nlp.vocab, words=list(doc.text), spaces=[False] * len(doc.text)), other]
+        return vocabulary.read(texts).keys["segment"].tolist()
+
+    before = edges()
+    words_of(nlp).add(["京大学", "AI"], "ns")
+    after = edges()
+    single, (begin, inside, end) = after[0], after[1:4]
+    assert single != before[0]
+    assert len({begin, inside, end}) == 3
+    assert after[4] != before[4]
+    # 'AI' lies within a longer word of Latin letters both times.
+    assert after[9:15] == before[9:15]
