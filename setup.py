@@ -50,6 +50,7 @@ ENTRY_POINTS = {
     ],
     "spacy_readers": [
         "spacy_tener.RawText.v1 = spacy_tener.workbench.vectors.raw_corpus:raw_text",
+        "spacy_tener.MixedCorpus.v1 = spacy_tener.workbench.corpus.mixed:mixed_corpus",
     ],
     "spacy_cli": [
         "tener = spacy_tener.cli:tener_cli",

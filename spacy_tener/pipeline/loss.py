@@ -48,7 +48,7 @@ def flat(crf: CRF, scores: list[Floats2d]) -> Tensor:
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
-    """Sum over the targets of the negative log-likelihood of the annotation.
+    """Sum over the targets of the negative log-likelihood of the annotation, each by its weight.
 
     Where no tag is missing it is that of one path, and otherwise that of all paths that agree with the known tags
     (algorithms.md, 6). An incorrect span adds `-log(1 - P(span | the known tags))`.
@@ -58,10 +58,13 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
     possible = join_masks([possible_tags(target.units, crf.layout) for target in targets], lengths, crf.layout.n_tags)
+    weights = torch.tensor([target.weight for target in targets], dtype=torch.float64)
     if (tags != UNKNOWN).all():
-        return crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible)).sum()
+        losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
+        return losses @ weights.to(losses)
     allowed = agreeing_tags(tags, possible, crf.layout)
-    loss = crf.loss(emissions, lengths, allowed=tensor(allowed), possible=tensor(possible)).sum()
+    losses = crf.loss(emissions, lengths, allowed=tensor(allowed), possible=tensor(possible))
+    loss = losses @ weights.to(losses)
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
@@ -86,19 +89,20 @@ def tensor(mask: Mask | None) -> Tensor | None:
 def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
     """Each incorrect span has the units of its text for itself, with the tags clamped to the span."""
     ends = np.cumsum([len(target.tags) for target in targets])
-    rows, masks, lengths = [], [], []
+    rows, masks, lengths, weights = [], [], [], []
     for target, end in zip(targets, ends, strict=True):
         for span in target.incorrect:
             positions = np.arange(end - len(target.tags), end)
             rows.append(positions)
             masks.append(_clamped(allowed[positions], span, crf))
             lengths.append(len(positions))
+            weights.append(target.weight)
     index = np.concatenate(rows)
     repeated = emissions[on_device(index, emissions.device)]
     mask, free = tensor(np.concatenate(masks)), tensor(allowed[index])
     log_share = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
     # A span of probability one has an infinite loss; a hair below one keeps loss and gradient finite, and large.
-    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)).sum()
+    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)) @ torch.tensor(weights).to(log_share)
 
 
 def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:

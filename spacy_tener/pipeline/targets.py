@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from spacy.attrs import ORTH, SPACY
 from spacy.errors import Errors
-from spacy.tokens import Span
+from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ..types import IntArray
 from .tags import UNKNOWN, LabelIndex, encode_units, trim_space
 from .units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, View, view_of
 from .windows import Window
+
+WEIGHT = "spacy_tener.weight"
+"""In `user_data` of a reference Doc: how much its annotation counts in the loss; 1 where there is none."""
 
 _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
 
@@ -32,17 +35,19 @@ class Target:
     """The gold annotation of one example, over the units of its predicted Doc.
 
     tags: the gold tag, or `UNKNOWN` where it is missing. *Shape* [n]
+    weight: the factor of its loss.
     """
 
     view: DocView
     units: Units
     tags: IntArray
     incorrect: list[IncorrectSpan]
+    weight: float = 1.0
 
     @property
     def teaches(self) -> bool:
-        """Whether anything is annotated."""
-        return bool(self.incorrect) or bool((self.tags != UNKNOWN).any())
+        """Whether anything is annotated, and counts."""
+        return self.weight > 0.0 and (bool(self.incorrect) or bool((self.tags != UNKNOWN).any()))
 
     def within(self, window: Window) -> Target:
         """The annotation of a window's core, so that the windows of a document hold each tag once.
@@ -63,7 +68,7 @@ class Target:
             if window.core_start <= span.start < window.core_end and span.end <= window.end
         ]
         units = Units(*(column[position] for column in vars(self.units).values()))
-        return Target(self.view, units, tags, shifted)
+        return Target(self.view, units, tags, shifted, self.weight)
 
 
 def make_target(example: Example, view: View, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
@@ -77,7 +82,15 @@ def make_target(example: Example, view: View, labels: LabelIndex, incorrect_span
         units=units,
         tags=encode_units(units, labels),
         incorrect=_align_incorrect(example, predicted, incorrect, labels),
+        weight=_weight(example.reference),
     )
+
+
+def _weight(reference: Doc) -> float:
+    weight = reference.user_data.get(WEIGHT, 1.0)
+    if not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
+        raise ValueError(f"doc.user_data[{WEIGHT!r}] must be a number of 0 or more, but is {weight!r}.")
+    return float(weight)
 
 
 def _gold_units(example: Example, view: DocView) -> Units:

@@ -1,5 +1,7 @@
 """From emissions to the loss of a batch, and to the best paths: against brute force over all paths."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -204,3 +206,15 @@ def test_rehearsal_costs_the_entropy_where_nothing_was_forgotten(crf):
     assert float(loss.detach()) == pytest.approx(float(entropy), rel=1e-4)
     loss.backward()
     assert float(emissions.grad.abs().max()) < 1e-5
+
+
+def test_a_target_counts_by_its_weight(crf):
+    """Whole and partial annotation, and incorrect spans."""
+    scores = torch.from_numpy(np.concatenate(random_scores(LENGTH, LENGTH)))
+    first, second = target(PATHS[0]), target([UNKNOWN] * LENGTH, incorrect=[(0, 1, 0)])
+    alone = [batch_loss(crf, scores[:LENGTH], [first]), batch_loss(crf, scores[LENGTH:], [second])]
+    weighted = [replace(first, weight=0.5), replace(second, weight=3.0)]
+    assert float(batch_loss(crf, scores, weighted)) == pytest.approx(float(0.5 * alone[0] + 3.0 * alone[1]), rel=1e-4)
+    whole = [replace(first, weight=0.5), replace(first, weight=2.0)]
+    twice = batch_loss(crf, torch.cat([scores[:LENGTH]] * 2), whole)
+    assert float(twice) == pytest.approx(2.5 * float(alone[0]), rel=1e-4)

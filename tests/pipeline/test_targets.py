@@ -4,13 +4,14 @@ import itertools
 
 import numpy as np
 import pytest
+import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, encode_units
-from spacy_tener.pipeline.targets import IncorrectSpan, Target, make_target
+from spacy_tener.pipeline.targets import WEIGHT, IncorrectSpan, Target, make_target
 from spacy_tener.pipeline.units import BEGIN, INSIDE, OUTSIDE, CharacterView, TokenView, Units
 from spacy_tener.pipeline.windows import Window, cut_windows
 
@@ -237,3 +238,15 @@ class TestIncorrectSpans:
     def test_a_gold_span_of_another_label_is_none(self, nlp):
         reference = self.reference(nlp, [(0, 3, "ORG")], [(0, 3, "PER")])
         assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [IncorrectSpan(0, 3, 1)]
+
+
+def test_the_weight_of_a_reference_stays_with_its_windows():
+    reference = spacy.blank("zh")("王小明")
+    reference.user_data[WEIGHT] = 0.25
+    target = make_target(Example(reference.copy(), reference), "tokens", LABELS, None)
+    assert target.weight == target.within(Window(0, 2, 0, 1)).weight == 0.25
+    reference.user_data[WEIGHT] = 0
+    assert not make_target(Example(reference.copy(), reference), "tokens", LABELS, None).teaches
+    reference.user_data[WEIGHT] = "much"
+    with pytest.raises(ValueError, match="must be a number of 0 or more, but is 'much'"):
+        make_target(Example(reference.copy(), reference), "tokens", LABELS, None)

@@ -1,0 +1,56 @@
+"""Several corpora as one, each with a weight in the loss: a few annotated texts beside many that a model annotated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from spacy.language import Language
+from spacy.training import Example
+
+from ...errors import InputError
+from ...pipeline.targets import WEIGHT
+
+Reader = Callable[[Language], Iterator[Example]]
+
+
+def mixed_corpus(
+    readers: dict[str, Any],
+    weights: dict[str, float] | None = None,
+    repeat: dict[str, int] | None = None,
+) -> Reader:
+    """All examples of several readers, one reader after the other; spaCy shuffles them on each epoch.
+
+    Registered as `spacy_tener.MixedCorpus.v1`.
+
+    readers (Dict[str, Callable[[Language], Iterator[Example]]]): The readers, by names of your choice.
+    weights (Optional[Dict[str, float]]): What the annotation of a reader's examples counts in the loss of `tener_ner`,
+        by the reader's name; 1 where a name is missing. Other components do not know of weights.
+    repeat (Optional[Dict[str, int]]): How often a reader is read, by its name; once where a name is missing.
+    """
+    # `Any`: spaCy checks what is in the section before it makes readers of it.
+    readers, weights, repeat = dict(readers), dict(weights or {}), dict(repeat or {})
+    _check(readers, weights, repeat)
+
+    def read(nlp: Language) -> Iterator[Example]:
+        for name, reader in readers.items():
+            weight = weights.get(name, 1.0)
+            for _ in range(repeat.get(name, 1)):
+                for example in reader(nlp):
+                    if weight != 1.0:
+                        example.reference.user_data[WEIGHT] = weight
+                    yield example
+
+    return read
+
+
+def _check(readers: Mapping[str, Reader], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
+    place = "spacy_tener.MixedCorpus.v1"
+    if unknown := sorted({*weights, *repeat} - set(readers)):
+        raise InputError(place, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
+    for name, weight in weights.items():
+        if not 0.0 <= weight < float("inf"):
+            raise InputError(place, f"the weight of {name!r} is {weight}", "Give a number of 0 or more.")
+    for name, times in repeat.items():
+        if times < 0:
+            raise InputError(place, f"{name!r} is repeated {times} times", "Give a whole number of 0 or more.")

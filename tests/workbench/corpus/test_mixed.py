@@ -1,0 +1,53 @@
+"""Several corpora as one."""
+
+import pytest
+import spacy
+from spacy.tokens import DocBin
+from spacy.util import registry
+from thinc.api import Config
+
+from spacy_tener.errors import InputError
+from spacy_tener.pipeline.targets import WEIGHT
+from spacy_tener.workbench.corpus.mixed import mixed_corpus
+
+CONFIG = """
+[corpus]
+@readers = "spacy_tener.MixedCorpus.v1"
+weights = {{"silver": 0.25}}
+repeat = {{"gold": 2}}
+
+[corpus.readers]
+
+[corpus.readers.gold]
+@readers = "spacy.Corpus.v1"
+path = "{gold}"
+gold_preproc = false
+
+[corpus.readers.silver]
+@readers = "spacy.Corpus.v1"
+path = "{silver}"
+gold_preproc = false
+"""
+
+
+def test_gold_counts_in_full_and_silver_by_its_weight(tmp_path):
+    nlp = spacy.blank("zh")
+    for name, text in (("gold", "王小明"), ("silver", "上海")):
+        DocBin(docs=[nlp(text)]).to_disk(tmp_path / f"{name}.spacy")
+    config = CONFIG.format(gold=tmp_path / "gold.spacy", silver=tmp_path / "silver.spacy")
+    read = registry.resolve(Config().from_str(config))["corpus"]
+    found = [(example.text, example.reference.user_data.get(WEIGHT, 1.0)) for example in read(nlp)]
+    assert found == [("王小明", 1.0), ("王小明", 1.0), ("上海", 0.25)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"weights": {"sliver": 0.5}}, "no reader is named 'sliver'. The readers are: gold."),
+        ({"weights": {"gold": -1.0}}, "the weight of 'gold' is -1.0"),
+        ({"repeat": {"gold": -1}}, "'gold' is repeated -1 times"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        mixed_corpus({"gold": lambda nlp: iter(())}, **settings)
