@@ -14,6 +14,7 @@ from spacy.vocab import Vocab
 
 from ..layers.crf.crf import EntitySpans
 from ..models.tagger import TaggerModel, crf
+from ..plans.sequences import ranges
 from .calibration import Calibration, Probabilities
 from .decoding import Decoding, joined
 from .reading import DocReader, check_shared
@@ -43,6 +44,18 @@ class Reading:
 
     probability: float
     entities: list[ScoredEntity]
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """What the model believes of a text, all readings taken together.
+
+    entities: Spans that may be entities, whether they exclude each other or not.
+    outside: How probable it is that each character of `doc.text` lies in no entity. *Shape* [n_characters]
+    """
+
+    entities: list[ScoredEntity]
+    outside: Probabilities
 
 
 class ConfidentPipe(TrainablePipe):
@@ -154,6 +167,25 @@ class ConfidentPipe(TrainablePipe):
 
         return self._ask(docs, ask, list)
 
+    def marginals(self, docs: Iterable[Doc], minimum: float = 0.05) -> list[Marginals]:
+        """The belief about each Doc, for whom the best reading is too little. Entities that Docs have already stay.
+
+        docs (Iterable[Doc]): The Docs.
+        minimum (float): The least probability of an entity, above 0.
+        RETURNS (List[Marginals]): For each Doc, all its possible entities, and its characters in none.
+        """
+
+        def ask(views: Views, decoding: Decoding) -> Iterator[Marginals]:
+            spans, probability = decoding.candidates(minimum)
+            found: list[list[ScoredEntity]] = [[] for _ in views]
+            for text, entity in zip(spans.sequence.tolist(), self._entities(views, spans, probability), strict=True):
+                if entity.probability >= minimum:
+                    found[text].append(entity)
+            for view, entities, outside in zip(views, found, decoding.outside(), strict=True):
+                yield Marginals(entities, _by_character(view, outside))
+
+        return self._ask(docs, ask, lambda: Marginals([], np.empty(0)), annotated=True)
+
     def entropy(self, docs: Iterable[Doc]) -> list[float]:
         """How undecided the model is about each Doc as a whole: the entropy of all its readings, in nats.
 
@@ -213,3 +245,13 @@ class ConfidentPipe(TrainablePipe):
                 f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
                 "larger batch_size, or load the pipeline on the CPU, by spacy.require_cpu() before spacy.load()."
             )
+
+
+def _by_character(view: DocView, values: Probabilities) -> Probabilities:
+    """The values of units, for each character; 1 between units. *Shape* [n] to [n_characters]"""
+    if len(values) == len(view.doc.text):
+        return values
+    spread = np.ones(len(view.doc.text))
+    starts, sizes = view.places().T
+    spread[ranges(starts, sizes)] = np.repeat(values, sizes)
+    return spread

@@ -101,14 +101,23 @@ class Decoding:
         values: list[float] = entropy(self.passes).tolist()
         return values
 
+    def candidates(self, minimum: float) -> tuple[EntitySpans, Probabilities]:
+        """All spans, in no order, that are entities at least so probably, some others, and how probably."""
+        spans = candidate_spans(self.passes, self.calibration.uncalibrated(minimum))
+        return spans, self.probabilities(spans)
+
+    def outside(self) -> list[Probabilities]:
+        """How probable it is that each unit lies in no entity. *Shape* [n] for each text"""
+        column = self.passes.marginals()[:, self.crf.layout.outside].double().numpy()
+        return np.split(column, np.cumsum(self.lengths)[:-1])
+
     def rivals(self, entities: EntitySpans, n: int, minimum: float) -> Rivals:
         """For each entity the n most probable of all other spans that share a unit with it, most probable first.
 
         entities: without overlap, in order.
         minimum: only spans that are at least so probable.
         """
-        spans = candidate_spans(self.passes, self.calibration.uncalibrated(minimum))
-        probability = self.probabilities(spans)
+        spans, probability = self.candidates(minimum)
         owner, span = self._overlaps(entities, spans)
         other = (probability[span] >= minimum) & ~_same(_rows(entities, owner), _rows(spans, span))
         owner, span = owner[other], span[other]

@@ -11,35 +11,64 @@ from spacy.tokens import Doc
 from thinc.shims import PyTorchShim
 from torch import Tensor
 
+from ..layers.crf.crf import CRF
 from ..models.bridge import penalties
 from ..models.tagger import TaggerModel, crf
+from .lessons import Lesson, teaching_loss
 from .loss import batch_loss, gradient, rehearsal_loss
 from .reading import DocReader, Piece, documents
 from .settings import NERSettings
 from .targets import Target
+from .teaching import Teacher
 from .units import DocView
 
 PieceLoss = Callable[[Sequence[Piece], list[Doc]], Callable[[Tensor], Tensor]]
 """Makes the loss of some pieces as a function of their emissions."""
 
 
-def learn(model: TaggerModel, targets: Sequence[Target], settings: NERSettings, *, name: str) -> float:
-    """Accumulate the gradients of the targets. Returns the loss, the mean over the pieces of annotated Docs."""
+def learn(
+    model: TaggerModel,
+    targets: Sequence[Target],
+    settings: NERSettings,
+    *,
+    name: str,
+    labels: Sequence[str] = (),
+    teacher: Teacher | None = None,
+) -> float:
+    """Accumulate the gradients of the targets. Returns the loss, the mean over the pieces of Docs that teach anything.
+
+    labels: the component's, for a teacher.
+    """
     reader = DocReader.of(model, settings)
-    taught = [target.teaches for target in targets]
+    taught = [target.teaches or (teacher is not None and len(target.view) > 0) for target in targets]
     if not reader.listens:
-        targets = [target for target in targets if target.teaches]
+        targets = [target for target, teaches in zip(targets, taught, strict=True) if teaches]
         taught = [True] * len(targets)
     views = [target.view for target in targets]
     if not any(taught):
         _backprop_zeros(model, views)
         return 0.0
     layer = crf(model)
+    lessons = teacher.lessons(views, labels) if teacher else []
 
     def loss_of(batch: Sequence[Piece], docs: list[Doc]) -> Callable[[Tensor], Tensor]:
-        return partial(batch_loss, layer, targets=[targets[piece.index].within(piece.window) for piece in batch])
+        parts = [targets[piece.index].within(piece.window) for piece in batch]
+        if teacher is None:
+            return partial(batch_loss, layer, targets=parts)
+        said = [lessons[piece.index].within(piece.window) for piece in batch]
+        return partial(_taught_loss, layer, teacher, targets=parts, lessons=said)
 
     return _accumulate(model, reader, views, taught, loss_of, name=name)
+
+
+def _taught_loss(
+    layer: CRF, teacher: Teacher, emissions: Tensor, targets: Sequence[Target], lessons: Sequence[Lesson]
+) -> Tensor:
+    """The annotation's loss and the teacher's, by their shares."""
+    loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, lessons, [target.units for target in targets])
+    if teacher.share < 1.0 and any(target.teaches for target in targets):
+        loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, targets)
+    return loss
 
 
 def rehearse(

@@ -31,6 +31,7 @@ from .reading import DocReader, documents
 from .scoring import score_char_entities
 from .settings import NERSettings
 from .targets import Target, make_target
+from .teaching import Teacher
 from .units import DocView, view_of
 from .words import PipelineWords
 
@@ -131,6 +132,7 @@ class TenerNER(ConfidentPipe):
         self.scorer = scorer
         self.cfg: dict[str, Any] = {"labels": [], **asdict(settings or NERSettings())}
         self._rehearsal_model: TaggerModel | None = None
+        self._teacher: Teacher | None = None
         self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -174,6 +176,7 @@ class TenerNER(ConfidentPipe):
         *,
         nlp: Language | None = None,
         labels: Iterable[str] | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         """Set the labels, give every string of the training data its row, and make the weights.
 
@@ -181,13 +184,16 @@ class TenerNER(ConfidentPipe):
         nlp (Optional[Language]): The pipeline.
         labels (Optional[Iterable[str]]): The entity types, as `spacy init labels` writes them. Without it they are
             read from the data.
+        teacher (Optional[Teacher]): `spacy_tener.Teacher.v1`: a trained pipeline to learn from, beside the annotation.
+            The component gets its labels.
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if isinstance(labels, str):
             raise ValueError(f"The labels of '{self.name}' must be a list, not the string {labels!r}: [{labels!r}].")
         if labels is None:
             labels = sorted({span.label_ for example in get_examples() for span in example.reference.ents} - {""})
-        for label in labels:
+        self._teacher = teacher
+        for label in [*(teacher.pipe.labels if teacher else ()), *labels]:
             self.add_label(label)
         self.cfg.pop(CALIBRATION, None)
         set_labels(self.model, len(self.labels))
@@ -260,7 +266,9 @@ class TenerNER(ConfidentPipe):
         validate_examples(examples, "TenerNER.update")
         targets = self._targets(examples)
         set_dropout_rate(self.model, drop)
-        losses[self.name] += learn(self.model, targets, self.settings, name=self.name)
+        losses[self.name] += learn(
+            self.model, targets, self.settings, name=self.name, labels=self.labels, teacher=self._teacher
+        )
         if sgd is not None:
             self.finish_update(sgd)
         return losses

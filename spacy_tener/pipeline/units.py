@@ -87,6 +87,9 @@ class DocView(Protocol):
     def char_span(self, start: int, end: int) -> tuple[int, int]:
         """Character offsets of the units from `start` to `end`."""
 
+    def places(self) -> IntArray:
+        """Start and length in characters of each unit. *Shape* [n, 2]"""
+
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
         """The units of the characters from `start` to `end`; None where they are not whole units."""
 
@@ -156,6 +159,9 @@ class TokenView:
     def char_span(self, start: int, end: int) -> tuple[int, int]:
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
+    def places(self) -> IntArray:
+        return self.doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2)
+
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
         span = self.doc.char_span(start, end)
         return (span.start, span.end) if span is not None else None
@@ -222,6 +228,9 @@ class CharacterView:
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
         return start, end
+
+    def places(self) -> IntArray:
+        return np.stack([np.arange(len(self)), np.ones(len(self), dtype=np.int64)], axis=1)
 
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
         return start, end

@@ -212,9 +212,10 @@ def test_a_target_counts_by_its_weight(crf):
     """Whole and partial annotation, and incorrect spans."""
     scores = torch.from_numpy(np.concatenate(random_scores(LENGTH, LENGTH)))
     first, second = target(PATHS[0]), target([UNKNOWN] * LENGTH, incorrect=[(0, 1, 0)])
-    alone = [batch_loss(crf, scores[:LENGTH], [first]), batch_loss(crf, scores[LENGTH:], [second])]
+    alone = [batch_loss(crf, scores[:LENGTH], [first]).detach(), batch_loss(crf, scores[LENGTH:], [second]).detach()]
     weighted = [replace(first, weight=0.5), replace(second, weight=3.0)]
-    assert float(batch_loss(crf, scores, weighted)) == pytest.approx(float(0.5 * alone[0] + 3.0 * alone[1]), rel=1e-4)
+    expected = float(0.5 * alone[0] + 3.0 * alone[1])
+    assert float(batch_loss(crf, scores, weighted).detach()) == pytest.approx(expected, rel=1e-4)
     whole = [replace(first, weight=0.5), replace(first, weight=2.0)]
-    twice = batch_loss(crf, torch.cat([scores[:LENGTH]] * 2), whole)
+    twice = batch_loss(crf, torch.cat([scores[:LENGTH]] * 2), whole).detach()
     assert float(twice) == pytest.approx(2.5 * float(alone[0]), rel=1e-4)

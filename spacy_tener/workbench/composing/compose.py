@@ -167,13 +167,23 @@ def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Con
         asked = HERE.fullmatch(value) if isinstance(value, str) else None
         if asked is None:
             continue
-        standing = _get(config, f"{section}.{asked['part']}" if asked["part"] else section)
+        place = _standing_place(config, section)
+        standing = _get(config, f"{place}.{asked['part']}" if asked["part"] else place)
         if standing is None:
             raise ConfigError(f"{name}: nothing stands in [{section}] for {value}", "Lay it on a config that has it.")
         _get(filled, section)[last] = deepcopy(standing)
         if not asked["part"]:
-            _get(rest, section).clear()
+            _get(rest, place).clear()
     return rest, filled
+
+
+def _standing_place(config: Config, section: str) -> str:
+    """The section itself, or where the config does not have it, the registered function's above it that is replaced."""
+    place = section
+    while place and _get(config, place) is None:
+        place = place.rpartition(".")[0]
+    above = _get(config, place) if place else None
+    return place if isinstance(above, Mapping) and any(key.startswith("@") for key in above) else section
 
 
 def _read_setting(setting: str, config: Config, what: str) -> Config:

@@ -1,0 +1,142 @@
+"""A trained pipeline as a teacher: the loss against brute force, and students that learn from it without annotation."""
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from spacy.training import Example
+from test_loss import LAYOUT, LENGTH, PATHS, random_scores, weights_of
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.layers.crf.crf import CRF
+from spacy_tener.pipeline.lessons import Emissions, Paths, teaching_loss
+from spacy_tener.pipeline.teaching import load_teacher
+from spacy_tener.pipeline.units import OUTSIDE, Units
+from spacy_tener.pipeline.windows import Window
+
+
+@pytest.fixture
+def crfs():
+    made = [CRF(2), CRF(2)]
+    with torch.no_grad():
+        for weight in (weight for layer in made for weight in layer.parameters()):
+            weight.normal_()
+    return made
+
+
+def units(length):
+    nothing = np.zeros(length, dtype=bool)
+    return Units(nothing, np.full(length, OUTSIDE), np.zeros(length, dtype=np.uint64), nothing)
+
+
+def test_the_loss_is_the_cross_entropy_of_all_readings(crfs):
+    student, teacher = crfs
+    own, said = map(torch.from_numpy, random_scores(LENGTH, LENGTH))
+    wanted = weights_of(teacher, said, PATHS).detach().softmax(0)
+    expected = -(wanted * weights_of(student, own, PATHS).detach().log_softmax(0)).sum()
+    lesson = Emissions(said.numpy())
+    assert float(teaching_loss(student, teacher, own, [lesson], [units(LENGTH)]).detach()) == pytest.approx(
+        float(expected), rel=1e-4
+    )
+    every = Paths(PATHS, wanted.numpy(), LAYOUT)
+    both = teaching_loss(student, teacher, torch.cat([own, own]), [every, lesson], [units(LENGTH)] * 2)
+    assert float(both.detach()) == pytest.approx(2 * float(expected), rel=1e-4)
+
+
+def test_the_gradient_of_listed_readings_is_that_of_their_log_probability(crfs):
+    student, teacher = crfs
+    [scores] = random_scores(LENGTH)
+    chosen, weights = PATHS[[3, 77]], np.array([0.7, 0.3])
+    emissions = torch.from_numpy(scores).requires_grad_(True)
+    teaching_loss(student, teacher, emissions, [Paths(chosen, weights, LAYOUT)], [units(LENGTH)]).backward()
+    expected = torch.zeros_like(emissions)
+    for path, weight in zip(chosen, weights, strict=True):
+        loss = weight * student.loss(emissions, [LENGTH], tags=torch.from_numpy(path)).sum()
+        expected += torch.autograd.grad(loss, emissions)[0]
+    assert emissions.grad.numpy() == pytest.approx(expected.numpy(), abs=1e-5)
+
+
+def test_a_window_holds_what_is_inside_of_a_cut_entity():
+    names = LAYOUT.names(("X", "Y"))
+    path = np.array([[names.index(tag) for tag in ("B-X", "I-X", "E-X", "O", "S-Y")]])
+    part = Paths(path, np.ones(1), LAYOUT).within(Window(1, 4, 1, 4))
+    assert [names[tag] for tag in part.tags[0]] == ["B-X", "E-X", "O"]
+
+
+@pytest.fixture
+def teacher_path(learned, tmp_path):
+    learned().to_disk(tmp_path / "teacher")
+    return tmp_path / "teacher"
+
+
+@pytest.mark.parametrize(
+    ("settings", "view"),
+    [({}, "tokens"), ({"segmenter": "jieba"}, "tokens"), ({"segmenter": "jieba"}, "characters")],
+    ids=["same units", "words", "characters over words"],
+)
+def test_a_student_learns_from_raw_text_what_its_teacher_knows(
+    settings, view, teacher_path, sentences, entities_of, tiny_model
+):
+    """The teacher reads characters; the student reads characters, or words."""
+    lang = spacy.util.get_lang_class("zh")
+    nlp = lang.from_config({"nlp": {"tokenizer": settings}}) if settings else spacy.blank("zh")
+    pipe = nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": view})
+    raw = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text, _ in sentences]
+    nlp.config["initialize"]["components"]["tener_ner"] = {
+        "teacher": {"@misc": "spacy_tener.Teacher.v1", "path": str(teacher_path), "share": 0.9}
+    }
+    optimizer = nlp.initialize(lambda: raw)
+    optimizer.learn_rate = 0.01
+    teacher = spacy.load(teacher_path)
+    assert pipe.labels == teacher.get_pipe("tener_ner").labels
+    losses = [nlp.update(raw, sgd=optimizer)["tener_ner"] for _ in range(60)]
+    assert losses[-1] < 0.3 * losses[0]
+    for text, _ in sentences:
+        found = entities_of(nlp(text))
+        known = [e for e in entities_of(teacher(text)) if nlp.make_doc(text).char_span(*e[:2]) is not None]
+        assert [e for e in found if e in known] == known
+    again = spacy.blank("zh") if not settings else lang.from_config({"nlp": {"tokenizer": settings}})
+    again.add_pipe("tener_ner", config={"model": tiny_model, "view": view})
+    again.from_bytes(nlp.to_bytes())
+    assert entities_of(again(sentences[0][0])) == entities_of(nlp(sentences[0][0]))
+
+
+def test_annotation_is_learned_beside_the_teacher(teacher_path, learned, make_examples):
+    """The loss is that of both, by their shares; the teacher is asked once for each text."""
+    nlp = learned()
+    pipe = nlp.get_pipe("tener_ner")
+    examples = make_examples(nlp)
+    gold = pipe.update(examples)["tener_ner"]
+    pipe._teacher = load_teacher(teacher_path, share=1.0)
+    taught = pipe.update(examples)["tener_ner"]
+    pipe._teacher = teacher = load_teacher(teacher_path, share=0.25)
+    assert pipe.update(examples)["tener_ner"] == pytest.approx(0.75 * gold + 0.25 * taught, rel=1e-4)
+    teacher.nlp = None
+    assert pipe.update(examples)["tener_ner"] == pytest.approx(0.75 * gold + 0.25 * taught, rel=1e-4)
+
+
+def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences, learned):
+    view = learned().get_pipe("tener_ner")
+    docs = [spacy.blank("zh")(text) for text, _ in sentences]
+    plain, warm = load_teacher(teacher_path), load_teacher(teacher_path, temperature=2.0)
+    from spacy_tener.pipeline.units import view_of
+
+    views = [view_of(doc, "tokens") for doc in docs]
+    for cold, hot in zip(plain.lessons(views, view.labels), warm.lessons(views, view.labels), strict=True):
+        assert hot.scores == pytest.approx(cold.scores / 2)
+    assert warm.crf.start.detach().numpy() == pytest.approx(plain.crf.start.detach().numpy() / 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"share": 0.0}, "share is 0.0"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"readings": 0}, "readings is 0"),
+        ({"path": None}, "no pipeline is named"),
+        ({"component": "ner"}, "has no tener_ner called 'ner'"),
+    ],
+)
+def test_what_cannot_teach_is_refused(settings, message, teacher_path):
+    with pytest.raises(RemedyError, match=message):
+        load_teacher(**{"path": teacher_path, **settings})

@@ -1,0 +1,27 @@
+"""The overlays that learn from what other pipelines say: what they bring into a corpus' config."""
+
+import pytest
+from made_trainings import make_config, tener
+
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.runs.requirements import corpus_reader
+
+
+@pytest.mark.parametrize("base", ["weibo", "wnut17", "sample"])
+def test_silver_stands_beside_the_corpus_of_the_config(base):
+    alone, both = (compose(base, overlays).config for overlays in ([], ["silver"]))
+    reader = both["corpora"]["train"]
+    assert reader["readers"]["gold"] == alone["corpora"]["train"]
+    assert reader["readers"]["silver"]["path"] == "${paths.silver}"
+    assert corpus_reader(both, "train_corpus") == corpus_reader(alone, "train_corpus")
+    both["corpora"]["train"] = alone["corpora"]["train"]
+    del both["paths"]["silver"]
+    assert both == alone
+
+
+def test_the_taught_ask_their_teacher(tmp_path):
+    make_config(tmp_path, tener()).to_disk(tmp_path / "base.cfg")
+    config = compose(tmp_path / "base.cfg", ["taught"]).config
+    teacher = config["initialize"]["components"]["tener_ner"]["teacher"]
+    assert teacher["@misc"] == "spacy_tener.Teacher.v1"
+    assert teacher["path"] == "${paths.teacher}"
