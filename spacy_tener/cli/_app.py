@@ -112,3 +112,10 @@ def read_pipeline_config(model: Path) -> Config:
 def names(text: str) -> list[str]:
     """Names with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Whole numbers with commas between them."""
+    if not names(text) or not all(name.isdecimal() for name in names(text)):
+        raise RemedyError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
+    return [int(name) for name in names(text)]

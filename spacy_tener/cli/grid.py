@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
-from ..workbench.composing.files import ConfigError
 from ..workbench.composing.named import SHIPPED
 from ..workbench.files import locked
 from ..workbench.report.rows import make_table
@@ -20,7 +19,7 @@ from ..workbench.report.tables import render
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.training import OUTPUT
-from ._app import GpuId, Settings, messages, names, tener_cli
+from ._app import GpuId, Settings, messages, names, numbers, tener_cli
 from .table import warn
 
 
@@ -61,7 +60,7 @@ def grid_cli(
             output=output,
             corpora=names(corpora),
             systems=names(systems),
-            seeds=_numbers(seeds),
+            seeds=numbers("--seeds", seeds),
             data=data,
             configs=configs or SHIPPED,
             settings=settings or [],
@@ -74,13 +73,6 @@ def grid_cli(
     typer.echo(text, nl=False)
     if failed:
         raise typer.Exit(1)
-
-
-def _numbers(text: str) -> list[int]:
-    wrong = [name for name in names(text) if not name.isdecimal()]
-    if wrong or not names(text):
-        raise ConfigError(f"--seeds {text}: not whole numbers with commas between them", "Write --seeds 1,2,3.")
-    return [int(name) for name in names(text)]
 
 
 def _run(msg: Printer, todos: list[Todo], jobs: int, *, retrain: bool) -> bool:

@@ -22,6 +22,7 @@ _PACKAGES = {
 # What is read where a setting is null.
 _DEFAULTS = {("spacy_tener.LexiconEmbed.v1", "lexicon"): _JIEBA, ("spacy_tener.ComponentEmbed.v1", "source"): _HANZI}
 _TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
+_MIXED = "spacy_tener.MixedCorpus.v1"
 _FILES = ("path", "vectors", "init_tok2vec", "source")
 
 
@@ -51,6 +52,8 @@ def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
     section: Any = config.interpolate()
     for name in section["training"][corpus].split("."):
         section = section.get(name) if isinstance(section, Mapping) else None
+    if isinstance(section, Mapping) and section.get("@readers") == _MIXED:
+        section = next(iter(section["readers"].values()), None)  # the gold annotation comes first
     if not isinstance(section, Mapping):
         raise ConfigError(f"training.{corpus} names no section", "Let it name one of [corpora].")
     return section

@@ -1,0 +1,74 @@
+"""`python -m spacy tener silver`"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from spacy.cli._util import import_code
+
+from ..errors import RemedyError
+from ..workbench.files import check_folder, locked
+from ..workbench.runs.processes import interrupted_by_signals
+from ..workbench.teaching.silver import Counts, Sureness, write_silver
+from ..workbench.vectors.raw_text import find_texts, read_texts
+from ._app import GpuId, load_pipeline, messages, names, setup_gpu, tener_cli
+
+
+@tener_cli.command("silver")
+def silver_cli(
+    teachers: Annotated[str, typer.Argument(help="Pipelines with entities, with commas between them")],
+    raw: Annotated[list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for stdin")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of .spacy files to write")],
+    sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept")] = 0.9,
+    outside: Annotated[float, typer.Option(help="Least probability of a token that is kept as no entity")] = 0.9,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
+    part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
+    gpu_id: GpuId = -1,
+    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipelines need")] = None,
+) -> None:
+    """
+    Annotate raw text by trained pipelines, as training data for another one.
+
+    Kept is what the teachers are sure of: entities, and tokens that are in none. The annotation of all other tokens is
+    missing, and learned as such. With several teachers, the mean of their probabilities counts. `tener_ner` gives
+    probabilities (calibrate it: `spacy tener calibrate`); to what other components find, each gives 1.
+
+    Every line of the text is a text. The output is read by `spacy.Corpus.v1`, and beside annotation of your own by
+    `spacy_tener.MixedCorpus.v1`. Stopped, the same command goes on behind the last whole file.
+    """
+    import_code(code)
+    with messages(stopped="The same command goes on behind the last whole file.") as msg:
+        setup_gpu(gpu_id, silent=False)
+        check_folder(output)
+        kept = Sureness(sure, outside)
+        pipelines = [load_pipeline(name) for name in names(teachers)]
+        if not pipelines:
+            raise RemedyError("no teacher is named", "Name one or more pipelines, as in teacher/model-best.")
+        sources, left_out = find_texts(raw)
+        if left_out:
+            msg.warn(f"Left out: {len(left_out)} files that are no text", ", ".join(map(str, left_out[:5])))
+        texts = (text.strip() for source in sources for text in read_texts(source) if text.strip())
+        settings = {"teachers": names(teachers), "texts": sources, "limit": limit}
+        with interrupted_by_signals(), locked(output / ".lock"):
+            total = write_silver(
+                pipelines,
+                itertools.islice(texts, limit or None),
+                output,
+                kept,
+                settings=settings,
+                part_size=part_size,
+                done=lambda counts, made: msg.info(said(counts, made=made)),
+            )
+        if not total.texts:
+            raise RemedyError(f"{', '.join(raw)}: there is no text", "Give files with a text on each line.")
+        msg.good(f"{output}: {said(total)}")
+
+
+def said(counts: Counts, *, made: bool = False) -> str:
+    """One line about annotated texts. made: before this call."""
+    open_share = 100 * counts.missing / max(1, counts.tokens)
+    numbers = f"{counts.texts:,} texts, {counts.entities:,} entities, {open_share:.1f} % of the tokens left open"
+    return f"{numbers} (made before)" if made else numbers

@@ -1,0 +1,1 @@
+"""Models that teach: annotation of raw text by trained pipelines."""

@@ -1,0 +1,63 @@
+"""What pipelines believe of texts: entities and emptiness, each with a probability, whatever their tokens are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ...pipeline.confidence import ConfidentPipe
+
+FloatArray = NDArray[np.float64]
+Place = tuple[int, int, str]
+"""Start and end in characters of a text, and the label."""
+LEAST = 0.05
+"""Entities that a teacher finds less probable count as not found."""
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What teachers believe of a text.
+
+    entities: How probable they find each entity.
+    outside: How probable they find it that a character lies in no entity. *Shape* [n_characters]
+    """
+
+    doc: Doc
+    entities: dict[Place, float]
+    outside: FloatArray
+
+
+def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Belief]:
+    """Let teachers vote on a batch of texts: the means of what they believe, on the first one's Docs."""
+    for votes in zip(*(_vote(teacher, texts) for teacher in teachers), strict=True):
+        entities: dict[Place, float] = defaultdict(float)
+        for vote in votes:
+            for place, probability in vote.entities.items():
+                entities[place] += probability / len(votes)
+        yield Belief(votes[0].doc, dict(entities), np.mean([vote.outside for vote in votes], axis=0))
+
+
+def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
+    for name, pipe in reversed(teacher.pipeline):
+        if isinstance(pipe, ConfidentPipe):
+            with teacher.select_pipes(disable=[name]):
+                docs = list(teacher.pipe(texts))
+            return [
+                Belief(doc, {(e.start, e.end, e.label): e.probability for e in found.entities}, found.outside)
+                for doc, found in zip(docs, pipe.marginals(docs, LEAST), strict=True)
+            ]
+    return [_certain(doc) for doc in teacher.pipe(texts)]
+
+
+def _certain(doc: Doc) -> Belief:
+    """Of a pipeline that gives no probabilities, such as spaCy's `ner`, rules or an LLM, all is certain."""
+    outside = np.ones(len(doc.text))
+    for ent in doc.ents:
+        outside[ent.start_char : ent.end_char] = 0.0
+    return Belief(doc, {(ent.start_char, ent.end_char, ent.label_): 1.0 for ent in doc.ents}, outside)

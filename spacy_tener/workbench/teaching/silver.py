@@ -1,0 +1,142 @@
+"""Silver annotation: what teachers are sure of in raw text, as Docs that `spacy train` reads. The doubtful stays open.
+
+Tokens whose annotation is missing are learned as such: `tener_ner`, and spaCy's `ner`, learn what is known around them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin, Span
+
+from ...errors import RemedyError
+from ..files import write_file, write_text
+from .beliefs import Belief, beliefs
+
+SETTINGS = "silver.json"
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Sureness:
+    """When an annotation is kept.
+
+    entity: Least probability of an entity.
+    outside: Least probability of a token to be in no entity.
+    """
+
+    entity: float = 0.9
+    outside: float = 0.9
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            # Above a half no two entities that are kept overlap, and none with a token that is kept outside.
+            if not 0.5 < value <= 1.0:
+                raise RemedyError(f"{name} = {value}", "Give a probability above a half and at most 1.")
+
+
+@dataclass
+class Counts:
+    """What is in some silver annotation."""
+
+    texts: int = 0
+    tokens: int = 0
+    entities: int = 0
+    missing: int = 0
+    """Tokens left open."""
+
+    def add(self, other: Counts) -> None:
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
+
+def annotate(belief: Belief, sure: Sureness) -> Doc:
+    """Keep what is sure of a text: entities, and tokens outside. All other tokens are missing."""
+    doc = belief.doc
+    entities: list[Span] = []
+    for (start, end, label), probability in belief.entities.items():
+        span = doc.char_span(start, end, label=label) if probability >= sure.entity else None
+        if span is not None:  # another teacher's entity may not lie on the edges of tokens
+            entities.append(span)
+    starts = np.array([token.idx for token in doc], dtype=np.int64)
+    outside = np.minimum.reduceat(belief.outside, starts) if len(doc) else np.empty(0)
+    known = outside >= sure.outside
+    for entity in entities:
+        known[entity.start : entity.end] = True
+    missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~known).tolist()]
+    doc.set_ents(entities, missing=missing, default="outside")
+    return doc
+
+
+def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> Iterator[Doc]:
+    """Annotate texts, as many at once as are good for speed."""
+    for batch in batched(texts, BATCH):
+        for belief in beliefs(teachers, batch):
+            yield annotate(belief, sure)
+
+
+def batched(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    rest = iter(texts)
+    while batch := list(itertools.islice(rest, size)):
+        yield batch
+
+
+def write_silver(
+    teachers: Sequence[Language],
+    texts: Iterable[str],
+    output: Path,
+    sure: Sureness,
+    *,
+    settings: dict[str, object],
+    part_size: int,
+    done: Callable[[Counts, bool], object],
+) -> Counts:
+    """Annotate texts into the parts of a directory, which `spacy train` reads as one corpus.
+
+    Parts that are there already are left alone, so that the same call goes on where it was stopped.
+
+    settings: What the annotation depends on. Parts that were made by others are refused.
+    done: Called with what is in a part, and whether it had been there.
+    """
+    _check_settings(output / SETTINGS, {**settings, **asdict(sure), "part_size": part_size})
+    total = Counts()
+    for number, part in enumerate(batched(texts, part_size)):
+        path = output / f"part-{number:05}.spacy"
+        made = path.exists()
+        docs = [] if made else list(silver(teachers, part, sure))
+        if not made:
+            data = DocBin(docs=docs).to_bytes()
+            write_file(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
+        counts = count(DocBin().from_disk(path).get_docs(teachers[0].vocab) if made else docs)
+        total.add(counts)
+        done(counts, made)
+    return total
+
+
+def _check_settings(path: Path, settings: dict[str, object]) -> None:
+    if not path.exists():
+        write_text(path, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
+        return
+    try:
+        before = json.loads(path.read_text(encoding="utf8"))
+    except ValueError as error:
+        raise RemedyError(f"{path}: is damaged ({error})", "Remove the directory, or choose another one.") from error
+    changed = [
+        f"{name}: {before.get(name)} -> {value}" for name, value in settings.items() if before.get(name) != value
+    ]
+    if changed:
+        remedy = "Remove the directory to make it anew, or choose another one."
+        raise RemedyError(f"{path.parent}: was made with other settings ({'; '.join(changed)})", remedy)
+
+
+def count(docs: Iterable[Doc]) -> Counts:
+    counts = Counts()
+    for doc in docs:
+        counts.add(Counts(1, len(doc), len(doc.ents), sum(token.ent_iob_ == "" for token in doc)))
+    return counts

@@ -1,0 +1,129 @@
+"""Silver annotation: what is kept, what is left open, and the command that writes it."""
+
+import json
+
+import numpy as np
+import pytest
+import spacy
+from spacy.cli._util import app
+from spacy.tokens import DocBin
+from spacy.training import Corpus
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401  (adds the command to the group)
+import spacy_tener.workbench.teaching.silver as silver_module
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.teaching.beliefs import Belief, beliefs
+from spacy_tener.workbench.teaching.silver import Sureness, annotate
+
+TEXT = "王小明去了上海"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The path of a pipeline with `tener_ner` that knows some sentences."""
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner")
+    data = [(TEXT, [(0, 3, "PER"), (5, 7, "GPE")]), ("今天天气很好", []), ("北京很大", [(0, 2, "GPE")])]
+    examples = [spacy.training.Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in data]
+    optimizer = nlp.initialize(lambda: examples)
+    for _ in range(40):
+        nlp.update(examples, sgd=optimizer)
+    path = tmp_path_factory.mktemp("teacher") / "model"
+    nlp.to_disk(path)
+    return path
+
+
+@pytest.fixture
+def ruled(tmp_path):
+    """Makes pipelines of rules."""
+
+    def make(**patterns):
+        nlp = spacy.blank("zh")
+        rules = nlp.add_pipe("entity_ruler")
+        rules.add_patterns([{"label": label, "pattern": list_of(text)} for label, text in patterns.items()])
+        path = tmp_path / "-".join(patterns)
+        nlp.to_disk(path)
+        return path
+
+    def list_of(text):
+        return [{"ORTH": char} for char in text]
+
+    return make
+
+
+def belief(entities, outside):
+    return Belief(spacy.blank("zh")(TEXT), entities, np.array(outside))
+
+
+def iob_of(doc):
+    return [f"{token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else token.ent_iob_ for token in doc]
+
+
+def test_the_sure_is_kept_and_the_doubtful_left_open():
+    believed = belief({(0, 3, "PER"): 0.95, (5, 7, "GPE"): 0.7}, [0.01, 0.02, 0.02, 0.99, 0.8, 0.3, 0.3])
+    assert iob_of(annotate(believed, Sureness())) == ["B-PER", "I-PER", "I-PER", "O", "", "", ""]
+    assert iob_of(annotate(believed, Sureness(entity=0.6, outside=0.75))) == [
+        *["B-PER", "I-PER", "I-PER", "O", "O", "B-GPE", "I-GPE"]
+    ]
+
+
+def test_teachers_vote_whatever_they_are(trained, ruled):
+    """A CRF with its probabilities, and rules that know one place but take a name for another entity."""
+    both = [spacy.load(trained), spacy.load(ruled(GPE="上海", ORG="小明"))]
+    [found] = beliefs(both, [TEXT])
+    [alone] = beliefs(both[:1], [TEXT])
+    assert found.entities[5, 7, "GPE"] == pytest.approx(0.5 + alone.entities[5, 7, "GPE"] / 2)
+    assert found.entities[0, 3, "PER"] == pytest.approx(alone.entities[0, 3, "PER"] / 2)
+    assert found.entities[1, 3, "ORG"] == pytest.approx(0.5, abs=0.03)
+    assert found.outside == pytest.approx((alone.outside + np.array([1, 0, 0, 1, 1, 0, 0])) / 2)
+    assert iob_of(annotate(found, Sureness())) == ["", "", "", "O", "O", "B-GPE", "I-GPE"]
+
+
+@pytest.mark.parametrize("value", [0.5, 1.1, float("nan")])
+def test_what_is_no_probability_above_a_half_is_refused(value):
+    with pytest.raises(RemedyError, match="Give a probability above a half"):
+        Sureness(entity=value)
+
+
+@pytest.fixture
+def run(tmp_path):
+    raw = tmp_path / "raw.txt"
+    raw.write_text("\n".join([TEXT, "", "北京很大", "他去了上海"]) + "\n", encoding="utf8")
+
+    def silver(*arguments):
+        result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(
+            app, ["tener", "silver", *map(str, arguments), str(raw), "-o", str(tmp_path / "silver"), "--part-size", "2"]
+        )
+        return result.exit_code, " ".join(result.output.split())
+
+    return silver
+
+
+def test_the_command_writes_parts_that_spacy_reads_and_goes_on_where_it_was_stopped(
+    run, trained, tmp_path, monkeypatch
+):
+    code, said = run(trained)
+    assert code == 0, said
+    assert "3 texts, 4 entities" in said
+    nlp = spacy.blank("zh")
+    read = [example.reference for example in Corpus(tmp_path / "silver")(nlp)]
+    assert [doc.text for doc in read] == [TEXT, "北京很大", "他去了上海"]
+    assert [ent.text for ent in read[0].ents] == ["王小明", "上海"]
+    (tmp_path / "silver" / "part-00001.spacy").unlink()
+    batches = []
+    annotated = silver_module.beliefs
+    monkeypatch.setattr(
+        silver_module, "beliefs", lambda teachers, texts: batches.append(texts) or annotated(teachers, texts)
+    )
+    assert run(trained)[0] == 0
+    assert batches == [["他去了上海"]]
+    assert len(list(DocBin().from_disk(tmp_path / "silver" / "part-00001.spacy").get_docs(nlp.vocab))) == 1
+
+
+def test_other_settings_do_not_mix_with_what_is_there(run, trained, tmp_path):
+    assert run(trained)[0] == 0
+    code, said = run(trained, "--sure", "0.7")
+    assert code == 1
+    assert "entity: 0.9 -> 0.7" in said
+    assert json.loads((tmp_path / "silver" / "silver.json").read_text())["entity"] == 0.9
