@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
 WALL = "-----"
 # The column of the picture where its comments begin.
-COMMENTS = 67
+COMMENTS = 97
 # Rooms that know nothing of each other, though the picture needs a line for each.
 ONE_FLOOR = {"layers", "features", "optim"}
 FOREIGN = {
