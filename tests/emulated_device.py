@@ -176,7 +176,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if to_host or (uploads and not _non_blocking(args, kwargs)) or _needs_values(name, args, kwargs):
         RECORDER.sync(name)
     if not (func.is_view or name in FREE or to_host or uploads):
-        RECORDER.launch(name)
+        for _ in range(_launches_of(name, args)):
+            RECORDER.launch(name)
     known: dict[int, Tensor] = {id(tensor.held): tensor for tensor in own}
     if target is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
@@ -185,6 +186,13 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return result
     # What works in place returns the very tensor that it was given.
     return tree_map(lambda x: _wrapped(x, known), result)
+
+
+def _launches_of(name: str, args: Any) -> int:
+    """One for a whole list of tensors, unless each is to be spread over another one's shape."""
+    lists = [arg for arg in args if isinstance(arg, list | tuple) and arg and isinstance(arg[0], Tensor)]
+    spread = any(a.shape != b.shape for own in lists[1:] for a, b in zip(lists[0], own, strict=True))
+    return len(lists[0]) if name.startswith("_foreach") and spread else 1
 
 
 def _wrapped(x: Any, known: dict[int, Tensor]) -> Any:

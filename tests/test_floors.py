@@ -18,13 +18,15 @@ WALL = "-----"
 # The column of the picture where its comments begin.
 COMMENTS = 97
 # Rooms that know nothing of each other, though the picture needs a line for each.
-ONE_FLOOR = {"layers", "features", "optim"}
+ONE_FLOOR = {"layers", "runtime", "features", "optim"}
 FOREIGN = {
     "about": {"spacy", "thinc", "torch"},
     "errors": {"spacy", "thinc", "torch"},
     "tagging": {"spacy", "thinc", "torch"},
     "types": {"spacy", "thinc", "torch"},
     "plans": {"spacy", "thinc", "torch"},
+    "paths": {"spacy", "thinc", "torch"},
+    "runtime": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
     "features": {"torch", "thinc"},
 }

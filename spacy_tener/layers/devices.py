@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from numpy.typing import NDArray
@@ -25,6 +25,19 @@ def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
     away = [tensor for tensor in tensors if not tensor.is_cpu]
     if not away:
         return tensors
-    joined = torch.cat([tensor.flatten() for tensor in away]).cpu()
+    joined = cast(Tensor, _ToHost.apply(torch.cat([tensor.flatten() for tensor in away])))  # type: ignore[no-untyped-call]
     parts = iter(joined.split([tensor.numel() for tensor in away]))
     return tuple(tensor if tensor.is_cpu else next(parts).view_as(tensor) for tensor in tensors)
+
+
+class _ToHost(torch.autograd.Function):
+    """A copy on the CPU, whose gradient goes back without waiting."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        ctx.device = tensor.device
+        return tensor.cpu()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return on_device(gradients[0], ctx.device)

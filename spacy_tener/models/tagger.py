@@ -11,6 +11,7 @@ from thinc.types import Floats2d
 
 from ..layers.crf.crf import CRF
 from ..layers.crf.head import CRFHead
+from ..paths.scorer import PathScorer
 from ..tagging import TagLayout
 from .bridge import ragged_layer, torch_shim
 from .tener import build_tener
@@ -76,6 +77,11 @@ def set_labels(model: TaggerModel, n_labels: int) -> None:
 def crf(model: Model[Any, Any]) -> CRF:
     """The CRF of a tagger."""
     return cast(CRFHead, torch_shim(_output_layer(model)).module).crf
+
+
+def path_scorer(model: Model[Any, Any]) -> PathScorer:
+    """The CRF of a tagger, as it predicts."""
+    return crf(model).scorer
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:

@@ -12,8 +12,8 @@ from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
-from ..layers.crf.crf import EntitySpans
-from ..models.tagger import TaggerModel, crf
+from ..models.tagger import TaggerModel, path_scorer
+from ..paths.marginals import EntitySpans
 from ..plans.sequences import ranges
 from .calibration import Calibration, Probabilities
 from .decoding import Decoding, joined
@@ -216,14 +216,15 @@ class ConfidentPipe(TrainablePipe):
         if not any(len(view) for view in views):
             yield views, None
             return
-        reader = DocReader.of(self.model, settings)
+        # Before the emissions: a GPU that has nothing to do yet hands the weights over at once.
+        reader, scorer = DocReader.of(self.model, settings), path_scorer(self.model)
         if reader.listens and not annotated:
             check_shared(self.model, [view.doc for view in views])
         for group in reader.groups(views):
             units = [view.units() if annotated else view.units().unannotated() for view in group]
             scores = reader.emissions(self.model, group)
             masks = [decodable_tags(each, index) for each in units]
-            yield group, Decoding.of(crf(self.model), scores, masks, calibration)
+            yield group, Decoding.of(scorer, scores, masks, calibration)
 
     def _columns(self, view: DocView, start: int, end: int, label: str) -> tuple[int, int, int, int] | None:
         """An entity as `EntitySpans` have it; None where the model cannot find it."""

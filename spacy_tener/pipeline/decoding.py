@@ -8,19 +8,18 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from thinc.backends import get_array_ops
 from thinc.types import Floats2d
-from torch import Tensor
 
-from ..layers.crf.crf import CRF, EntitySpans
-from ..layers.crf.entropy import entropy
-from ..layers.crf.forward import ForwardBackward
-from ..layers.crf.likely import candidate_spans
-from ..layers.crf.marginals import span_marginals
+from ..paths.entropy import entropy
+from ..paths.forward import ForwardBackward
+from ..paths.likely import candidate_spans
+from ..paths.marginals import EntitySpans, span_marginals
+from ..paths.scorer import PathScorer
 from ..plans.sequences import ranges, starts
-from ..types import BoolArray, IntArray
+from ..types import AnyFloats, BoolArray, IntArray
 from .calibration import Calibration, Probabilities
-from .loss import flat, join_masks, tensor
-from .tags import Mask
+from .tags import Mask, join_masks
 
 
 class Rivals(NamedTuple):
@@ -36,18 +35,22 @@ class Rivals(NamedTuple):
 class Decoding:
     """The emissions of some texts joined, [N, n_tags], and the tags that the CRF may choose, [N, n_tags] or all."""
 
-    crf: CRF
-    emissions: Tensor
+    crf: PathScorer
+    emissions: AnyFloats
     lengths: list[int]
-    allowed: Tensor | None
+    allowed: Mask | None
     calibration: Calibration
 
     @classmethod
-    def of(cls, crf: CRF, scores: list[Floats2d], masks: Sequence[Mask | None], calibration: Calibration) -> Decoding:
+    def of(
+        cls, crf: PathScorer, scores: list[Floats2d], masks: Sequence[Mask | None], calibration: Calibration
+    ) -> Decoding:
         """scores, masks: of each text. *Shape* [n, n_tags]"""
         lengths = [len(part) for part in scores]
-        allowed = tensor(join_masks(masks, lengths, crf.layout.n_tags))
-        return cls(crf, flat(crf, scores), lengths, allowed, calibration)
+        ops = get_array_ops(scores[0])
+        emissions = scores[0] if len(scores) == 1 else ops.xp.concatenate(scores)
+        allowed = join_masks(masks, lengths, crf.layout.n_tags)
+        return cls(crf, ops.to_numpy(emissions), lengths, allowed, calibration)
 
     @cached_property
     def offsets(self) -> IntArray:
@@ -71,18 +74,20 @@ class Decoding:
 
     def probabilities(self, spans: EntitySpans) -> Probabilities:
         """How probable each span is as one entity. *Shape* [n_spans]"""
-        return self.calibration.calibrated(span_marginals(self.passes, spans).numpy(), spans.label)
+        return self.calibration.calibrated(
+            span_marginals(self.passes, spans).astype(np.float64, copy=False), spans.label
+        )
 
     def probabilities_of_few(self, spans: EntitySpans) -> Probabilities:
         """The same, quicker as long as nothing else is asked of the texts. *Shape* [n_spans]"""
         found = self.crf.span_probabilities(
             self.emissions, self.lengths, spans, self.allowed, temperature=self.calibration.temperature
         )
-        return self.calibration.calibrated(found, spans.label)
+        return self.calibration.calibrated(found.astype(np.float64, copy=False), spans.label)
 
     def kbest(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
         """Up to k readings of each text, best first: their probability and their entities."""
-        found = self.crf.kbest(self.emissions.double(), self.lengths, k, self.allowed)
+        found = self.crf.kbest(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
         log_z = self.passes.log_partition().tolist()
         return [
             [
@@ -108,7 +113,7 @@ class Decoding:
 
     def outside(self) -> list[Probabilities]:
         """How probable it is that each unit lies in no entity. *Shape* [n] for each text"""
-        column = self.passes.marginals()[:, self.crf.layout.outside].double().numpy()
+        column = self.passes.marginals()[:, self.crf.layout.outside].astype(np.float64)
         return np.split(column, np.cumsum(self.lengths)[:-1])
 
     def rivals(self, entities: EntitySpans, n: int, minimum: float) -> Rivals:

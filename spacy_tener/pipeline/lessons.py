@@ -14,8 +14,8 @@ from ..layers.crf.crf import CRF, cross_entropy
 from ..layers.devices import on_device
 from ..tagging import TagLayout
 from ..types import IntArray
-from .loss import join_masks, tensor
-from .tags import possible_tags
+from .loss import tensor
+from .tags import join_masks, possible_tags
 from .units import Units
 from .windows import Window
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..layers.crf.crf import CRF, cross_entropy
 from ..layers.devices import on_device
 from ..models.bridge import join, split
-from .tags import UNKNOWN, Mask, agreeing_tags, possible_tags
+from .tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
 from .targets import IncorrectSpan, Target
 
 
@@ -68,18 +68,6 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
-
-
-def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
-    """One mask for all texts, or None if none of them has any."""
-    if all(mask is None for mask in masks):
-        return None
-    return np.concatenate(
-        [
-            np.ones((length, n_tags), dtype=bool) if mask is None else mask
-            for mask, length in zip(masks, lengths, strict=True)
-        ]
-    )
 
 
 def tensor(mask: Mask | None) -> Tensor | None:

@@ -128,3 +128,15 @@ def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
     allowed[preset] = False
     allowed[preset, tags[preset]] = True
     return allowed
+
+
+def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
+    """One mask for all texts, or None if none of them has any."""
+    if all(mask is None for mask in masks):
+        return None
+    return np.concatenate(
+        [
+            np.ones((length, n_tags), dtype=bool) if mask is None else mask
+            for mask, length in zip(masks, lengths, strict=True)
+        ]
+    )

@@ -10,6 +10,12 @@ from .settings import Probability, Settings, Size, check
 
 RelationKind = Literal["gated", "mean", "attention"]
 
+# Exponents end here, so that `u v` stays a float32: e^80 = 5.5e34. That changes a sum `a + b` only where one of the two
+# is beyond 40; and the gate even then only where the other is beyond -20 on the opposite side: otherwise the gate is 0
+# or 1 to within e^-20, before and after. Context features are between -1 and 1, so at 400 channels and the weights that
+# training starts with, no half can pass 35 and a typical one is below 2.
+EXPONENT_LIMIT = 40.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class GRNConfig(Settings):

@@ -12,6 +12,13 @@ from .transformer import StackConfig
 DISTANCES = ("hh", "ht", "th", "tt")
 """From query to key: head to head, head to tail, tail to head, tail to tail. The order of `SpanPlan.distances`."""
 
+MECT_DISTANCES = ("hh", "tt")
+"""Of two spans, MECT knows how far their heads and their tails are from each other (eq. 11)."""
+
+
+RANDOM_BLOCK = 16
+"""Places of queries and of keys in a block of MECT's random attention."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FlatConfig(StackConfig):

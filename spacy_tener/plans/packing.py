@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..types import IntArray
+from ..types import AnyFloats, IntArray
 from .sequences import Lengths, as_lengths, starts
 
 
@@ -102,3 +102,8 @@ class Packing:
         joined = np.ones(self.sequence.size, dtype=bool)
         joined[self.first] = False
         return np.flatnonzero(joined)
+
+    def sums(self, values: AnyFloats) -> AnyFloats:
+        """The sum over each sequence, in float64. *Shape* [N] to [n_sequences]"""
+        totals = np.bincount(self.sequence, weights=values, minlength=self.n_sequences).astype(np.float64)
+        return totals

@@ -33,7 +33,7 @@ def calibration(temperature=1.0, lines=((1.0, 0.0), (1.0, 0.0))):
 def decoding_of(crf, lengths=LENGTHS, *, masks=None, weigh=None, seed=0):
     rng = np.random.default_rng(seed)
     scores = [rng.normal(size=(n, crf.layout.n_tags), scale=2.0).astype(np.float32) for n in lengths]
-    return Decoding.of(crf, scores, masks or [None] * len(lengths), weigh or calibration()), scores
+    return Decoding.of(crf.scorer, scores, masks or [None] * len(lengths), weigh or calibration()), scores
 
 
 def rows(spans):

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...plans.convolution import RelationKind
+from ...plans.convolution import EXPONENT_LIMIT, RelationKind
 from ...plans.sequences import as_lengths
 from ..checkpointing import checkpointed
 from ..devices import on_device
@@ -35,11 +35,6 @@ from ..linear import Linear
 from ..segments import Segments
 from .rectangles import Rectangles
 
-# Exponents end here, so that `u v` stays a float32: e^80 = 5.5e34. That changes a sum `a + b` only where one of the two
-# is beyond 40; and the gate even then only where the other is beyond -20 on the opposite side: otherwise the gate is 0
-# or 1 to within e^-20, before and after. Context features are between -1 and 1, so at 400 channels and the weights that
-# training starts with, no half can pass 35 and a typical one is below 2.
-EXPONENT_LIMIT = 40.0
 # Numbers in a tile. On a CPU: about what a core's own cache holds, and enough to drown the cost of calling torch.
 TILE = {"cpu": 1 << 18, "cuda": 1 << 23}
 # Sentences up to this length have the scalar gates of all their pairs at once; longer ones so many tokens at a time.

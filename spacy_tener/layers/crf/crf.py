@@ -9,30 +9,27 @@ path, the empty one, whose score is 0. Tags are numbered as in `spacy_tener.tagg
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...paths.forward import ForwardBackward
+from ...paths.kbest import ScoredPath
+from ...paths.marginals import EntitySpans, span_marginals
+from ...paths.scorer import PathScorer, packing_of
+from ...paths.transitions import CRFArrays
 from ...plans.packing import Packing
 from ...plans.sequences import Lengths
 from ...tagging import TagLayout
-from ...types import IntArray
+from ...types import AnyFloats, IntArray
 from ..devices import to_host
-from .decode import FloatArray, viterbi
-from .forward import ForwardBackward
-from .kbest import ScoredPath, list_viterbi
-from .marginals import EntitySpans, span_marginals
-from .scaled import span_probabilities
-from .scores import LogLikelihood, masked, path_score, upcast
-from .transitions import CRFWeights, Transitions
+from .scores import LogLikelihood, as_mask, upcast
 
-__all__ = ["CRF", "EntitySpans", "ScoredPath", "cross_entropy"]
+__all__ = ["CRF", "CRFWeights", "EntitySpans", "ScoredPath", "cross_entropy"]
 
-LONG = 1024
-"""From so many tokens on a sequence is decoded in float64."""
+CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
+"""start, end, outside, inside: the parameters of a CRF."""
 
 
 class CRF(nn.Module):
@@ -91,9 +88,10 @@ class CRF(nn.Module):
     def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
         """The score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
         emissions, weights = self.on_host(emissions)
-        scores = upcast(emissions)
         packing = self._packing(emissions, lengths)
-        return path_score(scores, _transitions(weights, scores), packing, tags.cpu()).to(scores.dtype)
+        # What log Z is more than the loss; so its gradient is theirs.
+        sums = _log_likelihood(emissions, weights, packing, None)
+        return (sums - _log_likelihood(emissions, weights, packing, None, tags.cpu())).to(upcast(emissions).dtype)
 
     def loss(
         self,
@@ -127,65 +125,32 @@ class CRF(nn.Module):
         free, agreeing = _log_likelihood(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
         return (free - agreeing).to(upcast(emissions).dtype)
 
-    @torch.no_grad()
+    @property
+    def scorer(self) -> PathScorer:
+        """The CRF as it predicts, with the weights that it has now."""
+        return PathScorer(cast(CRFArrays, tuple(weight.numpy() for weight in to_host(*map(_detached, self.weights)))))
+
     def decode(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
         """The best path of each sequence, joined. *Shape* [N, K] to [N], a numpy array"""
-        packing = self._packing(emissions, lengths)
-        return viterbi(*self._decodable(emissions, packing, allowed), packing)
+        return self.scorer.decode(_array(emissions), lengths, as_mask(allowed))
 
-    @torch.no_grad()
     def kbest(
         self, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None
     ) -> list[list[ScoredPath]]:
         """The k best paths of each sequence with their scores, best first; fewer where fewer exist."""
-        if k < 1:
-            raise ValueError(f"k best paths need a k of 1 or more, got {k}")
-        packing = self._packing(emissions, lengths)
-        return list_viterbi(*self._decodable(emissions, packing, allowed), packing, k)
-
-    def _decodable(self, emissions: Tensor, packing: Packing, allowed: Tensor | None) -> tuple[FloatArray, Transitions]:
-        """Masked emissions and the transitions. *Shape* [N, K]"""
-        emissions, weights = self.on_host(emissions)
-        scores = masked(upcast(emissions), allowed)
-        if packing.lengths.max(initial=0) > LONG:
-            # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
-            scores = scores.double()
-        return scores.numpy(), _transitions(weights, scores)
+        return self.scorer.kbest(_array(emissions), lengths, k, as_mask(allowed))
 
     def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""
-        return self.passes(emissions, lengths, allowed).marginals().to(upcast(emissions).dtype)
+        return torch.from_numpy(self.passes(emissions, lengths, allowed).marginals()).to(upcast(emissions).dtype)
 
     def span_marginals(
         self, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
     ) -> Tensor:
         """Probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
-        return span_marginals(self.passes(emissions, lengths, allowed), spans).to(upcast(emissions).dtype)
+        probabilities = span_marginals(self.passes(emissions, lengths, allowed), spans)
+        return torch.from_numpy(probabilities).to(upcast(emissions).dtype)
 
-    @torch.no_grad()
-    def span_probabilities(
-        self,
-        emissions: Tensor,
-        lengths: Lengths,
-        spans: EntitySpans,
-        allowed: Tensor | None = None,
-        *,
-        temperature: float = 1.0,
-    ) -> NDArray[np.float64]:
-        """What `span_marginals` returns, in half the time: for spans that lie in their sequences. *Shape* [n_spans]"""
-        packing = self._packing(emissions, lengths)
-        emissions, weights = self.on_host(emissions)
-        scores = masked(upcast(emissions) / temperature, allowed)
-        transitions = _transitions([weight / temperature for weight in weights], scores)
-        quick = span_probabilities(scores.numpy(), transitions, packing, spans)
-        if quick is not None:
-            return quick
-        slow: NDArray[np.float64] = span_marginals(
-            self.passes(emissions, lengths, allowed, temperature=temperature), spans
-        ).numpy()
-        return slow
-
-    @torch.no_grad()
     def passes(
         self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, *, temperature: float = 1.0
     ) -> ForwardBackward:
@@ -193,21 +158,18 @@ class CRF(nn.Module):
 
         temperature: what all scores are divided by. Above 1, the CRF is less sure of its best paths.
         """
-        # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
-        emissions, weights = self.on_host(emissions.detach())
-        scores = masked(emissions.double() / temperature, allowed)
-        transitions = _transitions(tuple(weight.double() / temperature for weight in weights), scores)
-        return ForwardBackward.of(scores, transitions, self._packing(emissions, lengths), backward=True)
+        return self.scorer.passes(_array(emissions), lengths, as_mask(allowed), temperature=temperature)
 
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
-        if emissions.dim() != 2 or emissions.size(1) != self.layout.n_tags:
-            expected = f"(tokens, {self.layout.n_tags}) for {self.layout.n_labels} entity types"
-            raise ValueError(f"emissions must have shape {expected}, got {tuple(emissions.shape)}")
-        return Packing.of(lengths, emissions.size(0))
+        return packing_of(self.layout, tuple(emissions.shape), lengths)
 
 
-def _transitions(weights: Sequence[Tensor], like: Tensor) -> Transitions:
-    return Transitions.of(*(weight.to(like) for weight in weights))
+def _detached(tensor: Tensor) -> Tensor:
+    return tensor.detach()
+
+
+def _array(emissions: Tensor) -> AnyFloats:
+    return upcast(to_host(emissions.detach())[0]).numpy()
 
 
 def _log_likelihood(

@@ -1,20 +1,23 @@
 """What training differentiates: sums over all paths of a CRF, and scores of one path.
 
 Sums are float64, because a loss is a small difference of large ones. The gradient of the loss is expected less actual
-counts of tags and transitions, written down instead of being traced back through the recursion.
+counts of tags and transitions, written down instead of being traced back through the recursion, which is numpy's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ...paths.forward import ForwardBackward
+from ...paths.scorer import masked
+from ...paths.transitions import Transitions, weight_gradients
 from ...plans.packing import Packing
-from .forward import ForwardBackward
-from .transitions import BARRED, Transitions, weight_gradients
+from ...types import AnyFloats, BoolArray, IntArray
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -24,24 +27,23 @@ def upcast(emissions: Tensor) -> Tensor:
     return emissions.to(torch.promote_types(emissions.dtype, torch.float32))
 
 
-def full_precision() -> torch.autocast:
-    """Mixed precision is for the encoder: it ends here."""
-    return torch.autocast("cpu", enabled=False)
+def as_arrays(like: Tensor, *tensors: Tensor) -> tuple[AnyFloats, ...]:
+    """Tensors of the host as arrays of one precision."""
+    return tuple(tensor.detach().to(like.dtype).numpy() for tensor in tensors)
 
 
-def masked(emissions: Tensor, allowed: Tensor | None) -> Tensor:
-    return emissions if allowed is None else emissions.masked_fill(~allowed.cpu(), BARRED)
+def as_mask(allowed: Tensor | None) -> BoolArray | None:
+    return None if allowed is None else allowed.cpu().numpy()
 
 
-def path_score(emissions: Tensor, transitions: Transitions, packing: Packing, tags: Tensor) -> Tensor:
+def path_score(emissions: AnyFloats, transitions: Transitions, packing: Packing, tags: IntArray) -> AnyFloats:
     """The score of one given path of each sequence, -inf where it is no path. *Shape* [n_sequences], float64"""
-    first, last, later = (torch.from_numpy(index) for index in (packing.first, packing.last, packing.later))
-    steps = emissions.gather(1, tags.unsqueeze(1)).squeeze(1).double()
-    sums = steps.new_zeros(packing.n_sequences).index_add(0, torch.from_numpy(packing.sequence), steps)
-    moves = transitions.table[tags[later - 1], tags[later]].double()
-    sums = sums.index_add(0, torch.from_numpy(packing.sequence[packing.later]), moves)
-    edges = transitions.start[tags[first]].double() + transitions.end[tags[last]]
-    return sums.index_add(0, torch.from_numpy(packing.filled), edges)
+    steps = np.take_along_axis(emissions, tags[:, None], axis=1)[:, 0].astype(np.float64)
+    later = packing.later
+    steps[later] += transitions.table[tags[later - 1], tags[later]]
+    steps[packing.first] += transitions.start[tags[packing.first]]
+    steps[packing.last] += transitions.end[tags[packing.last]]
+    return packing.sums(steps)
 
 
 class LogLikelihood(torch.autograd.Function):
@@ -60,34 +62,37 @@ class LogLikelihood(torch.autograd.Function):
         tags: Tensor | None,
         gradient: bool,
     ) -> Tensor:
-        scores = masked(upcast(emissions), allowed)
-        transitions = Transitions.of(*(weight.detach().to(scores) for weight in (start, end, outside, inside)))
-        with full_precision():
-            passes = ForwardBackward.of(scores, transitions, packing, backward=gradient and any(ctx.needs_input_grad))
-        ctx.passes, ctx.tags, ctx.dtype = passes, tags, emissions.dtype
+        like = upcast(emissions)
+        scores, *weights = as_arrays(like, emissions, start, end, outside, inside)
+        transitions, backward = Transitions.of(*weights), gradient and any(ctx.needs_input_grad)
+        passes = ForwardBackward.of(masked(scores, as_mask(allowed)), transitions, packing, backward=backward)
         sums = passes.log_partition()
-        return sums if tags is None else sums - path_score(upcast(emissions), transitions, packing, tags)
+        ctx.passes, ctx.tags, ctx.dtype = passes, None if tags is None else tags.numpy(), emissions.dtype
+        if tags is not None:
+            sums -= path_score(scores, transitions, packing, ctx.tags)
+        return torch.from_numpy(sums)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, weight: Tensor) -> Gradients:
         passes: ForwardBackward = ctx.passes
         packing = passes.packing
-        weights = weight.to(passes.alpha)[torch.from_numpy(packing.sequence)].unsqueeze(1)
+        weights = weight.numpy().astype(passes.alpha.dtype)[packing.sequence, None]
         paths, total = passes.through()
-        counts = paths.sub_(total).exp_().mul_(weights)
-        with full_precision():
-            moves = passes.expected_transitions(total, weights)
+        paths -= total
+        counts = np.exp(paths, out=paths)
+        counts *= weights
+        moves = passes.expected_transitions(total, weights)
         if ctx.tags is not None:
             subtract_path(counts, moves, ctx.tags, weights, packing)
-        start, end = (counts[torch.from_numpy(index)].sum(0) for index in (packing.first, packing.last))
+        start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
         parameters = weight_gradients(passes.transitions.layout, start, end, moves)
-        return counts.to(ctx.dtype), *parameters, None, None, None, None
+        gradients = (torch.from_numpy(np.ascontiguousarray(part)) for part in (counts, *parameters))
+        return next(gradients).to(ctx.dtype), *gradients, None, None, None, None
 
 
-def subtract_path(counts: Tensor, moves: Tensor, tags: Tensor, weights: Tensor, packing: Packing) -> None:
+def subtract_path(counts: AnyFloats, moves: AnyFloats, tags: IntArray, weights: AnyFloats, packing: Packing) -> None:
     """Take the counts of one path from the expected ones, in place. *Shape* [N, K], [K, K], [N], [N, 1]"""
-    counts.scatter_add_(1, tags.unsqueeze(1), -weights)
-    later = torch.from_numpy(packing.later)
-    move = tags[later - 1] * moves.size(1) + tags[later]
-    moves.view(-1).index_add_(0, move, weights[later, 0], alpha=-1)
+    counts[np.arange(len(tags)), tags] -= weights[:, 0]
+    later = packing.later
+    np.subtract.at(moves, (tags[later - 1], tags[later]), weights[later, 0])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...plans.lattice import Lattice
-from ...plans.lattice_encoders import MectConfig
+from ...plans.lattice_encoders import MECT_DISTANCES, MectConfig
 from ..attention.transformer import TransformerLayer, each_layer
 from ..linear import Linear
 from .span_attention import SpanAttention, span_layer
@@ -20,9 +20,6 @@ from .span_positions import SpanPositions
 
 Streams = Sequence[Tensor]
 """The lattice's, then the radicals'; or one for both."""
-
-MECT_DISTANCES = ("hh", "tt")
-"""Of two spans, MECT knows how far their heads and their tails are from each other (eq. 11)."""
 
 
 class MectLayer(nn.Module):

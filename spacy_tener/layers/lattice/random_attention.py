@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-BLOCK = 16
-"""Places of queries and of keys in a block."""
+from ...plans.lattice_encoders import RANDOM_BLOCK as BLOCK
 
 
 class RandomAttention(nn.Module):

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...plans.packing import Packing
-from ...tagging import TagLayout
-from ...types import IntArray
-from .decode import FloatArray
+from ..plans.packing import Packing
+from ..tagging import TagLayout
+from ..types import AnyFloats, IntArray
 from .transitions import Transitions, inside_scores
 
 ScoredPath = tuple[float, IntArray]
 """The score of a path and its tags."""
 
 
-def ranked(candidates: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+def ranked(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
     """The k largest along the last axis, best first, and where they stood: among equals the first.
 
     *Shape* [..., m] to [..., k] twice
@@ -26,9 +25,7 @@ def ranked(candidates: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
     return np.take_along_axis(candidates, order, -1), order
 
 
-def next_ways(
-    ways: FloatArray, outside: FloatArray, inside: FloatArray, layout: TagLayout
-) -> tuple[FloatArray, IntArray]:
+def next_ways(ways: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: TagLayout) -> tuple[AnyFloats, IntArray]:
     """From the k best ways to each tag of a token to those of the next, without its emissions.
 
     outside, inside: transitions from the k ways to each closer, and within entities.
@@ -46,19 +43,19 @@ def next_ways(
 
 
 def forward_kbest(
-    emissions: FloatArray, transitions: Transitions, packing: Packing, k: int
-) -> tuple[FloatArray, IntArray]:
+    emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int
+) -> tuple[AnyFloats, IntArray]:
     """The k best ways to each sequence's end in each tag, and every token's sources.
 
     *Shape* [N, K] to [n_filled, K, k] and [N, K, k], packed
     """
     n_rows, n_tags = emissions.shape
     ways = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
-    ways[:, :, 0] = emissions[: packing.sizes[0]] + transitions.start.numpy()
+    ways[:, :, 0] = emissions[: packing.sizes[0]] + transitions.start
     sources = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
     layout = transitions.layout
-    outside = np.repeat(transitions.table.numpy()[layout.closers, layout.openers].T, k, axis=1)
-    inside = inside_scores(transitions.table, layout).numpy()[..., None]
+    outside = np.repeat(transitions.table[layout.closers, layout.openers].T, k, axis=1)
+    inside = inside_scores(transitions.table, layout)[..., None]
     for begin, end in packing.steps[1:]:
         values, sources[begin:end] = next_ways(ways[: end - begin], outside, inside, layout)
         ways[: end - begin] = values + emissions[begin:end, :, None]
@@ -80,14 +77,14 @@ def backtrace_kbest(sources: IntArray, packing: Packing, last: IntArray) -> IntA
     return points
 
 
-def list_viterbi(emissions: FloatArray, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
+def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
     """Up to k paths of each sequence, best first. *Shape* [N, K]; -inf in emissions bars a tag"""
     empty: ScoredPath = (0.0, np.empty(0, np.int64))
     readings: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
     if not packing.steps:
         return readings
     ways, sources = forward_kbest(emissions[packing.forward], transitions, packing, k)
-    values, last = ranked((ways + transitions.end.numpy()[:, None]).reshape(len(ways), -1), k)
+    values, last = ranked((ways + transitions.end[:, None]).reshape(len(ways), -1), k)
     paths = np.empty((len(emissions), k), np.int64)
     paths[packing.forward] = backtrace_kbest(sources, packing, last)
     for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):

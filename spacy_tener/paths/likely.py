@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...plans.sequences import ranges
-from ...types import BoolArray, IntArray
-from .decode import FloatArray
+from ..plans.sequences import ranges
+from ..types import AnyFloats, BoolArray, IntArray
 from .forward import ForwardBackward
 from .marginals import EntitySpans
 
@@ -14,7 +13,7 @@ SLACK = 1.0 - 1e-6
 """For rounding: a span as likely as asked must not be missed."""
 
 
-def candidate_spans(passes: ForwardBackward, minimum: FloatArray) -> EntitySpans:
+def candidate_spans(passes: ForwardBackward, minimum: AnyFloats) -> EntitySpans:
     """Spans among which are all those whose probability is at least the minimum of their type.
 
     Every path that holds a span has B at its first token, I between and E at its last, so that none of these tags is
@@ -23,7 +22,7 @@ def candidate_spans(passes: ForwardBackward, minimum: FloatArray) -> EntitySpans
     *Shape* minimum: [n_labels], each above 0
     """
     layout = passes.transitions.layout
-    tags = passes.marginals().numpy()
+    tags = passes.marginals()
     likely = [tags[:, block] >= minimum * SLACK for block in (layout.single, layout.begin, layout.inside, layout.end)]
     # Rows of labels end to end, so that a key is `label * N + token`: no entity's first token ends another one's row.
     single, begin, inside, end = (np.ascontiguousarray(block.T).reshape(-1) for block in likely)

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from ...tagging import TagLayout
-from ...types import IntArray
+from ..tagging import TagLayout
+from ..types import AnyFloats, IntArray
 
-BARRED = -torch.inf
-
-CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
+CRFArrays = tuple[AnyFloats, AnyFloats, AnyFloats, AnyFloats]
 """start, end, outside, inside: the parameters of a CRF, or their gradients."""
 
 # Up to here e^score and its inverse are ordinary float32 numbers, and their products too.
@@ -44,45 +40,45 @@ class Transitions:
     """
 
     layout: TagLayout
-    start: Tensor
-    end: Tensor
-    table: Tensor
+    start: AnyFloats
+    end: AnyFloats
+    table: AnyFloats
     moderate: bool
 
     @classmethod
-    def of(cls, start: Tensor, end: Tensor, outside: Tensor, inside: Tensor) -> Transitions:
+    def of(cls, start: AnyFloats, end: AnyFloats, outside: AnyFloats, inside: AnyFloats) -> Transitions:
         """From the parameters of a CRF over `T` entity types. *Shape* [2T + 1], [2T + 1], [2T + 1, 2T + 1], [2, 2T]"""
-        layout = TagLayout(inside.size(1) // 2)
-        first, last = (start.new_full((layout.n_tags,), BARRED) for _ in range(2))
-        table = start.new_full((layout.n_tags, layout.n_tags), BARRED)
+        layout = TagLayout(inside.shape[1] // 2)
+        first, last = (np.full(layout.n_tags, -np.inf, start.dtype) for _ in range(2))
+        table = np.full((layout.n_tags, layout.n_tags), -np.inf, start.dtype)
         first[layout.openers] = start
         last[layout.closers] = end
         table[layout.closers, layout.openers] = outside
         for source, scores in zip((layout.begin, layout.inside), inside, strict=True):
-            same_type(table, layout, source).copy_(scores.view(2, -1))
-        learned = torch.cat([outside.flatten(), inside.flatten()])
-        return cls(layout, first, last, table, moderate=bool(learned.abs().max() < MODERATE))
+            same_type(table, layout, source)[:] = scores.reshape(2, layout.n_labels)
+        largest = max(np.abs(learned).max(initial=0.0) for learned in (outside, inside))
+        return cls(layout, first, last, table, moderate=bool(largest < MODERATE))
 
-    def both_ways(self) -> tuple[Tensor, Tensor]:
+    def both_ways(self) -> tuple[AnyFloats, AnyFloats]:
         """Start and transitions for reading forwards and for reading backwards, stacked. *Shape* [2, K], [2, K, K]"""
-        swap = torch.from_numpy(mirror(self.layout))
-        start = torch.stack([self.start, self.end[swap]])
-        return start, torch.stack([self.table, self.table.t()[swap][:, swap]])
+        swap = mirror(self.layout)
+        start = np.stack([self.start, self.end[swap]])
+        return start, np.stack([self.table, self.table.T[swap][:, swap]])
 
 
-def same_type(table: Tensor, layout: TagLayout, source: slice) -> Tensor:
+def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
     """A view of the entries of `table` from `source` (B or I) to E and to I of the same type. *Shape* [2, T]"""
-    return torch.unflatten(table[source, layout.continuers], 1, (2, layout.n_labels)).diagonal(dim1=0, dim2=2)
+    entries = table[source, layout.continuers].reshape(layout.n_labels, 2, layout.n_labels)
+    view: AnyFloats = np.einsum("tbt->bt", entries)
+    return view
 
 
-def inside_scores(table: Tensor, layout: TagLayout) -> Tensor:
+def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:
     """From B and from I to E and I of the same type. *Shape* [K, K] to [2, 2, T]"""
-    return torch.stack([same_type(table, layout, source) for source in (layout.begin, layout.inside)])
+    return np.stack([same_type(table, layout, source) for source in (layout.begin, layout.inside)])
 
 
-def weight_gradients(
-    layout: TagLayout, start: Tensor, end: Tensor, table: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def weight_gradients(layout: TagLayout, start: AnyFloats, end: AnyFloats, table: AnyFloats) -> CRFArrays:
     """From gradients of the tables to those of the CRF's parameters."""
-    inside = inside_scores(table, layout).flatten(1)
+    inside = inside_scores(table, layout).reshape(2, 2 * layout.n_labels)
     return start[layout.openers], end[layout.closers], table[layout.closers, layout.openers], inside

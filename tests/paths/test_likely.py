@@ -8,8 +8,8 @@ import pytest
 import torch
 from test_crf_marginals import all_spans
 
-from spacy_tener.layers.crf.likely import candidate_spans
-from spacy_tener.layers.crf.marginals import span_marginals
+from spacy_tener.paths.likely import candidate_spans
+from spacy_tener.paths.marginals import span_marginals
 
 LENGTHS = [9, 0, 1, 14, 2]
 
@@ -25,7 +25,7 @@ def test_every_span_as_likely_as_the_minimum_of_its_type_is_a_candidate_once(mas
         allowed[:, crf.layout.outside] = True
     passes = crf.passes(emissions, LENGTHS, allowed)
     every = all_spans(crf, LENGTHS)
-    likely = span_marginals(passes, every).numpy() >= np.array(minimum)[every.label]
+    likely = span_marginals(passes, every) >= np.array(minimum)[every.label]
     wanted = {row for row, keep in zip(zip(*every, strict=True), likely, strict=True) if keep}
     found = list(zip(*candidate_spans(passes, np.array(minimum)), strict=True))
     assert len(set(found)) == len(found)

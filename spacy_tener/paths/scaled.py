@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...plans.packing import Packing
-from ...plans.sequences import ranges
-from ...tagging import TagLayout
-from ...types import IntArray
-from .decode import FloatArray
+from ..plans.packing import Packing
+from ..plans.sequences import ranges
+from ..tagging import TagLayout
+from ..types import AnyFloats, IntArray
 from .marginals import EntitySpans
 from .transitions import Transitions, inside_scores, mirror
 
@@ -43,7 +42,7 @@ class ScaledSums:
     scales: Sums
 
     @classmethod
-    def of(cls, emissions: FloatArray, transitions: Transitions, packing: Packing) -> ScaledSums:
+    def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ScaledSums:
         """*Shape* [N, K], flat rows; -inf bars a tag"""
         relative = (emissions - emissions.max(1, keepdims=True)).astype(np.float64)
         swap, weights = mirror(transitions.layout), np.exp(relative)
@@ -61,8 +60,8 @@ class ScaledSums:
     def log_partitions(self, sequence: IntArray) -> Sums:
         """Of each sequence, as summed forwards and as summed backwards. *Shape* [n] to [2, n]"""
         row, (group, column) = self.places(sequence, self.packing.lengths[sequence] - 1)
-        start, swap = self.transitions.both_ways()[0].double(), mirror(self.transitions.layout)
-        last = self.sums[:, :, row] * start.flip(0)[:, swap, None].exp().numpy()
+        start, swap = self.transitions.both_ways()[0].astype(np.float64), mirror(self.transitions.layout)
+        last = self.sums[:, :, row] * np.exp(start[::-1, swap, None])
         sums: Sums = np.log(last.sum(1)) + self.scales[:, group, column]
         return sums
 
@@ -84,7 +83,7 @@ class ScaledSums:
 
     def _between(self, spans: EntitySpans, row: IntArray) -> Sums:
         """The scores between the first and the last token of each span of two tokens and more. *Shape* [n_spans]"""
-        layout, table = self.transitions.layout, self.transitions.table.numpy()
+        layout, table = self.transitions.layout, self.transitions.table
         begin, end, inside = (block.start + spans.label for block in (layout.begin, layout.end, layout.inside))
         count = np.maximum(spans.end - spans.start - 2, 0)
         owner = np.repeat(np.arange(count.size), count)
@@ -98,12 +97,12 @@ def add_up(sums: Sums, transitions: Transitions, packing: Packing) -> Sums:
     """Make sums of packed emissions, in place. Returns the scales taken out of them."""
     start, table = transitions.both_ways()
     layout, widest = transitions.layout, packing.sizes[0]
-    moves = table.double().exp()
-    outside = np.ascontiguousarray(moves[:, layout.closers, layout.openers].transpose(1, 2).numpy())
-    inside = np.stack([inside_scores(way, layout).numpy() for way in moves])[..., None]
+    moves = np.exp(table, dtype=np.float64)
+    outside = np.ascontiguousarray(moves[:, layout.closers, layout.openers].swapaxes(1, 2))
+    inside: Sums = np.stack([inside_scores(way, layout) for way in moves]).astype(np.float64, copy=False)[..., None]
     scales = np.zeros((2, 1 + (len(packing.steps) - 1) // SCALED_EVERY, widest))
     previous = sums[:, :, :widest]
-    previous *= start.double().exp().numpy()[..., None]
+    previous *= np.exp(start, dtype=np.float64)[..., None]
     space = np.empty(2 * layout.n_tags * widest)
     reached = space.reshape(2, layout.n_tags, widest)
     for step, (begin, end) in enumerate(packing.steps[1:], 1):
@@ -132,7 +131,7 @@ def advance(previous: Sums, outside: Sums, inside: Sums, reached: Sums, layout: 
 
 
 def span_probabilities(
-    emissions: FloatArray, transitions: Transitions, packing: Packing, spans: EntitySpans
+    emissions: AnyFloats, transitions: Transitions, packing: Packing, spans: EntitySpans
 ) -> Sums | None:
     """Probability of each span as one entity; None where scores are too far apart. *Shape* [N, K] to [n_spans]"""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):

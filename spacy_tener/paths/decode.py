@@ -9,24 +9,21 @@ look-up would cost more than keeping every tag's predecessor.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...plans.packing import Packing
-from ...types import IntArray
+from ..plans.packing import Packing
+from ..types import AnyFloats, BoolArray, IntArray
 from .transitions import Transitions, inside_scores
 
-FloatArray = NDArray[np.floating]
 
-
-def best_scores(scores: FloatArray, transitions: Transitions, packing: Packing) -> None:
+def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -> None:
     """The best score of a path that ends in each tag, written over the packed emissions. *Shape* [K, N]"""
-    layout, table, widest = transitions.layout, transitions.table.numpy(), packing.sizes[0]
+    layout, table, widest = transitions.layout, transitions.table, packing.sizes[0]
     outside = np.ascontiguousarray(table[layout.closers, layout.openers])[:, :, None]
-    from_begin, from_inside = inside_scores(transitions.table, layout).numpy()[..., None]
+    from_begin, from_inside = inside_scores(transitions.table, layout)[..., None]
     reached_space = np.empty(layout.n_tags * widest, scores.dtype)
     sums_space = np.empty(layout.n_open**2 * widest, scores.dtype)
     previous, width = scores[:, :widest], 0
-    previous += transitions.start.numpy()[:, None]
+    previous += transitions.start[:, None]
     for begin, end in packing.steps[1:]:
         if end - begin != width:
             # The buffers shrink as sequences end.
@@ -43,7 +40,7 @@ def best_scores(scores: FloatArray, transitions: Transitions, packing: Packing) 
         previous = current
 
 
-def check_paths_exist(impossible: NDArray[np.bool_], packing: Packing) -> None:
+def check_paths_exist(impossible: BoolArray, packing: Packing) -> None:
     """Name the sequences that have no path."""
     if impossible.any():
         sequences = np.sort(packing.order[impossible]).tolist()
@@ -53,10 +50,10 @@ def check_paths_exist(impossible: NDArray[np.bool_], packing: Packing) -> None:
         )
 
 
-def backtrace(scores: FloatArray, transitions: Transitions, packing: Packing, last: IntArray) -> IntArray:
+def backtrace(scores: AnyFloats, transitions: Transitions, packing: Packing, last: IntArray) -> IntArray:
     """Walk back from the best last tags. *Shape* [n_filled] to [N], both packed"""
     tags = np.empty(scores.shape[1], np.int64)
-    into = np.ascontiguousarray(transitions.table.numpy().T)
+    into = np.ascontiguousarray(transitions.table.T)
     for step in range(len(packing.steps) - 1, -1, -1):
         begin, end = packing.steps[step]
         running = packing.sizes[step + 1] if step + 1 < len(packing.sizes) else 0
@@ -68,31 +65,31 @@ def backtrace(scores: FloatArray, transitions: Transitions, packing: Packing, la
     return tags
 
 
-def viterbi_batch(emissions: FloatArray, transitions: Transitions, packing: Packing) -> IntArray:
+def viterbi_batch(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
     """The best paths of several sequences. *Shape* [N, K] to [N], packed"""
     scores = np.ascontiguousarray(emissions.T)
     best_scores(scores, transitions, packing)
     begins = np.array([begin for begin, _ in packing.steps])
     ends = begins[packing.lengths[packing.order] - 1] + np.arange(packing.order.size)
-    final = scores[:, ends] + transitions.end.numpy()[:, None]
+    final = scores[:, ends] + transitions.end[:, None]
     check_paths_exist(~(final.max(0) > -np.inf), packing)
     return backtrace(scores, transitions, packing, final.argmax(0))
 
 
-def viterbi_single(emissions: FloatArray, transitions: Transitions, packing: Packing) -> IntArray:
+def viterbi_single(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
     """The best path of the only sequence that has tokens. *Shape* [N, K] to [N]"""
     n_tags = transitions.layout.n_tags
-    into, origin = np.ascontiguousarray(transitions.table.numpy().T), np.arange(n_tags) * n_tags
+    into, origin = np.ascontiguousarray(transitions.table.T), np.arange(n_tags) * n_tags
     sums, index = np.empty_like(into), np.empty_like(origin)
     pointers = np.empty(emissions.shape, np.intp)
-    best = emissions[0] + transitions.start.numpy()
+    best = emissions[0] + transitions.start
     for emission, pointer in zip(emissions[1:], pointers[1:], strict=True):
         np.add(into, best, out=sums)
         sums.argmax(1, out=pointer)
         np.add(pointer, origin, out=index)
         sums.take(index, out=best, mode="clip")
         best += emission
-    best += transitions.end.numpy()
+    best += transitions.end
     check_paths_exist(~(best.max(keepdims=True) > -np.inf), packing)
     tags: IntArray = np.empty(len(pointers), np.int64)
     tags[-1] = tag = int(best.argmax())
@@ -101,7 +98,7 @@ def viterbi_single(emissions: FloatArray, transitions: Transitions, packing: Pac
     return tags
 
 
-def viterbi(emissions: FloatArray, transitions: Transitions, packing: Packing) -> IntArray:
+def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
     """The best path of each sequence; among equals, the one with the lowest tag at the last place where they differ.
 
     *Shape* [N, K] to [N], flat rows; -inf in emissions bars a tag

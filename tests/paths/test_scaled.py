@@ -8,10 +8,15 @@ import pytest
 import torch
 from test_crf_marginals import all_spans
 
-from spacy_tener.layers.crf import crf as crf_module
 from spacy_tener.layers.crf.crf import CRF, EntitySpans
+from spacy_tener.paths import scorer
+from spacy_tener.paths.marginals import span_marginals
 
 LENGTHS = [9, 0, 1, 30, 2]
+
+
+def arrays(*inputs):
+    return [x.numpy() if isinstance(x, torch.Tensor) else x for x in inputs]
 
 
 def masked_emissions(crf, lengths, *, scale=2.0):
@@ -30,10 +35,10 @@ def test_every_spans_probability_is_its_marginal(monkeypatch, n_labels, masked, 
     emissions, allowed = masked_emissions(crf, LENGTHS)
     allowed = allowed if masked else None
     spans = all_spans(crf, LENGTHS)
-    exact = crf_module.span_marginals(crf.passes(emissions, LENGTHS, allowed, temperature=temperature), spans)
-    monkeypatch.setattr(crf_module, "span_marginals", None)
-    found = crf.span_probabilities(emissions, LENGTHS, spans, allowed, temperature=temperature)
-    np.testing.assert_allclose(found, exact.numpy(), atol=1e-6, rtol=1e-3)
+    exact = span_marginals(crf.passes(emissions, LENGTHS, allowed, temperature=temperature), spans)
+    monkeypatch.setattr(scorer, "span_marginals", None)
+    found = crf.scorer.span_probabilities(*arrays(emissions, LENGTHS, spans, allowed), temperature=temperature)
+    np.testing.assert_allclose(found, exact, atol=1e-6, rtol=1e-3)
 
 
 @pytest.mark.parametrize("length", [100, 1000, 10_000])
@@ -45,8 +50,8 @@ def test_the_error_stays_below_one_in_ten_thousand_however_long_the_text(monkeyp
     starts, ends, labels = crf.layout.decode(tags)
     spans = EntitySpans(np.zeros_like(starts), starts, ends, labels)
     exact = crf.span_marginals(emissions.double(), [length], spans, allowed)
-    monkeypatch.setattr(crf_module, "span_marginals", None)
-    found = crf.span_probabilities(emissions, [length], spans, allowed)
+    monkeypatch.setattr(scorer, "span_marginals", None)
+    found = crf.scorer.span_probabilities(*arrays(emissions, [length], spans, allowed))
     assert np.abs(found - exact.numpy()).max() < 1e-6
     assert starts.size > length / 20
 
@@ -59,6 +64,6 @@ def test_scores_too_far_apart_for_the_scale_are_summed_in_log_space():
     emissions[9, crf.layout.end] = 1605.0
     emissions[1:, crf.layout.begin] = -torch.inf
     spans = EntitySpans(*np.array([[0, 0, 10, 0]]).T)
-    (found,) = crf.span_probabilities(emissions, [10], spans)
+    (found,) = crf.scorer.span_probabilities(*arrays(emissions, [10], spans))
     assert found == pytest.approx(crf.span_marginals(emissions, [10], spans).item(), rel=1e-6)
     assert 0.01 < found < 0.99

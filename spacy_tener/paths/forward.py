@@ -1,0 +1,214 @@
+"""Sums over all paths of a linear-chain CRF, forwards and backwards in one go.
+
+The recursion stays in log-space. Every tag is reached either from the closers or from the B and I of one type; each
+such group of sources is shifted by its own largest score, so exponentials never underflow as a whole, and the step to
+all next tags is one product with the exponentiated transitions. Scores are kept relative to the step's shift, which
+keeps float32 accurate however long the text.
+
+Both directions run as one batch (the backward one over mirrored tags), so a loss with its gradient costs one pass
+over the time steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..plans.packing import Packing
+from ..tagging import TagLayout
+from ..types import AnyFloats
+from .transitions import MODERATE, Transitions, mirror
+
+
+class ForwardStep:
+    """One step of the recursion for `width` sequences in each of `D` directions, with its buffers and their views.
+
+    *Shape* scores before and after are [D, width, K]
+    """
+
+    def __init__(self, layout: TagLayout, like: AnyFloats, width: int) -> None:
+        n_labels, n_tags = layout.n_labels, layout.n_tags
+        leading = (len(like), width)
+        self.layout = layout
+        self.shift = np.empty((*leading, 1), like.dtype)
+        self.extra = np.empty((*leading, n_labels), like.dtype)
+        self.relative, self.reached = (np.empty((*leading, n_tags), like.dtype) for _ in range(2))
+        self.begin, self.inside = self.relative[..., layout.begin], self.relative[..., layout.inside]
+        self.continued = self.reached[..., layout.end], self.reached[..., layout.inside]
+
+    def shifted(self, scores: AnyFloats, *, guarded: bool) -> AnyFloats:
+        """Scores relative to the largest of their group of sources.
+
+        `shift` is the closers' maximum, `extra` what the larger of B and I of a type lies above it. A group that is
+        all -inf is not shifted; without -inf in the emissions there is none, and nothing to guard against.
+        """
+        np.maximum.reduce(scores[..., self.layout.closers], axis=-1, keepdims=True, out=self.shift)
+        if guarded:
+            unbarred(self.shift)
+        np.subtract(scores, self.shift, out=self.relative)
+        np.maximum(self.begin, self.inside, out=self.extra)
+        if guarded:
+            unbarred(self.extra)
+        self.begin -= self.extra
+        self.inside -= self.extra
+        return self.relative
+
+    def __call__(self, previous: AnyFloats, current: AnyFloats, spread: LogMatmul, *, guarded: bool) -> None:
+        """Add to the emissions in `current` the sums over all ways there."""
+        spread(self.shifted(previous, guarded=guarded), self.reached)
+        for continued in self.continued:
+            continued += self.extra
+        current += self.reached
+
+
+LogMatmul = Callable[[AnyFloats, AnyFloats], object]
+"""Sums shifted scores (which it overwrites) into those of all next tags (its second argument), in log-space."""
+
+
+def unbarred(scores: AnyFloats) -> AnyFloats:
+    """Zero, in place, for what is -inf."""
+    scores[scores == -np.inf] = 0.0
+    return scores
+
+
+def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
+    """The logarithm of the sum of exponentials along an axis, which stays as one of length 1."""
+    largest = unbarred(scores.max(axis=axis, keepdims=True))
+    sums: AnyFloats = np.log(np.exp(scores - largest).sum(axis=axis, keepdims=True))
+    sums += largest
+    return sums
+
+
+def log_matmul(table: AnyFloats, *, moderate: bool) -> LogMatmul:
+    """*Shape* `table` is [D, K, K], `[from, to]`"""
+    exponentiated = np.exp(table)
+
+    def plain(relative: AnyFloats, out: AnyFloats) -> None:
+        np.matmul(np.exp(relative, out=relative), exponentiated, out=out)
+        np.log(out, out=out)
+
+    def careful(relative: AnyFloats, out: AnyFloats) -> None:
+        out[:] = log_sum(relative[..., None] + table[:, None], axis=-2)[..., 0, :]
+
+    return plain if moderate else careful
+
+
+def forward_sums(scores: AnyFloats, start: AnyFloats, spread: LogMatmul, packing: Packing) -> AnyFloats:
+    """Log-sums of the paths that end in each tag of each packed row, relative to the shifts of the steps before.
+
+    *Shape* `scores` is [D, N, K] and is overwritten; `start` is [D, K]
+    """
+    if not packing.sizes:
+        return scores
+    guarded = bool(scores.min() == -np.inf)
+    layout, width, step = TagLayout(scores.shape[-1] // 4), 0, None
+    previous = scores[:, : packing.sizes[0]]
+    previous += start[:, None]
+    for begin, end in packing.steps[1:]:
+        if step is None or end - begin != width:
+            width = end - begin
+            step = ForwardStep(layout, scores, width)
+        current = scores[:, begin:end]
+        step(previous[:, :width], current, spread, guarded=guarded)
+        previous = current
+    return scores
+
+
+@dataclass(frozen=True)
+class ForwardBackward:
+    """The log-sums of all paths through each tag of each token, in flat rows.
+
+    `alpha` counts what lies before a token, `beta` what lies behind it, both with the token's own emission.
+    """
+
+    packing: Packing
+    transitions: Transitions
+    emissions: AnyFloats
+    """Masked: -inf where a tag is not allowed. *Shape* [N, K]"""
+    alpha: AnyFloats
+    """*Shape* [N, K]"""
+    beta: AnyFloats | None
+    """*Shape* [N, K]; none where only the sums over all paths were wanted."""
+
+    @classmethod
+    @np.errstate(divide="ignore", over="ignore", invalid="ignore")
+    def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing, *, backward: bool) -> ForwardBackward:
+        ahead, flat = packing.forward, np.empty_like(emissions)
+        if not backward:
+            spread = log_matmul(transitions.table[None], moderate=transitions.moderate)
+            flat[ahead] = forward_sums(emissions[None, ahead], transitions.start[None], spread, packing)[0]
+            return cls(packing, transitions, emissions, flat, None)
+        behind, swap = packing.backward, mirror(transitions.layout)
+        start, table = transitions.both_ways()
+        spread = log_matmul(table, moderate=transitions.moderate)
+        packed = forward_sums(np.stack([emissions[ahead], emissions[behind][:, swap]]), start, spread, packing)
+        flat[ahead] = packed[0]
+        beta = np.empty_like(emissions)
+        beta[behind] = packed[1][:, swap]
+        return cls(packing, transitions, emissions, flat, beta)
+
+    def shifts(self) -> AnyFloats:
+        """What `alpha` leaves out from each token to the next of its sequence. *Shape* [N]"""
+        shifts = unbarred(self.alpha[:, self.transitions.layout.closers].max(axis=-1))
+        shifts[self.packing.last] = 0.0
+        return shifts.astype(np.float64)
+
+    def log_partition(self) -> AnyFloats:
+        """*Shape* [n_sequences], in float64"""
+        sums = self.packing.sums(self.shifts())
+        with np.errstate(divide="ignore"):
+            sums[self.packing.filled] += log_sum(self.alpha[self.packing.last] + self.transitions.end, axis=-1)[:, 0]
+        return sums
+
+    def through(self) -> tuple[AnyFloats, AnyFloats]:
+        """Log-sums of the paths through each tag, and over all tags of a token, both relative to its shifts.
+
+        *Shape* [N, K] and [N, 1]
+        """
+        assert self.beta is not None
+        barred = self.emissions == -np.inf
+        with np.errstate(divide="ignore", invalid="ignore"):
+            paths: AnyFloats = self.alpha + self.beta - self.emissions
+            paths[barred] = -np.inf
+            return paths, unbarred(log_sum(paths, axis=-1))
+
+    def marginals(self) -> AnyFloats:
+        """Probability of each tag of each token. *Shape* [N, K]"""
+        paths, total = self.through()
+        paths -= total
+        return np.exp(paths, out=paths)
+
+    def moves(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
+        """Log-probability of each transition into each `later` token, in two parts: with the score of the transition,
+        `source[t, i] + table[i, j] + target[t, j]` is that of tag i before the token and j at it.
+
+        *Shape* [N, 1] to [n_later, K] twice
+        """
+        assert self.beta is not None
+        layout, later = self.transitions.layout, self.packing.later
+        step = ForwardStep(layout, self.alpha[None], later.size)
+        with np.errstate(invalid="ignore"):
+            source = step.shifted(self.alpha[None, later - 1], guarded=True)[0]
+        target = self.beta[later] - total[later]
+        for block in (layout.end, layout.inside):
+            target[:, block] += step.extra[0]
+        if self.transitions.moderate:
+            # Above the bound lie only tags that nothing reaches: infinity times zero would not be a number.
+            np.minimum(target, MODERATE + 1, out=target)
+        return source, target
+
+    def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
+        """Expected transitions, each sequence counted `weight` times. *Shape* [N, 1], [N, 1] to [K, K]"""
+        table = self.transitions.table
+        source, target = self.moves(total)
+        weight = weight[self.packing.later]
+        counts: AnyFloats
+        if self.transitions.moderate:
+            counts = np.exp(table) * (np.exp(source, out=source).T @ (np.exp(target, out=target) * weight))
+        else:
+            # One row of the table at a time: scores of a transition must meet before they may be exponentiated.
+            rows = (np.exp(tag[:, None] + scores + target) for tag, scores in zip(source.T, table, strict=True))
+            counts = np.stack([(row * weight).sum(0) for row in rows])
+        return counts

@@ -1,0 +1,103 @@
+"""A CRF as it predicts: its weights, and what follows from them for the emissions of some sequences.
+
+Everywhere `allowed` is a mask of the tags that a token may have, [N, K]; without one, it may have any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..plans.packing import Packing
+from ..plans.sequences import Lengths
+from ..tagging import TagLayout
+from ..types import AnyFloats, BoolArray, IntArray
+from .decode import viterbi
+from .forward import ForwardBackward
+from .kbest import ScoredPath, list_viterbi
+from .marginals import EntitySpans, span_marginals
+from .scaled import span_probabilities
+from .transitions import CRFArrays, Transitions
+
+LONG = 1024
+"""From so many tokens on a sequence is decoded in float64."""
+
+
+@dataclass(frozen=True)
+class PathScorer:
+    """weights: start, end, outside and inside; see `Transitions`."""
+
+    weights: CRFArrays
+
+    @property
+    def layout(self) -> TagLayout:
+        return TagLayout(self.weights[-1].shape[1] // 2)
+
+    def decode(self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None) -> IntArray:
+        """The best path of each sequence, joined. *Shape* [N, K] to [N]"""
+        packing = packing_of(self.layout, emissions.shape, lengths)
+        return viterbi(*self._decodable(emissions, packing, allowed), packing)
+
+    def kbest(
+        self, emissions: AnyFloats, lengths: Lengths, k: int, allowed: BoolArray | None = None
+    ) -> list[list[ScoredPath]]:
+        """The k best paths of each sequence with their scores, best first; fewer where fewer exist."""
+        if k < 1:
+            raise ValueError(f"k best paths need a k of 1 or more, got {k}")
+        packing = packing_of(self.layout, emissions.shape, lengths)
+        return list_viterbi(*self._decodable(emissions, packing, allowed), packing, k)
+
+    def passes(
+        self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None, *, temperature: float = 1.0
+    ) -> ForwardBackward:
+        """The log-sums of all paths through each tag, of which probabilities are made.
+
+        temperature: what all scores are divided by. Above 1, the CRF is less sure of its best paths.
+        """
+        # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
+        scores = masked(emissions.astype(np.float64) / temperature, allowed)
+        transitions = Transitions.of(*(weight.astype(np.float64) / temperature for weight in self.weights))
+        packing = packing_of(self.layout, emissions.shape, lengths)
+        return ForwardBackward.of(scores, transitions, packing, backward=True)
+
+    def span_probabilities(
+        self,
+        emissions: AnyFloats,
+        lengths: Lengths,
+        spans: EntitySpans,
+        allowed: BoolArray | None = None,
+        *,
+        temperature: float = 1.0,
+    ) -> AnyFloats:
+        """What `span_marginals` makes of the passes, in half the time: for spans that lie in their sequences.
+
+        *Shape* [n_spans]
+        """
+        packing = packing_of(self.layout, emissions.shape, lengths)
+        transitions = Transitions.of(*(weight / np.float32(temperature) for weight in self.weights))
+        quick = span_probabilities(masked(emissions / np.float32(temperature), allowed), transitions, packing, spans)
+        if quick is not None:
+            return quick
+        return span_marginals(self.passes(emissions, lengths, allowed, temperature=temperature), spans)
+
+    def _decodable(
+        self, emissions: AnyFloats, packing: Packing, allowed: BoolArray | None
+    ) -> tuple[AnyFloats, Transitions]:
+        """Masked emissions and the transitions. *Shape* [N, K]"""
+        # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
+        dtype = np.float64 if packing.lengths.max(initial=0) > LONG else emissions.dtype
+        weights = (weight.astype(dtype) for weight in self.weights)
+        return masked(emissions.astype(dtype, copy=False), allowed), Transitions.of(*weights)
+
+
+def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> Packing:
+    """The packing of emissions, whose shape is checked."""
+    if len(shape) != 2 or shape[1] != layout.n_tags:
+        expected = f"(tokens, {layout.n_tags}) for {layout.n_labels} entity types"
+        raise ValueError(f"emissions must have shape {expected}, got {shape}")
+    return Packing.of(lengths, shape[0])
+
+
+def masked(emissions: AnyFloats, allowed: BoolArray | None) -> AnyFloats:
+    return emissions if allowed is None else np.where(allowed, emissions, np.array(-np.inf, emissions.dtype))

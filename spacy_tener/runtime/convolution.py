@@ -1,0 +1,82 @@
+"""Convolutions along the sequences of a flat batch, and the encoders of them."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from ..plans.convolution import GRNConfig, IDCNNConfig
+from ..plans.sequences import Lengths, as_lengths, ranges
+from ..types import FloatArray, IntArray
+from .dense import Linear, relu
+from .relation import relate
+from .weights import Weights
+
+
+class Convolution:
+    """Each token with its neighbours, none beyond its own sequence.
+
+    size: Tokens in a window.
+    dilation: The distance between neighbours of a window.
+    """
+
+    def __init__(self, weights: Weights, size: int, dilation: int = 1) -> None:
+        self.offsets = (np.arange(size) - size // 2) * dilation
+        self.product = Linear(weights.part("product"))
+
+    def __call__(self, x: FloatArray, lengths: IntArray) -> FloatArray:
+        """*Shape: [N, width] -> [N, out]*"""
+        if len(self.offsets) == 1:
+            return self.product(x)
+        seen = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets
+        outside = (seen < 0) | (seen >= np.repeat(lengths, lengths)[:, None])
+        rows = np.arange(len(x))[:, None] + self.offsets
+        rows[outside] = 0
+        windows = x[rows]
+        windows[outside] = 0.0
+        return self.product(windows.reshape(len(x), len(self.offsets) * x.shape[1]))
+
+
+class IDCNNEncoder:
+    def __init__(self, config: IDCNNConfig, weights: Weights) -> None:
+        self.config = config
+        self.widen = Convolution(weights.part("widen"), config.window)
+        self.block = [
+            Convolution(weights.part("block", i), config.window, dilation)
+            for i, dilation in enumerate(config.dilations)
+        ]
+
+    def __call__(self, x: FloatArray, given: Lengths) -> FloatArray:
+        """*Shape: [N, input_width] -> [N, d]*"""
+        lengths = as_lengths(given, len(x))
+        x = relu(self.widen(x, lengths))
+        for _ in range(self.config.iterations):
+            for layer in self.block:
+                x = relu(layer(x, lengths))
+        return x
+
+
+class GRNEncoder:
+    """The context layer and the relation layer."""
+
+    def __init__(self, config: GRNConfig, weights: Weights) -> None:
+        self.config = config
+        self.branches = [
+            Convolution(weights.part("context", "branches", i), size) for i, size in enumerate(config.branches)
+        ]
+        self.input = None if weights.get("input.weight") is None else Linear(weights.part("input"))
+        if config.relation is not None:
+            halves = [weights.part("relation", half) for half in ("left", "right")]
+            self.left, self.right = map(Linear, halves)
+
+    def __call__(self, x: FloatArray, given: Lengths) -> FloatArray:
+        """*Shape: [N, input_width] -> [N, d]*"""
+        lengths = as_lengths(given, len(x))
+        if self.branches:
+            x = np.tanh(reduce(np.maximum, (branch(x, lengths) for branch in self.branches)))
+        elif self.input is not None:
+            x = self.input(x)
+        if self.config.relation is None:
+            return x
+        return np.tanh(relate(self.config.relation, self.left(x), self.right(x), x, lengths))

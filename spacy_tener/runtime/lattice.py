@@ -1,0 +1,142 @@
+"""The encoders of characters and the words of a lexicon: FLAT, FLAT-ATSSA and MECT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..plans.lattice import Lattice
+from ..plans.lattice_encoders import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
+from ..plans.span_plan import SpanPlan
+from ..types import FloatArray, IntArray
+from .attention import AdaptedAttention, RelativePositions, divided
+from .buckets import Buckets
+from .dense import Linear
+from .fusion import WordFusion
+from .selection import SelectiveAttention
+from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans
+from .transformer import TransformerLayer, output_norm
+from .weights import Weights
+
+
+class FlatEncoder:
+    """Characters and words through a stack of layers; what comes out for words is cut off."""
+
+    def __init__(self, config: FlatConfig, weights: Weights) -> None:
+        self.char_input, self.word_input = (Linear(weights.part(name)) for name in ("char_input", "word_input"))
+        self.positions = SpanPositions(config.width, config.distances or DISTANCES, weights.part("positions"))
+        self.layers = [
+            _span_layer(config, weights.part("layers", i), scaled=config.scaled) for i in range(config.layers)
+        ]
+        self.output_norm = output_norm(config, weights.part("output_norm"))
+
+    def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
+        """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
+        *inner, last = self.layers
+        plan = _plan(lattice, words_ask=bool(inner))
+        relative = self.positions(plan)
+        x = self.char_input(chars)
+        rows = np.concatenate((x, self.word_input(words)))[plan.order]
+        for layer in inner:
+            rows = layer(rows, plan, relative)
+        x = rows[plan.characters] if inner else x
+        mixed = last.attention(last.attention_input(x), plan, relative, last.attention_input(rows))
+        return self.output_norm(last.complete(x, mixed))
+
+
+def _plan(lattice: Lattice, *, words_ask: bool) -> SpanPlan:
+    return SpanPlan.planned(lattice, word_queries=words_ask, put=_same)
+
+
+def _same(array: IntArray) -> IntArray:
+    return array
+
+
+def _span_layer(config: Any, weights: Weights, **options: Any) -> TransformerLayer:
+    return TransformerLayer(config, SpanAttention(config, weights.part("attention"), **options), weights)
+
+
+class AtssaEncoder:
+    """Word fusion, a linear layer, and context layers over the characters."""
+
+    def __init__(self, config: AtssaConfig, weights: Weights) -> None:
+        self.config = config
+        self.fusion = WordFusion(weights.part("fusion"))
+        self.input = Linear(weights.part("input"))
+        layers = [weights.part("layers", i) for i in range(config.layers)]
+        self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]
+        self.output_norm = output_norm(config, weights.part("output_norm"))
+
+    def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
+        """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
+        x = self.input(np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1))
+        buckets = Buckets.of(lattice.lengths, len(x))
+        relative = RelativePositions.of(buckets, self.config.head_width)
+        for layer in self.layers:
+            x = layer(x, buckets, relative)
+        return self.output_norm(x)
+
+
+def _context(config: AtssaConfig, weights: Weights) -> Callable[..., FloatArray]:
+    if config.selects:
+        return SelectiveAttention(config, weights)
+    return AdaptedAttention(config, weights, key_projection=True)
+
+
+class MectEncoder:
+    """Two streams, or one, through a stack of layers, joined; what comes out for words is cut off."""
+
+    def __init__(self, config: MectConfig, weights: Weights) -> None:
+        self.config = config
+        each = range(config.n_streams)
+        self.inputs = [Linear(weights.part("inputs", i)) for i in each]
+        self.word_input = Linear(weights.part("word_input"))
+        self.positions = [SpanPositions(config.width, MECT_DISTANCES, weights.part("positions", i)) for i in each]
+        options: Any = {"key_projection": False, "places": config.random_attention}
+        self.layers = [
+            [_span_layer(config, weights.part("layers", n, "streams", i), **options) for i in each]
+            for n in range(config.layers)
+        ]
+        self.output_norms = [output_norm(config, weights.part("output_norms", i)) for i in each]
+        self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
+
+    def __call__(self, chars: FloatArray, components: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
+        """*Shape* chars, components: [N, ..]; words: [W, word_width]; result: [N, d]"""
+        *inner, last = self.layers
+        plan = _plan(lattice, words_ask=bool(inner))
+        relative = [positions(plan) for positions in self.positions]
+        given = [chars, components] if self.config.n_streams == 2 else [np.concatenate((chars, components), axis=1)]
+        streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
+        of_words = self.word_input(words)
+        # The radicals' stream has zeros for words.
+        beside = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
+        rows = [np.concatenate(pair)[plan.order] for pair in zip(streams, beside, strict=True)]
+        for layer in inner:
+            rows = self._layer(layer, rows, rows, plan, relative)
+        if inner:
+            streams = [stream[plan.characters] for stream in rows]
+        streams = self._layer(last, rows, streams, plan, relative)
+        normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
+        return normed[0] if self.fusion is None else self.fusion(np.concatenate(normed, axis=1))
+
+    def _layer(
+        self,
+        layers: Sequence[TransformerLayer],
+        rows: Sequence[FloatArray],
+        streams: Sequence[FloatArray],
+        plan: SpanPlan,
+        relative: Sequence[FloatArray],
+    ) -> list[FloatArray]:
+        """rows: all rows, which are read; streams: the queries' spans. Returns what each stream becomes"""
+        own = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
+        read = own if rows is streams else [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
+        asking = own[::-1] if self.config.streams == "cross" else own
+        heads: list[SpanHeads] = [
+            layer.attention.heads(x, plan, *others)  # type: ignore[attr-defined]
+            for layer, x, *others in zip(layers, own, relative, read, asking, strict=True)
+        ]
+        mixed = divided(attend_spans(SpanHeads.joined(heads), plan.groups(len(streams[0]))))
+        parts = [part.copy() for part in np.split(mixed, len(layers), axis=1)]
+        return [layer.complete(x, part) for layer, x, part in zip(layers, streams, parts, strict=True)]

@@ -1,0 +1,58 @@
+"""The relation layer of the gated relation network: see `layers.convolution.gated_relation`, whose equations these
+are."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from ..plans.convolution import EXPONENT_LIMIT, RelationKind
+from ..types import FloatArray, IntArray
+from .dense import sigmoid
+
+TILE = 1 << 17
+"""Numbers that are computed at once."""
+TOKENS_AT_ONCE = 512
+"""Sentences up to this length have the scalar gates of all their pairs at once."""
+
+
+def relate(kind: RelationKind, a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
+    """r_i of every token (eq. 5 to 7). a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+    related = np.empty_like(x)
+    if kind == "gated":
+        a, b = (np.exp(np.clip(-part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (a, b))
+    relation = {"gated": _gated, "mean": _mean, "attention": _attention}[kind]
+    for begin, end in pairwise([0, *np.cumsum(lengths).tolist()]):
+        if begin < end:
+            relation(a[begin:end], b[begin:end], x[begin:end], related[begin:end])
+    return related
+
+
+def _mean(a: FloatArray, b: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    np.add(a, b.mean(axis=0), out=out)
+
+
+def _attention(a: FloatArray, b: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    for begin in range(0, len(x), TOKENS_AT_ONCE):
+        gates = sigmoid(a[begin : begin + TOKENS_AT_ONCE] + b.T)
+        np.matmul(gates, x, out=out[begin : begin + TOKENS_AT_ONCE])
+    out /= len(x)
+
+
+def _gated(u: FloatArray, v: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    """`sum_j x_j / (1 + u_i v_j)`, tile by tile."""
+    length, width = x.shape
+    columns = min(length, max(1, int((TILE // width) ** 0.5)))
+    rows = max(1, TILE // (columns * width))
+    out[:] = 0.0
+    space = np.empty(rows * columns * width, np.float32)
+    for i in range(0, length, rows):
+        for j in range(0, length, columns):
+            u_i, v_j, x_j = u[i : i + rows, None], v[j : j + columns], x[j : j + columns]
+            terms = space[: len(u_i) * v_j.size].reshape(len(u_i), len(v_j), width)
+            np.multiply(u_i, v_j, out=terms)
+            terms += 1.0
+            np.divide(x_j, terms, out=terms)
+            out[i : i + rows] += terms.sum(axis=1)
+    out /= length

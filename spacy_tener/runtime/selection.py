@@ -1,0 +1,96 @@
+"""Attention to selected keys only: what `layers.lattice.selective_attention` computes in prediction."""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+
+import numpy as np
+
+from ..plans.lattice_encoders import AtssaConfig
+from ..types import BoolArray, FloatArray
+from .attention import AdaptedAttention, Heads, RelativePositions, attend, exponentials
+from .buckets import Buckets
+from .dense import Linear
+from .weights import Weights
+
+_LOWEST = float(np.finfo(np.float32).min) / 2
+
+
+class SelectiveAttention(AdaptedAttention):
+    """TENER's attention with projected keys, of which each query keeps a few."""
+
+    def __init__(self, config: AtssaConfig, weights: Weights) -> None:
+        super().__init__(config, weights, key_projection=True)
+        self.by_threshold = config.selection == "adaptive"
+        self.k = config.k
+        self.threshold = None if weights.get("threshold.weight") is None else Linear(weights.part("threshold"))
+
+    def __call__(self, x: FloatArray, buckets: Buckets, relative: RelativePositions) -> FloatArray:
+        """*Shape: [N, d]*"""
+        heads = self.heads(x, relative)
+        if self.by_threshold:
+            heads = Heads(heads.q, heads.k, heads.v, self.thresholds(x, buckets))
+        return attend(heads, buckets, partial(kept_exponentials, k=self.k))
+
+    def thresholds(self, x: FloatArray, buckets: Buckets) -> FloatArray:
+        """T (eq. 7). *Shape: [N, h]*"""
+        if self.threshold is None:
+            return np.zeros((len(x), self.n_heads), np.float32)
+        filled = buckets.lengths[buckets.lengths > 0]
+        means = np.add.reduceat(x, np.cumsum(filled) - filled, axis=0) / filled[:, None] if filled.size else x
+        mean = np.repeat(means.astype(np.float32), filled, axis=0)
+        return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
+
+
+def kept_exponentials(
+    scores: FloatArray, thresholds: FloatArray | None, real: BoolArray | None, *, k: int
+) -> FloatArray:
+    """The exponentials of the scores that reach their query's bound (eq. 8), 0 for the others."""
+    if real is not None:
+        scores += np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, :, None]
+    bound = np.full((1, 1, 1, 1), np.inf, np.float32) if thresholds is None else thresholds[:, :, None]
+    if k:
+        # A sentence of fewer than k keys has no k-th: every key stays, and the floor stays a number.
+        floor = np.maximum(kth_largest(scores, k), _LOWEST)
+        bound = np.minimum(floor, bound)
+    kept = scores >= bound
+    if real is not None:
+        # No score is -inf from here on: the values of padded keys are zeros.
+        np.maximum(scores, np.where(real, np.float32(-np.inf), np.float32(0.0))[:, None, :, None], out=scores)
+    weights = exponentials(scores)
+    weights *= kept
+    return weights
+
+
+def kth_largest(x: FloatArray, k: int) -> FloatArray:
+    """The k-th largest number of each column, equal ones counted; -inf where there are fewer.
+
+    x: *Shape: [.., L, T]*. Returns *Shape: [.., 1, T]*
+
+    Halves are merged, number by number: as many steps as the logarithm of L.
+    """
+    if k > x.shape[-2]:
+        return np.full_like(x[..., :1, :], -np.inf)
+    best, odd = [x], []
+    while (length := best[0].shape[-2]) > 1:
+        half = length // 2
+        if length % 2:
+            odd.append([rank[..., -1:, :] for rank in best])
+        best = _merge([rank[..., :half, :] for rank in best], [rank[..., half : 2 * half, :] for rank in best], k)
+    for single in odd:
+        best = _merge(best, single, k)
+    return best[k - 1]
+
+
+def _merge(a: list[FloatArray], b: list[FloatArray], k: int) -> list[FloatArray]:
+    """The k largest of two lists, each sorted from its largest: the r-th is the highest `min(a_i, b_r-i)`."""
+    merged = []
+    for r in range(1, min(k, len(a) + len(b)) + 1):
+        lowest = (_least(a[:i], b[: r - i]) for i in range(max(0, r - len(b)), min(r, len(a)) + 1))
+        merged.append(reduce(np.maximum, lowest))
+    return merged
+
+
+def _least(a: list[FloatArray], b: list[FloatArray]) -> FloatArray:
+    """The smallest of some numbers of two sorted lists."""
+    return reduce(np.minimum, (numbers[-1] for numbers in (a, b) if numbers))

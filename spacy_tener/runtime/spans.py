@@ -1,0 +1,159 @@
+"""Attention over characters and words that knows where spans lie: what `layers.lattice.span_attention` computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..plans.lattice_encoders import DISTANCES
+from ..plans.lattice_encoders import RANDOM_BLOCK as BLOCK
+from ..plans.span_plan import QueryGroup, SpanPlan
+from ..plans.transformer import StackConfig
+from ..types import FloatArray
+from .attention import divided, exponentials, interleave, sinusoids, with_ones
+from .dense import Linear, relu
+from .weights import Weights
+
+
+class SpanPositions:
+    """`R_ij` for each row of a plan's table.
+
+    distances: Which are known, of `DISTANCES`.
+    """
+
+    def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
+        self.width = width
+        self.kinds = [DISTANCES.index(distance) for distance in distances]
+        self.fuse = Linear(weights.part("fuse"))
+
+    def __call__(self, plan: SpanPlan) -> FloatArray:
+        """*Returns Shape: [R, d]*"""
+        sin, cos = sinusoids(plan.longest, self.width)
+        # p(d) for all distances nearer than the longest, negative ones first.
+        symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
+        terms = self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
+        rows = plan.distances[:, self.kinds] + (plan.longest - 1)
+        total = terms[rows[:, 0], 0]
+        for i in range(1, len(self.kinds)):
+            total += terms[rows[:, i], i]
+        return relu(total)
+
+
+@dataclass(frozen=True)
+class SpanHeads:
+    """Queries, keys and values of a batch by head, the heads first; any scale is in the queries.
+
+    q, q_position: *Shape: [h, n, d_k]*; k: *Shape: [h, N + W, d_k]*
+    v: *Shape: [h, N + W, d_k + 1]*, the last of them 1
+    table: the rows of position that the plan's columns are. *Shape: [h, R, d_k]*
+    bias: added to the scores by the places of query and key. *Shape: [h, M, M]*
+    """
+
+    q: FloatArray
+    q_position: FloatArray
+    k: FloatArray
+    v: FloatArray
+    table: FloatArray
+    bias: FloatArray | None
+
+    @classmethod
+    def joined(cls, each: Sequence[SpanHeads]) -> SpanHeads:
+        """The heads of several attentions over the same spans."""
+        if len(each) == 1:
+            return each[0]
+        names = "q", "q_position", "k", "v", "table"
+        q, q_position, k, v, table = (np.concatenate([getattr(heads, name) for heads in each]) for name in names)
+        biases = [heads.bias for heads in each if heads.bias is not None]
+        return cls(q, q_position, k, v, table, np.concatenate(biases) if biases else None)
+
+
+def attend_spans(heads: SpanHeads, groups: Sequence[QueryGroup]) -> FloatArray:
+    """Attention within each sentence. *Returns Shape: [n, h, d_k + 1]*, not yet divided"""
+    n_heads, n_queries, _ = heads.q.shape
+    mixed = np.empty((n_queries, n_heads, heads.v.shape[2]), np.float32)
+    for group in groups:
+        scores = heads.q[:, group.queries] @ heads.k[:, group.keys].swapaxes(1, 2)
+        products = heads.q_position[:, group.queries] @ heads.table[:, group.columns].swapaxes(1, 2)
+        scores += products.reshape(n_heads, -1)[:, group.pairs()].reshape(scores.shape)
+        if heads.bias is not None:
+            _add_bias(scores, heads.bias, group)
+        weights = _exponentials(scores)
+        mixed[group.queries] = (weights @ heads.v[:, group.keys]).swapaxes(0, 1)
+    return mixed
+
+
+def _exponentials(scores: FloatArray) -> FloatArray:
+    return exponentials(scores.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+def _add_bias(scores: FloatArray, bias: FloatArray, group: QueryGroup) -> None:
+    reach = bias.shape[-1]
+    queries = max(min(scores.shape[1], reach - group.place), 0)
+    scores[:, :queries, :reach] += bias[:, group.place : group.place + queries, : scores.shape[2]]
+
+
+class SpanAttention:
+    """Multi-head attention of spans.
+
+    places: How many places of a sentence MECT's random attention knows; 0 for none.
+    """
+
+    def __init__(
+        self,
+        config: StackConfig,
+        weights: Weights,
+        *,
+        scaled: bool = False,
+        key_projection: bool = True,
+        places: int = 0,
+    ) -> None:
+        self.n_heads = config.heads
+        self.scale = np.float32(config.head_width**-0.5 if scaled else 1.0)
+        self.query, self.position = Linear(weights.part("query")), Linear(weights.part("position"))
+        names = ("value", "key") if key_projection else ("value",)
+        self.read = Linear(*(weights.part(name) for name in names))
+        self.u, self.v = weights["u"][:, None], weights["v"][:, None]
+        self.places, self.blocks = places, weights.get("random.blocks")
+
+    def __call__(
+        self, x: FloatArray, plan: SpanPlan, relative: FloatArray, rows: FloatArray | None = None
+    ) -> FloatArray:
+        """x: the queries' spans. *Shape: [n, d]*; rows: all rows, where these are not x. *Shape: [N + W, d]*"""
+        return divided(attend_spans(self.heads(x, plan, relative, rows), plan.groups(len(x))))
+
+    def heads(
+        self,
+        x: FloatArray,
+        plan: SpanPlan,
+        relative: FloatArray,
+        rows: FloatArray | None = None,
+        query_input: FloatArray | None = None,
+    ) -> SpanHeads:
+        """query_input: what queries are made from, where this is another stream than `x`. *Shape: [n, d]*"""
+        rows = x if rows is None else rows
+        q = self._split(self.query(x if query_input is None else query_input))
+        read, width = self.read(rows), rows.shape[1]
+        key = read[:, width:] if read.shape[1] > width else rows
+        values = np.ascontiguousarray(with_ones(read[:, :width], self.n_heads).swapaxes(0, 1))
+        table = self._split(self.position(relative))
+        q_content, q_position = (q + self.u) * self.scale, (q + self.v) * self.scale
+        return SpanHeads(q_content, q_position, self._split(key), values, table, self._bias(len(x), plan))
+
+    def _split(self, x: FloatArray) -> FloatArray:
+        """*Shape: [n, d] -> [h, n, d_k]*"""
+        return np.ascontiguousarray(x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads).swapaxes(0, 1))
+
+    def _bias(self, n_queries: int, plan: SpanPlan) -> FloatArray | None:
+        """The random attention of the places of queries and keys. *Returns Shape: [h, queries, keys]*"""
+        if self.blocks is None:
+            return None
+        most = max(plan.lengths, default=0)
+        queries = min(plan.longest if n_queries == len(plan.characters) else most, self.places)
+        keys = min(most, self.places)
+        down, across = (np.arange(-(-n // BLOCK)) for n in (queries, keys))
+        blocks = self.blocks[down[:, None] * -(-self.places // BLOCK) + across]
+        square = blocks.reshape(len(down), len(across), self.n_heads, BLOCK, BLOCK).transpose(2, 0, 3, 1, 4)
+        bias: FloatArray = square.reshape(self.n_heads, len(down) * BLOCK, len(across) * BLOCK)[:, :queries, :keys]
+        return bias

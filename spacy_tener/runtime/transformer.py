@@ -1,0 +1,81 @@
+"""Stacks of attention and feed-forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..plans.sequences import Lengths
+from ..plans.transformer import StackConfig, TransformerConfig
+from ..types import FloatArray
+from .attention import AdaptedAttention, RelativePositions, VanillaAttention, interleave, sinusoids
+from .buckets import Buckets
+from .dense import FeedForward, LayerNorm, Linear
+from .weights import Weights
+
+
+class TransformerLayer:
+    """Attention and feed-forward, each added to what it read."""
+
+    def __init__(self, config: StackConfig, attention: Callable[..., FloatArray], weights: Weights) -> None:
+        self.pre_norm = config.norm == "pre"
+        self.attention = attention
+        self.feed_forward = FeedForward(weights.part("feed_forward"))
+        self.attention_norm = LayerNorm(weights.part("attention_norm"))
+        self.feed_forward_norm = LayerNorm(weights.part("feed_forward_norm"))
+
+    def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
+        """*Shape: [N, d]*"""
+        return self.complete(x, self.attention(self.attention_input(x), *context))
+
+    def attention_input(self, x: FloatArray) -> FloatArray:
+        return self.attention_norm(x) if self.pre_norm else x
+
+    def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
+        """What follows attention. x: the layer's input; mixed: what attention made of it, which is overwritten."""
+        mixed += x
+        if not self.pre_norm:
+            mixed = self.attention_norm(mixed)
+        read = self.feed_forward_norm(mixed) if self.pre_norm else mixed
+        added = self.feed_forward(read)
+        added += mixed
+        return added if self.pre_norm else self.feed_forward_norm(added)
+
+
+def output_norm(config: StackConfig, weights: Weights) -> Callable[[FloatArray], FloatArray]:
+    return LayerNorm(weights) if config.norm == "pre" else unchanged
+
+
+def unchanged(x: FloatArray) -> FloatArray:
+    return x
+
+
+class TransformerEncoder:
+    """TENER's encoder, or the vanilla one."""
+
+    def __init__(self, config: TransformerConfig, weights: Weights) -> None:
+        self.config = config
+        self.input = unchanged if weights.get("input.weight") is None else Linear(weights.part("input"))
+        layers = [weights.part("layers", i) for i in range(config.layers)]
+        self.layers = [TransformerLayer(config, _attention(config, layer.part("attention")), layer) for layer in layers]
+        self.output_norm = output_norm(config, weights.part("output_norm"))
+
+    def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
+        """x: the tokens of all sequences. *Shape: [N, input_width]*. Returns *Shape: [N, d]*"""
+        buckets = Buckets.of(lengths, len(x))
+        x = self.input(x)
+        context: tuple[Any, ...] = (buckets,)
+        if self.config.adapted:
+            context = buckets, RelativePositions.of(buckets, self.config.head_width)
+        else:
+            x = x + interleave(*sinusoids(buckets.longest, self.config.width))[buckets.positions]
+        for layer in self.layers:
+            x = layer(x, *context)
+        return self.output_norm(x)
+
+
+def _attention(config: TransformerConfig, weights: Weights) -> Callable[..., FloatArray]:
+    if not config.adapted:
+        return VanillaAttention(config, weights)
+    options = {"key_projection": config.key_projection, "key_position": config.key_position}
+    return AdaptedAttention(config, weights, scaled=bool(config.scaled), **options)

@@ -1,0 +1,231 @@
+"""The runtime computes what the torch modules compute in evaluation, for every architecture and option."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from lattices import lattice_of, random_lattice
+
+from spacy_tener.layers.attention.transformer import TransformerEncoder
+from spacy_tener.layers.characters.encoders import CharacterFeatures, char_bilstm, char_cnn, char_transformer
+from spacy_tener.layers.convolution.grn import GRNEncoder
+from spacy_tener.layers.convolution.idcnn import IDCNNEncoder
+from spacy_tener.layers.embedding import EmbeddingTables
+from spacy_tener.layers.lattice.atssa import AtssaEncoder
+from spacy_tener.layers.lattice.flat import FlatEncoder
+from spacy_tener.layers.lattice.mect import MectEncoder
+from spacy_tener.plans.convolution import GRNConfig, IDCNNConfig
+from spacy_tener.plans.lattice_encoders import AtssaConfig, FlatConfig, MectConfig
+from spacy_tener.plans.transformer import TransformerConfig
+from spacy_tener.runtime import attention, characters, convolution, embedding, lattice, relation, transformer
+from spacy_tener.runtime.buckets import Buckets
+from spacy_tener.runtime.selection import kth_largest
+from spacy_tener.runtime.weights import Weights
+
+TOLERANCE = 1e-4
+BATCHES = [[5, 0, 9, 9, 1, 30], [7], [700, 3], [4, 4, 4], []]
+SENTENCES = [
+    [(7, [(0, 2), (1, 2), (0, 6)]), (0, []), (1, [(0, 0)]), (12, []), (3, [(0, 1), (0, 1)])],
+    [(4, [])],
+    [(90, [(i, i + 2) for i in range(80)]), (60, [(0, 59)])],
+]
+
+
+def options(**each):
+    """Every option by itself, away from its default."""
+    return [{name: value} for name, values in each.items() for value in values]
+
+
+def weights_of(module, scale=0.3):
+    """A module in evaluation with random weights everywhere, also where training starts with zeros or ones."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * scale)
+    module.eval()
+    return Weights({name: value.numpy() for name, value in module.state_dict().items()})
+
+
+def check(module, made, *inputs, tolerance=TOLERANCE):
+    with torch.inference_mode():
+        expected = module(*(torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in inputs)).numpy()
+    got = made(*inputs)
+    assert (got.dtype, got.shape) == (np.float32, expected.shape)
+    np.testing.assert_allclose(got, expected, atol=tolerance, rtol=tolerance)
+
+
+def rows(n, width):
+    return torch.randn(n, width).numpy()
+
+
+TRANSFORMERS = [
+    {},
+    *options(layers=[3], heads=[1], ff_width=[20], norm=["pre"], adapted=[False], scaled=[True, False]),
+    *options(key_projection=[True], key_position=[True]),
+    {"adapted": False, "scaled": False},
+    {"key_projection": True, "key_position": True, "scaled": True, "norm": "pre", "layers": 2},
+]
+
+
+@pytest.mark.parametrize("setting", TRANSFORMERS, ids=str)
+def test_transformer(setting):
+    config = TransformerConfig(**{"width": 24, "heads": 3, **setting})
+    module = TransformerEncoder(config, input_width=10)
+    made = transformer.TransformerEncoder(config, weights_of(module))
+    for lengths in BATCHES:
+        check(module, made, rows(sum(lengths), 10), lengths)
+
+
+def test_transformer_without_a_layer_for_its_input():
+    config = TransformerConfig(width=8, heads=2)
+    module = TransformerEncoder(config)
+    check(module, transformer.TransformerEncoder(config, weights_of(module)), rows(9, 8), [4, 5])
+
+
+@pytest.mark.parametrize("spread", [1, 30, 3000])
+def test_scores_of_any_size(spread):
+    config = TransformerConfig(width=16, heads=2)
+    module = TransformerEncoder(config, input_width=16)
+    with torch.no_grad():
+        module.layers[0].attention.query.weight *= spread
+    made = transformer.TransformerEncoder(config, weights_of(module, scale=0.0))
+    check(module, made, rows(60, 16) * 3, [20, 40])
+
+
+def test_scores_are_made_some_at_a_time_with_the_same_result(monkeypatch):
+    config = TransformerConfig(width=16, heads=2)
+    module = TransformerEncoder(config, input_width=16)
+    made = transformer.TransformerEncoder(config, weights_of(module))
+    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1 << 9)
+    check(module, made, rows(206, 16), [100, 50, 50, 5, 1])
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {},
+        *options(branches=[[1], [3], [], [1, 5]], relation=["gated", "mean", "attention", None]),
+        {"branches": [], "width": 11},
+    ],
+    ids=str,
+)
+def test_gated_relation_network(setting, monkeypatch):
+    monkeypatch.setattr(relation, "TILE", 1000)
+    config = GRNConfig(**{"width": 13, **setting})
+    module = GRNEncoder(config, input_width=11)
+    made = convolution.GRNEncoder(config, weights_of(module))
+    for lengths in BATCHES:
+        check(module, made, rows(sum(lengths), 11), lengths)
+
+
+@pytest.mark.parametrize("setting", [{}, *options(window=[5], dilations=[[1], [1, 2, 4]], iterations=[1])], ids=str)
+def test_iterated_dilated_convolutions(setting):
+    config = IDCNNConfig(**{"width": 12, **setting})
+    module = IDCNNEncoder(config, input_width=6)
+    made = convolution.IDCNNEncoder(config, weights_of(module, scale=0.1))
+    for lengths in BATCHES:
+        check(module, made, rows(sum(lengths), 6), lengths)
+
+
+FLAT = [
+    {},
+    *options(layers=[2], norm=["pre"], scaled=[True], distances=[["hh", "tt"], ["th"]], ff_width=[9]),
+    {"layers": 3, "norm": "pre"},
+]
+
+
+@pytest.mark.parametrize("setting", FLAT, ids=str)
+def test_flat(setting):
+    config = FlatConfig(**{"width": 16, "heads": 2, **setting})
+    module = FlatEncoder(config, 6, 5)
+    made = lattice.FlatEncoder(config, weights_of(module))
+    for sentences in SENTENCES:
+        found = lattice_of(*sentences)
+        check(module, made, rows(found.n_characters, 6), rows(found.n_words, 5), found)
+
+
+ATSSA = [
+    {},
+    *options(layers=[2], norm=["pre"], selection=["top_k", "none"], k=[0, 1, 4, 9], threshold=["fixed"]),
+    *options(fusion_width=[12], ff_width=[9]),
+    {"threshold": "fixed", "k": 0},
+]
+
+
+@pytest.mark.parametrize("setting", ATSSA, ids=str)
+def test_flat_atssa(setting):
+    config = AtssaConfig(**{"width": 16, "heads": 2, **setting})
+    module = AtssaEncoder(config, 6, 5)
+    made = lattice.AtssaEncoder(config, weights_of(module))
+    for sentences in SENTENCES:
+        found = lattice_of(*sentences)
+        check(module, made, rows(found.n_characters, 6), rows(found.n_words, 5), found)
+
+
+MECT = [
+    {},
+    *options(layers=[2], norm=["pre"], streams=["parallel", "single"], random_attention=[0, 20, 64]),
+    {"layers": 2, "streams": "parallel", "norm": "pre", "random_attention": 7},
+]
+
+
+@pytest.mark.parametrize("setting", MECT, ids=str)
+def test_mect(setting):
+    config = MectConfig(**{"width": 16, "heads": 2, **setting})
+    module = MectEncoder(config, 6, 7, 5)
+    made = lattice.MectEncoder(config, weights_of(module))
+    for sentences in SENTENCES:
+        found = lattice_of(*sentences)
+        check(module, made, rows(found.n_characters, 6), rows(found.n_characters, 7), rows(found.n_words, 5), found)
+
+
+VANILLA = TransformerConfig(width=8, heads=2, adapted=False)
+ADAPTED = TransformerConfig(width=8, heads=2)
+ENCODERS = {
+    "cnn": (char_cnn(char_width=8, filters=7, window=3, width=5), lambda w: characters.CNN(3, w)),
+    "wide cnn": (char_cnn(char_width=8, filters=7, window=1, width=5), lambda w: characters.CNN(1, w)),
+    "bilstm": (char_bilstm(char_width=8, hidden=6, width=5), characters.BiLSTM),
+    "adapted": (char_transformer(ADAPTED, width=5), lambda w: transformer.TransformerEncoder(ADAPTED, w)),
+    "vanilla": (char_transformer(VANILLA, width=5), lambda w: transformer.TransformerEncoder(VANILLA, w)),
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_characters_of_words(kind):
+    encoder, encode = ENCODERS[kind]
+    tables = EmbeddingTables(rows={"a": 20}, widths={"a": 8}, word_dropout={"a": 0.0}, dropout=0.0)
+    module = CharacterFeatures(tables, encoder, dropout=0.2)
+    made = characters.CharacterFeatures(["a"], encode, weights_of(module))
+    for lengths in ([3, 0, 1, 12, 3], [0, 0], [2]):
+        ids, words = np.arange(sum(lengths)) % 20, np.arange(9) % len(lengths)
+        check(module, made, ids, np.array(lengths), words)
+
+
+def test_tables_side_by_side():
+    names = {"b": 5, "a": 3}
+    module = EmbeddingTables(rows=names, widths={"b": 4, "a": 2}, word_dropout={"a": 0.5, "b": 0.5}, dropout=0.5)
+    made = embedding.EmbeddingTables(list(names), weights_of(module))
+    check(module, made, np.array([0, 4, 4]), np.array([1, 2, 0]))
+
+
+@pytest.mark.parametrize(("length", "k"), product([1, 2, 5, 16, 33], [1, 2, 3, 7]))
+def test_kth_largest(length, k):
+    x = np.random.default_rng(length * k).integers(0, 9, (2, length, 4)).astype(np.float32)
+    wanted = np.sort(x, axis=1)[:, -k, :][:, None] if k <= length else np.full((2, 1, 4), -np.inf)
+    np.testing.assert_array_equal(kth_largest(x, k), wanted)
+
+
+def test_padding_is_written_nowhere():
+    lengths, x = [3, 0, 9, 8, 1], rows(21, 2)
+    buckets, copy = Buckets.of(lengths, 21), np.full((21, 2), np.nan, np.float32)
+    for bucket in buckets.buckets:
+        bucket.write(bucket.pad(x), copy)
+    np.testing.assert_array_equal(copy, x)
+
+
+def test_a_long_lattice_in_groups():
+    found = random_lattice([130, 70])
+    config = FlatConfig(width=8, heads=2, layers=2)
+    module = FlatEncoder(config, 4, 4)
+    made = lattice.FlatEncoder(config, weights_of(module))
+    check(module, made, rows(found.n_characters, 4), rows(found.n_words, 4), found)
