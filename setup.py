@@ -29,6 +29,7 @@ ENTRY_POINTS = {
         "spacy_tener.LexiconEmbed.v1 = spacy_tener.models.embed.lexicon:build_lexicon_embed",
         "spacy_tener.TransformerEmbed.v1 = spacy_tener.models.transformer.embed:build_transformer_embed",
         "spacy_tener.JoinEmbed.v1 = spacy_tener.models.embed.join:build_join_embed",
+        "spacy_tener.PretrainWords.v1 = spacy_tener.models.pretraining:build_pretrain_words",
         "spacy_tener.AdaptedTransformerEncoder.v1 = spacy_tener.models.tener:build_adapted_transformer_encoder",
         "spacy_tener.TransformerEncoder.v1 = spacy_tener.models.tener:build_transformer_encoder",
         "spacy_tener.GatedRelationEncoder.v1 = spacy_tener.models.grn:build_gated_relation_encoder",

@@ -1,0 +1,135 @@
+"""What `spacy pretrain` lets an encoder guess: which token was masked, where whole words are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from spacy.attrs import ORTH, SPACY
+from spacy.strings import get_string_id
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+from thinc.api import LayerNorm, Maxout, Model, Ops, Softmax, chain
+from thinc.types import Floats2d
+
+from ..features.lexicon.text import join_texts
+from ..features.segmenter.segmenters import SegmenterSource
+from ..types import BoolArray, IntArray
+
+MASK = "\ue000"
+"""A code point for private use, which no text has: a token that every embedder takes for an unknown one."""
+_AS_IT_IS, _ANOTHER = 0.1, 0.1
+"""Of the masked words, those that are seen after all, and those that others stand for (Devlin et al. 2019, 3.1)."""
+
+Objective = Callable[[Vocab, Model[Any, Any]], Model[list[Doc], Floats2d]]
+
+
+def build_pretrain_words(
+    segmenter: SegmenterSource | None = None, mask: float = 0.15, classes: int = 8192, hidden_size: int = 256
+) -> Objective:
+    """Guess the masked tokens by a softmax over all tokens. Words are masked whole: of a name, no character is seen.
+
+    Registered as `spacy_tener.PretrainWords.v1`, for `[pretraining.objective]`.
+
+    segmenter (Optional[Callable[[], Segmenter]]): Who finds the words that tokens belong to, such as
+        `spacy_tener.JiebaSegmenter.v1` where tokens are characters. Without one each token is a word.
+    mask (float): Share of the words that are masked.
+    classes (int): Outputs of the softmax. A token's class is its hash, so that rare tokens share classes.
+    hidden_size (int): Width of the layer below the softmax.
+    """
+    if not 0.0 < mask < 1.0 or classes < 2 or hidden_size < 1:
+        raise ValueError(
+            "spacy_tener.PretrainWords.v1 needs a mask above 0 and below 1, 2 classes or more and a hidden_size of 1 "
+            f"or more; got {mask}, {classes} and {hidden_size}."
+        )
+
+    def create(vocab: Vocab, tok2vec: Model[Any, Any]) -> Model[list[Doc], Floats2d]:
+        output: Model[Floats2d, Floats2d] = chain(
+            Maxout(hidden_size, tok2vec.get_dim("nO"), nP=3), LayerNorm(hidden_size), Softmax(classes, hidden_size)
+        )
+        model: Model[list[Doc], Floats2d] = Model("masked_words", forward, init=init, layers=[tok2vec, output])
+        model.attrs.update({"words": words_of(segmenter), "mask": mask, "chosen": np.empty(0, dtype=np.int64)})
+        model.attrs["loss"] = lambda ops, docs, guess: loss(ops, docs, guess, model.attrs["chosen"], classes)
+        model.set_ref("tok2vec", tok2vec)
+        return model
+
+    return create
+
+
+def init(model: Model[list[Doc], Floats2d], X: list[Doc] | None = None, Y: Any = None) -> None:
+    tok2vec, output = model.layers
+    tok2vec.initialize(X=X)
+    output.initialize()
+
+
+def forward(
+    model: Model[list[Doc], Floats2d], docs: list[Doc], is_train: bool
+) -> tuple[Floats2d, Callable[[Floats2d], list[Doc]]]:
+    """The guesses of the masked tokens alone. *Shape* [n_masked, classes]"""
+    tok2vec, output = model.layers
+    chosen = choose(model.attrs["words"](docs), model.attrs["mask"])
+    model.attrs["chosen"] = chosen
+    rows, backprop_rows = tok2vec(masked(docs, chosen), is_train)
+    ops, joined = model.ops, model.ops.xp.concatenate(rows)
+    guesses, backprop_guesses = output(joined[chosen], is_train)
+
+    def backprop(d_guesses: Floats2d) -> list[Doc]:
+        d_joined: Any = ops.alloc2f(*joined.shape)
+        d_joined[chosen] = backprop_guesses(d_guesses)
+        backprop_rows(ops.unflatten(d_joined, ops.asarray1i([len(part) for part in rows])))
+        return docs
+
+    return guesses, backprop
+
+
+def words_of(segmenter: SegmenterSource | None) -> Callable[[list[Doc]], IntArray]:
+    """The word to which each token belongs. *Shape* [N]"""
+    if segmenter is None:
+        return lambda docs: np.arange(sum(map(len, docs)))
+    divides = segmenter()
+
+    def words(docs: list[Doc]) -> IntArray:
+        text = join_texts(docs)
+        return np.searchsorted(np.cumsum(divides.divide(docs, text).lengths), text.firsts, side="right")
+
+    return words
+
+
+def choose(words: IntArray, share: float) -> IntArray:
+    """The tokens of a random share of the words, one word at least. *Shape* [N] to [n_masked]"""
+    names, of = np.unique(words, return_inverse=True)
+    taken: BoolArray = np.random.random(len(names)) < share
+    if not taken.any() and len(names):
+        taken[np.random.randint(len(names))] = True
+    return np.flatnonzero(taken[of])
+
+
+def masked(docs: list[Doc], chosen: IntArray) -> list[Doc]:
+    """The Docs with other tokens in these places: mostly the mask, in some any token of theirs, or the token itself."""
+    keys = np.concatenate([doc.to_array(ORTH) for doc in docs])
+    drawn = np.random.random(len(chosen))
+    seen = np.where(drawn < _AS_IT_IS, keys[chosen], np.uint64(get_string_id(MASK)))
+    other = (drawn >= _AS_IT_IS) & (drawn < _AS_IT_IS + _ANOTHER)
+    seen[other] = np.random.choice(keys, int(other.sum()))
+    keys[chosen] = seen
+    docs[0].vocab.strings.add(MASK)
+    ends = np.cumsum([len(doc) for doc in docs])
+    return [_with_tokens(doc, part) for doc, part in zip(docs, np.split(keys, ends[:-1]), strict=True)]
+
+
+def _with_tokens(doc: Doc, keys: NDArray[np.uint64]) -> Doc:
+    strings = doc.vocab.strings
+    spaces = doc.to_array(SPACY).astype(bool).tolist()
+    return Doc(doc.vocab, words=[strings[key] for key in keys.tolist()], spaces=spaces)
+
+
+def loss(ops: Ops, docs: list[Doc], guesses: Floats2d, chosen: IntArray, classes: int) -> tuple[float, Floats2d]:
+    """Mean cross-entropy of the masked tokens, and its gradient before the softmax. *Shape* [n_masked, classes]"""
+    keys = np.concatenate([doc.to_array(ORTH) for doc in docs])[chosen]
+    places = np.arange(len(chosen)), (keys % np.uint64(classes)).astype(np.int64)
+    d_guesses: Any = guesses / len(chosen)
+    d_guesses[places] -= 1.0 / len(chosen)
+    likelihood = ops.to_numpy(cast(Any, guesses)[places])
+    return float(-np.log(np.maximum(likelihood, 1e-30)).mean()), d_guesses
