@@ -1,9 +1,39 @@
 """`python -m spacy tener ...`. spaCy imports this by its entry point `spacy_cli`."""
 
-from . import card, config, convert, debug_data, evaluate, grid, plot, search, self_train, serve, silver, table, vectors
+from . import (
+    calibrate,
+    card,
+    config,
+    convert,
+    debug_data,
+    evaluate,
+    grid,
+    plot,
+    search,
+    self_train,
+    serve,
+    silver,
+    table,
+    vectors,
+)
 from ._app import tener_cli
 
-COMMANDS = (card, config, convert, debug_data, evaluate, grid, plot, search, self_train, serve, silver, table, vectors)
+COMMANDS = (
+    calibrate,
+    card,
+    config,
+    convert,
+    debug_data,
+    evaluate,
+    grid,
+    plot,
+    search,
+    self_train,
+    serve,
+    silver,
+    table,
+    vectors,
+)
 """The modules of the commands, which add themselves to `tener_cli`."""
 
 __all__ = ["COMMANDS", "tener_cli"]

@@ -204,12 +204,15 @@ class ConfidentPipe(TrainablePipe):
         """
         return [
             answer
-            for views, decoding in self._decodings(docs, annotated)
+            for views, decoding in self.decodings(docs, annotated=annotated)
             for answer in (ask(views, decoding) if decoding is not None else [nothing() for _ in views])
         ]
 
-    def _decodings(self, docs: Iterable[Doc], annotated: bool) -> Iterator[tuple[Views, Decoding | None]]:
-        """The Docs in groups, and what the CRF makes of them; None for Docs that are all empty."""
+    def decodings(self, docs: Iterable[Doc], *, annotated: bool = False) -> Iterator[tuple[Views, Decoding | None]]:
+        """The Docs in groups, and what the CRF makes of them; None for Docs that are all empty.
+
+        annotated: whether the entities that the Docs have stay as they are. Otherwise they are not looked at.
+        """
         self._check_process()
         settings, index, calibration = self.settings, self._label_index, Calibration.of(self.cfg)
         views: list[DocView] = [view_of(doc, settings.view) for doc in docs]

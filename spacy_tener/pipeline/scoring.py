@@ -11,7 +11,7 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ..types import IntArray
+from ..types import BoolArray, IntArray
 from .entities import CHAR_OFFSETS
 from .settings import CHARS_KEY
 
@@ -56,12 +56,9 @@ def score_char_entities(
 
 def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore]) -> None:
     reference, predicted = example.reference, example.predicted
-    place, found_place = _places(reference), _places(predicted)
+    place, found_place = places(reference), places(predicted)
     gold = {(int(place[ent.start_char]), int(place[ent.end_char]), ent.label_) for ent in reference.ents}
-    missing = np.zeros(int(place[-1]), dtype=bool)
-    for token in reference:
-        if token.ent_iob == 0:
-            missing[place[token.idx] : place[token.idx + len(token)]] = True
+    missing = missing_places(reference, place)
     for start_char, end_char, label in set(_predicted(predicted, chars_key)):
         start, end = int(found_place[start_char]), int(found_place[end_char])
         score = per_type[label]
@@ -74,11 +71,20 @@ def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore
         per_type[label].fn += 1
 
 
-def _places(doc: Doc) -> IntArray:
+def places(doc: Doc) -> IntArray:
     """For each offset in the text, how many characters before it are not white space: texts may differ in that."""
     text = doc.text
     marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
+
+
+def missing_places(reference: Doc, place: IntArray) -> BoolArray:
+    """Which characters that are not white space have no annotation."""
+    missing = np.zeros(int(place[-1]), dtype=bool)
+    for token in reference:
+        if token.ent_iob == 0:
+            missing[place[token.idx] : place[token.idx + len(token)]] = True
+    return missing
 
 
 def _predicted(doc: Doc, chars_key: str | None) -> Iterator[tuple[int, int, str]]:

@@ -1,0 +1,85 @@
+"""Calibrating a pipeline: which texts it can be done by, and how the result is kept in the model."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from spacy.language import Language
+from spacy.training import Example
+
+from ...errors import RemedyError
+from ...pipeline.confidence import ConfidentPipe
+from ..files import write_text, writing
+from .outcomes import Outcomes, find_outcomes
+
+FEWEST = 10
+"""So many of the entities found must be right, and as many wrong."""
+
+
+def component(nlp: Language, name: str) -> ConfidentPipe:
+    """The component that is calibrated."""
+    if name not in nlp.pipe_names:
+        ours = [each for each, pipe in nlp.pipeline if isinstance(pipe, ConfidentPipe)]
+        remedy = f"Name one of these by --name: {', '.join(ours)}." if ours else "Name a pipeline with tener_ner."
+        raise RemedyError(f"The pipeline has no component '{name}'", remedy)
+    pipe = nlp.get_pipe(name)
+    if not isinstance(pipe, ConfidentPipe):
+        raise RemedyError(f"The component '{name}' is none of tener_ner's kind", "Name the component by --name.")
+    return pipe
+
+
+def judged(nlp: Language, name: str, examples: Sequence[Example], source: Path) -> Outcomes:
+    """What the component finds in annotated texts, and whether that is right."""
+    labels = {span.label_ for example in examples for span in example.reference.ents}
+    if not labels:
+        raise RemedyError(f"{source}: no entities are annotated", "Name texts whose entities are.")
+    known = component(nlp, name).labels
+    if not labels & set(known):
+        raise RemedyError(
+            f"{source}: its labels ({', '.join(sorted(labels))}) are not those of '{name}' ({', '.join(known)})",
+            "Name texts annotated as those that the pipeline was trained on.",
+        )
+    return find_outcomes(nlp, name, examples)
+
+
+def check_enough(outcomes: Outcomes, source: Path) -> None:
+    right = int(outcomes.right.sum())
+    wrong = outcomes.right.size - right
+    if min(right, wrong) < FEWEST:
+        raise RemedyError(
+            f"{source}: {right + wrong} entities are found, {right} right and {wrong} wrong: too few to fit by",
+            f"Name more texts: {FEWEST} entities of either kind are the least.",
+        )
+
+
+def store(nlp: Language, name: str, changes: dict[str, Any], output: Path | None) -> Path:
+    """Change a component's `cfg` in the pipeline's own directory, or write the pipeline to a new one. Either is done
+    as a whole or not at all."""
+    component(nlp, name).cfg.update(changes)
+    if output is None:
+        path = nlp.path / name / "cfg"
+        cfg = {**json.loads(path.read_text(encoding="utf8")), **changes}
+        write_text(path, json.dumps(cfg, indent=2, ensure_ascii=False))
+        return Path(nlp.path)
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        temporary = TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")
+    with temporary as folder, writing(output):
+        nlp.to_disk(Path(folder) / "model")
+        os.replace(Path(folder) / "model", output)
+    return output
+
+
+def check_place(model: str, output: Path | None) -> None:
+    """Refuse a place that cannot be written before anything is computed."""
+    if output is None and not Path(model).is_dir():
+        raise RemedyError(
+            f"'{model}' is an installed package", "Name a directory for the calibrated pipeline by --output."
+        )
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise RemedyError(f"--output {output}: is there already", "Name a new directory.")

@@ -1,0 +1,143 @@
+"""`python -m spacy tener calibrate`: what it fits, says, keeps and refuses."""
+
+import json
+import re
+import shutil
+
+import pytest
+import spacy
+from spacy.cli._util import app
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+
+TEXT, ENTITIES = "王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]
+MODELS: dict[str, bytes] = {}
+
+
+@pytest.fixture
+def model(train, tmp_path):
+    if "bytes" not in MODELS:
+        MODELS["bytes"] = train(steps=40).to_bytes()
+    nlp = train(steps=0).from_bytes(MODELS["bytes"])
+    nlp.to_disk(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Writes texts in some of which what the model finds is not annotated."""
+
+    def write(name="dev", *, count=60, every=3, labels=("PER", "GPE")):
+        nlp, docs = spacy.blank("zh"), []
+        for number in range(count):
+            doc = nlp.make_doc(TEXT)
+            left_out = None if number % every else number // every % 2
+            doc.ents = [doc.char_span(*ENTITIES[i][:2], label=label) for i, label in enumerate(labels) if i != left_out]
+            docs.append(doc)
+        DocBin(docs=docs).to_disk(tmp_path / f"{name}.spacy")
+        return tmp_path / f"{name}.spacy"
+
+    return write
+
+
+def calibrate(*arguments):
+    result = CliRunner().invoke(app, ["tener", "calibrate", *map(str, arguments)])
+    return result.exit_code, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def cfg_of(model):
+    return json.loads((model / "tener_ner/cfg").read_text(encoding="utf8"))
+
+
+def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_after(model, data, tmp_path):
+    before = files(model)
+    code, output = calibrate(model, data(), "--test", data("test"), "--plot", tmp_path / "figure.svg")
+    assert code == 0, output
+    assert "120 entities found, 100 right" in output
+    assert "ECE" in output
+    assert "before" in output
+    assert (tmp_path / "figure.svg").read_text(encoding="utf8").startswith("<?xml")
+    after = files(model)
+    assert {path for path in after if after[path] != before.get(path)} == {(model / "tener_ner/cfg").relative_to(model)}
+    nlp = spacy.load(model)
+    pipe = nlp.get_pipe("tener_ner")
+    assert pipe.cfg["calibration"]["temperature"] > 1.0
+    assert [(ent.text, ent.label_) for ent in nlp(TEXT).ents] == [("王小明", "PER"), ("上海", "GPE")]
+    # Five in six are right.
+    assert [entity.probability for entity in pipe.scored([nlp(TEXT)])[0]] == pytest.approx([5 / 6] * 2, abs=0.17)
+
+
+def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path):
+    before = files(model)
+    code, output = calibrate(model, data(), "--output", tmp_path / "new" / "model")
+    assert code == 0, output
+    assert files(model) == before
+    assert "calibration" in cfg_of(tmp_path / "new" / "model")
+    assert len(spacy.load(tmp_path / "new" / "model")(TEXT).ents) == 2
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
+    code, output = calibrate(model, data(), "--output", tmp_path / "new" / "model")
+    assert code == 1
+    assert "is there already" in output
+
+
+def test_thresholds_keep_a_wished_precision(model, data):
+    code, output = calibrate(model, data(), "--precision", 0.7, "--test", data("test"))
+    assert code == 0, output
+    assert "On test: 120 of 120 kept, 0.833 right" in output
+    assert set(cfg_of(model)["threshold"]) == {"GPE", "ORG", "PER"}
+    assert all(0.0 < value < 1.0 for value in cfg_of(model)["threshold"].values())
+    assert len(spacy.load(model)(TEXT).ents) == 2
+
+
+def test_a_precision_that_cannot_be_promised_changes_nothing(model, data):
+    before = files(model)
+    code, output = calibrate(model, data(), "--precision", 0.99)
+    assert code == 1
+    assert "cannot be promised" in output
+    assert files(model) == before
+
+
+def test_an_error_while_writing_loses_nothing(model, data, monkeypatch):
+    before = files(model)
+    monkeypatch.setattr(
+        "spacy_tener.workbench.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space"))
+    )
+    code, output = calibrate(model, data())
+    assert code == 1
+    assert "cannot be written" in output
+    assert files(model) == before
+
+
+def test_what_it_cannot_do_is_said_and_nothing_is_changed(model, data, tmp_path):
+    before = files(model)
+    for arguments, message in (
+        ([data("bare", labels=())], "no entities are annotated"),
+        ([data("other", labels=("X", "Y"))], "its labels (X, Y) are not those"),
+        ([data("few", count=4)], "too few to fit"),
+        ([data(), "--name", "ner"], "no component 'ner' Name one of these by --name: tener_ner"),
+        ([data(), "--precision", "1.5"], "--precision 1.5"),
+        ([data(), "--plot", tmp_path / "figure.doc"], ".png or .svg"),
+        ([tmp_path / "model"], "no Docs"),
+    ):
+        code, output = calibrate(model, *arguments)
+        assert (code, message in output) == (1, True), output
+        assert files(model) == before
+
+
+def test_a_pipeline_without_the_component_and_one_that_is_a_package_are_named(data, tmp_path):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("sentencizer")
+    nlp.to_disk(tmp_path / "other")
+    code, output = calibrate(tmp_path / "other", data())
+    assert (code, "no component 'tener_ner' Name a pipeline with tener_ner" in output) == (1, True)
+    code, output = calibrate(tmp_path / "other", data(), "--name", "sentencizer")
+    assert (code, "none of tener_ner's kind" in output) == (1, True)
+    shutil.rmtree(tmp_path / "other")
+    code, output = calibrate("some_package", data())
+    assert (code, "by --output" in output) == (1, True)
