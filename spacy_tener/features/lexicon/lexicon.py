@@ -15,12 +15,15 @@ from ahocorasick_rs import AhoCorasick
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
+from ...errors import RemedyError
 from ...types import IntArray
 from .packed import pack, unpack
 from .text import SEPARATOR, JoinedText, join_texts
 
 # Bytes of one match in the library's answer come to some 170: what a window may cost is 45 MB.
 _MATCHES_PER_WINDOW = 1 << 18
+MOST_WORDS = 5_000_000
+"""Some 600 MB of words and automaton, which take 20 seconds to build."""
 _UNFIT = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
 _NOTHING = np.zeros((3, 0), dtype=np.int64)
 
@@ -48,7 +51,8 @@ class Lexicon:
     writes nothing to it. It is not saved: building it anew from the words takes half a second for 350,000 of them.
 
     words (Iterable[str]): The first of equal words wins. Left out are strings of fewer than two characters (code
-        points), of white space only, and those with a NUL or half a surrogate pair in them.
+        points), of white space only, and those with a NUL or half a surrogate pair in them. More than five million are
+        refused.
     tags (Iterable[str] | None): One for each of `words`, the empty string for none.
     """
 
@@ -63,6 +67,11 @@ class Lexicon:
         tag_of: dict[str, str] = {}
         for word, tag in zip(words, tags, strict=True) if tags is not None else ((word, "") for word in words):
             if is_fit(word):
+                if len(tag_of) >= MOST_WORDS and word not in tag_of:
+                    raise RemedyError(
+                        f"The lexicon has more than {MOST_WORDS:,} words",
+                        "Give fewer: those that your texts are about, or by the source's min_frequency or max_length.",
+                    )
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
         indices = np.fromiter(map(index_of.__getitem__, tag_of.values()), dtype=np.int32, count=len(tag_of))

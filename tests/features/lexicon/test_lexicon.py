@@ -306,3 +306,10 @@ def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.M
 
 def _send_count(sender: Any, lexicon: Lexicon) -> None:
     sender.send(_count(lexicon, "中国人"))
+
+
+def test_an_endless_list_is_refused(monkeypatch):
+    monkeypatch.setattr("spacy_tener.features.lexicon.lexicon.MOST_WORDS", 100)
+    with pytest.raises(ValueError, match=r"more than 100 words\. Give fewer"):
+        Lexicon(f"词{number}" for number in itertools.count())
+    assert len(Lexicon(["甲乙"] * 200)) == 1
