@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
+from spacy.training import Example
 from spacy.vocab import Vocab
 
 from ..models.tagger import TaggerModel, path_scorer
@@ -19,7 +21,8 @@ from .calibration import Calibration, Probabilities
 from .decoding import Decoding, joined
 from .reading import DocReader, check_shared
 from .settings import NERSettings
-from .tags import LabelIndex, decodable_tags
+from .tags import LabelIndex, agreeing_tags, decodable_tags
+from .targets import make_target
 from .units import DocView, view_of
 
 Answer = TypeVar("Answer")
@@ -185,6 +188,22 @@ class ConfidentPipe(TrainablePipe):
                 yield Marginals(entities, _by_character(view, outside))
 
         return self._ask(docs, ask, lambda: Marginals([], np.empty(0)), annotated=True)
+
+    def likelihood(self, examples: Iterable[Example]) -> list[float]:
+        """How probable the gold annotation of each example is as a whole: all readings that agree with what is known.
+
+        examples (Iterable[Example]): The examples, with no label that the component does not have.
+        RETURNS (List[float]): 0 where the model has no such reading, as of an entity across a known sentence start.
+        """
+        settings, index = self.settings, self._label_index
+        targets = [make_target(each, settings.view, index, settings.incorrect_spans_key) for each in examples]
+        rest = iter(targets)
+
+        def ask(views: Views, decoding: Decoding) -> Iterable[float]:
+            group = list(itertools.islice(rest, len(views)))
+            return decoding.share([agreeing_tags(each.tags, None, index.layout) for each in group])
+
+        return self._ask([target.view.doc for target in targets], ask, lambda: 1.0)
 
     def entropy(self, docs: Iterable[Doc]) -> list[float]:
         """How undecided the model is about each Doc as a whole: the entropy of all its readings, in nats.

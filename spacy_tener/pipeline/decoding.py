@@ -116,6 +116,17 @@ class Decoding:
         column = self.passes.marginals()[:, self.crf.layout.outside].astype(np.float64)
         return np.split(column, np.cumsum(self.lengths)[:-1])
 
+    def share(self, masks: Sequence[Mask]) -> list[float]:
+        """How probable the readings of each text are together in which each unit has one of the masks' tags.
+
+        masks: of each text. *Shape* [n, n_tags]
+        """
+        agreeing = np.concatenate(masks) if self.allowed is None else np.concatenate(masks) & self.allowed
+        passes = self.crf.passes(self.emissions, self.lengths, agreeing, temperature=self.calibration.temperature)
+        shares = np.exp(passes.log_partition() - self.passes.log_partition())
+        values: list[float] = np.nan_to_num(shares).clip(0.0, 1.0).tolist()
+        return values
+
     def rivals(self, entities: EntitySpans, n: int, minimum: float) -> Rivals:
         """For each entity the n most probable of all other spans that share a unit with it, most probable first.
 

@@ -5,6 +5,7 @@ import pytest
 import spacy
 import torch
 from spacy.tokens import Doc, Span
+from spacy.training import Example
 
 from spacy_tener.layers.crf.crf import EntitySpans
 from spacy_tener.models.bridge import join
@@ -240,3 +241,29 @@ def test_a_calibration_that_turns_order_round_is_refused(pipe_of, stored):
     pipe.cfg["calibration"] = stored
     with pytest.raises(ValueError, match="spacy tener calibrate"):
         pipe.scored([Doc(pipe.vocab, words=["京"])])
+
+
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_of, view):
+    pipe = pipe_of(view=view)
+    doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
+    (readings,) = pipe.readings([doc], k=100_000)
+    for span in (None, (0, 3, "PER"), (1, 2, "GPE")):
+        whole, partial = doc.copy(), doc.copy()
+        ents = [doc.char_span(*span[:2], label=span[2])] if span else []
+        whole.set_ents(ents, default="outside")
+        partial.set_ents(ents, default="missing")
+        exact = sum(r.probability for r in readings if keys(r.entities) == ([span] if span else []))
+        agreeing = sum(r.probability for r in readings if span is None or span in keys(r.entities))
+        found = pipe.likelihood([Example(doc, whole), Example(doc, partial)])
+        assert found == pytest.approx([exact, agreeing], abs=1e-6)
+
+
+def test_likelihood_of_what_no_reading_has_is_zero_and_of_nothing_one(pipe_of):
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=list("王小明"), sent_starts=[True, True, False])
+    across = doc.copy()
+    across.ents = [Span(across, 0, 2, "PER")]
+    empty = Doc(pipe.vocab)
+    assert pipe.likelihood([Example(doc, across), Example(empty, empty.copy())]) == [0.0, 1.0]
+    assert pipe.likelihood([]) == []
