@@ -72,7 +72,9 @@ def _is_span(item: object, expected: bool) -> bool:
 
 def parse_label_studio(record: JsonRecord, note: Note) -> list[RawText]:
     data = _expect(record.get("data"), dict, "'data'", "an object")
-    annotations = _expect(record.get("annotations", record.get("completions")), list, "'annotations'", "a list")
+    # What only a model has annotated so far has no more than predictions.
+    none: list[object] | None = [] if "predictions" in record else None
+    annotations = _expect(record.get("annotations", record.get("completions", none)), list, "'annotations'", "a list")
     live = [each for each in annotations if not _expect(each, dict, "an annotation", "an object").get("was_cancelled")]
     if not live:
         note(Event.LEFT_OUT, "no annotation, or cancelled ones only")

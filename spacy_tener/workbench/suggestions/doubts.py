@@ -1,0 +1,136 @@
+"""Gold annotation that a model finds improbable: the places where the two disagree, the surest model first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from ...pipeline.confidence import ScoredEntity
+from .recogniser import read, recogniser
+
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A place where the model reads something else than gold.
+
+    doc: The number of the Doc in its corpus, from 0.
+    gold: The entities of gold there that the model does not find, and how probable they are.
+    found: Those that it finds instead.
+    """
+
+    doc: int
+    gold: tuple[ScoredEntity, ...]
+    found: tuple[ScoredEntity, ...]
+
+    @property
+    def start(self) -> int:
+        return min(each.start for each in (*self.gold, *self.found))
+
+    @property
+    def end(self) -> int:
+        return max(each.end for each in (*self.gold, *self.found))
+
+    @property
+    def suspicion(self) -> float:
+        """How probable it is that gold is wrong here, as far as the model can tell, 0 to 1: that it lacks the surest of
+        the model's entities, or that the least probable of its own is none."""
+        return max([1.0 - each.probability for each in self.gold] or [each.probability for each in self.found])
+
+    @property
+    def kind(self) -> str:
+        """What gold would have to change, were the model right."""
+        if not self.gold:
+            return "missing"
+        if not self.found:
+            return "extra"
+        same = {(each.start, each.end) for each in self.gold} == {(each.start, each.end) for each in self.found}
+        return "label" if same else "edges"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A Doc of gold annotation as a model sees it.
+
+    probability: of the gold reading as a whole; where annotation is missing, of all readings that agree with the rest.
+    unknown: How many of its entities have labels that the model does not know. They are no doubts.
+    """
+
+    number: int
+    doc: Doc
+    probability: float
+    doubts: tuple[Doubt, ...]
+    unknown: int
+
+
+def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[Judged]:
+    """What a pipeline makes of Docs with gold annotation, by their numbers."""
+    batch: list[tuple[int, Doc]] = []
+    for each in docs:
+        batch.append(each)
+        if len(batch) == BATCH:
+            yield from _judge(nlp, batch)
+            batch = []
+    yield from _judge(nlp, batch)
+
+
+def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[Judged]:
+    ner = recogniser(nlp)
+    read_docs = read(nlp, [doc for _, doc in batch])
+    known = [
+        Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
+    ]
+    probabilities = ner.likelihood(known)
+    columns = zip(batch, read_docs, ner.scored(read_docs), known, probabilities, strict=True)
+    for (number, doc), bare, found, example, probability in columns:
+        places = [(ent.start_char, ent.end_char, ent.label_) for ent in example.reference.ents]
+        gold = [ScoredEntity(*p, probability=v) for p, v in zip(places, ner.probabilities(bare, places), strict=True)]
+        unknown = len(doc.ents) - len(places)
+        doubts = disagreements(number, gold, _where_annotated(example.reference, found))
+        yield Judged(number, doc, probability, tuple(doubts), unknown)
+
+
+def _with_known_labels(doc: Doc, labels: Sequence[str]) -> Doc:
+    """The Doc, where entities of other labels are without annotation."""
+    unknown = [ent for ent in doc.ents if ent.label_ not in labels]
+    if not unknown:
+        return doc
+    changed = doc.copy()
+    missing = [changed[token.i : token.i + 1] for token in doc if not token.ent_iob_]
+    missing += [changed[ent.start : ent.end] for ent in unknown]
+    changed.set_ents([ent for ent in changed.ents if ent.label_ in labels], missing=missing, default="outside")
+    return changed
+
+
+def _where_annotated(doc: Doc, found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
+    missing = [(token.idx, token.idx + len(token)) for token in doc if not token.ent_iob_]
+    return [entity for entity in found if all(end <= entity.start or entity.end <= start for start, end in missing)]
+
+
+def disagreements(number: int, gold: Sequence[ScoredEntity], found: Sequence[ScoredEntity]) -> Iterator[Doubt]:
+    """The entities of only one side, those together that share characters."""
+    agreed = {_place(each) for each in gold} & {_place(each) for each in found}
+    rest = [(each, side) for side, entities in enumerate((gold, found)) for each in entities]
+    rest = sorted((pair for pair in rest if _place(pair[0]) not in agreed), key=lambda pair: pair[0].start)
+    group: list[tuple[ScoredEntity, int]] = []
+    for pair in rest:
+        if group and pair[0].start >= max(each.end for each, _ in group):
+            yield _doubt(number, group)
+            group = []
+        group.append(pair)
+    if group:
+        yield _doubt(number, group)
+
+
+def _doubt(number: int, group: Sequence[tuple[ScoredEntity, int]]) -> Doubt:
+    gold, found = ([each for each, own in group if own == side] for side in (0, 1))
+    return Doubt(number, tuple(gold), tuple(found))
+
+
+def _place(entity: ScoredEntity) -> tuple[int, int, str]:
+    return entity.start, entity.end, entity.label

@@ -1,0 +1,158 @@
+"""Texts with a model's entities as annotation tools import them: doccano, Label Studio and Prodigy.
+
+What annotators make of them comes back by `tener convert`. All three count offsets in code points.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ...pipeline.confidence import ScoredEntity
+from .recogniser import read, recogniser
+from .uncertain import Suggestion
+
+Record = dict[str, Any]
+DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Task:
+    """A text to annotate, and what a model finds in it.
+
+    probability: Of these entities and no others.
+    uncertainty: By the measure that the text was chosen by.
+    """
+
+    doc: Doc
+    entities: Sequence[ScoredEntity]
+    probability: float
+    uncertainty: float
+
+
+def tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
+    docs = read(nlp, [each.text for each in chosen])
+    readings = recogniser(nlp).readings(docs, k=1)
+    return [
+        Task(doc, best.entities, best.probability, each.uncertainty)
+        for doc, (best,), each in zip(docs, readings, chosen, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """How a tool has its tasks.
+
+    suffix: of its files.
+    write: a file's text.
+    interface: what else the tool must be told for entities of some labels, and the name of the file that has it.
+    """
+
+    suffix: str
+    write: Callable[[Sequence[Task]], str]
+    interface: Callable[[Sequence[str]], str] | None = None
+
+
+def doccano(tasks: Sequence[Task]) -> str:
+    """JSONL for sequence labelling. Fields beside the text and its labels are kept as the example's metadata."""
+
+    def record(task: Task) -> Record:
+        return {
+            "text": task.doc.text,
+            "label": [[each.start, each.end, each.label] for each in task.entities],
+            **_numbers(task),
+            "probabilities": [_rounded(each.probability) for each in task.entities],
+        }
+
+    return _lines(map(record, tasks))
+
+
+def label_studio(tasks: Sequence[Task]) -> str:
+    """A JSON list of tasks with predictions, for the interface of `labelling_interface`."""
+    return json.dumps([_label_studio_task(task) for task in tasks], ensure_ascii=False, indent=1) + "\n"
+
+
+def _label_studio_task(task: Task) -> Record:
+    text = task.doc.text
+    regions = [
+        {
+            "id": f"entity-{number}",
+            "from_name": "label",
+            "to_name": "text",
+            "type": "labels",
+            "value": {"start": e.start, "end": e.end, "text": text[e.start : e.end], "labels": [e.label]},
+            "score": _rounded(e.probability),
+        }
+        for number, e in enumerate(task.entities)
+    ]
+    # Label Studio takes scores from 0 to 1, and can show the lowest first.
+    prediction = {"model_version": "tener_ner", "score": _rounded(task.probability), "result": regions}
+    return {"data": {"text": text, **_numbers(task)}, "predictions": [prediction]}
+
+
+def labelling_interface(labels: Sequence[str]) -> str:
+    """Label Studio's labelling interface for these labels."""
+    choices = "\n".join(f"    <Label value={quoteattr(label)}/>" for label in labels)
+    text = '  <Text name="text" value="$text"/>'
+    return f'<View>\n  <Labels name="label" toName="text">\n{choices}\n  </Labels>\n{text}\n</View>\n'
+
+
+def prodigy(tasks: Sequence[Task]) -> str:
+    """JSONL for `ner.manual`, with tokens, which its interface needs to select entities by."""
+    return _lines(map(_prodigy_task, tasks))
+
+
+def _prodigy_task(task: Task) -> Record:
+    tokens = _tokens(task)
+    starts = {token["start"]: token["id"] for token in tokens}
+    ends = {token["end"]: token["id"] for token in tokens}
+    spans = [
+        {
+            "start": each.start,
+            "end": each.end,
+            "token_start": starts[each.start],
+            "token_end": ends[each.end],
+            "label": each.label,
+            "score": _rounded(each.probability),
+        }
+        for each in task.entities
+    ]
+    return {"text": task.doc.text, "tokens": tokens, "spans": spans, "meta": _numbers(task)}
+
+
+def _tokens(task: Task) -> list[Record]:
+    """The Doc's tokens, or its characters where an entity is not made of whole tokens."""
+    doc, text = task.doc, task.doc.text
+    edges = [(token.idx, token.idx + len(token), bool(token.whitespace_)) for token in doc]
+    starts, ends = {start for start, _, _ in edges}, {end for _, end, _ in edges}
+    if any(each.start not in starts or each.end not in ends for each in task.entities):
+        edges = [(place, place + 1, False) for place in range(len(text))]
+    return [
+        {"text": text[start:end], "start": start, "end": end, "id": number, "ws": space}
+        for number, (start, end, space) in enumerate(edges)
+    ]
+
+
+TOOLS = {
+    "doccano": Tool(".jsonl", doccano),
+    "labelstudio": Tool(".json", label_studio, labelling_interface),
+    "prodigy": Tool(".jsonl", prodigy),
+}
+
+
+def _lines(records: Iterator[Record]) -> str:
+    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
+
+
+def _numbers(task: Task) -> Record:
+    return {"uncertainty": _rounded(task.uncertainty), "probability": _rounded(task.probability)}
+
+
+def _rounded(value: float) -> float:
+    return round(value, DIGITS)

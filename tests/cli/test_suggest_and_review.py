@@ -1,0 +1,210 @@
+"""`python -m spacy tener suggest` and `review`: files in, files out, and going on after a stop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from made_trainings import make_config, tener, write_corpus
+from spacy.cli._util import app
+from spacy.cli.train import train as spacy_train
+from spacy.language import Language
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener.workbench.runs.processes import Processes
+from spacy_tener.workbench.suggestions.crossing import assign
+from spacy_tener.workbench.suggestions.uncertain import key
+
+TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "京"]
+
+
+def call(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", *map(str, arguments)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("pipeline") / "model"
+
+
+@pytest.fixture
+def model(saved: Path, train: Callable[..., Language]) -> Path:
+    if not saved.is_dir():
+        nlp = train()
+        pipe: Any = nlp.get_pipe("tener_ner")
+        pipe.cfg["calibration"] = {"temperature": 2.0}  # not as sure as it learned the sentences
+        nlp.to_disk(saved)
+    return saved
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    path = tmp_path / "raw.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS), encoding="utf8")
+    return path
+
+
+# suggest
+
+
+@pytest.mark.parametrize(("format", "name"), [("doccano", "a.jsonl"), ("prodigy", "a.jsonl")])
+def test_suggestions_are_written_and_converted_back(
+    model: Path, raw: Path, tmp_path: Path, format: str, name: str
+) -> None:
+    code, text = call("suggest", model, raw, "-o", tmp_path / name, "-n", "3", "--format", format)
+    assert (code, "3 texts" in text) == (0, True)
+    assert call("convert", tmp_path / name, tmp_path / "back.spacy", "--lang", "zh")[0] == 0
+    nlp = spacy.load(model)
+    docs = list(DocBin().from_disk(tmp_path / "back.spacy").get_docs(nlp.vocab))
+    assert len(docs) == 3
+    for doc in docs:
+        assert [str(ent) for ent in doc.ents] == [str(ent) for ent in nlp(doc.text).ents]
+
+
+def test_label_studio_gets_its_interface_beside_the_tasks(model: Path, raw: Path, tmp_path: Path) -> None:
+    assert call("suggest", model, raw, "-o", tmp_path / "a.json", "--format", "labelstudio")[0] == 0
+    assert len(json.loads((tmp_path / "a.json").read_text(encoding="utf8"))) == len(TEXTS)
+    assert 'value="ORG"' in (tmp_path / "a-interface.xml").read_text(encoding="utf8")
+
+
+def test_what_the_model_is_sure_of_becomes_partial_annotation(model: Path, raw: Path, tmp_path: Path) -> None:
+    assert call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--agree", "0.8")[0] == 0
+    nlp = spacy.load(model)
+    ner: Any = nlp.get_pipe("tener_ner")
+    docs = list(DocBin().from_disk(tmp_path / "a.sure.spacy").get_docs(nlp.vocab))
+    assert sorted(doc.text for doc in docs) == sorted(TEXTS)
+    for doc in docs:
+        sure = ner.probabilities(nlp.make_doc(doc.text), list(doc.ents))
+        assert all(probability >= 0.8 for probability in sure)
+    assert any(doc.ents for doc in docs)
+    assert any(not token.ent_iob_ for doc in docs for token in doc)
+
+
+def test_known_texts_are_not_suggested(model: Path, raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "known.txt").write_text("\n".join(TEXTS[:3]), encoding="utf8")
+    assert call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--known", tmp_path / "known.txt")[0] == 0
+    lines = (tmp_path / "a.jsonl").read_text(encoding="utf8").splitlines()
+    assert sorted(json.loads(line)["text"] for line in lines) == sorted(TEXTS[3:])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--format", "brat"], "doccano, labelstudio, prodigy"),
+        (["--by", "guess"], "entropy"),
+        (["--agree", "0.3"], "above a half"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_written(
+    model: Path, raw: Path, tmp_path: Path, options: Sequence[str], said: str
+) -> None:
+    code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", *options)
+    assert (code, said in text, (tmp_path / "a.jsonl").exists()) == (1, True, False)
+
+
+def test_raw_files_without_text_are_refused(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "raw.txt").write_text("\n \n", encoding="utf8")
+    code, text = call("suggest", model, tmp_path / "raw.txt", "-o", tmp_path / "a.jsonl")
+    assert (code, "no text" in text) == (1, True)
+
+
+# review
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Trainings run in this process; what was trained."""
+    done: list[str] = []
+
+    def run(self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool], echo: object) -> int:
+        spacy_train(Path(arguments[1]), Path(arguments[3]))
+        poll()
+        done.append(Path(arguments[3]).name)
+        return 0
+
+    monkeypatch.setattr(Processes, "run", run)
+    return done
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    for part in ("train", "dev"):
+        write_corpus(tmp_path / f"{part}.spacy")
+    make_config(tmp_path, tener(), max_steps=4, eval_frequency=2).to_disk(tmp_path / "my.cfg")
+    return tmp_path / "my.cfg"
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
+
+
+def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, config: Path, trained: list[str]) -> None:
+    out = tmp_path / "out"
+    code, text = call("review", config, tmp_path / "train.spacy", "-o", out, "--folds", "2")
+    assert (code, sorted(trained)) == (0, ["1", "2"]), text
+    vocab = spacy.blank("zh").vocab
+    parts = [
+        {doc.text for doc in DocBin().from_disk(out / "folds" / fold / "train.spacy").get_docs(vocab)}
+        for fold in ("1", "2")
+    ]
+    docs = records(out / "docs.jsonl")
+    assert parts[0] & parts[1] == set()
+    assert parts[0] | parts[1] == {each["text"] for each in docs}
+    for each in docs:
+        fold = "1" if each["text"] not in parts[0] else "2"
+        nlp = spacy.load(out / "folds" / fold / "model-best")
+        ner: Any = nlp.get_pipe("tener_ner")
+        (readings,) = ner.readings([nlp.make_doc(each["text"])], k=3)
+        shares = [r.probability for r in readings]
+        assert each["probability"] <= shares[0] + 1e-6
+    assert records(out / "review.jsonl")
+    assert "<article" in (out / "review.html").read_text(encoding="utf8")
+
+
+def test_the_same_command_goes_on_and_another_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
+    command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
+    assert call(*command)[0] == 0
+    before = (tmp_path / "out" / "review.jsonl").read_bytes()
+    (tmp_path / "out" / "folds" / "2" / "record.json").unlink()
+    trained.clear()
+    assert call(*command)[0] == 0
+    assert trained == ["2"]
+    assert (tmp_path / "out" / "review.jsonl").read_bytes() == before
+    code, text = call(*command, "--set", "training.max_steps=2")
+    assert (code, "training.max_steps: was 4, is 2" in text, trained) == (1, True, ["2"])
+
+
+def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: Path) -> None:
+    write_corpus(tmp_path / "gold.spacy", 4)
+    code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out")
+    assert (code, "finds less where it was trained on this data" in text) == (0, True)
+    assert len(records(tmp_path / "out" / "docs.jsonl")) == 4
+    suspicions = [each["suspicion"] for each in records(tmp_path / "out" / "review.jsonl")]
+    assert suspicions == sorted(suspicions, reverse=True)
+
+
+def test_a_config_without_data_to_choose_models_by_is_refused(tmp_path: Path, config: Path) -> None:
+    (tmp_path / "dev.spacy").unlink()
+    code, text = call("review", config, tmp_path / "train.spacy", "-o", tmp_path / "out")
+    assert (code, "--dev dev.spacy" in text) == (1, True)
+
+
+def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
+    nlp = spacy.blank("zh")
+    docs = [nlp.make_doc(text) for text in [*(f"文{n}" for n in range(31)), "文 3", "文4"]]
+    parts = assign(docs, 5)
+    assert parts == assign(docs, 5)
+    by_text = {}
+    for doc, part in zip(docs, parts, strict=True):
+        assert by_text.setdefault(key(doc.text), part) == part
+    sizes = [list(by_text.values()).count(part) for part in range(5)]
+    assert max(sizes) - min(sizes) <= 1

@@ -1,0 +1,161 @@
+"""Where gold annotation and a model disagree, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from spacy_tener.pipeline.confidence import ScoredEntity
+from spacy_tener.workbench.suggestions.doubts import Doubt, Judged, disagreements, judge
+from spacy_tener.workbench.suggestions.page import as_json, docs_as_json, render
+
+TEXT = "王小明去了上海"
+Span = tuple[int, int, str]
+
+
+def entity(start: int, end: int, label: str, probability: float) -> ScoredEntity:
+    return ScoredEntity(start, end, label, probability)
+
+
+PER, ORG = entity(0, 3, "PER", 0.9), entity(0, 3, "ORG", 0.05)
+SHORT, GPE = entity(0, 2, "PER", 0.03), entity(5, 7, "GPE", 0.8)
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "kind", "suspicion"),
+    [
+        ([ORG], [PER], "label", 0.95),
+        ([SHORT], [PER], "edges", 0.97),
+        ([], [GPE], "missing", 0.8),
+        ([ORG], [], "extra", 0.95),
+        ([SHORT, entity(2, 3, "GPE", 0.2)], [PER], "edges", 0.97),
+    ],
+)
+def test_a_place_has_a_kind_and_the_suspicion_of_its_surest_entity(
+    gold: list[ScoredEntity], found: list[ScoredEntity], kind: str, suspicion: float
+) -> None:
+    (doubt,) = disagreements(3, gold, found)
+    assert (doubt.doc, doubt.kind, doubt.suspicion) == (3, kind, pytest.approx(suspicion))
+    assert (list(doubt.gold), list(doubt.found)) == (gold, found)
+
+
+def test_what_both_have_is_no_doubt_and_what_touches_only_is_two() -> None:
+    agreed = entity(0, 3, "PER", 0.2)
+    assert list(disagreements(0, [agreed], [PER])) == []
+    left, right = entity(3, 5, "X", 0.1), entity(5, 7, "X", 0.9)
+    assert [(d.start, d.end) for d in disagreements(0, [agreed, left], [PER, right])] == [(3, 5), (5, 7)]
+
+
+@pytest.fixture(scope="module")
+def learned() -> dict[str, Language]:
+    return {}
+
+
+@pytest.fixture
+def nlp(learned: dict[str, Language], train: Callable[..., Language]) -> Language:
+    if not learned:
+        learned["nlp"] = train()
+    return learned["nlp"]
+
+
+def gold(*spans: Span, missing: tuple[int, int] = (0, 0)) -> Doc:
+    """Gold annotation in another vocabulary than the model's."""
+    doc = spacy.blank("zh").make_doc(TEXT)
+    ents = [doc.char_span(start, end, label=label) for start, end, label in spans]
+    doc.set_ents(ents, missing=[doc[slice(*missing)]] if missing[1] else [], default="outside")  # type: ignore[list-item]
+    return doc
+
+
+def judged(nlp: Language, doc: Doc) -> Judged:
+    (answer,) = judge(nlp, [(7, doc)])
+    return answer
+
+
+def test_wrong_gold_is_found_and_right_gold_is_not(nlp: Language) -> None:
+    right = judged(nlp, gold((0, 3, "PER"), (5, 7, "GPE")))
+    assert right.doubts == ()
+    assert right.probability > 0.9
+    wrong = judged(nlp, gold((0, 3, "ORG")))
+    assert [(each.doc, each.kind, each.start, each.end) for each in wrong.doubts] == [
+        (7, "label", 0, 3),
+        (7, "missing", 5, 7),
+    ]
+    assert wrong.probability < 0.01
+    assert min(each.suspicion for each in wrong.doubts) > 0.9
+
+
+def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
+    partial = judged(nlp, gold((0, 3, "PER"), missing=(5, 7)))
+    assert partial.doubts == ()
+    assert partial.probability > 0.9
+
+
+def test_labels_that_the_model_does_not_know_are_counted_and_left_out(nlp: Language) -> None:
+    other = judged(nlp, gold((0, 3, "HERO"), (5, 7, "GPE")))
+    assert (other.doubts, other.unknown) == ((), 1)
+
+
+def test_tokens_and_gold_of_the_corpus_stay_as_they_are(nlp: Language) -> None:
+    doc = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3, ents=["B-PER", "O", "B-GPE"])
+    before = doc.to_bytes()
+    judged(nlp, doc)
+    assert doc.to_bytes() == before
+
+
+# The page and the JSON
+
+
+class Marks(HTMLParser):
+    """The marked passages of each article, and the text between."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.articles: list[list[str]] = []
+        self.inside: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "article":
+            self.articles.append([])
+        self.inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.inside and self.inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.inside[-1:] == ["mark"]:
+            self.articles[-1].append(data)
+
+
+def doubtful() -> tuple[list[Doubt], dict[int, Judged]]:
+    text = "王<b>&明" + "在" * 100 + "上海"
+    doc = spacy.blank("zh").make_doc(text)
+    doubts = [
+        Doubt(0, (entity(0, 6, "PER", 0.1),), (entity(0, 4, 'A"&<', 0.8),)),
+        Doubt(0, (), (entity(len(text) - 2, len(text), "GPE", 0.7),)),
+    ]
+    return doubts, {0: Judged(0, doc, 0.25, tuple(doubts), 0)}
+
+
+def test_the_page_marks_both_sides_and_escapes_what_it_shows() -> None:
+    page = render("Review <1>", "2 places & more", *doubtful())
+    assert Marks(page).articles == [["王<b>&明", "王<b>"], ["上海"]]
+    assert "<b>" not in page
+    assert re.findall(r"(?:src|href)=", page) == []
+
+
+def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:
+    doubts, docs = doubtful()
+    records = [json.loads(line) for line in as_json(doubts, docs).splitlines()]
+    assert [(each["kind"], each["span"]) for each in records] == [("edges", "王<b>&明"), ("missing", "上海")]
+    text, found = records[0]["text"], records[0]["found"][0]
+    assert text[found["start"] : found["end"]] == "王<b>"
+    assert [json.loads(line)["probability"] for line in docs_as_json(list(docs.values())).splitlines()] == [0.25]

@@ -1,0 +1,131 @@
+"""What annotation tools import, and what `convert` makes of it when it comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import spacy
+from spacy.language import Language
+
+from spacy_tener.pipeline.confidence import ScoredEntity
+from spacy_tener.workbench.corpus.reader import CorpusReader
+from spacy_tener.workbench.corpus.records import Event
+from spacy_tener.workbench.suggestions.tasks import TOOLS, Task, labelling_interface, tasks
+from spacy_tener.workbench.suggestions.uncertain import Suggestion
+
+TEXTS = {
+    "吴重阳😂在中国银行工作。": [(0, 3, "PER"), (5, 9, "ORG")],
+    "今天天气很好": [],
+    "a  b\tc 王小明": [(7, 10, "PER")],
+}
+
+
+def made(text: str, spans: list[tuple[int, int, str]]) -> Task:
+    entities = [ScoredEntity(*span, probability=0.75) for span in spans]
+    return Task(spacy.blank("zh").make_doc(text), entities, 0.5, 1.25)
+
+
+TASKS = [made(text, spans) for text, spans in TEXTS.items()]
+
+
+def doccano_exports(text: str) -> str:
+    """Examples with their ids, their labels, comments, and what else was imported as metadata."""
+    records = [json.loads(line) for line in text.splitlines()]
+    return "".join(json.dumps({"id": n, **each, "Comments": []}) + "\n" for n, each in enumerate(records, start=1))
+
+
+def label_studio_exports(text: str) -> str:
+    """Predictions that were accepted as annotations."""
+    records = json.loads(text)
+    for number, each in enumerate(records, start=1):
+        result = [{**region, "origin": "prediction"} for region in each["predictions"][0]["result"]]
+        each |= {"id": number, "annotations": [{"id": number, "was_cancelled": False, "result": result}]}
+    return json.dumps(records)
+
+
+def prodigy_exports(text: str) -> str:
+    records = [json.loads(line) for line in text.splitlines()]
+    hashes = {"_input_hash": 1, "_task_hash": 2, "_view_id": "ner_manual", "answer": "accept"}
+    return "".join(json.dumps({**each, **hashes}) + "\n" for each in records)
+
+
+EXPORTS = {"doccano": doccano_exports, "labelstudio": label_studio_exports, "prodigy": prodigy_exports}
+
+
+def read_back(folder: Path, text: str) -> list[tuple[str, list[tuple[int, int, str]]]]:
+    path = folder / "export.jsonl"
+    path.write_text(text, encoding="utf8")
+    return [(each.text, [(s.start, s.end, s.label) for s in each.spans]) for each in CorpusReader(path)]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_what_a_tool_exports_unchanged_is_what_the_model_found(tmp_path: Path, tool: str) -> None:
+    assert read_back(tmp_path, EXPORTS[tool](TOOLS[tool].write(TASKS))) == list(TEXTS.items())
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_what_annotators_changed_comes_back_changed(tmp_path: Path, tool: str) -> None:
+    exported = EXPORTS[tool](TOOLS[tool].write(TASKS[:1]))
+    record = json.loads(exported)
+    if tool == "doccano":
+        record["label"] = [[5, 7, "GPE"]]
+    elif tool == "prodigy":
+        record["spans"] = [{"start": 5, "end": 7, "token_start": 5, "token_end": 6, "label": "GPE"}]
+    else:
+        value = {"start": 5, "end": 7, "text": "中国", "labels": ["GPE"]}
+        region = {"id": "new", "from_name": "label", "to_name": "text", "type": "labels", "value": value}
+        record[0]["annotations"][0]["result"] = [region]
+    assert read_back(tmp_path, json.dumps(record)) == [(TASKS[0].doc.text, [(5, 7, "GPE")])]
+
+
+@pytest.mark.parametrize("tool", ["doccano", "prodigy"])
+def test_lines_that_nobody_touched_are_read_as_the_model_filled_them_in(tmp_path: Path, tool: str) -> None:
+    assert read_back(tmp_path, TOOLS[tool].write(TASKS)) == list(TEXTS.items())
+
+
+def test_predictions_that_nobody_accepted_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    path.write_text(TOOLS["labelstudio"].write(TASKS), encoding="utf8")
+    reader = CorpusReader(path)
+    assert list(reader) == []
+    assert reader.notes.counts == {Event.LEFT_OUT: 3}
+
+
+def test_label_studios_regions_fit_its_interface() -> None:
+    labels = ["PER", 'A "quoted" & <odd> one']
+    interface = ElementTree.fromstring(labelling_interface(labels))
+    control, text = interface.findall("*")
+    assert [each.attrib["value"] for each in control] == labels
+    (task,) = json.loads(TOOLS["labelstudio"].write(TASKS[:1]))
+    assert text.attrib["value"] == f"${next(iter(task['data']))}"
+    for region in task["predictions"][0]["result"]:
+        assert region["from_name"] == control.attrib["name"]
+        assert region["to_name"] == control.attrib["toName"] == text.attrib["name"]
+        assert 0 <= region["score"] <= 1
+        assert region["value"]["labels"][0] in [*labels, "ORG"]
+
+
+def test_prodigys_tokens_join_to_the_text_and_hold_its_spans() -> None:
+    english = spacy.blank("en").make_doc("Peter Blackburn left")
+    cut = Task(english, [ScoredEntity(2, 5, "X", 0.5)], 0.5, 0.5)
+    for task in [*TASKS, Task(english, [ScoredEntity(0, 15, "PER", 0.5)], 0.5, 0.5), cut]:
+        record = json.loads(TOOLS["prodigy"].write([task]))
+        tokens = record["tokens"]
+        assert "".join(each["text"] + " " * each["ws"] for each in tokens) == task.doc.text
+        assert [each["id"] for each in tokens] == list(range(len(tokens)))
+        for span, entity in zip(record["spans"], task.entities, strict=True):
+            assert (tokens[span["token_start"]]["start"], tokens[span["token_end"]]["end"]) == (
+                entity.start,
+                entity.end,
+            )
+
+
+def test_texts_are_filled_in_with_the_models_best_reading(train: Callable[..., Language]) -> None:
+    nlp = train()
+    (task,) = tasks(nlp, [Suggestion("王小明去了上海", 1.0)])
+    assert [(each.start, each.end, each.label) for each in task.entities] == [(0, 3, "PER"), (5, 7, "GPE")]
+    assert 0.5 < task.probability <= min(each.probability for each in task.entities) <= 1.0

@@ -1,0 +1,134 @@
+"""Which texts are suggested: uncertain, unlike each other, none twice; however many there are."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+
+import numpy as np
+import pytest
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.suggestions import uncertain
+from spacy_tener.workbench.suggestions.recogniser import read, recogniser
+from spacy_tener.workbench.suggestions.spreading import profiles, spread
+from spacy_tener.workbench.suggestions.uncertain import MEASURES, most_uncertain, suggest
+
+TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "明天去哪", "京", "上海在京"]
+
+
+@pytest.fixture(scope="module")
+def learned() -> dict[str, Language]:
+    return {}
+
+
+@pytest.fixture
+def nlp(learned: dict[str, Language], train: Callable[..., Language]) -> Language:
+    if not learned:
+        learned["nlp"] = train(steps=15)
+    return learned["nlp"]
+
+
+def by_hand(nlp: Language, texts: Sequence[str], measure: str) -> dict[str, float]:
+    """From all readings of each text."""
+    found = {}
+    for doc in read(nlp, texts):
+        (readings,) = recogniser(nlp).readings([doc], k=5_000)
+        shares = np.array([each.probability for each in readings])
+        entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
+        found[doc.text] = float(entropy) if measure == "entropy" else 1.0 - shares[0] + shares[1:2].sum()
+    return found
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_uncertainty_is_that_of_all_readings(nlp: Language, measure: str) -> None:
+    short = ["京", "去长沙"]
+    expected = by_hand(nlp, short, measure)
+    for each in most_uncertain(nlp, short, len(short), by=measure):
+        assert each.uncertainty == pytest.approx(expected[each.text], abs=1e-4)
+
+
+def test_the_most_uncertain_of_a_stream_are_those_of_all(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = most_uncertain(nlp, TEXTS, len(TEXTS))
+    assert [each.uncertainty for each in everything] == sorted((e.uncertainty for e in everything), reverse=True)
+    monkeypatch.setattr(uncertain, "BATCH", 2)
+    assert [each.text for each in most_uncertain(nlp, iter(TEXTS), 3)] == [each.text for each in everything[:3]]
+
+
+def test_no_text_comes_twice_nor_one_that_is_known(nlp: Language) -> None:
+    again = [*TEXTS, *(f" {text[:2]} {text[2:]} " for text in TEXTS)]
+    assert sorted(each.text for each in suggest(nlp, again, 50)) == sorted(TEXTS)
+    rest = {each.text for each in suggest(nlp, again, 50, known=["上海 在京"])}
+    assert rest == set(TEXTS) - {"上海在京"}
+
+
+def test_the_same_texts_give_the_same_suggestions(nlp: Language) -> None:
+    first = suggest(nlp, TEXTS, 4)
+    assert first == suggest(nlp, TEXTS, 4)
+    assert [each.text for each in first[:2]] == [each.text for each in suggest(nlp, TEXTS, 2)]
+
+
+def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cheap(nlp: Language, docs: list[Doc]) -> list[float]:
+        return [float(hash(doc.text) % 1000) for doc in docs]
+
+    def peak(n: int) -> int:
+        texts: Iterator[str] = (f"文{number}" for number in range(n))
+        tracemalloc.start()
+        suggest(nlp, texts, 5, by="entropy")
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    monkeypatch.setitem(MEASURES, "entropy", cheap)
+    peak(300)
+    assert peak(4000) < 1.5 * peak(1000)
+
+
+def test_pipelines_without_a_crf_are_refused() -> None:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("ner")
+    with pytest.raises(RemedyError, match="no tener_ner"):
+        suggest(nlp, TEXTS, 1)
+
+
+def test_an_unknown_measure_is_refused(nlp: Language) -> None:
+    with pytest.raises(RemedyError, match="entropy"):
+        suggest(nlp, TEXTS, 1, by="guess")
+
+
+# Spreading
+
+
+def test_each_next_text_is_the_best_by_weight_and_distance() -> None:
+    random = np.random.default_rng(0)
+    vectors = profiles(["".join(random.choice(list("甲乙丙丁戊己"), 6)) for _ in range(12)])
+    weights = random.random(12).tolist()
+    chosen = spread(weights, vectors, 5)
+    for count in range(5):
+        before, rest = chosen[:count], [i for i in range(12) if i not in chosen[:count]]
+        gains = [weights[i] * (1.0 - max([float(vectors[i] @ vectors[j]) for j in before] or [0.0])) for i in rest]
+        assert chosen[count] == rest[int(np.argmax(gains))]
+
+
+def test_equal_weights_take_one_of_each_kind_first() -> None:
+    texts = ["王小明去了上海", "王小明去了上海市", "今天天气很好", "今天天气很好啊", "his name", "his names"]
+    chosen = spread([1.0] * 6, profiles(texts), 3)
+    assert sorted(index // 2 for index in chosen) == [0, 1, 2]
+
+
+def test_what_is_known_counts_as_chosen() -> None:
+    texts = ["王小明去了上海", "今天天气很好"]
+    assert spread([1.0, 0.9], profiles(texts), 1) == [0]
+    assert spread([1.0, 0.9], profiles(texts), 1, profiles(["王小明去了上海市"])) == [1]
+
+
+def test_profiles_tell_texts_apart_that_share_no_neighbours() -> None:
+    pairs = itertools.combinations(profiles(["上海北京", "京北海上", "abc", "", "京"]), 2)
+    assert max(float(left @ right) for left, right in pairs) < 0.5
+    assert prod(profiles(["上海 " * 3, "A"]).shape) == 2048
