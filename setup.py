@@ -132,6 +132,7 @@ setup(
     package_data={
         "spacy_tener": [
             "py.typed",
+            "explain/page.*",
             "workbench/configs/*.cfg",
             "workbench/configs/*/*.cfg",
             "workbench/report/*.csv",

@@ -53,6 +53,15 @@ def seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session")
+def browser():
+    """A browser that all tests of a process share; see tests/browser.py."""
+    from browser import started
+
+    with started() as window:
+        yield window
+
+
 @pytest.fixture
 def tiny_model():
     return TINY_MODEL

@@ -24,7 +24,7 @@ from ._app import GpuId, load_pipeline, messages, setup_gpu, tener_cli
 _WARMING = 16
 
 
-class _NamingCorpus(Corpus):
+class NamingCorpus(Corpus):
     """spaCy's reader of corpora, which here names the file that cannot be read."""
 
     def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
@@ -56,7 +56,7 @@ def evaluate_cli(
         nlp = load_pipeline(model)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"\[W090\]")  # no files: said below
-            examples = list(_NamingCorpus(data, gold_preproc=gold_preproc)(nlp))
+            examples = list(NamingCorpus(data, gold_preproc=gold_preproc)(nlp))
         if not examples:
             raise RemedyError(f"{data}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
         # What a first text loads, such as a dictionary, is no part of the speed.

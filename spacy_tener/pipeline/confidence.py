@@ -129,6 +129,23 @@ class ConfidentPipe(TrainablePipe):
         answers: list[list[float]] = self._ask([doc], ask, list)
         return answers[0]
 
+    def compared(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
+        """How probable the same spans are in each of several Docs.
+
+        docs (Iterable[Doc]): The Docs, of as many tokens or characters each.
+        spans (Sequence[Tuple[int, int, str]]): Start and end in the units of the view, and the label.
+        RETURNS (ndarray): *Shape* [docs, spans]
+        """
+        labels = [self.labels.index(label) for _, _, label in spans]
+        rows = np.array([(start, end) for start, end, _ in spans], dtype=np.int64).reshape(-1, 2)
+
+        def ask(views: Views, decoding: Decoding) -> Iterable[Probabilities]:
+            columns = [np.tile(column, len(views)) for column in (*rows.T, np.array(labels, dtype=np.int64))]
+            texts = np.repeat(np.arange(len(views)), len(spans))
+            return decoding.probabilities(EntitySpans(texts, *columns)).reshape(len(views), len(spans))
+
+        return np.array(self._ask(docs, ask, lambda: np.zeros(len(spans)))).reshape(-1, len(spans))
+
     def readings(self, docs: Iterable[Doc], k: int = 5) -> list[list[Reading]]:
         """The k most probable readings of each Doc as a whole, best first; fewer where there are fewer.
 

@@ -56,13 +56,14 @@ def test_the_sample_is_converted_learned_scored_and_drawn(project: Path, printed
     assert spacy.load(folder / "model-best").pipe_names == ["tener_ner"]
     page = (project / "pages" / "sample-tener.html").read_text(encoding="utf8")
     assert page.count("<article") == 150
+    assert 'id="evidence"' in (project / "pages" / "sample-tener-why.html").read_text(encoding="utf8")
 
 
 @pytest.mark.usefixtures("printed")
 def test_a_second_run_skips_every_step(project: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (project / "training").rglob("*")}
     again = run(project, "all")
-    assert again.count("nothing changed") == 3
+    assert again.count("nothing changed") == 4
     assert "Running command" not in again
     assert {path: path.stat().st_mtime_ns for path in (project / "training").rglob("*")} == before
 

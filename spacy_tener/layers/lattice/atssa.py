@@ -70,6 +70,18 @@ class AtssaEncoder(nn.Module):
         """How many keys each query of each sentence keeps in each layer, in evaluation. *Shape: [h, length]* each"""
         return each_layer(self.layers, _kept_keys, *self._read(chars, words, lattice))
 
+    def word_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[Tensor]:
+        """How strongly each character of each sentence reads each of its words, 0 for words that do not cover it.
+
+        *Shape: [h, length, words]* each
+        """
+        lattice.check_rows(characters=len(chars), words=len(words))
+        covers = Covers.of(lattice, device=chars.device)
+        weights = chars.new_zeros(self.config.heads, len(chars), len(words))
+        weights[:, covers.characters.index, covers.words.index] = self.fusion.weights(chars, words, covers).T
+        rows, columns = lattice.lengths.tolist(), lattice.counts.tolist()
+        return [part.split(columns, dim=2)[i] for i, part in enumerate(weights.split(rows, dim=1))]
+
     def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
         """The first layer's input, and what each layer needs to know beside it."""
         lattice.check_rows(characters=len(chars), words=len(words))

@@ -85,10 +85,14 @@ class WordFusion(nn.Module):
 
         A character without words gets zeros.
         """
-        weights = covers.characters.softmax(self.scores(chars, words, covers))
+        weights = self.weights(chars, words, covers)
         weights = dropout(weights, self.dropout, training=self.training)
         values = self._by_head(covers.words.gather(self.value(words)))
         return covers.characters.sum((weights[..., None] * values).flatten(1))
+
+    def weights(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
+        """How each character divides its attention among its words, for each pair and head. *Returns Shape: [P, h]*"""
+        return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
         """A, for each pair and head. *Returns Shape: [P, h]*"""

@@ -1,0 +1,145 @@
+"""What an encoder looked at: maps of attention, of relations, and of the words that each character read.
+
+The encoders make these maps by functions that prediction does not call. To call them, one needs what the encoder itself
+was called with: torch's forward hooks note it, for the time of one prediction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from thinc.api import Model
+from torch import Tensor, nn
+
+from ..layers.attention.transformer import TransformerEncoder
+from ..layers.convolution.grn import GRNEncoder
+from ..layers.lattice.atssa import AtssaEncoder
+from ..layers.lattice.flat import FlatEncoder
+from ..layers.lattice.mect import MectEncoder
+from ..models.bridge import TorchShim
+from ..plans.lattice import Lattice
+
+Kind = Literal["attention", "words", "relations"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """How strongly each unit of a text looks at each unit, and at each word that the lexicon found.
+
+    kind: `attention`, where each query's row adds up to 1; `words`, the same where the keys are words only
+        (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.
+    layer: counted from 1.
+    stream: which of MECT's streams is read, or nothing.
+    weights: *Shape: [heads, units, units + words]*; the keys are units alone for `relations` and for encoders that read
+        no words beside them, and words alone for `words`.
+    kept: how many keys each query keeps, where it selects (ATSSA). *Shape: [heads, units]*
+    """
+
+    kind: Kind
+    layer: int
+    stream: str
+    weights: NDArray[np.float32]
+    kept: NDArray[np.int64] | None = None
+
+    def part(self, units: slice, words: NDArray[np.int64]) -> HeatMap:
+        """The map over some of the units and of the words."""
+        rows = self.weights[:, units]
+        behind = 0 if self.kind == "words" else self.weights.shape[1]
+        keys = np.arange(0) if self.kind == "words" else np.arange(units.start, units.stop)
+        if self.weights.shape[2] > behind:
+            keys = np.concatenate([keys, words + behind])
+        return replace(self, weights=rows[:, :, keys], kept=None if self.kept is None else self.kept[:, units])
+
+
+def encoders(models: Iterable[Model[Any, Any]]) -> list[nn.Module]:
+    """The encoders in some models that have maps to show."""
+    shims = (shim for model in models for node in model.walk() for shim in node.shims)
+    modules = [shim.module for shim in shims if isinstance(shim, TorchShim) and shim.is_built]
+    return [module for module in modules if heat_maps.dispatch(type(module)) is not _nothing]
+
+
+def look(modules: Sequence[nn.Module], predict: Callable[[], object]) -> list[HeatMap]:
+    """The maps of encoders for the one text that `predict` predicts."""
+    calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
+    thread = threading.get_ident()
+
+    def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        # Another thread may predict by the same pipeline meanwhile.
+        if threading.get_ident() == thread:
+            calls.append((module, inputs))
+
+    hooks = [module.register_forward_pre_hook(note) for module in modules]
+    try:
+        predict()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    with torch.inference_mode():
+        return [found for module, inputs in calls for found in heat_maps(module, *inputs)]
+
+
+def _nothing(module: nn.Module, *inputs: Any) -> list[HeatMap]:
+    return []
+
+
+heat_maps = singledispatch(_nothing)
+"""The maps of an encoder, called with what the encoder is called with for a single text."""
+
+
+@heat_maps.register
+def _transformer(module: TransformerEncoder, *inputs: Any) -> list[HeatMap]:
+    return _attention(module.attention_weights(*inputs))
+
+
+@heat_maps.register
+def _flat(module: FlatEncoder, chars: Tensor, words: Tensor, lattice: Lattice) -> list[HeatMap]:
+    return _attention(module.attention_weights(chars, words, lattice), queries=len(chars))
+
+
+@heat_maps.register
+def _atssa(module: AtssaEncoder, *inputs: Any) -> list[HeatMap]:
+    (fusion,) = module.word_weights(*inputs)
+    kept = [array(only) for (only,) in module.kept_keys(*inputs)] if module.config.selects else None
+    return [HeatMap("words", 1, "", array(fusion)), *_attention(module.attention_weights(*inputs), kept=kept)]
+
+
+@heat_maps.register
+def _mect(module: MectEncoder, chars: Tensor, *inputs: Any) -> list[HeatMap]:
+    layers = module.attention_weights(chars, *inputs)
+    names = ("lattice", "radicals") if module.config.n_streams == 2 else ("",)
+    streams = zip(names, zip(*layers, strict=True), strict=True)
+    return [found for name, maps in streams for found in _attention(maps, queries=len(chars), stream=name)]
+
+
+@heat_maps.register
+def _grn(module: GRNEncoder, *inputs: Any) -> list[HeatMap]:
+    if module.relation is None:
+        return []
+    (strengths,) = module.relation_strengths(*inputs)
+    return [HeatMap("relations", 1, "", array(strengths)[None])]
+
+
+def _attention(
+    layers: Iterable[Sequence[Tensor]],
+    *,
+    queries: int | None = None,
+    stream: str = "",
+    kept: Sequence[NDArray[np.int64]] | None = None,
+) -> list[HeatMap]:
+    """Of each layer the map of the only text. queries: the first so many, where words are queries too."""
+    return [
+        HeatMap("attention", layer, stream, array(only[:, :queries]), kept[layer - 1] if kept else None)
+        for layer, (only,) in enumerate(layers, start=1)
+    ]
+
+
+def array(tensor: Tensor) -> NDArray[Any]:
+    found: NDArray[Any] = tensor.cpu().numpy()
+    return found

@@ -1,0 +1,103 @@
+"""The parts of an explanation as panels of a figure: what each passage's entities rest on, and maps by head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .encoders import HeatMap
+from .explanation import ExplainedText, Passage
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A table of numbers as colours.
+
+    values: *Shape: [rows, columns]*
+    signed: whether 0 is in the middle of the colours.
+    """
+
+    values: NDArray[np.floating[Any]]
+    rows: Sequence[str]
+    columns: Sequence[str]
+    signed: bool = False
+
+
+def panels(text: ExplainedText) -> dict[str, Panel]:
+    """What there is to draw of a text, by its title: for each passage with an entity what these rest on, and a panel
+    for each head of each map. Relations have rows for the units of entities only, as in GRN's Figure 4."""
+    shown = [passage for passage in text.passages if passage.maps or _inside(text, passage)]
+    found: dict[str, Panel] = {}
+    for number, passage in enumerate(shown, start=1):
+        place = f"passage {number}: " if len(shown) > 1 else ""
+        found |= {f"{place}{title}": panel for title, panel in _passage_panels(text, passage)}
+    return found
+
+
+def _inside(text: ExplainedText, passage: Passage) -> list[Any]:
+    return [entity for entity in text.entities if passage.start <= entity.start < passage.end]
+
+
+def _passage_panels(text: ExplainedText, passage: Passage) -> Iterator[tuple[str, Panel]]:
+    units = [text.text[start:end] for start, end in passage.units]
+    entities = [entity for entity in _inside(text, passage) if entity.evidence]
+    if entities:
+        names = [f"{text.text[own.start : own.end]} {own.label} {own.probability:.0%}" for own in entities]
+        drops = [{evidence.start: evidence.drop for evidence in own.evidence} for own in entities]
+        values = np.array([[drop.get(start, 0.0) for start, _ in passage.units] for drop in drops])
+        yield "what entities rest on (drop of log-odds)", Panel(values, names, units, signed=True)
+    for found in passage.maps:
+        yield from _map_panels(found, units, [word.text for word in passage.words], _entity_rows(text, passage))
+
+
+def _entity_rows(text: ExplainedText, passage: Passage) -> list[int]:
+    spans = [(own.start, own.end) for own in _inside(text, passage)]
+    overlaps = [any(start < last and first < end for first, last in spans) for start, end in passage.units]
+    return [row for row, inside in enumerate(overlaps) if inside]
+
+
+def _map_panels(
+    found: HeatMap, units: Sequence[str], words: Sequence[str], entities: Sequence[int]
+) -> Iterator[tuple[str, Panel]]:
+    keys = list(words) if found.kind == "words" else [*units, *words][: found.weights.shape[2]]
+    rows = entities if found.kind == "relations" and entities else range(len(units))
+    stream = f"{found.stream}, " if found.stream else ""
+    for head, weights in enumerate(found.weights if keys else (), start=1):
+        one = found.kind if len(found.weights) == 1 else f"{found.kind}, {stream}layer {found.layer}, head {head}"
+        yield one, Panel(weights[list(rows)], [units[row] for row in rows], keys)
+
+
+def paint(axes: Axes, panel: Panel) -> None:
+    """Draw a panel on matplotlib's axes."""
+    values = panel.values
+    if panel.signed:
+        limit = max(float(np.abs(values).max(initial=0.0)), 0.5)
+        axes.imshow(values, cmap="BrBG", vmin=-limit, vmax=limit, aspect="auto")
+    else:
+        axes.imshow(values, cmap="Blues", aspect="auto")
+    axes.set_xticks(range(len(panel.columns)), map(_stacked, panel.columns), fontsize=_size(panel.columns))
+    axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=_size(panel.rows))
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+def panel_height(shown: Iterable[Panel]) -> float:
+    """In inches, so that the names of rows have room."""
+    return 1.6 + 0.1 * max((len(panel.rows) for panel in shown), default=0)
+
+
+def _size(names: Sequence[str]) -> int:
+    return 7 if len(names) < 40 else 5
+
+
+def _stacked(name: str) -> str:
+    """Chinese, one character below the other, so that names of columns stay narrow."""
+    return name if name.isascii() else "\n".join(name)

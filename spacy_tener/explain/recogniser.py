@@ -1,0 +1,92 @@
+"""The recogniser of a pipeline together with what comes before it: what texts become before it reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import Model
+
+from ..errors import RemedyError
+from ..pipeline.calibration import Probabilities
+from ..pipeline.tener_ner import TenerNER
+from ..pipeline.units import DocView, view_of
+from ..pipeline.windows import Window
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """A `tener_ner` in its pipeline.
+
+    before: the names of the components that come before it.
+    shared: of these, the ones whose vectors it listens to.
+    """
+
+    nlp: Language
+    ner: TenerNER
+    before: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    @classmethod
+    def of(cls, nlp: Language, name: str | None = None) -> Recogniser:
+        """name: the component's name; None for the first `tener_ner` of the pipeline."""
+        found = [own for own, pipe in nlp.pipeline if isinstance(pipe, TenerNER) and name in (None, own)]
+        if not found:
+            wanted = "tener_ner" if name is None else f"tener_ner named '{name}'"
+            has = ", ".join(nlp.pipe_names) or "none"
+            raise RemedyError(
+                f"The pipeline has no {wanted}", f"Its components are: {has}. Explain a pipeline trained with one."
+            )
+        ner: Any = nlp.get_pipe(found[0])
+        before = tuple(nlp.pipe_names[: nlp.pipe_names.index(found[0])])
+        upstream = {node.upstream_name for node in ner.model.walk() if hasattr(node, "upstream_name")}
+        listened = [own for own in before if hasattr(nlp.get_pipe(own), "find_listeners")]
+        return cls(nlp, ner, before, tuple(own for own in listened if upstream & {own, "*"}))
+
+    @property
+    def models(self) -> list[Model[Any, Any]]:
+        """The models that the entities come from."""
+        return [self.ner.model, *(pipe.model for pipe in self._pipes())]
+
+    def _pipes(self) -> list[Any]:
+        return [self.nlp.get_pipe(name) for name in self.shared]
+
+    def describe(self) -> dict[str, str]:
+        """What the pipeline is."""
+        meta = {name: str(self.nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
+        return {**meta, "component": self.ner.name, "view": self.ner.settings.view}
+
+    def read(self, texts: Iterable[str | Doc]) -> list[Doc]:
+        """Texts as the component gets them. Docs keep their tokens and are not changed."""
+        docs = [self.nlp.make_doc(text) if isinstance(text, str) else text.copy() for text in texts]
+        return self._run(docs, self.before)
+
+    def _run(self, docs: Sequence[Doc], names: Sequence[str]) -> list[Doc]:
+        if not names:
+            return list(docs)
+        others = [name for name in self.nlp.pipe_names if name not in names]
+        return list(self.nlp.pipe(docs, disable=others))
+
+    def view(self, doc: Doc) -> DocView:
+        return view_of(doc, self.ner.settings.view)
+
+    def piece(self, view: DocView, window: Window) -> Doc:
+        """A window of a Doc with its units as tokens, ready for the model."""
+        piece = view.piece(window.start, window.end)
+        return piece if piece is view.doc else self._run([piece], self.shared)[0]
+
+    def predict(self, piece: Doc) -> None:
+        """Let the encoders read one piece."""
+        for pipe in self._pipes():
+            pipe.predict([piece])
+        self.ner.model.predict([piece])
+
+    def probabilities(self, pieces: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
+        """How probable the same spans of tokens are in each of some Docs whose tokens are units.
+
+        *Shape* [pieces, spans]
+        """
+        return self.ner.compared(self._run(list(pieces), self.shared), spans)

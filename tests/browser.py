@@ -1,0 +1,75 @@
+"""A real browser, in which tests look at pages: headless Chromium, driven by selenium."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
+OPTIONS = (
+    "--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --disable-quic --hide-scrollbars"
+)
+PHONE, DESKTOP = (390, 844), (1280, 900)
+
+
+class Browser:
+    """The one window of a browser.
+
+    driver: selenium's, for whatever is not here.
+    """
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self.driver = driver
+
+    def open(self, url: str, size: tuple[int, int] = DESKTOP) -> float:
+        """Load a page in a window of this size. Returns how many seconds it took until its scripts had run."""
+        width, height = size
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        self.driver.get_log("browser")
+        started = time.perf_counter()
+        self.driver.get(url)
+        return time.perf_counter() - started
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What a script returns, as the body of a function."""
+        return self.driver.execute_script(script, *arguments)
+
+    def said(self) -> list[Any]:
+        """What is in the console since the page was opened."""
+        found: list[Any] = self.driver.get_log("browser")
+        return found
+
+    def fetched(self) -> list[str]:
+        """The addresses of all that the page asked for beside itself."""
+        return self.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+
+    def wait(self, condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+        """What a condition returns once it is true."""
+        end = time.monotonic() + seconds
+        while not (met := condition()):
+            assert time.monotonic() < end, "the page did not come to be as expected"
+            time.sleep(0.02)
+        return met
+
+
+@contextlib.contextmanager
+def started() -> Iterator[Browser]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        for option in (*OPTIONS.split(), f"--user-data-dir={profile}"):
+            options.add_argument(option)
+        driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+        try:
+            yield Browser(driver)
+        finally:
+            driver.quit()

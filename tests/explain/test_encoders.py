@@ -1,0 +1,89 @@
+"""What encoders looked at, as the architectures' own functions have it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spacy_tener.explain import explain
+from spacy_tener.explain.encoders import encoders, look
+from spacy_tener.explain.words import lexicon_of, lexicon_words
+
+TEXT = "吴重阳在中国银行工作。"
+WORDS = ["重阳", "中国", "中国银行", "银行", "工作"]
+
+
+@pytest.fixture
+def looked(learned):
+    """Makes the maps of an architecture for the text, by kind and stream."""
+
+    def make(name):
+        ner = learned(name).get_pipe("tener_ner")
+        doc = learned(name).make_doc(TEXT)
+        found = look(encoders([ner.model]), lambda: ner.model.predict([doc]))
+        return {(each.kind, each.stream): each for each in found}
+
+    return make
+
+
+@pytest.mark.parametrize("name", ["TENER", "FLAT", "FLAT_ATSSA", "MECT"])
+def test_what_a_character_looks_at_adds_up_to_one(name, looked):
+    n_keys = {"TENER": 11, "FLAT": 11 + 5, "FLAT_ATSSA": 11, "MECT": 11 + 5}[name]
+    maps = [each for (kind, _), each in looked(name).items() if kind == "attention"]
+    assert len(maps) == (2 if name == "MECT" else 1)
+    for each in maps:
+        assert each.weights.shape == (2, 11, n_keys)
+        np.testing.assert_allclose(each.weights.sum(-1), 1.0, atol=1e-5)
+
+
+def test_a_query_of_atssa_looks_only_at_the_keys_that_it_kept(looked):
+    attention = looked("FLAT_ATSSA")["attention", ""]
+    assert attention.kept is not None
+    assert attention.kept.min() >= 3
+    assert attention.kept.min() < 11
+    assert ((attention.weights > 0).sum(-1) <= attention.kept).all()
+
+
+def test_characters_read_the_words_that_cover_them_and_no_other(learned, looked):
+    doc = learned().make_doc(TEXT)
+    words = lexicon_words(lexicon_of([learned().get_pipe("tener_ner").model]), doc)
+    assert [word.text for word in words] == WORDS
+    read = looked("FLAT_ATSSA")["words", ""].weights
+    assert read.shape == (2, 11, 5)
+    covered = np.array([[word.start <= unit < word.end for word in words] for unit in range(11)])
+    assert (read[:, ~covered] == 0).all()
+    np.testing.assert_allclose(read.sum(-1)[:, covered.any(1)], 1.0, atol=1e-5)
+
+
+def test_relations_are_those_of_grn_s_figure(learned, looked):
+    ner = learned("GRN").get_pipe("tener_ner")
+    (encoder,) = encoders([ner.model])
+    embedded = ner.model.get_ref("tok2vec").layers[0].predict([learned("GRN").make_doc(TEXT)])[0]
+    import torch
+
+    with torch.inference_mode():
+        (expected,) = encoder.relation_strengths(torch.from_numpy(embedded), [len(TEXT)])
+    np.testing.assert_allclose(looked("GRN")["relations", ""].weights[0], expected, atol=1e-5)
+
+
+def test_looking_leaves_nothing_behind(learned, looked):
+    ner = learned().get_pipe("tener_ner")
+    looked("FLAT_ATSSA")
+    assert all(not module._forward_pre_hooks for module in encoders([ner.model]))
+
+
+@pytest.mark.parametrize("name", ["FLAT", "FLAT_ATSSA", "MECT"])
+def test_a_passage_has_its_own_part_of_a_map(name, learned):
+    """In a text of several windows, whose second passage begins with the same sentence."""
+    (text,) = explain(learned(name), TEXT * 12, evidence=False).texts
+    assert len(text.passages) > 2
+    for passage in text.passages:
+        words = [word.text for word in passage.words]
+        units = [text.text[start:end] for start, end in passage.units]
+        assert all("".join(units[word.start : word.end]) == word.text for word in passage.words)
+        for each in passage.maps:
+            wide = len(units) if each.kind == "attention" else 0
+            keys = len(words) if each.kind == "words" or name != "FLAT_ATSSA" else 0
+            assert each.weights.shape == (2, len(units), wide + keys)
+            assert each.weights.sum(-1).max() < 1.0 + 1e-5
+    assert "".join(text.text[passage.start : passage.end] for passage in text.passages) == TEXT * 12

@@ -1,0 +1,155 @@
+"""What is said of entities: how sure, what else, and what they rest on."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import spacy
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.explain import explain
+from spacy_tener.explain.masking import UNKNOWN
+
+TEXT = "吴重阳在中国银行工作。"
+
+
+def log_odds(p):
+    return math.log(p / (1 - p))
+
+
+def test_it_says_what_the_component_says(learned):
+    nlp = learned()
+    ner, doc = nlp.get_pipe("tener_ner"), nlp.make_doc(TEXT)
+    (text,) = explain(nlp, TEXT, rivals=2, readings=3).texts
+    assert [(e.start, e.end, e.label) for e in text.entities] == [(0, 3, "PER"), (4, 8, "ORG")]
+    assert [e.probability for e in text.entities] == [e.probability for e in ner.scored([doc])[0]]
+    assert [e.rivals for e in text.entities] == ner.rivals([doc], 2)[0]
+    assert text.readings == ner.readings([doc], 3)[0]
+    assert text.entropy == ner.entropy([doc])[0]
+    found = {(e.start, e.end, e.label) for e in text.entities}
+    likely = [e for reading in text.readings for e in reading.entities if e.probability >= 0.02]
+    assert {(e.start, e.end, e.label) for e in text.likely} == {(e.start, e.end, e.label) for e in likely} - found
+
+
+def of_characters(nlp, text):
+    return Doc(nlp.vocab, words=list(text), spaces=[False] * len(text))
+
+
+@pytest.mark.parametrize(
+    ("view", "words"), [("tokens", list("王小明去了上海 很好")), ("characters", ["王小明", "去了上海 很", "好"])]
+)
+def test_evidence_is_what_the_log_odds_lose_where_a_unit_is_unknown(view, words, train):
+    nlp = train(view=view, steps=20)
+    ner = nlp.get_pipe("tener_ner")
+    (text,) = explain(nlp, Doc(nlp.vocab, words=words, spaces=[False] * len(words))).texts
+    entity = next(each for each in text.entities if each.label == "GPE")
+    assert [each.start for each in entity.evidence] == [0, 1, 2, 3, 4, 5, 6, 8, 9]  # 7 is white space
+    for each in entity.evidence:
+        masked = of_characters(nlp, text.text[: each.start] + UNKNOWN + text.text[each.end :])
+        (probability,) = ner.probabilities(masked, [(entity.start, entity.end, "GPE")])
+        assert each.drop == pytest.approx(log_odds(entity.probability) - log_odds(probability), abs=1e-3)
+    strongest = max(entity.evidence, key=lambda each: each.drop)
+    assert text.text[strongest.start] in "上海"
+
+
+def test_a_shared_component_reads_the_masked_text(make_examples, sentences, entities_of):
+    embed = {"@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None, "width": 16, "depth": 1}
+    sizes = {"embed_size": 200, "window_size": 1, "maxout_pieces": 2, "subword_features": False}
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tok2vec", config={"model": {**embed, **sizes}})
+    nlp.add_pipe("tener_ner", config={"model": {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": listener}})
+    examples = make_examples(nlp)
+    optimizer = nlp.initialize(lambda: examples)
+    for _ in range(30):
+        nlp.update(examples, sgd=optimizer)
+    found = explain(nlp, "王小明去了上海")
+    (text,) = found.texts
+    person = text.entities[0]
+    masked = of_characters(nlp, "王小" + UNKNOWN + "去了上海")
+    (probability,) = nlp.get_pipe("tener_ner").probabilities(nlp.get_pipe("tok2vec")(masked), [(0, 3, "PER")])
+    assert person.evidence[2].drop == pytest.approx(log_odds(person.probability) - log_odds(probability), abs=1e-3)
+    assert not text.passages[0].maps
+    assert any("hashed rows" in note for note in found.notes)
+    assert any("no maps" in note for note in found.notes)
+    assert any("no lexicon" in note for note in found.notes)
+
+
+def test_words_of_the_lexicon_are_shown_with_what_is_known_of_them(learned):
+    (text,) = explain(learned("MECT"), "吴重阳去上海银行", evidence=False).texts
+    (passage,) = text.passages
+    assert [(word.text, word.start, word.end) for word in passage.words] == [
+        ("重阳", 1, 3),
+        ("上海", 4, 6),
+        ("银行", 6, 8),
+    ]
+    assert all(word.known for word in passage.words)
+    assert text.components == {"海": "氵每", "银": "钅艮"}
+
+
+def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
+    """Twelve sentences in windows of 40 characters: what is masked lies near, and nothing is far from its place."""
+    (text,) = explain(learned(), TEXT * 12).texts
+    assert len(text.entities) > 12
+    for entity in text.entities:
+        assert entity.evidence
+        assert all(entity.start - 20 <= each.start < entity.end + 20 for each in entity.evidence)
+        strongest = max(entity.evidence, key=lambda each: each.drop)
+        assert entity.start - 1 <= strongest.start <= entity.end
+    rows = sum(len(passage.units) for passage in text.passages)
+    assert rows == len(text.text)
+    assert max(each.weights.shape[1] for passage in text.passages for each in passage.maps) <= 40
+
+
+def test_what_is_not_wanted_is_left_out(learned):
+    (text,) = explain(learned(), TEXT, evidence=False, maps=False).texts
+    assert not any(entity.evidence for entity in text.entities)
+    assert not any(passage.maps for passage in text.passages)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n", "京"])
+def test_short_and_empty_texts_are_explained(text, learned):
+    (explained,) = explain(learned(), text).texts
+    assert explained.text == text
+    assert "data" in explain(learned(), text).to_html()
+
+
+def test_entities_of_a_doc_are_neither_used_nor_changed(learned):
+    nlp = learned()
+    doc = nlp.make_doc(TEXT)
+    doc.ents = [doc.char_span(4, 6, label="GPE")]
+    (with_entities,) = explain(nlp, doc).texts
+    (without,) = explain(nlp, TEXT).texts
+    assert with_entities.entities == without.entities
+    assert [ent.label_ for ent in doc.ents] == ["GPE"]
+
+
+def test_annotation_is_shown_beside_what_is_found(learned):
+    nlp = learned()
+    example = Example.from_dict(nlp.make_doc(TEXT), {"entities": [(4, 6, "GPE")]})
+    (text,) = explain(nlp, example, evidence=False).texts
+    assert text.gold == [(4, 6, "GPE")]
+    assert explain(nlp, TEXT, evidence=False).texts[0].gold is None
+
+
+def test_the_data_are_json(learned):
+    found = explain(learned("MECT"), [TEXT, "王小明去了上海"])
+    data = json.loads(found.to_json())
+    assert data == found.to_dict()
+    assert data["labels"] == ["GPE", "ORG", "PER"]
+    entity = data["texts"][0]["entities"][0]
+    assert {"start", "end", "label", "probability", "rivals", "evidence"} == set(entity)
+    radicals = data["texts"][1]["passages"][0]["maps"][-1]
+    assert radicals["stream"] == "radicals"
+    assert sum(radicals["weights"][0][0]) == pytest.approx(1.0, abs=1e-2)
+
+
+def test_a_pipeline_without_the_component_is_refused(learned):
+    with pytest.raises(RemedyError, match=r"no tener_ner.*components are: none"):
+        explain(spacy.blank("zh"), TEXT)
+    with pytest.raises(RemedyError, match="no tener_ner named 'other'"):
+        explain(learned(), TEXT, name="other")
