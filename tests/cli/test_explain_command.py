@@ -1,0 +1,98 @@
+"""`python -m spacy tener explain`: a text, a file or a corpus, to a page, to data or to a figure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.cli._util import app
+from spacy.tokens import DocBin
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+
+TEXT = "王小明去了上海"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner").add_label("PER")
+    nlp.initialize()
+    path = tmp_path_factory.mktemp("model")
+    nlp.to_disk(path)
+    return path
+
+
+def explain(*arguments: str | Path, text: str | None = None) -> tuple[int, str]:
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "explain", *map(str, arguments)], text)
+    return result.exit_code, " ".join(result.output.split())
+
+
+def test_a_text_becomes_a_page(model: Path, tmp_path: Path) -> None:
+    status, printed = explain(model, TEXT, "-o", tmp_path / "new" / "page.html")
+    page = (tmp_path / "new" / "page.html").read_text(encoding="utf8")
+    assert status == 0
+    assert "1 text" in printed
+    assert page.startswith("<!DOCTYPE html>")
+    assert json.loads(page.split('id="data">')[1].split("</script>")[0])["texts"][0]["text"] == TEXT
+
+
+def test_data_are_printed_and_nothing_else(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert explain(model, TEXT, "--json", "--no-evidence", "--no-maps")[0] == 0
+    assert json.loads(capfd.readouterr().out)["texts"][0]["text"] == TEXT
+
+
+def test_of_a_file_each_line_is_a_text(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text(f"{TEXT}\n\n北京\n上海\n", encoding="utf8")
+    status, printed = explain(model, tmp_path / "texts.txt", "-n", "2", "-o", tmp_path / "data.json")
+    assert status == 0
+    assert "The first 2 texts are explained" in printed
+    data = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))
+    assert [text["text"] for text in data["texts"]] == [TEXT, "北京"]
+
+
+def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> None:
+    nlp = spacy.blank("zh")
+    doc = nlp.make_doc(TEXT)
+    doc.ents = [doc.char_span(0, 3, label="PER")]
+    DocBin(docs=[doc]).to_disk(tmp_path / "test.spacy")
+    assert explain(model, "--corpus", tmp_path / "test.spacy", "-o", tmp_path / "data.json")[0] == 0
+    (text,) = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))["texts"]
+    assert text["gold"] == [[0, 3, "PER"]]
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_text_becomes_a_figure(ending: str, model: Path, tmp_path: Path) -> None:
+    status, _ = explain(model, "Anna", "-o", tmp_path / f"figure.{ending}")
+    assert status == 0
+    assert (tmp_path / f"figure.{ending}").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([TEXT], "Where to? Name a file by -o"),
+        ([TEXT, "-o", "page.docx"], "Where to? Name a file by -o"),
+        (["-o", "page.html"], "There must be a text, a file or a corpus"),
+        ([" ", "-o", "page.html"], "there is nothing in it"),
+        ([TEXT, "--component", "other", "-o", "page.html"], "no tener_ner named 'other'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_a_remedy(
+    arguments: list[str], said: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, printed = explain(model, *arguments)
+    assert status == 1
+    assert said in printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_figure_is_of_one_text(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("北京\n上海\n", encoding="utf8")
+    status, printed = explain(model, tmp_path / "texts.txt", "-o", tmp_path / "figure.png")
+    assert status == 1
+    assert "A figure is of one text" in printed
