@@ -45,7 +45,7 @@ def _vocabularies(models: Iterable[Model[Any, Any]], kind: type[Any]) -> Iterato
 def lexicon_words(vocabulary: LexiconVocabulary, doc: Doc) -> list[LexiconWord]:
     """The words of the lexicon in a Doc, in the order in which the encoder has them."""
     match, lexicon = vocabulary.match([doc]), vocabulary.lexicon
-    known = vocabulary.tables[WORD].rows(vocabulary.keys(match)[WORD]) != 0
+    known = vocabulary.tables[WORD].rows(vocabulary.keys(match.words)[WORD]) != 0
     columns = (match.words, match.heads, match.tails, known)
     return [
         LexiconWord(head, tail + 1, lexicon.words[word], lexicon.tag_names[lexicon.tags[word]], bool(row))
