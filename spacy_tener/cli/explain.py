@@ -35,9 +35,7 @@ def explain_cli(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write: .html, .json, .png or .svg")
     ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="A .spacy file with entities, or a directory of them", exists=True)
-    ] = None,
+    corpus: Annotated[Path | None, typer.Option(help="A .spacy file with entities, or a directory of them")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Data in place of a page; without -o to be printed")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts of a file or a corpus", min=1)] = 100,
     component: Annotated[str | None, typer.Option(help="Name of the tener_ner (default: the first)")] = None,

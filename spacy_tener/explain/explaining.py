@@ -24,7 +24,7 @@ from .words import LexiconWord, components, lexicon_of, lexicon_words, structure
 Units = tuple[int, int]
 Text = str | Doc | Example
 
-LIKELY = 0.02
+POSSIBLE = 0.02
 """From this probability on, an entity of one of the best readings is explained though it was not found."""
 
 
@@ -120,15 +120,15 @@ class _Explainer:
     ) -> ExplainedText:
         """All but the text's entropy and annotation."""
         view = self.recogniser.view(doc)
-        likely = _likely(found, readings)
-        entities = [*found, *likely]
+        possible = _possible(found, readings)
+        entities = [*found, *possible]
         spans = [view.unit_span(entity.start, entity.end) or (0, 0) for entity in entities]
         evidence: dict[int, list[Evidence]] = {}
         passages: list[Passage] = []
         for part in self._parts(view, spans, len(found)):
             evidence.update(self._evidence(part, view, [entity.label for entity in entities]))
             passages += self._passages(part, view, spans)
-        others = [*rivals, *([other for other in entities if _overlap(own, other)] for own in likely)]
+        others = [*rivals, *([other for other in entities if _overlap(own, other)] for own in possible)]
         explained = [
             ExplainedEntity(own.start, own.end, own.label, own.probability, others[i], evidence.get(i, []))
             for i, own in enumerate(entities)
@@ -137,7 +137,7 @@ class _Explainer:
         return ExplainedText(
             text=doc.text,
             entities=explained[: len(found)],
-            likely=explained[len(found) :],
+            possible=explained[len(found) :],
             readings=readings,
             passages=passages,
             components=made,
@@ -188,14 +188,14 @@ class _Explainer:
             yield _passage(stretch, view, words, maps if wanted else [])
 
 
-def _likely(found: Sequence[ScoredEntity], readings: Sequence[Reading]) -> list[ScoredEntity]:
+def _possible(found: Sequence[ScoredEntity], readings: Sequence[Reading]) -> list[ScoredEntity]:
     """Entities of other readings than the best that are not improbable, in the order of the text."""
     places = {(entity.start, entity.end, entity.label) for entity in found}
     others = {
         (entity.start, entity.end, entity.label): entity
         for reading in readings
         for entity in reading.entities
-        if entity.probability >= LIKELY
+        if entity.probability >= POSSIBLE
     }
     return [others[place] for place in sorted(others.keys() - places)]
 

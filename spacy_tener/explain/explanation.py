@@ -28,7 +28,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class ExplainedEntity(ScoredEntity):
-    """An entity that was found, or that is likely.
+    """An entity that was found, or that is possible.
 
     rivals: what else there may be in its place, with other edges or another label, likeliest first.
     evidence: what it rests on, in the order of the text. Empty where nothing was masked.
@@ -60,7 +60,7 @@ class Passage:
 class ExplainedText:
     """One text.
 
-    likely: entities of other readings than the best, and what they would rest on.
+    possible: entities of other readings than the best, and what they would rest on.
     entropy: of the distribution over all readings, in nats.
     gold: the entities that it is annotated with, where it is: start, end and label.
     components: what its characters are made of, where the model reads that.
@@ -68,7 +68,7 @@ class ExplainedText:
 
     text: str
     entities: list[ExplainedEntity]
-    likely: list[ExplainedEntity]
+    possible: list[ExplainedEntity]
     readings: list[Reading]
     passages: list[Passage]
     entropy: float = 0.0

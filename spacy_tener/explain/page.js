@@ -86,9 +86,9 @@
     parts.push(state.chars.slice(done).join(""));
     $("text").replaceChildren(...parts);
     $("none").hidden = text.entities.length > 0;
-    $("likely").hidden = !text.likely.length;
-    $("likely").lastElementChild.replaceChildren(
-      ...text.likely.flatMap((entity, i) => [mark(entity, text.entities.length + i, false), " "]));
+    $("possible").hidden = !text.possible.length;
+    $("possible").lastElementChild.replaceChildren(
+      ...text.possible.flatMap((entity, i) => [mark(entity, text.entities.length + i, false), " "]));
     const labels = [...new Set(text.entities.map((one) => one.label))];
     $("legend").replaceChildren(
       ...(labels.length ? ["the paler, the less sure ", ...labels.map((label) =>
@@ -104,9 +104,9 @@
     showEntity(targets().length ? 0 : -1);
   }
 
-  /** What can be selected: the entities found, then the likely ones. */
-  const targets = () => [...data.texts[state.text].entities, ...data.texts[state.text].likely];
-  const marks = () => [...document.querySelectorAll("#text .ent, #likely .ent")];
+  /** What can be selected: the entities found, then the possible ones. */
+  const targets = () => [...data.texts[state.text].entities, ...data.texts[state.text].possible];
+  const marks = () => [...document.querySelectorAll("#text .ent, #possible .ent")];
 
   function mark(entity, index, wrong) {
     const sure = percent(entity.probability);
@@ -158,9 +158,8 @@
   }
 
   function rivalRows(entity) {
-    const none = Math.max(0, 1 - entity.probability - entity.rivals.reduce((sum, one) => sum + one.probability, 0));
     const rows = entity.rivals.map((one) => row(chip(one), one.probability, percent(one.probability)));
-    return [...rows, row(entity.rivals.length ? "something else, or none" : "nothing likely", none, percent(none))];
+    return rows.length ? rows : [el("li", {}, "Nothing with one percent or more.")];
   }
 
   function showEvidence(entity) {
@@ -347,7 +346,7 @@
     const short = (text) => (Array.from(text).length > 14 ? `${Array.from(text).slice(0, 13).join("")}…` : text);
     const wide = (list) => Math.ceil(Math.max(12, ...list.map((text) => context.measureText(short(text)).width)));
     // Chinese stands upright, one character below the other; what has letters is turned.
-    const upright = columns.map((text) => Array.from(text).length < 2 || !/\p{Script=Latin}/u.test(text));
+    const upright = columns.map((text) => Array.from(text).length < 2 || !/[\p{Script=Latin}\p{Nd}]/u.test(text));
     const tall = (text, i) => (upright[i] ? 15 * Array.from(short(text)).length : context.measureText(short(text)).width) + 6;
     const top = Math.max(...columns.map(tall));
     const left = wide(rows.map((i) => names[i])) + 8, right = map.kept ? 30 : 4;

@@ -31,8 +31,8 @@ def test_it_says_what_the_component_says(learned):
     assert text.readings == ner.readings([doc], 3)[0]
     assert text.entropy == ner.entropy([doc])[0]
     found = {(e.start, e.end, e.label) for e in text.entities}
-    likely = [e for reading in text.readings for e in reading.entities if e.probability >= 0.02]
-    assert {(e.start, e.end, e.label) for e in text.likely} == {(e.start, e.end, e.label) for e in likely} - found
+    possible = [e for reading in text.readings for e in reading.entities if e.probability >= 0.02]
+    assert {(e.start, e.end, e.label) for e in text.possible} == {(e.start, e.end, e.label) for e in possible} - found
 
 
 def of_characters(nlp, text):
