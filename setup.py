@@ -137,6 +137,7 @@ setup(
             "workbench/configs/*/*.cfg",
             "workbench/report/*.csv",
             "workbench/report/*.json",
+            "serve/static/*",
         ]
     },
     zip_safe=False,

@@ -18,6 +18,9 @@ def serve_cli(
     host: Annotated[str, typer.Option("--host", help="Address to listen at; 0.0.0.0 for all")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Port, or 0 for any free one")] = 8000,
     max_characters: Annotated[int, typer.Option("--max-characters", min=1, help="Most characters of a text")] = 20_000,
+    max_explained: Annotated[
+        int, typer.Option("--max-explained", min=1, help="Most characters of a text that is explained")
+    ] = 2_000,
     max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Most texts of a batch")] = 256,
     max_body: Annotated[int, typer.Option("--max-body", min=1, help="Most bytes of a request's body")] = 2 * 2**20,
     timeout: Annotated[
@@ -29,7 +32,7 @@ def serve_cli(
     max_connections: Annotated[int, typer.Option("--max-connections", min=1, help="Most connections")] = 512,
 ) -> None:
     """
-    Serve pipelines over HTTP.
+    Serve pipelines: a page to try texts on, and an HTTP API, which /docs shows.
 
     POST /v1/entities answers one text, /v1/entities/batch several, /v1/entities/stream any number, a line of JSON
     for each. /health, /ready and /metrics are for whatever looks after it. SIGTERM and Ctrl-C end it once all that was
@@ -43,7 +46,8 @@ def serve_cli(
         named = _named(models)
         with bind(host, port) as sock:
             pipelines = {name: _load(model) for name, model in named.items()}
-            app = make_app(pipelines, Limits(max_characters, max_texts, max_body, timeout, queue, max_connections))
+            limits = Limits(max_characters, max_explained, max_texts, max_body, timeout, queue, max_connections)
+            app = make_app(pipelines, limits)
             run(app, sock, lambda: msg.good(f"{address(sock)}: {', '.join(named)}", "Ctrl-C stops it."))
 
 

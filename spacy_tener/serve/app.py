@@ -15,6 +15,7 @@ from ..about import __version__
 from .bodies import Bounded, refusal
 from .limits import Limits, RefusedError, invalid
 from .metrics import Measured
+from .pages import add_pages
 from .routes import STREAM, api, operation
 from .service import Service
 
@@ -35,6 +36,7 @@ def make_app(models: Mapping[str, Language], limits: Limits | None = None) -> Fa
     app.include_router(operation)
     app.add_middleware(Bounded, limits=service.limits, streamed={STREAM})
     app.add_middleware(Measured, metrics=service.metrics)
+    add_pages(app)
     for kind in (RefusedError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _refuse)
     return app

@@ -12,6 +12,7 @@ class Limits:
     """The bounds of one request, and of what waits in one process.
 
     characters: Most characters of a text.
+    explained: Most characters of a text that is explained, which takes as long as reading it many times.
     texts: Most texts of one batch.
     body: Most bytes of a request's body. A stream has no such limit: its lines have.
     seconds: How long a request may take to arrive, how long its texts may wait for their answer, and how long a stream
@@ -21,6 +22,7 @@ class Limits:
     """
 
     characters: int = 20_000
+    explained: int = 2_000
     texts: int = 256
     body: int = 2 * 2**20
     seconds: float = 30.0
@@ -55,10 +57,8 @@ class RefusedError(Exception):
         return {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
 
 
-def too_long(length: int, limits: Limits, where: str = "The text") -> RefusedError:
-    return RefusedError(
-        413, "text_too_long", f"{where} has {length:,} characters, and the most is {limits.characters:,}. Split it."
-    )
+def too_long(length: int, most: int, where: str = "The text") -> RefusedError:
+    return RefusedError(413, "text_too_long", f"{where} has {length:,} characters, and the most is {most:,}. Split it.")
 
 
 def too_slow(limits: Limits) -> RefusedError:

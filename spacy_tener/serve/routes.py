@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import BaseModel
 from starlette.responses import Response
 
 from .schema import (
@@ -13,6 +12,7 @@ from .schema import (
     BatchRequest,
     Bounds,
     ErrorAnswer,
+    ExplanationRequest,
     Health,
     Line,
     LineAnswer,
@@ -22,7 +22,7 @@ from .schema import (
     TextRequest,
 )
 from .service import Service
-from .stream import StreamAnswer
+from .stream import NdjsonResponse, StreamAnswer
 
 STREAM = "/v1/entities/stream"
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -33,9 +33,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     503: {"model": ErrorAnswer, "description": "Too many texts are waiting; Retry-After says how many seconds."},
 }
 
-
-def _lines_of(model: type[BaseModel]) -> dict[str, Any]:
-    return {StreamAnswer.media_type: {"schema": model.model_json_schema()}}
+NDJSON = str(NdjsonResponse.media_type)
 
 
 async def _service(request: Request) -> Service:
@@ -52,7 +50,7 @@ operation = APIRouter(tags=["operation"])
 async def models(service: TheService) -> Any:
     """The models that answer here, the default first, and the limits of a request."""
     limits = service.limits
-    bounds = Bounds(characters=limits.characters, texts=limits.texts, body=limits.body)
+    bounds = Bounds.model_validate(limits, from_attributes=True)
     return ModelsAnswer(models=[served.info for served in service.models.values()], limits=bounds)
 
 
@@ -74,9 +72,9 @@ async def batch(request: BatchRequest, service: TheService) -> Any:
 
 @api.post(
     "/entities/stream",
-    response_class=Response,
-    responses={404: ERRORS[404], 422: ERRORS[422], 200: {"content": _lines_of(LineAnswer)}},
-    openapi_extra={"requestBody": {"content": _lines_of(Line), "required": True}},
+    response_class=NdjsonResponse,
+    responses={200: {"model": LineAnswer}, 404: ERRORS[404], 422: ERRORS[422]},
+    openapi_extra={"requestBody": {"content": {NDJSON: {"schema": Line.model_json_schema()}}, "required": True}},
 )
 async def stream(options: Annotated[Options, Query()], service: TheService) -> Any:
     """The entities of any number of texts, a JSON object on each line, answered line by line and in order.
@@ -85,6 +83,14 @@ async def stream(options: Annotated[Options, Query()], service: TheService) -> A
     long, gets a line with an error, and the stream goes on.
     """
     return StreamAnswer(service, options)
+
+
+@api.post("/explanation", responses={**ERRORS, 200: {"content": {"text/html": {}, "application/json": {}}}})
+async def explanation(request: ExplanationRequest, service: TheService) -> Any:
+    """Why the entities of a text were found: rivals, the best readings, and the characters that each rests on. The data
+    is what `spacy_tener.explain` returns; its places are characters."""
+    content = await service.explanation(request.text, request.model, request.format)
+    return Response(content, media_type="text/html" if request.format == "html" else "application/json")
 
 
 @operation.get("/health", response_model=Health, responses={503: {"model": Health}})

@@ -43,6 +43,16 @@ class BatchRequest(Options):
     texts: list[Text] = Field(examples=[["王小明去了上海。", "今天天气很好"]])
 
 
+class ExplanationRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    text: Text = Field(examples=["王小明去了上海。"])
+    model: Model = None
+    format: Literal["json", "html"] = Field(
+        "json", description="Data, or a page that needs neither network nor server."
+    )
+
+
 class Line(BaseModel):
     """A line of a stream."""
 
@@ -100,6 +110,7 @@ class ModelInfo(BaseModel):
 
 class Bounds(BaseModel):
     characters: int = Field(description="Most characters of a text.")
+    explained: int = Field(description="Most characters of a text that is explained.")
     texts: int = Field(description="Most texts of a batch.")
     body: int = Field(description="Most bytes of a request's body.")
 

@@ -11,7 +11,7 @@ from spacy.language import Language
 
 from .limits import Limits, RefusedError, too_long
 from .metrics import Metrics
-from .reading import Found, entity_task, labels, utf16_offsets
+from .reading import Found, entity_task, explanation_tasks, labels, utf16_offsets
 from .schema import Entity, ModelInfo, Options
 from .worker import TOGETHER, Task, Worker
 
@@ -23,6 +23,7 @@ class Served:
     nlp: Language
     worker: Worker
     entities: Task
+    explanations: Mapping[str, Task]
 
     @property
     def name(self) -> str:
@@ -42,7 +43,8 @@ class Service:
         self.metrics = Metrics()
         self.stopping = False
         self.models = {
-            name: Served(nlp, Worker(name, limits, self.metrics), entity_task(nlp)) for name, nlp in models.items()
+            name: Served(nlp, Worker(name, limits, self.metrics), entity_task(nlp), explanation_tasks(nlp))
+            for name, nlp in models.items()
         }
 
     def start(self) -> None:
@@ -98,9 +100,21 @@ class Service:
             found += await served.worker.wait_for(asyncio.gather(*futures))
         return [wanted(text, entities, options) for text, entities in zip(texts, found, strict=True)]
 
+    async def explanation(self, text: str, model: str | None, form: str) -> str:
+        """Why the entities of a text were found."""
+        served = self.model(model)
+        if not served.explanations:
+            raise RefusedError(
+                422, "not_explained", f"The model '{served.name}' has no tener_ner, so nothing explains it."
+            )
+        if len(text) > self.limits.explained:
+            raise too_long(len(text), self.limits.explained)
+        answer: str = await served.worker.answer(served.explanations[form], text)
+        return answer
+
     def check(self, text: str, where: str = "The text") -> None:
         if len(text) > self.limits.characters:
-            raise too_long(len(text), self.limits, where)
+            raise too_long(len(text), self.limits.characters, where)
 
 
 def _parts(texts: Sequence[str]) -> Iterator[list[str]]:

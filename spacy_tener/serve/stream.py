@@ -34,13 +34,15 @@ class Asked:
         return len(self.line.text) if self.line else 0
 
 
-class StreamAnswer(Response):
+class NdjsonResponse(Response):
+    media_type = "application/x-ndjson"
+
+
+class StreamAnswer(NdjsonResponse):
     """Reads the request and writes the answer at the same time, so that a client may wait for each line's answer.
 
     A client that does not read its answers is not read either: nothing piles up here.
     """
-
-    media_type = "application/x-ndjson"
 
     def __init__(self, service: Service, options: Options) -> None:
         super().__init__()

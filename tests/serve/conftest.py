@@ -73,7 +73,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 def served(saved: Mapping[str, Path]) -> Iterator[Running]:
     """Two pipelines, with small limits."""
     models = {name: spacy.load(path) for name, path in saved.items()}
-    with running(models, Limits(characters=500, texts=8, body=20_000, seconds=10.0)) as service:
+    with running(models, Limits(characters=500, explained=100, texts=8, body=20_000, seconds=10.0)) as service:
         yield service
 
 

@@ -63,7 +63,7 @@ def test_models_by_their_names(served):
     assert [model["name"] for model in listed["models"]] == ["tener", "characters"]
     assert listed["models"][0]["language"] == "zh"
     assert listed["models"][0]["labels"] == ["GPE", "ORG", "PER"]
-    assert listed["limits"] == {"characters": 500, "texts": 8, "body": 20_000}
+    assert listed["limits"] == {"characters": 500, "explained": 100, "texts": 8, "body": 20_000}
     answer = served.client.post("/v1/entities", json={"text": "京", "model": "characters"}).json()
     assert answer["model"] == "characters"
     assert plain(answer["entities"]) == [(0, 1, "GPE", "京")]
@@ -76,6 +76,7 @@ def test_every_route_is_in_the_schema_and_answers_fit_it(served):
         "/v1/entities",
         "/v1/entities/batch",
         "/v1/entities/stream",
+        "/v1/explanation",
         "/health",
         "/ready",
         "/metrics",
@@ -87,3 +88,25 @@ def test_every_route_is_in_the_schema_and_answers_fit_it(served):
             body["content"]["application/json"]["schema"]["$ref"] for code, body in responses.items() if code != "200"
         }
         assert errors == {"#/components/schemas/ErrorAnswer"}
+
+
+def test_an_explanation_as_data_and_as_a_page(served, nlp):
+    text = "王小明去了上海"
+    data = served.client.post("/v1/explanation", json={"text": text})
+    assert data.headers["content-type"] == "application/json"
+    explained = data.json()["texts"][0]
+    assert plain([{**each, "text": text[each["start"] : each["end"]]} for each in explained["entities"]]) == found(
+        nlp, text
+    )
+    page = served.client.post("/v1/explanation", json={"text": text, "format": "html"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.text.startswith("<!DOCTYPE html>")
+    assert served.client.post("/v1/explanation", json={"text": "京" * 101}).status_code == 413
+
+
+def test_what_texts_bring_into_the_vocabulary_is_forgotten(served):
+    strings = served.service.models["tener"].nlp.vocab.strings
+    before = len(strings)
+    for number in range(20):
+        served.client.post("/v1/entities/batch", json={"texts": [f"new{number}word{each}" for each in range(8)]})
+    assert len(strings) == before

@@ -1,0 +1,92 @@
+"""How texts of many requests come together in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from spacy_tener.serve.limits import Limits
+from spacy_tener.serve.metrics import Metrics
+from spacy_tener.serve.worker import TOGETHER, Job, Worker, alike
+
+
+class Reader:
+    """A task that notes what it is given, and waits before its first batch where it is told to."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self.batches: list[list[str]] = []
+        self.go = threading.Event()
+        if not waits:
+            self.go.set()
+
+    def __call__(self, texts):
+        self.batches.append(list(texts))
+        self.go.wait(10)
+        return [text.upper() for text in texts]
+
+
+def work(coroutine):
+    """Run a coroutine that takes a worker."""
+
+    async def main():
+        worker = Worker("test", Limits(), Metrics())
+        worker.start()
+        try:
+            return await coroutine(worker)
+        finally:
+            await worker.close()
+            assert not worker.alive
+            assert worker.waiting == 0
+
+    return asyncio.run(main())
+
+
+def test_what_comes_while_a_batch_is_read_is_read_together():
+    reader = Reader(waits=True)
+
+    async def ask(worker):
+        first = asyncio.ensure_future(worker.answer(reader, "first"))
+        while not reader.batches:
+            await asyncio.sleep(0.001)
+        rest = asyncio.gather(*(worker.answer(reader, "x" * n) for n in (3, 900, 1, 2, 700)))
+        await asyncio.sleep(0.01)
+        reader.go.set()
+        return [await first, *await rest]
+
+    assert [len(answer) for answer in work(ask)] == [5, 3, 900, 1, 2, 700]
+    assert [[len(text) for text in batch] for batch in reader.batches] == [[5], [1, 2, 3, 700, 900]]
+
+
+def test_texts_of_like_length_are_read_together():
+    lengths = [1, TOGETHER, 5, 3000, 2, 2000, 9 * TOGETHER, 3]
+    jobs = [Job(str.upper, "x" * length, None) for length in lengths] + [Job(str.lower, "x", None)]
+    groups = [[(job.task, len(job.text)) for job in group] for group in alike(jobs)]
+    upper = [[length for _, length in group] for group in groups if group[0][0] is str.upper]
+    assert upper == [[1, 2, 3, 5, 2000], [3000], [TOGETHER], [9 * TOGETHER]]
+    assert [(str.lower, 1)] in groups
+
+
+def test_a_lone_text_waits_for_nobody(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("spacy_tener.serve.worker.LINGER", 5.0)
+    reader = Reader()
+
+    async def ask(worker):
+        start = time.perf_counter()
+        for _ in range(20):
+            await worker.answer(reader, "x")
+        return time.perf_counter() - start
+
+    assert work(ask) < 2.0
+    assert reader.batches == [["x"]] * 20
+
+
+def test_closing_finishes_what_was_accepted():
+    reader = Reader()
+
+    async def ask(worker):
+        return [await worker.submit(reader, text) for text in "abc"]
+
+    assert [future.result() for future in work(ask)] == ["A", "B", "C"]
