@@ -30,6 +30,7 @@ NOTE = (
     "same batches of {train_batch} sentences. Ratios are to the first row: above 1 is faster."
 )
 HEADER = ("pipeline", "nlp.pipe, batch {batch}, chars/s", "ratio", "nlp(text), ms per text", "ratio")
+SCORED = " with spans_key"
 HEADER_TRAINING = ("training chars/s", "ratio")
 
 
@@ -53,6 +54,8 @@ def main() -> None:
     args = parse_args()
     _report.single_thread(args.cpu)
     pipelines = _report.named_paths(args.pipelines)
+    if args.spans_key:
+        pipelines |= {f"{name}{SCORED}": path for name, path in pipelines.items()}
     texts = read_texts(args.data / args.corpus / "test.spacy")[: args.texts]
     measures = measure(args, pipelines, texts)
     names = list(pipelines)
@@ -74,6 +77,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--train-batch-size", type=int, default=16)
     parser.add_argument("--train-sentences", type=int, default=320, help="sentences trained on in each round")
+    parser.add_argument("--spans-key", action="store_true", help="each pipeline also with the setting spans_key")
     parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
     parser.add_argument("--out", type=Path, help="default: benchmarks/results/speed-CORPUS.md")
     return parser.parse_args()
@@ -85,6 +89,8 @@ def read_texts(path: Path) -> list[str]:
 
 def measure(args: argparse.Namespace, paths: Mapping[str, Path], texts: Sequence[str]) -> list[Measure]:
     loaded = {name: spacy.load(path) for name, path in paths.items()}
+    for name in [name for name in loaded if name.endswith(SCORED)]:
+        loaded[name].get_pipe("tener_ner").cfg["spans_key"] = "sc"
     trained = {name: Training(path, args) for name, path in paths.items()}
     train_chars = next(iter(trained.values())).chars
     called = {name: partial(call_each, nlp, texts) for name, nlp in loaded.items()}

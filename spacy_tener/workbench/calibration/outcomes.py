@@ -60,7 +60,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example]) -> Outc
         first += len(views)
     if not rows:
         raise RemedyError("The pipeline finds no entity in these texts", "Name texts with entities that it knows.")
-    judges = [_Judge(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
+    judges = [Judge(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
     verdicts = [judges[text](start, end, pipe.labels[label]) for text, start, end, label in rows]
     counted = np.array([verdict is not None for verdict in verdicts])
     columns = np.array(rows, dtype=np.int64)[counted]
@@ -68,7 +68,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example]) -> Outc
     return Outcomes(decodings, counted, columns[:, 3], right, columns[:, 0])
 
 
-class _Judge:
+class Judge:
     """Whether an entity found in a text is annotated, whatever the tokens; None where its annotation is missing."""
 
     def __init__(self, reference: Doc, predicted: Doc) -> None:
