@@ -115,6 +115,6 @@ def test_a_batch_of_nothing_is_planned(lattice: Lattice, word_queries: bool) -> 
 @pytest.mark.gpu
 def test_a_plan_lies_on_its_device() -> None:
     plan = SpanPlan.of(random_lattice(MIXED), word_queries=True, device="cuda")
-    group = plan.by_characters[0]
-    for tensor in (plan.order, plan.characters, plan.distances, group.columns, group.pairs()):
+    rectangle = plan.by_characters[0]
+    for tensor in (plan.order, plan.characters, plan.distances, *rectangle.rows.values(), rectangle.pairs()):
         assert tensor.is_cuda

@@ -1,0 +1,28 @@
+"""The device of the tests in this folder: a real GPU under `make test-gpu`, otherwise one that is emulated."""
+
+import pytest
+import torch
+from emulated_device import DEVICE, emulated_device
+from small_systems import small_tok2vecs
+from thinc.api import set_active_gpu, use_ops
+from thinc.util import has_cupy_gpu
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    """Where everything is made that Thinc and our modules make."""
+    if request.param == "cpu":
+        yield torch.device("cpu")
+    elif request.param == "emulated":
+        with emulated_device():
+            yield DEVICE
+    else:
+        assert has_cupy_gpu, "make test-gpu needs a CUDA device and cupy: pip install '.[cuda12x]' or '.[cuda13x]'"
+        set_active_gpu(0)
+        with use_ops("cupy"):
+            yield torch.device("cuda", 0)
+
+
+@pytest.fixture(scope="session")
+def tok2vecs(tmp_path_factory):
+    return small_tok2vecs(tmp_path_factory.mktemp("sources"))

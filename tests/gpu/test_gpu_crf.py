@@ -1,0 +1,88 @@
+"""The CRF with emissions and weights on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from spacy_tener.layers.crf.crf import CRF, EntitySpans, cross_entropy
+
+LENGTHS = [5, 0, 1, 40, 3]
+N_LABELS = 3
+N = sum(LENGTHS)
+
+
+@pytest.fixture
+def crf():
+    made = CRF(N_LABELS)
+    for weight in made.parameters():
+        torch.nn.init.normal_(weight)
+    return made
+
+
+@pytest.fixture
+def emissions(crf):
+    return torch.randn(N, crf.layout.n_tags)
+
+
+@pytest.fixture
+def masks(crf):
+    """O may always be, and half of the other tags."""
+    allowed = torch.rand(N, crf.layout.n_tags) < 0.5
+    allowed[:, crf.layout.outside] = True
+    return allowed
+
+
+def on(device, crf):
+    """The same CRF on a device."""
+    there = CRF(N_LABELS).to(device)
+    there.load_state_dict({name: value.to(device) for name, value in crf.state_dict().items()})
+    return there
+
+
+def losses(crf, emissions, masks):
+    """Losses, and the gradients of emissions and weights, on the host."""
+    emissions = emissions.detach().requires_grad_()
+    tags = torch.full((N,), crf.layout.outside)
+    full = crf.loss(emissions, LENGTHS, tags=tags)
+    partial = crf.loss(emissions, LENGTHS, allowed=masks, possible=torch.ones_like(masks))
+    (full.sum() + partial.sum()).backward()
+    assert emissions.grad is not None
+    return [part.detach().cpu() for part in (full, partial, emissions.grad, *(weight.grad for weight in crf.weights))]
+
+
+def test_losses_of_full_and_partial_annotation_and_their_gradients_are_those_of_a_cpu(crf, emissions, masks, device):
+    there = on(device, crf)
+    expected, found = losses(crf, emissions, masks), losses(there, emissions.to(device), masks)
+    for mine, others in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, others, rtol=1e-4, atol=1e-5)
+    assert there.start.grad.device == device
+
+
+def test_paths_and_probabilities_are_those_of_a_cpu(crf, emissions, masks, device):
+    there, moved = on(device, crf), emissions.to(device)
+    for allowed in (None, masks):
+        np.testing.assert_array_equal(there.decode(moved, LENGTHS, allowed), crf.decode(emissions, LENGTHS, allowed))
+        best = zip(there.kbest(moved, LENGTHS, 4, allowed), crf.kbest(emissions, LENGTHS, 4, allowed), strict=True)
+        for mine, others in best:
+            assert [score for score, _ in mine] == pytest.approx([score for score, _ in others], rel=1e-5)
+            assert [tags.tolist() for _, tags in mine] == [tags.tolist() for _, tags in others]
+        torch.testing.assert_close(
+            there.token_marginals(moved, LENGTHS, allowed), crf.token_marginals(emissions, LENGTHS, allowed)
+        )
+    spans = EntitySpans(*(np.array(part) for part in ([0, 3, 4], [1, 4, 0], [3, 9, 1], [0, 2, 1])))
+    torch.testing.assert_close(
+        there.span_marginals(moved, LENGTHS, spans), crf.span_marginals(emissions, LENGTHS, spans)
+    )
+
+
+def test_rehearsal_is_that_of_a_cpu_also_with_a_new_label(crf, emissions, device):
+    grown = crf.resize(N_LABELS + 1)
+    wider = torch.randn(N, grown.layout.n_tags)
+    expected = cross_entropy(crf, emissions, grown, wider, LENGTHS)
+    there = on(device, crf)
+    student = there.resize(N_LABELS + 1)
+    assert student.start.device == device
+    found = cross_entropy(there, emissions.to(device), student, wider.to(device), LENGTHS)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4)

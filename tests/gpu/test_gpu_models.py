@@ -1,0 +1,196 @@
+"""Models on a GPU say and learn what they do on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from small_systems import TEXTS
+from spacy.util import registry
+from thinc import optimizers
+from thinc.api import get_current_ops, use_ops
+from tiny_transformer import save_tiny_transformer
+
+from spacy_tener.models.bridge import TorchShim, flat, ragged_layer, torch_shim
+from spacy_tener.optim.adam import Adam
+from spacy_tener.optim.sgd import SGD
+
+SELECTED = {"selection": "top_k", "penalty": 0.0}
+"""Of FLAT-ATSSA: what it draws in training is another number on every device."""
+ENCODERS = [
+    ("TENER", {}),
+    ("TENER", {"adapted": False}),
+    ("FLAT", {"layers": 2}),
+    ("FLAT_ATSSA", SELECTED),
+    ("MECT", {}),
+    ("GRN", {}),
+    ("GRN", {"relation": "attention"}),
+    ("GRN", {"relation": "mean"}),
+    ("IDCNN", {}),
+]
+each_encoder = pytest.mark.parametrize(
+    ("name", "settings"), ENCODERS, ids=["-".join([name, *map(str, more.values())]) for name, more in ENCODERS]
+)
+
+
+def docs_of_all():
+    nlp = spacy.blank("zh")
+    return [nlp.make_doc(text) for text in [TEXTS[0][0], "", *(text for text, _ in TEXTS[1:]), TEXTS[4][0] * 3]]
+
+
+def config_of(name, tok2vecs, settings):
+    if name == "IDCNN":
+        # As wide as the embedder.
+        encode = {"@architectures": "spacy_tener.IDCNNEncoder.v1", "width": 20, "dropout": 0.0}
+        return {"@architectures": "spacy.Tok2Vec.v2", "embed": tok2vecs["TENER"]["embed"], "encode": encode}
+    return {**tok2vecs[name], **settings}
+
+
+def made(config, docs=None, data=None) -> Any:
+    """A model, initialized with Docs or read from bytes."""
+    model = registry.resolve({"model": config})["model"]
+    if docs is not None:
+        model.initialize(docs)
+    return model if data is None else model.from_bytes(data)
+
+
+def parameters(model):
+    shims = [shim for node in model.walk() for shim in node.shims if isinstance(shim, TorchShim)]
+    return [(index, name, value) for index, shim in enumerate(shims) for name, value in shim.module.named_parameters()]
+
+
+def numbers(model, what="grad"):
+    """The parameters, or their gradients, on the host, by the place of their module and their name."""
+    found = {(index, name): value if what == "data" else value.grad for index, name, value in parameters(model)}
+    whole = {key: value.to_dense() if value.is_sparse else value for key, value in found.items() if value is not None}
+    return {key: value.detach().cpu().numpy() for key, value in whole.items()}
+
+
+def learn(model, docs):
+    """Outputs on the host, while gradients of random numbers are left in the parameters."""
+    random, ops = np.random.default_rng(0), model.ops
+    outputs, backprop = model.begin_update(docs)
+    given = [random.normal(size=(len(doc), model.get_dim("nO"))).astype("f") for doc in docs]
+    backprop([ops.asarray(part) for part in given])
+    return [ops.to_numpy(rows) for rows in outputs]
+
+
+def assert_near(found, expected, tolerance=2e-4):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        # Some gradients would be zero, if floats were exact.
+        scale = max(np.abs(value).max(initial=0.0), 2e-2)
+        np.testing.assert_allclose(found[key], value, atol=tolerance * scale, err_msg=str(key))
+
+
+@each_encoder
+def test_features_and_gradients_are_those_of_a_cpu(name, settings, tok2vecs, device):
+    docs, config = docs_of_all(), config_of(name, tok2vecs, settings)
+    with use_ops("numpy"):
+        ours = made(config, docs)
+        expected = learn(ours, docs)
+    there = made(config, data=ours.to_bytes())
+    found = learn(there, docs)
+    assert {value.device for *_, value in parameters(there)} == {device}
+    for rows, others in zip(found, expected, strict=True):
+        np.testing.assert_allclose(rows, others, atol=1e-4)
+    assert_near(numbers(there), numbers(ours))
+    for rows, others in zip(there.predict(docs), expected, strict=True):
+        np.testing.assert_allclose(there.ops.to_numpy(rows), others, atol=1e-4)
+
+
+OPTIMIZERS = {
+    "Thinc's Adam": lambda: optimizers.Adam(0.01),
+    "Thinc's RAdam": lambda: optimizers.RAdam(0.01),
+    "Thinc's SGD": lambda: optimizers.SGD(0.01),
+    "Adam": lambda: Adam(0.01, L2=0.1, rates={"layers.*": 0.5}),
+    "SGD": lambda: SGD(0.01, rates={"*tables*": 2.0}),
+}
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_steps_of_weights_rows_and_averages_are_those_of_a_cpu(make, tok2vecs, device):
+    docs, config = docs_of_all(), tok2vecs["TENER"]
+
+    def trained(model):
+        optimizer = make()
+        for _ in range(3):
+            learn(model, docs)
+            model.finish_update(optimizer)
+        order = {shim.id: place for place, shim in enumerate(shim for node in model.walk() for shim in node.shims)}
+        kept = {(order[owner], name): value for (owner, name), value in (optimizer.averages or {}).items()}
+        return {key: get_current_ops().to_numpy(value) for key, value in kept.items()}
+
+    with use_ops("numpy"):
+        first = made(config, docs)
+        # Tables grow with what training reads: the rows that there are to be the same for both.
+        learn(first, docs)
+        data = first.to_bytes()
+        ours = made(config, data=data)
+        expected = trained(ours)
+    there = made(config, data=data)
+    found = trained(there)
+    # Adam's first steps have one length, however small a gradient: its last digits count.
+    assert_near(numbers(there, "data"), numbers(ours, "data"), 2e-2)
+    assert_near(found, expected, 2e-2)
+    assert {value.device for *_, value in parameters(there)} == {device}
+
+
+def _linear(*, nI, nO):
+    return _Linear(nI, nO)
+
+
+class _Linear(torch.nn.Linear):
+    def forward(self, x, lengths):
+        return super().forward(x)
+
+
+CHANGES = {
+    "as they are": lambda x: x,
+    "empty": lambda x: x[:0],
+    "every other row": lambda x: x[::2],
+    "a part of the columns": lambda x: x[:, 1:4],
+    "columns first": lambda x: x.T.copy().T,
+    "no texts with words": lambda x: x[0:0, 1:4],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_arrays_cross_the_bridge_whatever_part_of_others_they_are(change, device):
+    host = [np.random.default_rng(seed).normal(size=(rows, 5)).astype("f") for seed, rows in enumerate((4, 0, 7))]
+    width = change(host[0]).shape[1]
+    with use_ops("numpy"):
+        ours = ragged_layer("linear", _linear, width_in=width, width_out=3)
+        ours.initialize()
+        expected, backprop = ours.begin_update([change(part) for part in host])
+        wanted = backprop([part + 1 for part in expected])
+    there = ragged_layer("linear", _linear, width_in=width, width_out=3)
+    there.from_bytes(ours.to_bytes())
+    given = [change(there.ops.asarray(part)) for part in host]
+    found, backprop = there.begin_update(given)
+    gradient = backprop([part + 1 for part in found])
+    assert torch_shim(there).device == device
+    for mine, others in ((found, expected), (gradient, wanted)):
+        assert [part.shape for part in mine] == [part.shape for part in others]
+        np.testing.assert_allclose(there.ops.to_numpy(flat(there.ops, mine)), np.concatenate(others), atol=1e-5)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_a_transformer_s_features_and_gradients_are_those_of_a_cpu(frozen, tmp_path, device):
+    name = save_tiny_transformer(tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    docs = docs_of_all()
+    config = {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "frozen": frozen, "dropout": 0.0}
+    with use_ops("numpy"):
+        ours = made(config, docs)
+        expected = learn(ours, docs)
+    there = made(config, data=ours.to_bytes())
+    for _ in range(2):
+        # Frozen features are kept at the first time, and read at the second.
+        for rows, others in zip(learn(there, docs), expected, strict=True):
+            np.testing.assert_allclose(rows, others, atol=1e-4)
+    twice = {key: 2 * value for key, value in numbers(ours).items()}
+    assert bool(twice) != frozen
+    assert_near(numbers(there), twice, 2e-3)

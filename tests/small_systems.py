@@ -1,0 +1,85 @@
+"""A small model of each architecture, without dropout, and texts for it: what is tried on devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import spacy
+from spacy.training import Example
+
+TEXTS = [
+    ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),
+    ("今天天气很好", []),
+    ("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]),
+    ("京", [(0, 1, "GPE")]),
+    ("李华和张伟昨天从南京大学去了北京大学", [(0, 2, "PER"), (3, 5, "PER"), (8, 12, "ORG"), (14, 18, "ORG")]),
+    ("他昨天去了银行", []),
+    ("上海银行的王经理说南京很大，北京也很大，今天天气很好", [(0, 4, "ORG"), (5, 6, "PER"), (9, 11, "GPE")]),
+    ("北京大学在北京", [(0, 4, "ORG"), (5, 7, "GPE")]),
+]
+WORDS = [
+    "中国",
+    "银行",
+    "中国银行",
+    "上海",
+    "南京",
+    "北京",
+    "大学",
+    "北京大学",
+    "南京大学",
+    "工作",
+    "今天",
+    "昨天",
+    "天气",
+]
+PARTS = "吴\t口 天\n银\t钅 艮\n海\t氵 每\n明\t日 月\n好\t女 子\n"
+
+
+def small_tok2vecs(folder: Path) -> dict[str, dict[str, Any]]:
+    """The config of each architecture. folder: for the sources of words and components."""
+    (folder / "words.txt").write_text("\n".join(WORDS) + "\n", encoding="utf8")
+    (folder / "parts.txt").write_text(PARTS, encoding="utf8")
+    characters = {
+        "@architectures": "spacy_tener.CharEmbed.v1",
+        "width": 12,
+        "bigram_width": 8,
+        "dropout": 0.0,
+        "word_dropout": 0.0,
+        "bigram_dropout": 0.0,
+    }
+    words = {
+        "@architectures": "spacy_tener.LexiconEmbed.v1",
+        "width": 8,
+        "dropout": 0.0,
+        "word_dropout": 0.0,
+        "lexicon": {"@misc": "spacy_tener.WordList.v1", "path": str(folder / "words.txt")},
+    }
+    components = {
+        "@architectures": "spacy_tener.ComponentEmbed.v1",
+        "width": 8,
+        "dropout": 0.0,
+        "component_dropout": 0.0,
+        "source": {"@misc": "spacy_tener.ComponentsFile.v1", "path": str(folder / "parts.txt")},
+    }
+    transformer = {"width": 16, "heads": 2, "dropout": 0.0}
+    parts = {
+        "TENER": {"embed": characters, **transformer},
+        "FLAT": {"embed": characters, "words": words, **transformer},
+        "FLAT_ATSSA": {"embed": characters, "words": words, **transformer},
+        "MECT": {"embed": characters, "words": words, "components": components, **transformer},
+        "GRN": {"embed": characters, "width": 16, "dropout": 0.0},
+    }
+    return {name: {"@architectures": f"spacy_tener.{name}.v1", **config} for name, config in parts.items()}
+
+
+def pipeline(tok2vec, **config):
+    spacy.util.fix_random_seed(0)
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": model, **config})
+    return nlp
+
+
+def examples_of(nlp, texts=TEXTS):
+    return [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in texts]
