@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import _report
@@ -22,16 +22,16 @@ from suggest import SMALL
 
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.named import find_base
-from spacy_tener.workbench.report.runs import MODEL
+from spacy_tener.workbench.report.runs import METRICS_DEV, MODEL
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import train
 from spacy_tener.workbench.suggestions.crossing import Crossing, cross_train
-from spacy_tener.workbench.suggestions.doubts import Doubt, Judged, judge
+from spacy_tener.workbench.suggestions.doubts import Doubt, judge, ranked
 
 HERE = Path(__file__).parent
 SHARE, FOLDS = 0.05, 5
 KINDS = ("label", "edges", "missing")
-STEPS = ["training.max_steps=1000", "training.eval_frequency=250"]
+STEPS = ["training.max_steps=500", "training.eval_frequency=250"]
 Planted = tuple[int, int, int, str]
 """The Doc's number, start and end in characters of what was or is annotated, and the kind of error."""
 
@@ -44,7 +44,9 @@ def main() -> None:
     planted = plant(docs, args.seed)
     settings = [f"paths.dev={args.data / args.corpus / 'dev.spacy'}", *STEPS, *SMALL]
     crossing = Crossing(compose(find_base(args.corpus), settings=settings).config, docs, args.work, FOLDS)
-    crossed = list(cross_train(crossing, 1, begun=lambda fold, trained: print("fold", fold + 1, trained, flush=True)))
+    crossed = list(
+        cross_train(crossing, args.jobs, begun=lambda fold, trained: print("fold", fold + 1, trained, flush=True))
+    )
     alone = list(judge(trained_on_all(crossing), enumerate(docs)))
     sizes = [len(planted) // 4, len(planted) // 2, len(planted), 2 * len(planted)]
     header = ["first", "precision", "recall", *(f"recall of {kind}" for kind in KINDS)]
@@ -64,6 +66,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, default=Path("training/review"), help="what is finished is kept here")
     parser.add_argument("--corpus", default="resume")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="how many are trained at once")
     parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "review.md")
     return parser.parse_args()
@@ -107,7 +110,7 @@ def _wrong(doc: Doc, index: int, kind: str, labels: Sequence[str], random_: rand
 
 def trained_on_all(crossing: Crossing) -> spacy.language.Language:
     folder = crossing.output / "all"
-    if not (folder / MODEL / "meta.json").is_file():
+    if not (folder / METRICS_DEV).is_file():
         folder.mkdir(parents=True, exist_ok=True)
         DocBin(docs=crossing.docs).to_disk(folder / "train.spacy")
         config = crossing.config.copy()
@@ -116,10 +119,6 @@ def trained_on_all(crossing: Crossing) -> spacy.language.Language:
         if result.failure:
             raise SystemExit(result.failure)
     return spacy.load(folder / MODEL)
-
-
-def ranked(judged: Iterable[Judged]) -> list[Doubt]:
-    return sorted((doubt for each in judged for doubt in each.doubts), key=lambda doubt: -doubt.suspicion)
 
 
 def row(planted: Sequence[Planted], doubts: Sequence[Doubt], size: int) -> list[str]:

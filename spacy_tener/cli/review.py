@@ -21,7 +21,7 @@ from ..workbench.files import check_folder, locked, write_text
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.requirements import missing
 from ..workbench.suggestions.crossing import Crossing, cross_train
-from ..workbench.suggestions.doubts import Judged, judge
+from ..workbench.suggestions.doubts import Judged, judge, ranked
 from ..workbench.suggestions.page import as_json, docs_as_json, render
 from ..workbench.vectors.raw_text import read_docs
 from ._app import GpuId, Settings, load_pipeline, messages, setup_gpu, tener_cli
@@ -51,9 +51,9 @@ def review_cli(
     annotation that it judges. Stopped, the same command goes on. With a pipeline, that one judges all: where it was
     trained on the same data, it knows wrong annotation by heart and finds less of it.
 
-    Ranked are the places where the model's best reading is another than gold: by the probability of gold's entities
-    there, or, where gold has none, of the model's. review.html has them for reading, review.jsonl as data; docs.jsonl
-    has the probability of each text's gold annotation as a whole.
+    Ranked are the places where the model's best reading is another than gold: by how probable its entities are and how
+    improbable gold's; where it has none, by how rarely it overlooks one. review.html has them for reading, review.jsonl
+    as data; docs.jsonl has the probability of each text's gold annotation as a whole.
     """
     import_code(code)
     stopped = "The same command goes on; it trains again what was being trained."
@@ -100,8 +100,7 @@ def _cross_trained(msg: Printer, crossing: Crossing, jobs: int) -> Iterator[Judg
 
 def _write(msg: Printer, output: Path, judged: Sequence[Judged], data: str, how: str, limit: int) -> None:
     by_number = {each.number: each for each in judged}
-    doubts = [doubt for number in sorted(by_number) for doubt in by_number[number].doubts]
-    doubts.sort(key=lambda doubt: -doubt.suspicion)
+    doubts = ranked(judged)
     entities = sum(len(each.doc.ents) for each in judged)
     summary = f"{len(doubts):,} places in {len(judged):,} texts with {entities:,} entities. {how}"
     write_text(output / DOUBTS, as_json(doubts, by_number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -22,11 +22,13 @@ class Doubt:
     doc: The number of the Doc in its corpus, from 0.
     gold: The entities of gold there that the model does not find, and how probable they are.
     found: Those that it finds instead.
+    suspicion: From 0 to 1, by which places are ranked; see `ranked`.
     """
 
     doc: int
     gold: tuple[ScoredEntity, ...]
     found: tuple[ScoredEntity, ...]
+    suspicion: float = 0.0
 
     @property
     def start(self) -> int:
@@ -35,12 +37,6 @@ class Doubt:
     @property
     def end(self) -> int:
         return max(each.end for each in (*self.gold, *self.found))
-
-    @property
-    def suspicion(self) -> float:
-        """How probable it is that gold is wrong here, as far as the model can tell, 0 to 1: that it lacks the surest of
-        the model's entities, or that the least probable of its own is none."""
-        return max([1.0 - each.probability for each in self.gold] or [each.probability for each in self.found])
 
     @property
     def kind(self) -> str:
@@ -66,6 +62,26 @@ class Judged:
     probability: float
     doubts: tuple[Doubt, ...]
     unknown: int
+
+
+def ranked(judged: Iterable[Judged]) -> list[Doubt]:
+    """All doubts, the most suspicious first.
+
+    Where the models find an entity, that is as suspicious as it is probable, and gold's improbable. Where they find
+    none, gold's is as suspicious as it is improbable, times the share of gold's entities that they do find: models that
+    overlook many entities say little by finding none.
+    """
+    docs = list(judged)
+    entities = sum(len(each.doc.ents) - each.unknown for each in docs)
+    overlooked = sum(len(doubt.gold) for each in docs for doubt in each.doubts)
+    recall = 1.0 - overlooked / max(1, entities)
+    doubts = [replace(doubt, suspicion=_suspicion(doubt, recall)) for each in docs for doubt in each.doubts]
+    return sorted(doubts, key=lambda doubt: (-doubt.suspicion, doubt.doc, doubt.start))
+
+
+def _suspicion(doubt: Doubt, recall: float) -> float:
+    gold = max((each.probability for each in doubt.gold), default=0.0)
+    return (1.0 - gold) * max((each.probability for each in doubt.found), default=recall)
 
 
 def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[Judged]:
