@@ -12,8 +12,8 @@ from spacy.cli._util import import_code
 from spacy.tokens import DocBin
 
 from ..errors import RemedyError, check_choice
+from ..explain.recogniser import Recogniser
 from ..workbench.files import write_file, write_text
-from ..workbench.suggestions.recogniser import recogniser
 from ..workbench.suggestions.tasks import TOOLS, tasks
 from ..workbench.suggestions.uncertain import MEASURES, suggest
 from ..workbench.teaching.silver import Sureness, count, silver
@@ -57,7 +57,7 @@ def suggest_cli(
         sure = Sureness(agree, agree) if agree else None
         setup_gpu(gpu_id, silent=False)
         nlp = load_pipeline(model)
-        labels = recogniser(nlp).labels
+        labels = Recogniser.of(nlp).ner.labels
         texts = _texts(raw)
         first = next(texts, None)
         if first is None:

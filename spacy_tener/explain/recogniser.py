@@ -38,7 +38,7 @@ class Recogniser:
             wanted = "tener_ner" if name is None else f"tener_ner named '{name}'"
             has = ", ".join(nlp.pipe_names) or "none"
             raise RemedyError(
-                f"The pipeline has no {wanted}", f"Its components are: {has}. Explain a pipeline trained with one."
+                f"The pipeline has no {wanted}", f"Its components are: {has}. Name a pipeline trained with one."
             )
         ner: Any = nlp.get_pipe(found[0])
         before = tuple(nlp.pipe_names[: nlp.pipe_names.index(found[0])])

@@ -9,8 +9,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from ...explain.recogniser import Recogniser
 from ...pipeline.confidence import ScoredEntity
-from .recogniser import read, recogniser
 
 BATCH = 256
 
@@ -96,8 +96,9 @@ def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[Judged]:
 
 
 def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[Judged]:
-    ner = recogniser(nlp)
-    read_docs = read(nlp, [doc for _, doc in batch])
+    recogniser = Recogniser.of(nlp)
+    ner = recogniser.ner
+    read_docs = recogniser.read(_bare(nlp, doc) for _, doc in batch)
     known = [
         Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
     ]
@@ -109,6 +110,13 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[Judged]:
         unknown = len(doc.ents) - len(places)
         doubts = disagreements(number, gold, _where_annotated(example.reference, found))
         yield Judged(number, doc, probability, tuple(doubts), unknown)
+
+
+def _bare(nlp: Language, doc: Doc) -> Doc:
+    """The tokens and sentences of a Doc, in the pipeline's vocabulary, and no more of its annotation."""
+    starts: list[bool | int | None] = [token.is_sent_start for token in doc]
+    words, spaces = [token.text for token in doc], [bool(token.whitespace_) for token in doc]
+    return Doc(nlp.vocab, words=words, spaces=spaces, sent_starts=starts)
 
 
 def _with_known_labels(doc: Doc, labels: Sequence[str]) -> Doc:

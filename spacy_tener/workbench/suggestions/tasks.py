@@ -14,8 +14,8 @@ from xml.sax.saxutils import quoteattr
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from ...explain.recogniser import Recogniser
 from ...pipeline.confidence import ScoredEntity
-from .recogniser import read, recogniser
 from .uncertain import Suggestion
 
 Record = dict[str, Any]
@@ -37,8 +37,9 @@ class Task:
 
 
 def tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
-    docs = read(nlp, [each.text for each in chosen])
-    readings = recogniser(nlp).readings(docs, k=1)
+    recogniser = Recogniser.of(nlp)
+    docs = recogniser.read(each.text for each in chosen)
+    readings = recogniser.ner.readings(docs, k=1)
     return [
         Task(doc, best.entities, best.probability, each.uncertainty)
         for doc, (best,), each in zip(docs, readings, chosen, strict=True)

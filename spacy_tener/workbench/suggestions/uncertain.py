@@ -12,7 +12,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...errors import check_choice
-from .recogniser import read, recogniser
+from ...explain.recogniser import Recogniser
+from ...pipeline.tener_ner import TenerNER
 from .spreading import profiles, spread
 
 BATCH = 256
@@ -28,22 +29,22 @@ class Suggestion:
     uncertainty: float
 
 
-def by_entropy(nlp: Language, docs: Sequence[Doc]) -> list[float]:
+def by_entropy(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
     """The entropy of all readings, in nats, over the root of the number of tokens.
 
     The whole entropy grows with length, so that the longest texts would come first; a share of each token's would
     bring the shortest.
     """
-    return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, recogniser(nlp).entropy(docs), strict=True)]
+    return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, ner.entropy(docs), strict=True)]
 
 
-def by_margin(nlp: Language, docs: Sequence[Doc]) -> list[float]:
+def by_margin(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
     """One less the difference of the two most probable readings."""
-    found = recogniser(nlp).readings(docs, k=2)
+    found = ner.readings(docs, k=2)
     return [1.0 - readings[0].probability + sum(each.probability for each in readings[1:]) for readings in found]
 
 
-MEASURES: dict[str, Callable[[Language, Sequence[Doc]], list[float]]] = {"entropy": by_entropy, "margin": by_margin}
+MEASURES: dict[str, Callable[[TenerNER, Sequence[Doc]], list[float]]] = {"entropy": by_entropy, "margin": by_margin}
 
 
 def suggest(
@@ -85,9 +86,10 @@ def key(text: str) -> str:
 
 
 def _measured(nlp: Language, texts: Iterable[str], by: str) -> Iterator[tuple[int, str, float]]:
+    recogniser = Recogniser.of(nlp)
     rest = enumerate(texts)
     while batch := list(itertools.islice(rest, BATCH)):
         with nlp.memory_zone():
-            values = MEASURES[by](nlp, read(nlp, [text for _, text in batch]))
+            values = MEASURES[by](recogniser.ner, recogniser.read(text for _, text in batch))
         for (index, text), value in zip(batch, values, strict=True):
             yield index, text, value

@@ -14,8 +14,9 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_tener.errors import RemedyError
+from spacy_tener.explain.recogniser import Recogniser
+from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.workbench.suggestions import uncertain
-from spacy_tener.workbench.suggestions.recogniser import read, recogniser
 from spacy_tener.workbench.suggestions.spreading import profiles, spread
 from spacy_tener.workbench.suggestions.uncertain import MEASURES, most_uncertain, suggest
 
@@ -37,8 +38,9 @@ def nlp(learned: dict[str, Language], train: Callable[..., Language]) -> Languag
 def by_hand(nlp: Language, texts: Sequence[str], measure: str) -> dict[str, float]:
     """From all readings of each text."""
     found = {}
-    for doc in read(nlp, texts):
-        (readings,) = recogniser(nlp).readings([doc], k=5_000)
+    recogniser = Recogniser.of(nlp)
+    for doc in recogniser.read(texts):
+        (readings,) = recogniser.ner.readings([doc], k=5_000)
         shares = np.array([each.probability for each in readings])
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
         found[doc.text] = float(entropy) if measure == "entropy" else 1.0 - shares[0] + shares[1:2].sum()
@@ -74,7 +76,7 @@ def test_the_same_texts_give_the_same_suggestions(nlp: Language) -> None:
 
 
 def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cheap(nlp: Language, docs: list[Doc]) -> list[float]:
+    def cheap(ner: TenerNER, docs: list[Doc]) -> list[float]:
         return [float(hash(doc.text) % 1000) for doc in docs]
 
     def peak(n: int) -> int:
