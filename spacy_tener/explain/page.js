@@ -85,6 +85,7 @@
     });
     parts.push(state.chars.slice(done).join(""));
     $("text").replaceChildren(...parts);
+    $("text").classList.toggle("long", state.chars.length > 1200);
     $("none").hidden = text.entities.length > 0;
     $("possible").hidden = !text.possible.length;
     $("possible").lastElementChild.replaceChildren(
@@ -112,7 +113,7 @@
     const sure = percent(entity.probability);
     const kind = `ent${entity.probability < 0.5 ? " unsure" : ""}${wrong ? " wrong" : ""}${entity.end - entity.start < 9 ? " short" : ""}`;
     return el("mark",
-      { class: kind, role: "button", tabindex: "0", "aria-pressed": "false", "data-entity": index,
+      { class: kind, role: "button", tabindex: "0", "aria-pressed": "false", "aria-controls": "entity", "data-entity": index,
         style: { "--h": hue(entity.label), "--p": entity.probability } },
       words(entity), el("small", {}, `${entity.label} ${sure}`));
   }
@@ -481,6 +482,7 @@
     else return;
     event.preventDefault();
   });
+  $("text").addEventListener("scroll", hideTip);
   $("tip").addEventListener("mouseenter", () => clearTimeout(hiding));
   $("tip").addEventListener("mouseleave", hideTip);
   document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());

@@ -1,0 +1,95 @@
+"""What stands for a masked unit, by what the embedders make of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import spacy
+from tiny_transformer import save_tiny_transformer
+
+from spacy_tener.explain import explain
+from spacy_tener.explain.masking import UNKNOWN, mask_of
+
+TEXT = "王小明去了上海"
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory):
+    """A pipeline over a pretrained transformer, and the reader of that one's pieces."""
+    embed = {"@architectures": "spacy_tener.TransformerEmbed.v1"}
+    embed["name"] = str(save_tiny_transformer(tmp_path_factory.mktemp("bert")))
+    nlp = spacy.blank("zh")
+    ner = nlp.add_pipe("tener_ner", config={"model": {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": embed}})
+    ner.add_label("PER")
+    nlp.initialize()
+    return nlp, ner.model.get_ref("tok2vec").shims[0].module.reader
+
+
+def test_a_transformer_reads_its_own_mask(transformer):
+    nlp, reader = transformer
+    mask = mask_of([nlp.get_pipe("tener_ner").model], one_character=False)
+    assert "[MASK]" in mask.says
+    whole = reader([nlp.make_doc(TEXT)]).ids
+    (masked,) = mask.copies(nlp.make_doc(TEXT), [2])
+    expected = whole.copy()
+    expected[1 + 2] = reader.tokenizer.mask_token_id
+    np.testing.assert_array_equal(reader([masked]).ids, expected)
+    assert not explain(nlp, TEXT).texts[0].passages[0].maps
+
+
+def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
+    nlp = spacy.blank("zh")
+    spans = {"@span_getters": "spacy-transformers.strided_spans.v1", "window": 20, "stride": 15}
+    shared = {"@architectures": "spacy-transformers.TransformerModel.v3", "get_spans": spans}
+    shared |= {"name": str(save_tiny_transformer(tmp_path)), "tokenizer_config": {"use_fast": True}}
+    nlp.add_pipe("transformer", config={"model": shared})
+    pooling = {"@layers": "reduce_mean.v1"}
+    listener = {"@architectures": "spacy-transformers.TransformerListener.v1", "pooling": pooling}
+    tok2vec = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "embed": listener}
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": model}).add_label("PER")
+    nlp.initialize()
+    found = explain(nlp, TEXT)
+    (text,) = found.texts
+    assert "[MASK]" in found.notes[0]
+    assert text.passages[0].maps[0].weights.shape == (2, 7, 7)
+    named = [*text.entities, *text.possible]
+    assert named
+    for entity in named:
+        (masked,) = mask_of([nlp.get_pipe("transformer").model], one_character=False).copies(nlp.make_doc(TEXT), [1])
+        masked = nlp.get_pipe("transformer")(masked)
+        span = masked[entity.start : entity.end]
+        span.label_ = entity.label
+        (probability,) = nlp.get_pipe("tener_ner").probabilities(masked, [span])
+        p = entity.probability
+        expected = math.log(p / (1 - p)) - math.log(probability / (1 - probability))
+        assert entity.evidence[1].drop == pytest.approx(expected, abs=1e-3)
+
+
+def test_where_units_are_characters_the_mask_is_one(transformer):
+    nlp, _ = transformer
+    assert mask_of([nlp.get_pipe("tener_ner").model], one_character=True).text == UNKNOWN
+
+
+def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
+    nlp = learned()
+    doc = nlp.make_doc("吴重阳在银行")
+    for token in doc:
+        token.tag_ = f"T{token.i}"
+        token.norm_ = "x"
+    mask = mask_of([nlp.get_pipe("tener_ner").model], one_character=False)
+    (copy,) = mask.copies(doc, [2])
+    assert copy.text == f"吴重{UNKNOWN}在银行"
+    assert [token.tag_ for token in copy] == ["T0", "T1", "", "T3", "T4", "T5"]
+    assert [token.norm_ for token in copy] == ["x", "x", UNKNOWN, "x", "x", "x"]
+
+
+def test_no_table_has_a_row_for_the_mask(learned):
+    nlp = learned("TENER")
+    vocabulary = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[0].attrs["vocabulary"]
+    keys = vocabulary.read([nlp.make_doc(UNKNOWN), nlp.make_doc("吴")]).keys["unigram"]
+    rows = vocabulary.tables["unigram"].rows(keys)
+    assert rows[0] == 0
+    assert rows[1] != 0
