@@ -100,7 +100,7 @@
       : [mistakes(text) ? "≠: found, not annotated." : "As annotated."]));
     const choices = Math.exp(text.entropy);
     $("doubt").textContent = choices < 1.05 ? "The model is decided about the text as a whole."
-      : `About the text as a whole, the model is as undecided as between ${choices < 100 ? choices.toFixed(1) : Math.round(choices)} equally likely readings.`;
+      : `About the text as a whole, the model is as undecided as between ${choices < 100 ? choices.toFixed(1) : choices < 10000 ? Math.round(choices) : "more than 10,000"} equally likely readings.`;
     showReadings(text);
     showEntity(targets().length ? 0 : -1);
   }
@@ -160,7 +160,7 @@
 
   function rivalRows(entity) {
     const rows = entity.rivals.map((one) => row(chip(one), one.probability, percent(one.probability)));
-    return rows.length ? rows : [el("li", {}, "Nothing with one percent or more.")];
+    return rows.length ? rows : [el("li", { class: "whole" }, "Nothing with one percent or more.")];
   }
 
   function showEvidence(entity) {
@@ -184,7 +184,7 @@
       ...(strong.length ? strong : []).map((one) =>
         row(el("span", {}, words(one), el("span", { class: "sr" }, one.drop > 0 ? " supports it" : " speaks against it")),
           Math.abs(one.drop) / largest, change(entity, one), one.drop > 0 ? "for" : "against")),
-      ...(strong.length ? [] : [el("li", {}, "No single unit matters much.")]));
+      ...(strong.length ? [] : [el("li", { class: "whole" }, "No single unit matters much.")]));
   }
 
   /** What the probability becomes without a unit. */
@@ -274,6 +274,8 @@
     if (!state.rowsChosen) $("rows-only").checked = maps[names.indexOf(state.map)].kind === "relations" && data.texts[state.text].entities.length > 0;
     $("map").replaceChildren(...names.map((one) => el("option", { value: one, selected: one === state.map }, one)));
     chooseHead(entity);
+    const { rows, size } = grid, first = unitsOf(state.passage, entity)[0] || 0, box = $("heat").parentElement;
+    box.scrollTo(Math.max(0, (first - 8) * size), Math.max(0, (rows.indexOf(first) - 8) * size));
   }
 
   const shownMap = () => state.passage.maps.find((map) => name(map) === state.map);
