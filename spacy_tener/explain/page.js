@@ -271,11 +271,11 @@
     if (!maps.length) return;
     const names = maps.map(name);
     if (!names.includes(state.map)) state.map = name(maps.find((map) => map.kind !== "words") || maps[0]);
-    if (!state.rowsChosen) $("rows-only").checked = maps[names.indexOf(state.map)].kind === "relations" && data.texts[state.text].entities.length > 0;
+    const many = state.passage.units.length > 30 || maps[names.indexOf(state.map)].kind === "relations";
+    if (!state.rowsChosen) $("rows-only").checked = many && Boolean(entity);
     $("map").replaceChildren(...names.map((one) => el("option", { value: one, selected: one === state.map }, one)));
     chooseHead(entity);
-    const { rows, size } = grid, first = unitsOf(state.passage, entity)[0] || 0, box = $("heat").parentElement;
-    box.scrollTo(Math.max(0, (first - 8) * size), Math.max(0, (rows.indexOf(first) - 8) * size));
+    $("heat").parentElement.scrollTo(0, 0);
   }
 
   const shownMap = () => state.passage.maps.find((map) => name(map) === state.map);
@@ -330,7 +330,7 @@
   function axes(map) {
     const { units, words: found } = state.passage;
     const names = units.map(([start, end]) => words({ start, end }));
-    const entities = data.texts[state.text].entities;
+    const entities = [...data.texts[state.text].entities, ...targets().slice(state.entity, state.entity + 1)];
     const all = units.map((_, i) => i);
     const rows = $("rows-only").checked ? all.filter((i) => entities.some((one) => unitsOf(state.passage, one).includes(i))) : all;
     const columns = [...(map.kind === "words" ? [] : names), ...found.map((word) => word.text)].slice(0, map.shape[2]);
