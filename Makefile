@@ -85,7 +85,7 @@ $(PY):
 # installed ones, also when they are those of an earlier setup.py.
 $(RUN_ENV): $(PACKAGING) | $(PY)
 	$(PY) -m pip install --constraint constraints.txt torch
-	$(PY) -m pip install --constraint constraints.txt --editable .
+	$(PY) -m pip install --constraint constraints.txt --editable ".[train]"
 	@rm -rf *.egg-info && touch $@
 
 $(DEV_ENV): $(RUN_ENV)

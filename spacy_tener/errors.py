@@ -33,6 +33,16 @@ class InputError(RemedyError):
         super().__init__(reason, remedy, place=source if line is None else f"{source}:{line}")
 
 
+class MissingTorchError(ImportError):
+    """Something needs torch, which is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This needs torch, which is not installed: training does, a GPU, and pipelines with a transformer inside. "
+            "Install it by `pip install 'spacy_tener[train]'`. Other trained pipelines load and run without it."
+        )
+
+
 def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
     """Refuse a value that is none of the choices. what: its kind, as `metric`."""
     choices = list(choices)

@@ -130,7 +130,7 @@ def test_a_pipeline_that_is_loaded_and_called_imports_nothing_above_itself(train
     above = {room for room, floor in FLOOR_OF.items() if floor > FLOOR_OF["pipeline"]}
     assert above >= WORKBENCH | {"explain"}
     assert {room_of(name) for name in imported} & above == set()
-    assert {room_of(name) for name in imported} >= {"pipeline", "models", "layers", "features"}
+    assert {room_of(name) for name in imported} >= {"pipeline", "models", "runtime", "paths", "features"}
 
 
 def test_imports_are_found_in_all_their_forms() -> None:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..types import FloatArray, IntArray
 from .dropout import Dropout
 
 UNKNOWN_ROW = 0
@@ -72,9 +73,10 @@ class EmbeddingTables(nn.Module):
                 gradient.indices(), gradient.values(), grown.shape, check_invariants=False
             )
 
-    def fill(self, name: str, rows: Tensor, vectors: Tensor) -> None:
+    def fill(self, name: str, rows: IntArray, vectors: FloatArray) -> None:
         """Put pretrained vectors into their rows."""
-        self.tables[name].data[rows] = vectors.to(self.tables[name])
+        table = self.tables[name]
+        table.data[torch.as_tensor(rows)] = torch.as_tensor(vectors).to(table)
 
 
 def random_rows(height: int, width: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, cast
 
@@ -18,14 +18,14 @@ def pack(message: Mapping[str, Any]) -> bytes:
     return cast(bytes, srsly.msgpack_dumps({**message, CHECKSUM: _checksum(message)}))
 
 
-def unpack(data: bytes, *names: str) -> dict[str, Any]:
+def unpack(data: bytes, *names: str | tuple[str, ...]) -> dict[str, Any]:
     """What was given to `pack`. Messages without a checksum, as pipelines saved before there were any have them, are
     taken as they are.
 
-    names: What the message must hold.
+    names: What the message must hold; of several in a tuple, one.
     """
     message = srsly.msgpack_loads(data)
-    if not isinstance(message, dict) or not set(names) <= set(message):
+    if not isinstance(message, dict) or not _holds(message, names):
         raise ValueError(
             "This model file does not hold the weights of a spacy_tener model: it is damaged, or was written by "
             "another architecture. Check that the config beside it names the architecture it was trained with."
@@ -37,6 +37,10 @@ def unpack(data: bytes, *names: str) -> dict[str, Any]:
             "The file is damaged. Restore it from a copy, or train again.",
         )
     return message
+
+
+def _holds(message: Mapping[str, Any], names: Iterable[str | tuple[str, ...]]) -> bool:
+    return all(set(message) & {*((name,) if isinstance(name, str) else name)} for name in names)
 
 
 def _checksum(message: Mapping[str, Any]) -> bytes:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from ..layers.lattice.flat import FlatEncoder
+from typing import TYPE_CHECKING
+
 from ..plans.lattice_encoders import FlatConfig
+from ..runtime.lattice import FlatEncoder
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer
 from .settings import expand_config
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @expand_config()
@@ -24,4 +29,10 @@ def build_flat(embed: EmbedModel | None = None, words: LexiconModel | None = Non
         jieba's dictionary, if there is none.
     """
     streams = [embed or build_char_embed()]
-    return lattice_layer("flat", FlatEncoder, config, streams=streams, words=words)
+    return lattice_layer("flat", _encoder, FlatEncoder, config, streams=streams, words=words)
+
+
+def _encoder(config: FlatConfig, *widths: int) -> nn.Module:
+    from ..layers.lattice.flat import FlatEncoder
+
+    return FlatEncoder(config, *widths)

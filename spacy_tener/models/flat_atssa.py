@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from ..layers.lattice.atssa import AtssaEncoder
+from typing import TYPE_CHECKING
+
 from ..plans.lattice_encoders import AtssaConfig
+from ..runtime.lattice import AtssaEncoder
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer
 from .settings import expand_config
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @expand_config()
@@ -26,4 +31,10 @@ def build_flat_atssa(
         jieba's dictionary, if there is none.
     """
     streams = [embed or build_char_embed()]
-    return lattice_layer("flat_atssa", AtssaEncoder, config, streams=streams, words=words)
+    return lattice_layer("flat_atssa", _encoder, AtssaEncoder, config, streams=streams, words=words)
+
+
+def _encoder(config: AtssaConfig, *widths: int) -> nn.Module:
+    from ..layers.lattice.atssa import AtssaEncoder
+
+    return AtssaEncoder(config, *widths)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from ..layers.convolution.grn import GRNEncoder
+from typing import TYPE_CHECKING
+
 from ..plans.convolution import GRNConfig
+from ..runtime.convolution import GRNEncoder
 from .bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 from .embed.word_char import build_word_char_embed
 from .settings import expand_config
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @expand_config()
@@ -17,7 +22,9 @@ def build_grn(embed: EmbedModel | None = None, *, config: GRNConfig) -> EmbedMod
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.WordCharEmbed.v1` if there is none.
     """
-    return chain_sized(embed or build_word_char_embed(), encoder_layer("gated_relation_encoder", GRNEncoder, config))
+    return chain_sized(
+        embed or build_word_char_embed(), encoder_layer("gated_relation_encoder", _encoder, GRNEncoder, config)
+    )
 
 
 @expand_config()
@@ -26,4 +33,10 @@ def build_gated_relation_encoder(*, config: GRNConfig) -> RaggedModel:
 
     Registered as `spacy_tener.GatedRelationEncoder.v1`.
     """
-    return encoder_layer("gated_relation_encoder", GRNEncoder, config)
+    return encoder_layer("gated_relation_encoder", _encoder, GRNEncoder, config)
+
+
+def _encoder(*, config: GRNConfig, nI: int, nO: int) -> nn.Module:
+    from ..layers.convolution.grn import GRNEncoder
+
+    return GRNEncoder(config, input_width=nI)

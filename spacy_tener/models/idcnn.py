@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from ..layers.convolution.idcnn import IDCNNEncoder
+from typing import TYPE_CHECKING
+
 from ..plans.convolution import IDCNNConfig
+from ..runtime.convolution import IDCNNEncoder
 from .bridge import RaggedModel, encoder_layer
 from .settings import expand_config
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @expand_config()
@@ -20,4 +25,10 @@ def build_idcnn_encoder(*, config: IDCNNConfig) -> RaggedModel:
     its block once to sentences and three times to documents. What differs: there is one loss, on the output, instead of
     the mean over all applications of the block, and no penalty for what dropout changes.
     """
-    return encoder_layer("idcnn_encoder", IDCNNEncoder, config)
+    return encoder_layer("idcnn_encoder", _encoder, IDCNNEncoder, config)
+
+
+def _encoder(*, config: IDCNNConfig, nI: int, nO: int) -> nn.Module:
+    from ..layers.convolution.idcnn import IDCNNEncoder
+
+    return IDCNNEncoder(config, input_width=nI)

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
-from torch import nn
 
-from .bridge import EmbedModel, TorchShim, join, run_module, split, token_counts, torch_shim
+from .bridge import EmbedModel, TorchShim, cut, flat, run_module, token_counts, torch_shim
 from .embed.lexicon import LatticeWords, LexiconModel, build_lexicon_embed
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def lattice_layer(
     name: str,
     encoder: Callable[..., nn.Module],
+    predictor: Callable[..., Any],
     config: Any,
     *,
     streams: list[EmbedModel],
     words: LexiconModel | None,
 ) -> EmbedModel:
-    """A torch module that reads one or more streams of floats per token, and the words that lie over the tokens.
+    """A module that reads one or more streams of floats per token, and the words that lie over the tokens.
 
     encoder: Made from its config, the width of each stream and the words'. It is called with the streams, *Shape*
         [N, nI] each, the words, *Shape* [W, nW], and a `Lattice`, and returns *Shape* [N, nO]
+    predictor: Made from the config and the weights, and called alike.
     words: The embedder of words; `spacy_tener.LexiconEmbed.v1` if there is none.
     """
     layers = [*streams, cast(Any, words or build_lexicon_embed())]
-    shim = TorchShim(partial(_build, encoder=encoder, config=config))
+    shim = TorchShim(partial(_build, encoder=encoder, config=config), partial(predictor, config))
     return Model(name, _forward, init=_init, dims={"nO": config.width}, layers=layers, shims=[shim])
 
 
@@ -61,19 +65,18 @@ def _forward(
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
     if not docs:
         return [], lambda dY: docs
-    ops, device, lengths = model.ops, torch_shim(model).device, token_counts(docs)
+    ops, lengths = model.ops, token_counts(docs)
     outputs, backprops = zip(*(layer(docs, is_train) for layer in model.layers), strict=True)
     *streams, words = cast("list[Any]", outputs)
-    floats = [*(join(ops, stream, device) for stream in streams), join(ops, [words.floats], device)]
+    floats = [*(flat(ops, stream) for stream in streams), words.floats]
     Y, backprop_module = run_module(model, is_train, lengths, floats, words.lattice)
 
     def backprop(dY: list[Floats2d]) -> list[Doc]:
         *d_streams, d_words = backprop_module(dY)
         *backprop_streams, backprop_words = backprops
         for backprop_stream, d_stream in zip(backprop_streams, d_streams, strict=True):
-            backprop_stream(split(ops, d_stream, lengths))
-        (d_floats,) = split(ops, d_words, [len(d_words)])
-        backprop_words(LatticeWords(words.lattice, d_floats))
+            backprop_stream(cut(d_stream, lengths))
+        backprop_words(LatticeWords(words.lattice, d_words))
         return docs
 
     return Y, backprop

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from ..layers.lattice.mect import MectEncoder
+from typing import TYPE_CHECKING
+
 from ..plans.lattice_encoders import MectConfig
+from ..runtime.lattice import MectEncoder
 from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.component import build_component_embed
 from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer
 from .settings import expand_config
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @expand_config()
@@ -33,4 +38,10 @@ def build_mect(
         `spacy_tener.ComponentEmbed.v1` if there is none.
     """
     streams = [embed or build_char_embed(), components or build_component_embed()]
-    return lattice_layer("mect", MectEncoder, config, streams=streams, words=words)
+    return lattice_layer("mect", _encoder, MectEncoder, config, streams=streams, words=words)
+
+
+def _encoder(config: MectConfig, *widths: int) -> nn.Module:
+    from ..layers.lattice.mect import MectEncoder
+
+    return MectEncoder(config, *widths)

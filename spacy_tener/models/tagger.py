@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from spacy.tokens import Doc
 from thinc.api import Model, chain
 from thinc.types import Floats2d
 
-from ..layers.crf.crf import CRF
-from ..layers.crf.head import CRFHead
 from ..paths.scorer import PathScorer
+from ..runtime.head import Emissions
 from ..tagging import TagLayout
 from .bridge import ragged_layer, torch_shim
 from .tener import build_tener
+
+if TYPE_CHECKING:
+    from ..layers.crf.crf import CRF
+    from ..layers.crf.head import CRFHead
 
 TaggerModel = Model[list[Doc], list[Floats2d]]
 
@@ -36,7 +39,9 @@ def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, 
         raise ValueError(f"spacy_tener.CRFTagger.v1: dropout must be at least 0 and below 1; got {dropout}.")
     tok2vec = tok2vec or build_tener()
     width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
-    output_layer = ragged_layer("crf_head", partial(_build_head, dropout=dropout), width_in=width, width_out=nO)
+    output_layer = ragged_layer(
+        "crf_head", partial(_build_head, dropout=dropout), Emissions, width_in=width, width_out=nO
+    )
     model = cast(TaggerModel, chain(tok2vec, output_layer))
     model.set_ref("tok2vec", tok2vec)
     model.set_ref("output_layer", output_layer)
@@ -45,6 +50,8 @@ def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, 
 
 
 def _build_head(*, nI: int, nO: int, dropout: float) -> CRFHead:
+    from ..layers.crf.head import CRFHead
+
     return CRFHead(width=nI, n_labels=_count_labels(nO), dropout=dropout)
 
 
@@ -61,7 +68,7 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
     output = _output_layer(model)
     shim = torch_shim(output)
     if shim.is_built and output.get_dim("nO") != nO:
-        head = cast(CRFHead, shim.module)
+        head: CRFHead = shim.module
         shim.set_module(head.grown(n_labels), {**shim.sizes, "nO": nO}, device=shim.device)
     for node in (model, output):
         if node.has_dim("nO") is not False:
@@ -75,13 +82,19 @@ def set_labels(model: TaggerModel, n_labels: int) -> None:
 
 
 def crf(model: Model[Any, Any]) -> CRF:
-    """The CRF of a tagger."""
-    return cast(CRFHead, torch_shim(_output_layer(model)).module).crf
+    """The CRF of a tagger, as it learns."""
+    head: CRFHead = torch_shim(_output_layer(model)).module
+    return head.crf
 
 
 def path_scorer(model: Model[Any, Any]) -> PathScorer:
     """The CRF of a tagger, as it predicts."""
-    return crf(model).scorer
+    shim = torch_shim(_output_layer(model))
+    if shim.is_built and not shim.predicts_on_host(model.ops):
+        return crf(model).scorer
+    weights = shim.weights
+    start, end, outside, inside = (weights[f"crf.{name}"] for name in ("start", "end", "outside", "inside"))
+    return PathScorer((start, end, outside, inside))
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:

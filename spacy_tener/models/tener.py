@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from ..layers.attention.transformer import TransformerEncoder
+from typing import TYPE_CHECKING
+
 from ..plans.transformer import TransformerConfig
+from ..runtime.transformer import TransformerEncoder
 from .bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 from .embed.char import build_char_embed
 from .settings import expand_config
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @expand_config()
@@ -17,7 +22,9 @@ def build_tener(embed: EmbedModel | None = None, *, config: TransformerConfig) -
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.CharEmbed.v1` if there is none.
     """
-    return chain_sized(embed or build_char_embed(), encoder_layer("transformer_encoder", TransformerEncoder, config))
+    return chain_sized(
+        embed or build_char_embed(), encoder_layer("transformer_encoder", _encoder, TransformerEncoder, config)
+    )
 
 
 @expand_config(fixed={"adapted": True}, scaled=False)
@@ -26,7 +33,7 @@ def build_adapted_transformer_encoder(*, config: TransformerConfig) -> RaggedMod
 
     Registered as `spacy_tener.AdaptedTransformerEncoder.v1`.
     """
-    return encoder_layer("transformer_encoder", TransformerEncoder, config)
+    return encoder_layer("transformer_encoder", _encoder, TransformerEncoder, config)
 
 
 @expand_config(fixed={"adapted": False, "key_projection": False, "key_position": False}, scaled=True)
@@ -35,4 +42,10 @@ def build_transformer_encoder(*, config: TransformerConfig) -> RaggedModel:
 
     Registered as `spacy_tener.TransformerEncoder.v1`.
     """
-    return encoder_layer("transformer_encoder", TransformerEncoder, config)
+    return encoder_layer("transformer_encoder", _encoder, TransformerEncoder, config)
+
+
+def _encoder(*, config: TransformerConfig, nI: int, nO: int) -> nn.Module:
+    from ..layers.attention.transformer import TransformerEncoder
+
+    return TransformerEncoder(config, input_width=nI)

@@ -12,14 +12,15 @@ from thinc.shims import PyTorchShim
 from torch import Tensor
 
 from ..layers.crf.crf import CRF
-from ..models.bridge import penalties
+from ..models.bridge import TorchShim, penalties
 from ..models.tagger import TaggerModel, crf
-from .lessons import Lesson, teaching_loss
+from .lessons import Lesson
 from .loss import batch_loss, gradient, rehearsal_loss
 from .reading import DocReader, Piece, documents
 from .settings import NERSettings
 from .targets import Target
 from .teaching import Teacher
+from .teaching_loss import teaching_loss
 from .units import DocView
 
 PieceLoss = Callable[[Sequence[Piece], list[Doc]], Callable[[Tensor], Tensor]]
@@ -93,8 +94,9 @@ def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
         return
     tok2vec = model.get_ref("tok2vec")
     # An optimizer moves a weight with a gradient of zero, too: by its momentum and weight decay.
-    shims = [shim for node in tok2vec.walk() for shim in node.shims if isinstance(shim, PyTorchShim)]
-    weights = [weight for shim in shims if shim._model is not None for weight in shim._model.parameters()]
+    shims = [shim for node in tok2vec.walk() for shim in node.shims if isinstance(shim, PyTorchShim | TorchShim)]
+    modules = [shim.module if isinstance(shim, TorchShim) and shim.is_built else shim._model for shim in shims]
+    weights = [weight for module in modules if module is not None for weight in module.parameters()]
     untouched = [weight for weight in weights if weight.grad is None]
     vectors, backprop = tok2vec.begin_update([view.doc for view in views])
     backprop([model.ops.alloc2f(*rows.shape) for rows in vectors])

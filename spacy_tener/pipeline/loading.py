@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 from ..errors import RemedyError
 
 # What Thinc and torch say where a file is whole, and holds the weights of other layers or sizes.
@@ -27,12 +25,13 @@ def explained(name: str, source: str) -> Iterator[None]:
         raise
     except ImportError as error:
         raise ImportError(f"{what}: {error}. Install the missing package, then load again.") from error
-    except (MemoryError, torch.cuda.OutOfMemoryError) as error:
-        raise MemoryError(
-            f"{what}: {error}. There is not enough memory: end what else uses it, or load the pipeline on the CPU, "
-            "by spacy.require_cpu() before spacy.load()."
-        ) from error
     except Exception as error:
+        # That of torch, which may not be installed, is known by its name.
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+            raise MemoryError(
+                f"{what}: {error}. There is not enough memory: end what else uses it, or load the pipeline on the CPU, "
+                "by spacy.require_cpu() before spacy.load()."
+            ) from error
         if isinstance(error, RuntimeError) and "cuda" in str(error).lower():
             raise
         raise RemedyError(f"{what}: {_reason(error)}", _remedy(error)) from error

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..layers.crf.crf import CRF, cross_entropy
 from ..layers.devices import on_device
-from ..models.bridge import join, split
+from ..models.torch_side import join, split
 from .tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
 from .targets import IncorrectSpan, Target
 

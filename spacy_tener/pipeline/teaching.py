@@ -6,14 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import spacy
-import torch
 from spacy.language import Language
 
 from ..errors import RemedyError
-from ..layers.crf.crf import CRF
 from ..models.tagger import crf
 from ..tagging import TagLayout
 from ..types import IntArray
@@ -21,6 +20,9 @@ from .confidence import ConfidentPipe, Reading
 from .lessons import Emissions, Lesson, Paths
 from .reading import DocReader
 from .units import DocView, Units, view_of
+
+if TYPE_CHECKING:
+    from ..layers.crf.crf import CRF
 
 _MB = 1 << 20
 
@@ -52,6 +54,8 @@ class Teacher:
     @cached_property
     def crf(self) -> CRF:
         """The CRF at the teacher's temperature."""
+        import torch
+
         layer = crf(self.pipe.model)
         cooled = layer.resize(layer.layout.n_labels)
         with torch.no_grad():

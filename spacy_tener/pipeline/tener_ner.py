@@ -19,14 +19,13 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
 from ..models.embed.tables import check_loaded, observe
+from ..models.shim import require_torch
 from ..models.tagger import TaggerModel, crf, set_labels
 from .calibration import CALIBRATION, Calibration
 from .confidence import ConfidentPipe
 from .decoding import Decoding
 from .entities import Entity, set_entities
-from .learning import learn, rehearse
 from .loading import OtherLabelsError, explained
-from .loss import batch_loss, gradient
 from .reading import DocReader, documents
 from .scoring import score_char_entities
 from .settings import NERSettings
@@ -266,6 +265,9 @@ class TenerNER(ConfidentPipe):
         validate_examples(examples, "TenerNER.update")
         targets = self._targets(examples)
         set_dropout_rate(self.model, drop)
+        require_torch()
+        from .learning import learn
+
         losses[self.name] += learn(
             self.model, targets, self.settings, name=self.name, labels=self.labels, teacher=self._teacher
         )
@@ -287,6 +289,9 @@ class TenerNER(ConfidentPipe):
         examples = list(examples)
         validate_examples(examples, "TenerNER.get_loss")
         targets = self._targets(examples)
+        require_torch()
+        from .loss import batch_loss, gradient
+
         layer = crf(self.model)
         loss_of = partial(batch_loss, layer, targets=targets)
         return gradient(layer, scores, loss_of, 1.0 / len(examples), train_crf=False)
@@ -316,6 +321,9 @@ class TenerNER(ConfidentPipe):
             return losses
         losses.setdefault(self.name, 0.0)
         set_dropout_rate(self.model, 0.0)
+        require_torch()
+        from .learning import rehearse
+
         losses[self.name] += rehearse(self.model, self._rehearsal_model, views, settings, name=self.name)
         if sgd is not None:
             self.finish_update(sgd)

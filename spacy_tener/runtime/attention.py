@@ -105,6 +105,7 @@ class VanillaAttention:
         self.n_heads = config.heads
         self.scale = config.head_width**-0.5 if config.scaled in (None, True) else 1.0
         self.project = Linear(*(weights.part(name) for name in ("query", "key", "value")))
+        weights.shaped("out.weight", config.width, config.width)
         self.out = Linear(weights.part("out"))
 
     def __call__(self, x: FloatArray, buckets: Buckets) -> FloatArray:
@@ -170,7 +171,7 @@ class AdaptedAttention:
         self.key_projection, self.key_position = key_projection, key_position
         names = ("query", "value", "key") if key_projection else ("query", "value")
         self.project = Linear(*(weights.part(name) for name in names))
-        self.u, self.v = weights["u"], weights["v"]
+        self.u, self.v = (weights.shaped(name, config.heads, config.head_width) for name in ("u", "v"))
 
     def __call__(self, x: FloatArray, buckets: Buckets, relative: RelativePositions) -> FloatArray:
         """*Shape: [N, d]*"""

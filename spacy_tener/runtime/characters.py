@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -20,12 +20,16 @@ Encode = Callable[[FloatArray, Lengths], FloatArray]
 class CharacterFeatures:
     """For each token the encoding of its word, which is made once for all tokens of one word.
 
-    names: The tables of characters.
+    widths: Of the tables of characters.
     encode: Makes the encoder of characters from its weights.
+    width: Of a word's row.
     """
 
-    def __init__(self, names: Sequence[str], encode: Callable[[Weights], Encode], weights: Weights) -> None:
-        self.tables = EmbeddingTables(names, weights.part("tables"))
+    def __init__(
+        self, widths: Mapping[str, int], encode: Callable[[Weights], Encode], width: int, weights: Weights
+    ) -> None:
+        self.tables = EmbeddingTables(widths, weights.part("tables"))
+        weights.shaped("encoder.out.weight", width, None)
         self.encode = encode(weights.part("encoder", "encode"))
         self.out = Linear(weights.part("encoder", "out"))
 
@@ -34,6 +38,13 @@ class CharacterFeatures:
         rows = self.tables(characters)
         hidden = self.encode(rows, lengths) if len(rows) else np.zeros((0, self.out.weight.shape[0]), np.float32)
         return self.out(rectified_maximum(hidden, as_lengths(lengths)))[words]
+
+
+def component_features(
+    widths: Mapping[str, int], encode: Callable[[Weights], Encode], width: int, weights: Weights
+) -> CharacterFeatures:
+    """What the structure of its characters says about each token."""
+    return CharacterFeatures(widths, encode, width, weights.part("components"))
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
@@ -46,8 +57,8 @@ def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
 
 
 class CNN:
-    def __init__(self, window: int, weights: Weights) -> None:
-        self.convolution = Convolution(weights.part("convolution"), window)
+    def __init__(self, window: int, filters: int, weights: Weights) -> None:
+        self.convolution = Convolution(weights.part("convolution"), filters, window)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
         """*Shape* [N, width] -> [N, filters]"""
@@ -57,7 +68,8 @@ class CNN:
 class BiLSTM:
     """torch's LSTM in both directions, all words step by step."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, hidden: int, weights: Weights) -> None:
+        weights.shaped("lstm.weight_hh_l0", 4 * hidden, hidden)
         self.directions = [_Direction(weights.part("lstm"), suffix) for suffix in ("", "_reverse")]
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:

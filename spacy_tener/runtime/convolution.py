@@ -17,11 +17,15 @@ from .weights import Weights
 class Convolution:
     """Each token with its neighbours, none beyond its own sequence.
 
+    out: Width of the output.
     size: Tokens in a window.
     dilation: The distance between neighbours of a window.
     """
 
-    def __init__(self, weights: Weights, size: int, dilation: int = 1) -> None:
+    def __init__(self, weights: Weights, out: int, size: int, dilation: int = 1) -> None:
+        width = weights.shaped("product.weight", out, None).shape[1]
+        if width % size:
+            raise ValueError(f"The weights are of no window of {size} tokens, in loading state_dict")
         self.offsets = (np.arange(size) - size // 2) * dilation
         self.product = Linear(weights.part("product"))
 
@@ -41,9 +45,9 @@ class Convolution:
 class IDCNNEncoder:
     def __init__(self, config: IDCNNConfig, weights: Weights) -> None:
         self.config = config
-        self.widen = Convolution(weights.part("widen"), config.window)
+        self.widen = Convolution(weights.part("widen"), config.width, config.window)
         self.block = [
-            Convolution(weights.part("block", i), config.window, dilation)
+            Convolution(weights.part("block", i), config.width, config.window, dilation)
             for i, dilation in enumerate(config.dilations)
         ]
 
@@ -63,10 +67,13 @@ class GRNEncoder:
     def __init__(self, config: GRNConfig, weights: Weights) -> None:
         self.config = config
         self.branches = [
-            Convolution(weights.part("context", "branches", i), size) for i, size in enumerate(config.branches)
+            Convolution(weights.part("context", "branches", i), config.width, size)
+            for i, size in enumerate(config.branches)
         ]
         self.input = None if weights.get("input.weight") is None else Linear(weights.part("input"))
         if config.relation is not None:
+            gates = 1 if config.relation == "attention" else config.width
+            weights.shaped("relation.left.weight", gates, config.width)
             halves = [weights.part("relation", half) for half in ("left", "right")]
             self.left, self.right = map(Linear, halves)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,10 +11,10 @@ from .weights import Weights
 
 
 class EmbeddingTables:
-    """names: The tables, in their order."""
+    """widths: Of the tables, in their order."""
 
-    def __init__(self, names: Sequence[str], weights: Weights) -> None:
-        self.tables = [weights[f"tables.{name}"] for name in names]
+    def __init__(self, widths: Mapping[str, int], weights: Weights) -> None:
+        self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
 
     def __call__(self, *rows: IntArray) -> FloatArray:
         """*Shape* one [N] per table -> [N, sum of widths]"""

@@ -17,11 +17,11 @@ from .weights import Weights
 class WordFusion:
     """Multi-head attention of each character to the words that cover it."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, n_heads: int, width: int, weights: Weights) -> None:
         self.query = Linear(weights.part("query"))
         self.key_and_value = Linear(weights.part("key"), weights.part("value"))
         self.from_head, self.from_tail = Linear(weights.part("from_head")), Linear(weights.part("from_tail"))
-        self.u, self.v = weights["u"], weights["v"]
+        self.u, self.v = (weights.shaped(name, n_heads, width // n_heads) for name in ("u", "v"))
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*

@@ -63,7 +63,7 @@ class AtssaEncoder:
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
         self.config = config
-        self.fusion = WordFusion(weights.part("fusion"))
+        self.fusion = WordFusion(config.heads, config.fused_width, weights.part("fusion"))
         self.input = Linear(weights.part("input"))
         layers = [weights.part("layers", i) for i in range(config.layers)]
         self.layers = [TransformerLayer(config, _context(config, layer.part("attention")), layer) for layer in layers]

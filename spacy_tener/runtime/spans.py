@@ -26,6 +26,7 @@ class SpanPositions:
     def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
         self.width = width
         self.kinds = [DISTANCES.index(distance) for distance in distances]
+        weights.shaped("fuse.weight", len(distances) * width, width)
         self.fuse = Linear(weights.part("fuse"))
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
@@ -114,8 +115,11 @@ class SpanAttention:
         self.query, self.position = Linear(weights.part("query")), Linear(weights.part("position"))
         names = ("value", "key") if key_projection else ("value",)
         self.read = Linear(*(weights.part(name) for name in names))
-        self.u, self.v = weights["u"][:, None], weights["v"][:, None]
-        self.places, self.blocks = places, weights.get("random.blocks")
+        self.u, self.v = (weights.shaped(name, config.heads, config.head_width)[:, None] for name in ("u", "v"))
+        along = -(-places // BLOCK)
+        self.places, self.blocks = places, None
+        if places:
+            self.blocks = weights.shaped("random.blocks", along**2, config.heads * BLOCK**2)
 
     def __call__(
         self, x: FloatArray, plan: SpanPlan, relative: FloatArray, rows: FloatArray | None = None

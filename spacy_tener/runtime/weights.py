@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from ..types import FloatArray
+from numpy.typing import NDArray
 
 
 class Weights:
@@ -14,15 +15,44 @@ class Weights:
     prefix: What the names of this part's arrays begin with.
     """
 
-    def __init__(self, arrays: Mapping[str, FloatArray], prefix: str = "") -> None:
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "", used: set[str] | None = None) -> None:
         self._arrays, self._prefix = arrays, prefix
+        self._used = set() if used is None else used
 
-    def __getitem__(self, name: str) -> FloatArray:
-        return self._arrays[self._prefix + name]
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        name = self._prefix + name
+        if name not in self._arrays:
+            raise ValueError(f"The weights lack '{name}', in loading state_dict")
+        self._used.add(name)
+        return self._arrays[name]
 
-    def get(self, name: str) -> FloatArray | None:
-        return self._arrays.get(self._prefix + name)
+    def get(self, name: str) -> NDArray[Any] | None:
+        return self[name] if self._prefix + name in self._arrays else None
+
+    def shaped(self, name: str, *shape: int | None) -> NDArray[Any]:
+        """An array whose shape the settings say; None for a size that they leave open."""
+        array = self[name]
+        fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
+        if not fits:
+            raise ValueError(
+                f"The weights '{self._prefix}{name}' have the shape {array.shape}, but the settings ask for "
+                f"{tuple('any' if size is None else size for size in shape)}, in loading state_dict"
+            )
+        return array
 
     def part(self, *names: object) -> Weights:
         """The arrays of a part: `part("layers", 0)` has those whose names begin with `layers.0.`."""
-        return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in names))
+        return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in names), self._used)
+
+    def leave(self, *names: object) -> None:
+        """Know of a part that somebody else reads."""
+        prefix = self._prefix + "".join(f"{name}." for name in names)
+        self._used.update(name for name in self._arrays if name.startswith(prefix))
+
+    def check_all_used(self) -> None:
+        """Refuse arrays that nothing reads: they are those of another config."""
+        unused = sorted(set(self._arrays) - self._used)
+        if unused:
+            raise ValueError(
+                f"The weights hold '{unused[0]}', which the settings have no use for, in loading state_dict"
+            )

@@ -241,7 +241,9 @@ def test_averages_reach_every_weight_through_the_pipeline(train, make_examples):
         nlp.update(examples, sgd=optimizer)
     model = nlp.get_pipe("tener_ner").model
     doc = nlp.make_doc("吴重阳在中国")
-    names = {(shim.id, name) for node in model.walk() for shim in node.shims for name, _ in shim._parameters()}
+    names = {
+        (shim.id, name) for node in model.walk() for shim in node.shims for name, _ in shim.module.named_parameters()
+    }
     dense = {key for key in names if not key[1].startswith("tables.")}
     assert dense == set(optimizer.averages)
     trained, weights = model.predict([doc])[0], model.to_bytes()

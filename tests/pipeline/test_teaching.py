@@ -9,8 +9,9 @@ from test_loss import LAYOUT, LENGTH, PATHS, random_scores, weights_of
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf.crf import CRF
-from spacy_tener.pipeline.lessons import Emissions, Paths, teaching_loss
+from spacy_tener.pipeline.lessons import Emissions, Paths
 from spacy_tener.pipeline.teaching import load_teacher
+from spacy_tener.pipeline.teaching_loss import teaching_loss
 from spacy_tener.pipeline.units import OUTSIDE, Units
 from spacy_tener.pipeline.windows import Window
 

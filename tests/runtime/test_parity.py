@@ -182,9 +182,9 @@ def test_mect(setting):
 VANILLA = TransformerConfig(width=8, heads=2, adapted=False)
 ADAPTED = TransformerConfig(width=8, heads=2)
 ENCODERS = {
-    "cnn": (char_cnn(char_width=8, filters=7, window=3, width=5), lambda w: characters.CNN(3, w)),
-    "wide cnn": (char_cnn(char_width=8, filters=7, window=1, width=5), lambda w: characters.CNN(1, w)),
-    "bilstm": (char_bilstm(char_width=8, hidden=6, width=5), characters.BiLSTM),
+    "cnn": (char_cnn(char_width=8, filters=7, window=3, width=5), lambda w: characters.CNN(3, 7, w)),
+    "wide cnn": (char_cnn(char_width=8, filters=7, window=1, width=5), lambda w: characters.CNN(1, 7, w)),
+    "bilstm": (char_bilstm(char_width=8, hidden=6, width=5), lambda w: characters.BiLSTM(6, w)),
     "adapted": (char_transformer(ADAPTED, width=5), lambda w: transformer.TransformerEncoder(ADAPTED, w)),
     "vanilla": (char_transformer(VANILLA, width=5), lambda w: transformer.TransformerEncoder(VANILLA, w)),
 }
@@ -195,7 +195,7 @@ def test_characters_of_words(kind):
     encoder, encode = ENCODERS[kind]
     tables = EmbeddingTables(rows={"a": 20}, widths={"a": 8}, word_dropout={"a": 0.0}, dropout=0.0)
     module = CharacterFeatures(tables, encoder, dropout=0.2)
-    made = characters.CharacterFeatures(["a"], encode, weights_of(module))
+    made = characters.CharacterFeatures({"a": 8}, encode, 5, weights_of(module))
     for lengths in ([3, 0, 1, 12, 3], [0, 0], [2]):
         ids, words = np.arange(sum(lengths)) % 20, np.arange(9) % len(lengths)
         check(module, made, ids, np.array(lengths), words)
@@ -204,7 +204,7 @@ def test_characters_of_words(kind):
 def test_tables_side_by_side():
     names = {"b": 5, "a": 3}
     module = EmbeddingTables(rows=names, widths={"b": 4, "a": 2}, word_dropout={"a": 0.5, "b": 0.5}, dropout=0.5)
-    made = embedding.EmbeddingTables(list(names), weights_of(module))
+    made = embedding.EmbeddingTables({"b": 4, "a": 2}, weights_of(module))
     check(module, made, np.array([0, 4, 4]), np.array([1, 2, 0]))
 
 

@@ -16,7 +16,7 @@ from ...features.tables import END_MARK, bigram_key_array, pair_keys, unigram_ke
 from ...plans.settings import Count, Probability, Settings, Size, check
 from ..bridge import EmbedModel, token_counts
 from ..settings import expand_config
-from .tables import build_tables, init_tables, load_vectors, table_embedder
+from .tables import build_tables, init_tables, load_vectors, table_embedder, table_rows
 from .vocabulary import Reading, Vocabulary
 
 UNIGRAM = "unigram"
@@ -83,6 +83,7 @@ def char_embed(config: CharEmbedConfig) -> EmbedModel:
         "char_embed",
         CharVocabulary(normaliser, widths),
         partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=config.dropout),
+        partial(table_rows, widths),
         width=sum(widths.values()),
         init=partial(_init, config=config, normaliser=normaliser),
     )

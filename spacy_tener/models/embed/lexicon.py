@@ -27,7 +27,7 @@ from ..bridge import TorchShim, run_module, token_counts
 from ..checksum import pack, unpack
 from ..settings import expand_config
 from .listed import KnownWords, Likes, like_words
-from .tables import build_tables, init_tables, load_vectors, look_up
+from .tables import build_tables, init_tables, load_vectors, look_up, table_rows
 from .vocabulary import Reading, Vocabulary
 
 WORD = "word"
@@ -99,7 +99,7 @@ def build_lexicon_embed(lexicon: Callable[[], Lexicon] | None = None, *, config:
         init=partial(_init, source=lexicon or jieba_lexicon(), config=config),
         dims={"nO": sum(widths.values())},
         attrs={"vocabulary": LexiconVocabulary(widths, config.max_words)},
-        shims=[TorchShim(build)],
+        shims=[TorchShim(build, partial(table_rows, widths))],
     )
 
 

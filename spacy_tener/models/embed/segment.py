@@ -18,7 +18,7 @@ from ...plans.settings import Probability, Settings, Size
 from ..bridge import EmbedModel
 from ..checksum import pack, unpack
 from ..settings import expand_config
-from .tables import build_tables, init_tables, table_embedder
+from .tables import build_tables, init_tables, table_embedder, table_rows
 from .vocabulary import Reading, Vocabulary
 
 SEGMENT = "segment"
@@ -61,7 +61,8 @@ def build_segment_embed(segmenter: SegmenterSource | None = None, *, config: Seg
         word_dropout={SEGMENT: config.word_dropout},
         dropout=config.dropout,
     )
-    return table_embedder("segment_embed", vocabulary, build, width=config.width, init=_init)
+    rows = partial(table_rows, {SEGMENT: config.width})
+    return table_embedder("segment_embed", vocabulary, build, rows, width=config.width, init=_init)
 
 
 class SegmentVocabulary(Vocabulary):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from spacy.tokens import Doc
 from spacy.util import logger
 from thinc.api import Model
@@ -20,11 +19,15 @@ from thinc.types import Floats2d
 from ...features.keys import Keys
 from ...features.vectors.forms import prepared
 from ...features.vectors.vectors import read_vectors
-from ...layers.devices import on_device
-from ...layers.embedding import EmbeddingTables
+from ...runtime.embedding import EmbeddingTables as Rows
+from ...runtime.weights import Weights
 from ...types import IntArray
-from ..bridge import Build, EmbedModel, TorchShim, run_module, token_counts, torch_shim
+from ..bridge import Build, EmbedModel, Indices, TorchShim, run_module, token_counts, torch_shim
+from ..shim import MakePredictor
 from .vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from ...layers.embedding import EmbeddingTables
 
 _GROWTH = 8
 _ATTRIBUTES = {"vocabulary", "widths"}
@@ -32,11 +35,18 @@ _ATTRIBUTES = {"vocabulary", "widths"}
 
 
 def table_embedder(
-    name: str, vocabulary: Vocabulary, build: Build, *, width: int, init: Callable[..., None] | None = None
+    name: str,
+    vocabulary: Vocabulary,
+    build: Build,
+    make_predictor: MakePredictor,
+    *,
+    width: int,
+    init: Callable[..., None] | None = None,
 ) -> EmbedModel:
     """An embedder whose module is called with the rows of what its vocabulary reads.
 
     build: Makes the module from the heights of its tables, by name.
+    make_predictor: Makes what predicts as the module does from its weights.
     init: Initializes the layer, where there is more to do than `init_tables` does.
     """
     return Model(
@@ -45,14 +55,21 @@ def table_embedder(
         init=init or init_tables,
         dims={"nO": width},
         attrs={"vocabulary": vocabulary},
-        shims=[TorchShim(build)],
+        shims=[TorchShim(build, make_predictor)],
     )
 
 
 def build_tables(
     *, widths: Mapping[str, int], word_dropout: Mapping[str, float], dropout: float, **heights: int
 ) -> EmbeddingTables:
+    from ...layers.embedding import EmbeddingTables
+
     return EmbeddingTables(rows=heights, widths=widths, word_dropout=word_dropout, dropout=dropout)
+
+
+def table_rows(widths: Mapping[str, int], weights: Weights) -> Rows:
+    """What `build_tables` makes, as it predicts."""
+    return Rows(widths, weights)
 
 
 def init_tables(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
@@ -68,10 +85,8 @@ def _forward(
     if not docs:
         return [], lambda dY: docs
     reading = model.attrs["vocabulary"].read(docs)
-    device = torch_shim(model).device
-    others = [on_device(other, device) if isinstance(other, torch.Tensor) else other for other in reading.others]
     rows = look_up(model, reading.keys, is_train)
-    outputs, backprop_module = run_module(model, is_train, token_counts(docs), [], *rows, *others)
+    outputs, backprop_module = run_module(model, is_train, token_counts(docs), [], *rows, *reading.others)
 
     def backprop(dY: list[Floats2d]) -> list[Doc]:
         backprop_module(dY)
@@ -87,12 +102,14 @@ def _has_tables(node: Model[Any, Any]) -> bool:
 
 def _tables(model: Model[Any, Any]) -> EmbeddingTables:
     """The tables in an embedder's module."""
+    from ...layers.embedding import EmbeddingTables
+
     return next(part for part in torch_shim(model).module.modules() if isinstance(part, EmbeddingTables))
 
 
 def look_up(
     model: Model[Any, Any], keys: Mapping[str, Keys], is_train: bool, *, others: Mapping[str, IntArray] | None = None
-) -> list[torch.Tensor]:
+) -> list[Indices]:
     """The rows of the keys, for each table; in training every key has one of its own. *Shape* [n] each
 
     others: Rows that stand behind them.
@@ -102,8 +119,7 @@ def look_up(
     rows = {name: table.rows(keys[name]) for name, table in model.attrs["vocabulary"].tables.items()}
     if others is not None:
         rows = {name: np.concatenate((own, others[name])) for name, own in rows.items()}
-    device = torch_shim(model).device
-    return [on_device(own, device) for own in rows.values()]
+    return [Indices(own) for own in rows.values()]
 
 
 def _add_keys(model: Model[Any, Any], keys: Mapping[str, Keys]) -> None:
@@ -161,7 +177,7 @@ def load_vectors(
     table.add(keys)
     vocabulary.pretrained[name] = len(table)
     _fit_height(model, name)
-    _tables(model).fill(name, torch.from_numpy(table.rows(keys)), torch.from_numpy(vectors))
+    _tables(model).fill(name, table.rows(keys), vectors)
 
 
 def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:

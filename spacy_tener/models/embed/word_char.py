@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from ...layers.linear import Projection
 from ...plans.settings import check
+from ...runtime.head import Projection as Projecting
 from ..bridge import EmbedModel, chain_sized, ragged_layer
 from ..settings import expand_config
 from .char import CharEmbedConfig, char_embed
 from .char_encoders import build_char_cnn
 from .join import join_embedders
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @expand_config(
@@ -40,8 +43,14 @@ def build_word_char_embed(
     embed = char_embed(config)
     if chars is not None:
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)
-    return embed if project_to is None else chain_sized(embed, ragged_layer("project", _build, width_out=project_to))
+    return (
+        embed
+        if project_to is None
+        else chain_sized(embed, ragged_layer("project", _build, Projecting, width_out=project_to))
+    )
 
 
-def _build(*, nI: int, nO: int) -> Projection:
+def _build(*, nI: int, nO: int) -> nn.Module:
+    from ...layers.linear import Projection
+
     return Projection(width_in=nI, width_out=nO)

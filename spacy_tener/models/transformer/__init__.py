@@ -1,1 +1,5 @@
 """A pretrained transformer as an embedder."""
+
+from ..shim import require_torch
+
+require_torch()

@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import SGD, Adam
 
 from spacy_tener.features.characters import HALF
+from spacy_tener.layers.characters import encoders
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char_encoders import (
     CHARACTER,
@@ -20,6 +21,7 @@ from spacy_tener.models.embed.char_encoders import (
     build_char_transformer,
 )
 from spacy_tener.models.embed.tables import observe
+from spacy_tener.runtime import characters
 
 BUILDERS = {
     "cnn": (build_char_cnn, {"filters": 7}),
@@ -66,12 +68,17 @@ def learn(model, docs, optimizer=None, steps=1):
     return model
 
 
-def encoded_words(model):
-    """How many words the torch encoder reads, call by call, and how many characters."""
+@pytest.fixture
+def encoded_words(monkeypatch):
+    """How many words are encoded, call by call, and how many characters: in training and in prediction."""
     calls = []
-    torch_shim(model).module.encoder.register_forward_hook(
-        lambda _, inputs, output: calls.append((len(output), len(inputs[0])))
-    )
+    for module in (characters, encoders):
+
+        def counted(rows, lengths, pool=module.rectified_maximum):
+            calls.append((len(lengths), len(rows)))
+            return pool(rows, lengths)
+
+        monkeypatch.setattr(module, "rectified_maximum", counted)
     return calls
 
 
@@ -88,13 +95,13 @@ def test_a_token_s_row_depends_on_its_characters_alone(kind):
 
 
 @every_kind
-def test_the_distinct_words_of_a_batch_are_encoded_once(kind):
+def test_the_distinct_words_of_a_batch_are_encoded_once(kind, encoded_words):
     model = made(kind)
-    calls = encoded_words(model)
+    encoded_words.clear()
     docs = [doc_of("the cat saw the cat"), doc_of(""), doc_of("the The saw")]
     model.predict(docs)
     learn(model, docs)
-    assert calls == [(4, len("thecatsawThe"))] * 2
+    assert encoded_words == [(4, len("thecatsawThe"))] * 2
 
 
 @every_kind
@@ -164,14 +171,14 @@ def test_case_is_kept_and_digits_are_one_or_ten():
 
 
 @every_kind
-def test_very_long_tokens_cost_no_more_than_their_ends(kind):
+def test_very_long_tokens_cost_no_more_than_their_ends(kind, encoded_words):
     model = made(kind, "abcdefgh")
-    calls = encoded_words(model)
+    encoded_words.clear()
     start, end = "ab" * (HALF // 2), "gh" * (HALF // 2)
     texts = [doc_of(start + middle * 1000 + end) for middle in "cd"]
     same = model.predict(texts)
     np.testing.assert_allclose(same[0], same[1], atol=1e-6)
-    assert calls == [(2, 4 * HALF)]
+    assert encoded_words == [(2, 4 * HALF)]
 
 
 @every_kind

@@ -1,0 +1,31 @@
+"""From encoded tokens to emissions of tags."""
+
+from __future__ import annotations
+
+from ..plans.sequences import Lengths
+from ..types import FloatArray
+from .dense import Linear
+from .weights import Weights
+
+
+class Emissions:
+    """The linear layer of a CRF's head, whose other weights are the CRF's own."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.emit = Linear(weights.part("emit"))
+        weights.leave("crf")
+
+    def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
+        """*Shape* [N, width] -> [N, n_tags]"""
+        return self.emit(tokens)
+
+
+class Projection:
+    """A linear layer in the place of an encoder."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.linear = Linear(weights.part("linear"))
+
+    def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
+        """*Shape* [N, width_in] -> [N, width_out]"""
+        return self.linear(tokens)
