@@ -31,7 +31,7 @@ NOTE = (
     "`{model}`. The {n_texts} texts of the test part, {times} times: {sent} requests, {chars} characters. Medians over "
     "{rounds} rounds, in which the rows take turns. The service and spaCy's calls have core {cpu} and one thread, the "
     "clients core {client_cpu}. A client has one connection and one request on its way; what it sees of time includes "
-    "its own. The service gives each entity its probability, which spaCy's calls do not compute."
+    "its own. The service gives each entity its probability."
 )
 
 
@@ -72,11 +72,13 @@ def service(model: Path) -> Iterator[int]:
 
 
 def measure(args: argparse.Namespace, texts: Sequence[str], port: int) -> list[list[str]]:
-    nlp = spacy.load(args.model)
+    nlp, scored = spacy.load(args.model), spacy.load(args.model)
+    scored.get_pipe("tener_ner").cfg["spans_key"] = "scored"
     latencies: dict[str, list[list[float]]] = {}
     tasks: dict[str, Callable[[], object]] = {
         "`nlp.pipe`": partial(pipe_all, nlp, texts, 64),
-        "`nlp(text)`": partial(call_each, nlp, texts),
+        "`nlp.pipe` with probabilities": partial(pipe_all, scored, texts, 64),
+        "`nlp(text)` with probabilities": partial(call_each, scored, texts),
     }
     kinds = {f"{n} client{'s' * (n > 1)}": (n, 1) for n in CLIENTS} | {"1 client, batches of 64 texts": (1, 64)}
     for name, kind in kinds.items():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Collection
 from contextlib import suppress
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .limits import Limits, RefusedError, too_slow
@@ -73,10 +74,11 @@ async def unless_gone(work: Awaitable[None], receive: Receive) -> None:
         await task
 
 
-def refusal(error: RefusedError, *, close: bool = False) -> JSONResponse:
+def refusal(error: RefusedError, *, close: bool = False) -> Response:
     """What a client gets that is refused.
 
     close: End the connection, whatever else it was about to bring.
     """
     headers = {**error.headers, "connection": "close"} if close else error.headers
-    return JSONResponse(error.body, error.status, headers)
+    # In ASCII: what the message repeats of the request may hold half of a surrogate pair.
+    return Response(json.dumps(error.body), error.status, headers, media_type="application/json")

@@ -39,7 +39,7 @@ def entity_task(nlp: Language) -> Task:
 def _entities(nlp: Language, settings: Sequence[NERSettings], texts: Sequence[str]) -> list[list[Found]]:
     # What the texts bring into the vocabulary is forgotten behind the batch.
     with nlp.memory_zone():
-        return [sorted(_found(doc, settings)) for doc in nlp.pipe(texts)]
+        return [sorted(_found(doc, settings), key=lambda one: (one.start, one.end)) for doc in nlp.pipe(texts)]
 
 
 def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[Found]:

@@ -70,15 +70,15 @@ class Worker:
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    async def answer(self, task: Task, text: str, *, patient: bool = False) -> Any:
-        """The answer for a text.
+    async def answer(self, task: Task, text: str) -> Any:
+        """The answer for a text."""
+        return await self.wait_for(await self.submit(task, text))
+
+    async def submit(self, task: Task, text: str, *, patient: bool = False) -> asyncio.Future[Any]:
+        """Put a text into the queue.
 
         patient: Wait where the queue is full, instead of being refused.
         """
-        return await self.wait_for(await self.submit(task, text, patient=patient))
-
-    async def submit(self, task: Task, text: str, *, patient: bool = False) -> asyncio.Future[Any]:
-        """Put a text into the queue."""
         while self.full:
             if not patient:
                 raise self.refusal()

@@ -46,6 +46,7 @@ def refused(answer: httpx.Response, status: int, code: str) -> str:
         b'{"text": "a", "offsets": "bytes"}',
         b'{"text": "a", "txet": "b"}',
         b'{"text": "a", "model": {}}',
+        b'{"text": "a", "\\ud800": 1}',
         b"[" * 19_000,
         b'{"a":' * 3_000 + b"1" + b"}" * 3_000,
         b'{"text": ' + b"9" * 9_000 + b"}",
@@ -72,6 +73,8 @@ def test_what_is_wrong_is_named(served):
     assert "application/json" in refused(served.client.post("/v1/entities", content=b'{"text": "a"}'), 422, "invalid")
     unknown = refused(served.client.post("/v1/entities", json={"text": "a", "model": "b"}), 404, "unknown_model")
     assert "tener, characters" in unknown
+    half = served.client.post("/v1/entities", content=b'{"text": "a", "model": "\\ud800"}', headers=JSON)
+    refused(half, 404, "unknown_model")
     refused(served.client.get("/v1/entities"), 405, "method_not_allowed")
     refused(served.client.get("/nowhere"), 404, "not_found")
 
@@ -102,7 +105,7 @@ def test_a_body_that_does_not_come(start):
             slow.settimeout(5)
             answer = b"".join(iter(lambda: slow.recv(1000), b""))
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b'"code":"too_slow"' in answer
+        assert b'"code": "too_slow"' in answer
         assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
 
 
