@@ -1,0 +1,35 @@
+"""Passages cover a Doc, lie in the window that they are read in, and do not cut entities."""
+
+from __future__ import annotations
+
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.tokens import Doc
+
+from spacy_tener.explain.passages import LONGEST, stretches
+from spacy_tener.pipeline.settings import NERSettings
+from spacy_tener.pipeline.units import TokenView
+
+VOCAB = spacy.blank("zh").vocab
+SETTINGS = NERSettings(window=100, overlap=20)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(1, 90)), max_size=8), st.sampled_from(["王", "。", "王。明明明"])
+)
+def test_passages_cover_a_doc_and_keep_entities_whole(steps: list[tuple[int, int]], text: str) -> None:
+    entities, end = [], 0
+    for gap, size in steps:
+        entities.append((end + gap, end + gap + size))
+        end = entities[-1][1]
+    words = [text[i % len(text)] for i in range(end + 30)]
+    view = TokenView(Doc(VOCAB, words=words, spaces=[False] * len(words)))
+    found = stretches(view, entities, SETTINGS)
+    assert [stretch.start for stretch in found] == [0, *(stretch.end for stretch in found[:-1])]
+    assert found[-1].end == len(words)
+    for stretch in found:
+        assert stretch.window.start <= stretch.start < stretch.end <= stretch.window.end
+        inside = [(first, last) for first, last in entities if stretch.start <= first < stretch.end]
+        assert all(last <= stretch.end or last > stretch.window.end for first, last in inside)
+        assert stretch.end - stretch.start <= LONGEST or any(last == stretch.end for _, last in inside) or inside
