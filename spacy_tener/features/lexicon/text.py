@@ -82,7 +82,7 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
 
 def _flatten(texts: list[str]) -> tuple[CodePoints, IntArray, IntArray]:
     """The code points of all strings, each with a space behind it; where each string begins, and its length."""
-    codes = np.frombuffer("".join(f"{text} " for text in texts).encode(_CODEC), dtype=_CODE_POINT)
+    codes = np.frombuffer(" ".join([*texts, ""]).encode(_CODEC), dtype=_CODE_POINT)
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     return codes, np.cumsum(sizes + 1) - (sizes + 1), sizes
 

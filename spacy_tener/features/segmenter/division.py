@@ -40,7 +40,7 @@ def token_keys(text: JoinedText, division: Division) -> Keys:
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[ends] = True
     edges = begins[text.firsts] * _BEGIN + begins[np.maximum(text.lasts, text.firsts) + 1] * _END
-    return _mix(division.tags[np.searchsorted(ends, text.firsts, side="right")], edges)
+    return _mix(np.repeat(division.tags, division.lengths)[text.firsts], edges)
 
 
 def keys_of_tag(tag: str) -> Keys:
