@@ -27,6 +27,7 @@ ENTRY_POINTS = {
         "spacy_tener.ComponentEmbed.v1 = spacy_tener.models.embed.component:build_component_embed",
         "spacy_tener.SegmentEmbed.v1 = spacy_tener.models.embed.segment:build_segment_embed",
         "spacy_tener.LexiconEmbed.v1 = spacy_tener.models.embed.lexicon:build_lexicon_embed",
+        "spacy_tener.GazetteerEmbed.v1 = spacy_tener.models.embed.gazetteer:build_gazetteer_embed",
         "spacy_tener.TransformerEmbed.v1 = spacy_tener.models.transformer.embed:build_transformer_embed",
         "spacy_tener.JoinEmbed.v1 = spacy_tener.models.embed.join:build_join_embed",
         "spacy_tener.PretrainWords.v1 = spacy_tener.models.pretraining:build_pretrain_words",

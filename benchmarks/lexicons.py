@@ -65,7 +65,7 @@ def cells(nlp: Language, docs: Sequence[Doc]) -> list[str]:
     vocabulary = vocabulary_of(nlp)
     fresh = [nlp.make_doc(doc.text) for doc in docs]
     match = vocabulary.match(fresh)
-    known = (vocabulary.tables[WORD].rows(vocabulary.keys_of(match)[WORD]) > 0).mean()
+    known = (vocabulary.tables[WORD].rows(vocabulary.keys(match.words)[WORD]) > 0).mean()
     entities = [entity.text for doc in docs for entity in doc.ents]
     words = sum(entity in vocabulary.lexicon for entity in entities) / len(entities)
     density = len(match.words) / sum(map(len, fresh))

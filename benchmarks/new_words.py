@@ -37,9 +37,9 @@ Entity = tuple[int, int, str]
 NOTE = (
     "New names: the {names} distinct names of the test part, of 2 characters or more, that are nowhere in the training "
     "text nor in jieba's dictionary; {mentions} gold entities of the test part are one of these. Their tags are those "
-    "of their labels, nr, ns or nt, for models that know tags. Other entities: all others, and predictions that touch no new name. Wrong words: "
-    "strings of 2 or 3 characters of the test part that touch no entity, with a tag drawn at random; they make up a "
-    "fifth of the list, and many are everyday words. Seeds {seeds}{deviation}."
+    "of their labels, nr, ns or nt, for models that know tags. Other entities: all others, and predictions that touch "
+    "no new name. Wrong words: strings of 2 or 3 characters of the test part that touch no entity, with a tag drawn at "
+    "random; they make up a fifth of the list, and many are everyday words. Seeds {seeds}{deviation}."
 )
 HEADER = ("system", "words added", "new names: recall", "precision", "other entities: precision", "recall", "F1")
 

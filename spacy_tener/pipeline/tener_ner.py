@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from spacy.errors import Errors
 from spacy.language import Language
 from spacy.pipeline.ner import ner_score
@@ -18,6 +19,7 @@ from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
+from ..models.embed.gazetteer import Annotation, gazetteers
 from ..models.embed.tables import check_loaded, observe
 from ..models.shim import require_torch
 from ..models.tagger import TaggerModel, crf, set_labels
@@ -198,6 +200,8 @@ class TenerNER(ConfidentPipe):
         set_labels(self.model, len(self.labels))
         self.model.initialize(X=self._sample(get_examples()) or None)
         crf(self.model)
+        for gazetteer in gazetteers(self.model):
+            gazetteer.count(minibatch(self._annotated_docs(get_examples()), _OBSERVED_AT_ONCE), len(self.labels))
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
@@ -213,6 +217,14 @@ class TenerNER(ConfidentPipe):
             view = view_of(example.predicted, settings.view)
             if len(view):
                 yield view.piece(0, len(view))
+
+    def _annotated_docs(self, examples: Iterable[Example]) -> Iterator[tuple[Doc, Annotation]]:
+        layout = self._label_index.layout
+        for target in self._targets(examples):
+            if len(target.view):
+                known = target.tags >= 0
+                spans = layout.decode(np.where(known, target.tags, layout.outside))
+                yield target.view.piece(0, len(target.view)), Annotation(*spans, known=known)
 
     def predict(self, docs: Iterable[Doc]) -> list[list[Entity]]:
         """Find the entities of a batch of Docs without changing them.

@@ -13,10 +13,12 @@ from thinc.api import Model
 from ..errors import RemedyError, check_choice
 from ..features.lexicon.lists import ATTRIBUTE, Entry, Limits, WatchedFile, WordList, WordLists, bounded
 from ..features.vectors.vectors import read_vectors
+from ..models.embed.gazetteer import GazetteerVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
 from ..models.embed.segment import SegmentVocabulary
 
 _NEIGHBOURS = 8
+_WITH_WORDS = LexiconVocabulary | SegmentVocabulary | GazetteerVocabulary
 
 
 class PipelineWords:
@@ -28,7 +30,7 @@ class PipelineWords:
 
     def __init__(self, model: Model[Any, Any], component: str) -> None:
         vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
-        self._vocabularies = [each for each in vocabularies if isinstance(each, LexiconVocabulary | SegmentVocabulary)]
+        self._vocabularies = [each for each in vocabularies if isinstance(each, _WITH_WORDS)]
         if not self._vocabularies:
             raise RemedyError(
                 f"The model of '{component}' reads no words",
@@ -95,7 +97,7 @@ class PipelineWords:
         gone = list(bounded(words, self.limits.words, name))
         for vocabulary in self._vocabularies:
             vocabulary.lists.discard(name, gone)
-            known = vocabulary.lexicon if isinstance(vocabulary, LexiconVocabulary) else ()
+            known = () if isinstance(vocabulary, SegmentVocabulary) else vocabulary.lexicon
             hidden = [(word, Entry(hidden=True)) for word in gone if word in known]
             if hidden:
                 vocabulary.lists.update(name, hidden)

@@ -128,7 +128,8 @@ class Lexicon:
             words, firsts, lasts = self._search(text.slice(start, start + self._window + self._reach))
             heads, tails = text.starting[firsts + start], text.ending[lasts + start]
             kept = np.flatnonzero((firsts < self._window) & (heads >= 0) & (tails >= 0))
-            kept = kept[np.lexsort((tails[kept], heads[kept]))]
+            # They come in the order of their ends.
+            kept = kept[np.argsort(heads[kept], kind="stable")]
             if max_words is not None:
                 kept = kept[are_longest(heads[kept], max_words)]
             yield np.stack((words[kept], heads[kept], tails[kept]))

@@ -1,0 +1,95 @@
+"""How often the words of a gazetteer were entities in training, and where: so that no place is told its own answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...types import IntArray
+from ..keys import Keys, search
+from .text import JoinedText
+
+UNSEEN, NEVER, SELDOM, OFTEN, ALWAYS = range(5)
+"""How often a word was an entity of its most frequent label: not known; in 0; up to 0.5; up to 0.9; above 0.9."""
+_SHARES = np.array([0.5, 0.9])
+_CONTEXT = 6
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
+
+@dataclass(frozen=True)
+class EntityCounts:
+    """Occurrences of words in training: column 0 as no entity, the others as an entity of a label.
+
+    words: sorted. *Shape: [W]*; counts: *Shape: [W, labels + 1]*
+    places: keys of the places where they occurred, sorted. *Shape: [P]*; place_counts: *Shape: [P, labels + 1]*
+    """
+
+    words: Keys
+    counts: IntArray
+    places: Keys
+    place_counts: IntArray
+
+    @classmethod
+    def of(cls, words: Keys, places: Keys, columns: IntArray, n_labels: int) -> EntityCounts:
+        """columns: 0 for no entity, or 1 and the index of the label, for each occurrence."""
+        return cls(*_count(words, columns, n_labels), *_count(places, columns, n_labels))
+
+    def judge(self, words: Keys, places: Keys) -> tuple[IntArray, IntArray]:
+        """How often each word was an entity elsewhere, and of which label: 1 and its index, 0 for none. A place that
+        training has shown does not count for itself. *Shape* [n] each"""
+        counts = _look_up(self.words, self.counts, words) - _look_up(self.places, self.place_counts, places)
+        total, entities = counts.sum(axis=1), counts[:, 1:]
+        best = entities.argmax(axis=1) if entities.shape[1] else np.zeros(len(words), dtype=np.int64)
+        most = entities[np.arange(len(words)), best] if entities.shape[1] else best
+        level = SELDOM + np.searchsorted(_SHARES, most / np.maximum(total, 1))
+        level = np.where(total < 1, UNSEEN, np.where(most < 1, NEVER, level))
+        return level, np.where(level >= SELDOM, best + 1, 0)
+
+    def to_message(self) -> dict[str, list[object]]:
+        arrays = {"words": self.words, "counts": self.counts, "places": self.places, "place_counts": self.place_counts}
+        return {
+            name: [array.astype(f"<{array.dtype.kind}8").tobytes(), list(array.shape)] for name, array in arrays.items()
+        }
+
+    @classmethod
+    def from_message(cls, message: dict[str, list[object]]) -> EntityCounts:
+        def array(name: str, dtype: str) -> IntArray:
+            data, shape = message[name]
+            return np.frombuffer(data, dtype=dtype).reshape(shape)  # type: ignore[call-overload, no-any-return]
+
+        keys = (array(name, "<u8").astype(np.uint64) for name in ("words", "places"))
+        numbers = (array(name, "<i8").astype(np.int64) for name in ("counts", "place_counts"))
+        words, places = keys
+        counts, place_counts = numbers
+        return cls(words, counts, places, place_counts)
+
+
+def _count(keys: Keys, columns: IntArray, n_labels: int) -> tuple[Keys, IntArray]:
+    distinct, which = np.unique(keys, return_inverse=True)
+    counts = np.zeros((distinct.size, n_labels + 1), dtype=np.int64)
+    np.add.at(counts, (which, columns), 1)
+    return distinct, counts
+
+
+def _look_up(known: Keys, counts: IntArray, keys: Keys) -> IntArray:
+    places, found = search(known, keys)
+    rows = np.zeros((keys.size, counts.shape[1]), dtype=np.int64)
+    rows[found] = counts[places[found]]
+    return rows
+
+
+def place_keys(text: JoinedText, words: Keys, docs: IntArray, firsts: IntArray, lasts: IntArray) -> Keys:
+    """A key for each occurrence of a word: what it is, and the characters around it in its text.
+
+    *Shape* [W] each; firsts, lasts: the places of the first and last character in the joined text
+    """
+    begins = np.append(0, text.stops[:-1] + 1)[docs]
+    ends = text.stops[docs]
+    keys = words.copy()
+    for offset in range(1, _CONTEXT + 1):
+        for places, inside in ((firsts - offset, firsts - offset >= begins), (lasts + offset, lasts + offset < ends)):
+            codes = np.where(inside, text.codes[np.clip(places, 0, len(text) - 1)], 0).astype(np.uint64)
+            keys = ((keys ^ (keys >> _SHIFT)) * _MULTIPLIER) + codes
+    return keys

@@ -1,0 +1,209 @@
+"""The embedder of a gazetteer: how often the words over a token were entities in training, and of which label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from spacy.strings import get_string_id
+from spacy.tokens import Doc
+from thinc.api import Model
+
+from ...features.characters import stretches
+from ...features.keys import Keys, search
+from ...features.lexicon.entity_counts import EntityCounts, place_keys
+from ...features.lexicon.layered import find_layered
+from ...features.lexicon.lexicon import Lexicon
+from ...features.lexicon.lists import WordLists
+from ...features.lexicon.sources import jieba_lexicon
+from ...features.lexicon.text import JoinedText, join_texts
+from ...plans.settings import Probability, Settings, Size
+from ...types import BoolArray, IntArray
+from ..bridge import EmbedModel
+from ..checksum import pack, unpack
+from ..settings import expand_config
+from .tables import build_tables, init_tables, table_embedder, table_rows
+from .vocabulary import Reading, Vocabulary
+
+MATCH = "match"
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_NO_WORD = np.uint64(2**64 - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GazetteerConfig(Settings):
+    """Settings of the embedder of a gazetteer.
+
+    width: Width of the rows.
+    max_words: At most so many words beginning with the same token, the longest first; None for no limit.
+    dropout: Dropout on the rows.
+    word_dropout: Probability that a token is read as unknown in training.
+    """
+
+    width: Size = 24
+    max_words: Size | None = 5
+    dropout: Probability = 0.3
+    word_dropout: Probability = 0.01
+
+
+@expand_config()
+def build_gazetteer_embed(lexicon: Callable[[], Lexicon] | None = None, *, config: GazetteerConfig) -> EmbedModel:
+    """Embed each token by how often the longest word over it was an entity in training.
+
+    Registered as `spacy_tener.GazetteerEmbed.v1`. A row for each combination of how often (never, seldom, often, nearly
+    always, or not known, because training has the word nowhere else), the label that the word had most, the word's tag,
+    and the token's place in it (B, I, E, S); one row for tokens under no word. A place in training is judged without
+    itself. So what an unknown word of a list is worth is learned from how the others were: lists are not believed. The
+    words are read once, by `initialize`, which counts; both are saved with the model.
+
+    lexicon (Optional[Callable[[], Lexicon]]): The words, with what each is as its tag: `spacy_tener.WordList.v1` over a
+        directory of lists, for example; `spacy_tener.JiebaLexicon.v1` if there is none.
+    """
+    vocabulary = GazetteerVocabulary(config.max_words)
+    build = partial(
+        build_tables, widths={MATCH: config.width}, word_dropout={MATCH: config.word_dropout}, dropout=config.dropout
+    )
+    init = partial(_init, source=lexicon or jieba_lexicon())
+    rows = partial(table_rows, {MATCH: config.width})
+    return table_embedder("gazetteer_embed", vocabulary, build, rows, width=config.width, init=init)
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """The entities of a Doc as the model's input, over its tokens. *Shape* [E] each; known: [tokens]
+
+    known: which tokens are annotated.
+    """
+
+    starts: IntArray
+    ends: IntArray
+    labels: IntArray
+    known: BoolArray
+
+
+@dataclass(frozen=True)
+class _Matches:
+    """Words found in the joined text of Docs, over all their tokens. *Shape* [W] each"""
+
+    text: JoinedText
+    words: Keys
+    tags: Keys
+    docs: IntArray
+    heads: IntArray
+    tails: IntArray
+
+    @property
+    def places(self) -> Keys:
+        return place_keys(self.text, self.words, self.docs, self.text.firsts[self.heads], self.text.lasts[self.tails])
+
+
+class GazetteerVocabulary(Vocabulary):
+    """The words, how often they were entities, and the combinations that training has shown."""
+
+    def __init__(self, max_words: int | None) -> None:
+        super().__init__((MATCH,))
+        self.max_words = max_words
+        self.lexicon = Lexicon(())
+        self.lists = WordLists()
+        self.counts = _no_counts()
+
+    def read(self, docs: list[Doc]) -> Reading:
+        """*Shape* [N]"""
+        found = self._find(docs)
+        level, label = self.counts.judge(found.words, found.places)
+        kinds = found.tags ^ ((label * 8 + level + 1).astype(np.uint64) * _MULTIPLIER)
+        keys = np.zeros(found.text.firsts.size, dtype=np.uint64)
+        # The longest last: it stays.
+        order = np.argsort(found.tails - found.heads, kind="stable")
+        heads, sizes = found.heads[order], (found.tails - found.heads)[order] + 1
+        tokens = stretches(heads, sizes)
+        edges = (tokens == np.repeat(heads, sizes)) + 2 * (tokens == np.repeat(found.tails[order], sizes))
+        keys[tokens] = np.repeat(kinds[order], sizes) + edges.astype(np.uint64)
+        return Reading({MATCH: keys})
+
+    def _find(self, docs: list[Doc]) -> _Matches:
+        lists = self.lists.active(docs)
+        found = find_layered(self.lexicon, docs, lists, self.max_words)
+        match, layers = found.match, found.layers
+        tags = np.zeros(layers.size, dtype=np.uint64)
+        for layer, lexicon in enumerate([self.lexicon, *(words.lexicon for words, _ in lists)]):
+            own = layers == layer
+            hashes = np.array([get_string_id(name) if name else 0 for name in lexicon.tag_names], dtype=np.uint64)
+            tags[own] = hashes[lexicon.tags[match.words[own]]]
+        text = join_texts(docs)
+        places = np.repeat(np.arange(len(docs)), match.counts)
+        first_tokens = (np.cumsum(text.lengths) - text.lengths)[places]
+        words = np.where(layers == 0, match.words.astype(np.uint64), _NO_WORD)
+        return _Matches(text, words, tags, places, match.heads + first_tokens, match.tails + first_tokens)
+
+    def count(self, batches: Iterable[Sequence[tuple[Doc, Annotation]]], n_labels: int) -> None:
+        """Count how often the words are entities."""
+        empty = np.zeros(0, dtype=np.uint64)
+        parts = [(empty, empty, np.zeros(0, dtype=np.int64)), *(self._occurrences(batch) for batch in batches)]
+        words, places, columns = (np.concatenate(part) for part in zip(*parts, strict=True))
+        self.counts = EntityCounts.of(words, places, columns, n_labels)
+
+    def _occurrences(self, batch: Sequence[tuple[Doc, Annotation]]) -> tuple[Keys, Keys, IntArray]:
+        """Words, places and columns of the words that lie over annotated tokens only."""
+        docs, annotations = [doc for doc, _ in batch], [annotation for _, annotation in batch]
+        found = self._find(docs)
+        lengths = found.text.lengths
+        offsets = np.repeat(np.cumsum(lengths) - lengths, [annotation.starts.size for annotation in annotations])
+        starts = np.concatenate([annotation.starts for annotation in annotations]) + offsets
+        ends = np.concatenate([annotation.ends for annotation in annotations]) + offsets
+        labels = np.concatenate([annotation.labels for annotation in annotations])
+        n_tokens = int(lengths.sum())
+        spans, order = np.unique((starts * n_tokens + ends - 1).astype(np.uint64), return_index=True)
+        places, is_entity = search(spans, (found.heads * n_tokens + found.tails).astype(np.uint64))
+        columns = np.zeros(is_entity.size, dtype=np.int64)
+        columns[is_entity] = labels[order][places[is_entity]] + 1
+        unknown = np.append(0, np.cumsum(~np.concatenate([annotation.known for annotation in annotations])))
+        whole = (unknown[found.tails + 1] == unknown[found.heads]) & (found.words != _NO_WORD)
+        return found.words[whole], found.places[whole], columns[whole]
+
+    @property
+    def tag_names(self) -> list[str]:
+        """What words may be."""
+        return [name for name in self.lexicon.tag_names if name]
+
+    def knows_tag(self, tag: str) -> bool:
+        return tag in self.tag_names
+
+    def to_bytes(self) -> bytes:
+        message = {
+            "tables": super().to_bytes(),
+            "lexicon": self.lexicon.to_bytes(),
+            "counts": self.counts.to_message(),
+            "lists": self.lists.to_message(),
+        }
+        return pack(message)
+
+    def from_bytes(self, data: bytes) -> GazetteerVocabulary:
+        saved = unpack(data, "tables", "lexicon", "counts", "lists")
+        super().from_bytes(saved["tables"])
+        self.lexicon = Lexicon.from_bytes(saved["lexicon"])
+        self.lexicon.prepare()
+        self.counts = EntityCounts.from_message(saved["counts"])
+        self.lists.from_message(saved["lists"])
+        return self
+
+
+def gazetteers(model: Model[Any, Any]) -> list[GazetteerVocabulary]:
+    """The gazetteers in a model, which want to count entities before it learns."""
+    vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
+    return [each for each in vocabularies if isinstance(each, GazetteerVocabulary)]
+
+
+def _no_counts() -> EntityCounts:
+    empty = np.zeros(0, dtype=np.uint64)
+    return EntityCounts.of(empty, empty, np.zeros(0, dtype=np.int64), 0)
+
+
+def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None, *, source: Callable[[], Lexicon]) -> None:
+    vocabulary: GazetteerVocabulary = model.attrs["vocabulary"]
+    vocabulary.lexicon, vocabulary.counts = source(), _no_counts()
+    vocabulary.lexicon.prepare()
+    init_tables(model)
