@@ -57,7 +57,7 @@ const kind = document.getElementById("kind");
 function show() {
   const all = [...document.querySelectorAll("article")];
   all.forEach(each => { each.hidden = kind.value !== "" && each.dataset.kind !== kind.value; });
-  document.getElementById("shown").textContent = all.filter(each => !each.hidden).length + " places";
+  document.getElementById("shown").textContent = "Places: " + all.filter(each => !each.hidden).length;
 }
 kind.addEventListener("change", show);
 show();
