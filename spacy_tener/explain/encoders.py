@@ -24,6 +24,7 @@ from ..layers.lattice.atssa import AtssaEncoder
 from ..layers.lattice.flat import FlatEncoder
 from ..layers.lattice.mect import MectEncoder
 from ..models.bridge import TorchShim
+from ..models.shim import by_torch
 from ..plans.lattice import Lattice
 
 Kind = Literal["attention", "words", "relations"]
@@ -77,7 +78,8 @@ def look(modules: Sequence[nn.Module], predict: Callable[[], object]) -> list[He
 
     hooks = [module.register_forward_pre_hook(note) for module in modules]
     try:
-        predict()
+        with by_torch():
+            predict()
     finally:
         for hook in hooks:
             hook.remove()

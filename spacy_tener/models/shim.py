@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +27,17 @@ Predict = Callable[..., NDArray[Any]]
 MakePredictor = Callable[[Weights], Predict]
 
 _HOST_OPS = {"numpy", "apple"}
+_by_torch = ContextVar("_by_torch", default=False)
+
+
+@contextlib.contextmanager
+def by_torch() -> Iterator[None]:
+    """Predict by the torch modules inside, in this thread, for whoever hooks into them."""
+    token = _by_torch.set(True)
+    try:
+        yield
+    finally:
+        _by_torch.reset(token)
 
 
 class TorchShim(Shim):
@@ -94,7 +106,7 @@ class TorchShim(Shim):
 
     def predicts_on_host(self, ops: Ops) -> bool:
         """Whether predictions need no torch: on the CPU, where there is a form of the module that does without."""
-        if self._make_predictor is None or ops.name not in _HOST_OPS:
+        if self._make_predictor is None or ops.name not in _HOST_OPS or _by_torch.get():
             return False
         self._check_weights()
         return self._model is None or self.device.type == "cpu"
