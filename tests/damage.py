@@ -45,19 +45,19 @@ DAMAGES = [flipped, cut, zeroed, swapped, grown]
 
 @contextmanager
 def bounded():
-    """Lets what is inside have so many seconds, and so much more memory, and no more."""
+    """Lets what is inside have so many seconds of a core, and so much more memory, and no more."""
 
     def stop(*_):
         raise AssertionError("reading hangs")
 
     limits = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     resource.setrlimit(resource.RLIMIT_AS, (used + SPARE, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -17,11 +17,11 @@ import srsly
 import typer
 
 from ..errors import RemedyError
+from ..workbench.docbins import read_docs
 from ..workbench.files import check_folder, writing
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
 from ..workbench.report.runs import dev_metrics, size_mb
 from ..workbench.report.scores import parse_metrics, read_json
-from ..workbench.vectors.raw_text import read_docs
 from ._app import load_pipeline, messages, read_meta, read_pipeline_config, setup_gpu, tener_cli
 
 _PASSES, _TEXTS, _SINGLE = 3, 1000, 50

@@ -16,9 +16,9 @@ from spacy.training import Corpus
 from spacy.vocab import Vocab
 
 from ..errors import RemedyError
+from ..workbench.docbins import read_docs
 from ..workbench.files import write_text
 from ..workbench.report.scores import CountingScorer
-from ..workbench.vectors.raw_text import read_docs
 from ._app import GpuId, load_pipeline, messages, setup_gpu, tener_cli
 
 _WARMING = 16

@@ -9,12 +9,10 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from spacy.tokens import Doc, DocBin
-from spacy.vocab import Vocab
-
 from ...errors import InputError
 from ...features.inputs import STDIN, read_lines, suffix_of, walk
 from ...features.lexicon.files import list_files, read_list
+from ..docbins import read_docs
 
 _TEXT, _JSONL, _SPACY = ".txt", ".jsonl", ".spacy"
 
@@ -52,17 +50,6 @@ def read_texts(source: str | Path) -> Iterator[str]:
         yield from (line for _, line in read_lines(source))
 
 
-def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
-    """The Docs of a `.spacy` file."""
-    try:
-        docs = DocBin().from_disk(path)
-    except FileNotFoundError as error:
-        raise InputError(str(path), "cannot be read: No such file or directory", "Check the path.") from error
-    except Exception as error:  # whatever zlib and msgpack make of a file of another kind
-        raise InputError(str(path), f"is no .spacy file ({error})", "Make it with `convert`.") from error
-    yield from docs.get_docs(vocab or Vocab())
-
-
 def read_words(path: str | Path) -> list[str]:
     """The distinct words of a list, or of all lists in a directory, as `spacy_tener.WordList.v1` reads them."""
     words = dict.fromkeys(entry.word for file in list_files(Path(path)) for entry in read_list(file, ""))
@@ -82,8 +69,8 @@ def _json_texts(source: str | Path) -> Iterator[str]:
             continue
         try:
             text = json.loads(line)["text"]
-        except (ValueError, TypeError, KeyError):
-            text = None
-        if not isinstance(text, str):
-            raise InputError(str(source), 'no record with a "text"', 'Write {"text": "..."}.', line=number)
+            text.encode("utf-8")  # which halves of surrogate pairs cannot be
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            reason, remedy = 'no record with a "text" of whole characters', 'Write {"text": "..."}.'
+            raise InputError(str(source), reason, remedy, line=number) from error
         yield from text.split("\n")
