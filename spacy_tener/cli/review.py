@@ -17,13 +17,13 @@ from ..errors import RemedyError
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import ConfigError
 from ..workbench.composing.named import BASES, names_in
+from ..workbench.docbins import read_docs
 from ..workbench.files import check_folder, locked, write_text
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.requirements import missing
 from ..workbench.suggestions.crossing import Crossing, cross_train
 from ..workbench.suggestions.doubts import Judged, judge, ranked
 from ..workbench.suggestions.page import as_json, docs_as_json, render
-from ..workbench.vectors.raw_text import read_docs
 from ._app import GpuId, Settings, load_pipeline, messages, setup_gpu, tener_cli
 
 PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
