@@ -1,15 +1,16 @@
 """What an encoder looked at: maps of attention, of relations, and of the words that each character read.
 
 The encoders make these maps by functions that prediction does not call. To call them, one needs what the encoder itself
-was called with: torch's forward hooks note it, for the time of one prediction.
+was called with: that is noted for the time of one prediction, whether torch computes it or not.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, Literal
 
 import numpy as np
@@ -23,9 +24,12 @@ from ..layers.convolution.grn import GRNEncoder
 from ..layers.lattice.atssa import AtssaEncoder
 from ..layers.lattice.flat import FlatEncoder
 from ..layers.lattice.mect import MectEncoder
-from ..models.bridge import TorchShim
-from ..models.shim import by_torch
+from ..models.bridge import torch_shim
+from ..models.shim import TorchShim
 from ..plans.lattice import Lattice
+
+_NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa", "mect"}
+"""Of the layers whose modules have maps to show."""
 
 Kind = Literal["attention", "words", "relations"]
 
@@ -59,14 +63,25 @@ class HeatMap:
         return replace(self, weights=rows[:, :, keys], kept=None if self.kept is None else self.kept[:, units])
 
 
-def encoders(models: Iterable[Model[Any, Any]]) -> list[nn.Module]:
+@dataclass(frozen=True)
+class Encoder:
+    """An encoder of a pipeline, and its torch module.
+
+    module: Of its own where the pipeline predicts without torch, so that it goes on doing so.
+    """
+
+    shim: TorchShim
+    module: nn.Module
+
+
+def encoders(models: Iterable[Model[Any, Any]]) -> list[Encoder]:
     """The encoders in some models that have maps to show."""
-    shims = (shim for model in models for node in model.walk() for shim in node.shims)
-    modules = [shim.module for shim in shims if isinstance(shim, TorchShim) and shim.is_built]
-    return [module for module in modules if heat_maps.dispatch(type(module)) is not _nothing]
+    nodes = [node for model in models for node in model.walk() if node.name in _NAMES]
+    shims = [torch_shim(node) for node in nodes]
+    return [Encoder(shim, copy.copy(shim).module) for shim in shims if shim.is_built]
 
 
-def look(modules: Sequence[nn.Module], predict: Callable[[], object]) -> list[HeatMap]:
+def look(found: Sequence[Encoder], predict: Callable[[], object]) -> list[HeatMap]:
     """The maps of encoders for the one text that `predict` predicts."""
     calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
     thread = threading.get_ident()
@@ -76,15 +91,32 @@ def look(modules: Sequence[nn.Module], predict: Callable[[], object]) -> list[He
         if threading.get_ident() == thread:
             calls.append((module, inputs))
 
-    hooks = [module.register_forward_pre_hook(note) for module in modules]
+    hooks = [encoder.module.register_forward_pre_hook(note) for encoder in found]
+    for encoder in found:
+        vars(encoder.shim)["predictor"] = partial(_noting, encoder, note)
     try:
-        with by_torch():
-            predict()
+        predict()
     finally:
-        for hook in hooks:
+        for encoder, hook in zip(found, hooks, strict=True):
             hook.remove()
+            vars(encoder.shim).pop("predictor", None)
     with torch.inference_mode():
-        return [found for module, inputs in calls for found in heat_maps(module, *inputs)]
+        return [each for module, inputs in calls for each in heat_maps(module, *map(_as_tensor, inputs))]
+
+
+def _noting(encoder: Encoder, note: Callable[[nn.Module, tuple[Any, ...]], None]) -> Callable[..., Any]:
+    """What predicts without torch, which notes what it is called with."""
+    predictor = TorchShim.predictor(encoder.shim)
+
+    def predict(*inputs: Any) -> Any:
+        note(encoder.module, inputs)
+        return predictor(*inputs)
+
+    return predict
+
+
+def _as_tensor(value: Any) -> Any:
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
 def _nothing(module: nn.Module, *inputs: Any) -> list[HeatMap]:

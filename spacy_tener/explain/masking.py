@@ -12,7 +12,7 @@ from spacy.attrs import IS_SPACE, LEMMA, MORPH, NORM, POS, SENT_START, TAG
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ..models.bridge import TorchShim
+from ..models.bridge import torch_shim
 from ..models.embed.vocabulary import Vocabulary
 
 UNKNOWN = "\U0010fffd"
@@ -68,8 +68,9 @@ def mask_of(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask:
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
     """Of the tokenizers of transformers: this package's embedder, and spacy-transformers' model."""
-    shims = (shim for node in model.walk() for shim in node.shims)
-    readers = (getattr(shim.module, "reader", None) for shim in shims if isinstance(shim, TorchShim) and shim.is_built)
+    # Torch's modules of other layers are not asked for: what predicts without torch goes on doing so.
+    shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
+    readers = (getattr(shim.module, "reader", None) for shim in shims if shim.is_built)
     for holder in (model, *readers):
         tokenizer = getattr(holder, "tokenizer", None)
         if token := getattr(tokenizer, "mask_token", None):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,17 +26,6 @@ Predict = Callable[..., NDArray[Any]]
 MakePredictor = Callable[[Weights], Predict]
 
 _HOST_OPS = {"numpy", "apple"}
-_by_torch = ContextVar("_by_torch", default=False)
-
-
-@contextlib.contextmanager
-def by_torch() -> Iterator[None]:
-    """Predict by the torch modules inside, in this thread, for whoever hooks into them."""
-    token = _by_torch.set(True)
-    try:
-        yield
-    finally:
-        _by_torch.reset(token)
 
 
 class TorchShim(Shim):
@@ -106,7 +94,7 @@ class TorchShim(Shim):
 
     def predicts_on_host(self, ops: Ops) -> bool:
         """Whether predictions need no torch: on the CPU, where there is a form of the module that does without."""
-        if self._make_predictor is None or ops.name not in _HOST_OPS or _by_torch.get():
+        if self._make_predictor is None or ops.name not in _HOST_OPS:
             return False
         self._check_weights()
         return self._model is None or self.device.type == "cpu"

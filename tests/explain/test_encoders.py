@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import spacy
 
 from spacy_tener.explain import explain
 from spacy_tener.explain.encoders import encoders, look
@@ -57,7 +58,7 @@ def test_characters_read_the_words_that_cover_them_and_no_other(learned, looked)
 
 def test_relations_are_those_of_grn_s_figure(learned, looked):
     ner = learned("GRN").get_pipe("tener_ner")
-    (encoder,) = encoders([ner.model])
+    encoder = encoders([ner.model])[0].module
     embedded = ner.model.get_ref("tok2vec").layers[0].predict([learned("GRN").make_doc(TEXT)])[0]
     import torch
 
@@ -69,7 +70,18 @@ def test_relations_are_those_of_grn_s_figure(learned, looked):
 def test_looking_leaves_nothing_behind(learned, looked):
     ner = learned().get_pipe("tener_ner")
     looked("FLAT_ATSSA")
-    assert all(not module._forward_pre_hooks for module in encoders([ner.model]))
+    found = encoders([ner.model])
+    assert found
+    assert all(not encoder.module._forward_pre_hooks and "predictor" not in vars(encoder.shim) for encoder in found)
+
+
+def test_a_pipeline_that_predicts_without_torch_goes_on_doing_so(learned):
+    nlp = learned("TENER")
+    loaded = spacy.blank("zh").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    assert explain(loaded, TEXT).texts[0].passages[0].maps
+    shims = [shim for node in loaded.get_pipe("tener_ner").model.walk() for shim in node.shims]
+    assert shims
+    assert [shim for shim in shims if shim._model is not None] == []
 
 
 @pytest.mark.parametrize("name", ["FLAT", "FLAT_ATSSA", "MECT"])
