@@ -14,6 +14,7 @@ from spacy.cli import _util as spacy_cli
 from spacy.cli._util import app
 from spacy.language import Language
 from thinc.api import Config
+from thinc.util import gpu_is_available
 from wasabi import util
 from wasabi.printer import Printer
 
@@ -77,8 +78,18 @@ def setup_gpu(gpu_id: int, *, silent: bool) -> None:
     try:
         spacy_cli.setup_gpu(gpu_id, silent=silent)
     except (ValueError, RuntimeError) as error:  # from Thinc; from CuPy where there is no such device
-        remedy = "Install CuPy by the extra cuda12x or cuda13x, or leave --gpu-id out for the CPU."
-        raise RemedyError(f"--gpu-id {gpu_id}: {str(error).removesuffix('.')}", remedy) from error
+        raise _no_gpu(gpu_id, str(error)) from error
+
+
+def check_gpu(gpu_id: int) -> None:
+    """Refuse a GPU where there is none, for a command whose processes will choose it each."""
+    if gpu_id >= 0 and not gpu_is_available():
+        raise _no_gpu(gpu_id, "there is none, or CuPy is not installed")
+
+
+def _no_gpu(gpu_id: int, reason: str) -> RemedyError:
+    remedy = "Install CuPy by the extra cuda12x or cuda13x, or leave --gpu-id out for the CPU."
+    return RemedyError(f"--gpu-id {gpu_id}: {reason.removesuffix('.')}", remedy)
 
 
 def load_pipeline(name: str) -> Language:

@@ -19,7 +19,7 @@ from ..workbench.report.tables import render
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.training import OUTPUT
-from ._app import GpuId, Settings, messages, names, numbers, tener_cli
+from ._app import GpuId, Settings, check_gpu, messages, names, numbers, tener_cli
 from .table import warn
 
 
@@ -56,6 +56,7 @@ def grid_cli(
     """
     stopped = "The same command goes on; it trains again what was being trained."
     with messages(on_stderr=True, stopped=stopped) as msg:
+        check_gpu(gpu_id)
         grid = Grid(
             output=output,
             corpora=names(corpora),

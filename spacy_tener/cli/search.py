@@ -14,7 +14,7 @@ from ..workbench.composing.search_space import read_space
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.search import SAMPLERS, Plan, Search, open_search
 from ..workbench.runs.trials import TrialRow
-from ._app import GpuId, Settings, messages, tener_cli
+from ._app import GpuId, Settings, check_gpu, messages, tener_cli
 
 _SHOWN = 5
 _WIDEST = 60
@@ -63,6 +63,7 @@ def search_cli(
     good before.
     """
     with messages(stopped="The same command goes on.") as msg:
+        check_gpu(gpu_id)
         plan = Plan(
             base=base,
             overlays=tuple(overlays or ()),

@@ -307,6 +307,19 @@ def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs_and_what_fits(
     assert refusal(path).remedy == "Add it to the section, as null."
 
 
+@pytest.mark.parametrize(
+    ("base", "name", "lacking", "fitting"),
+    [
+        ("weibo", "flat-atssa-k-1", "'k', which spacy_tener.TENER.v1", "flat-atssa"),
+        ("wnut17", "grn-dfn", "'relation', which spacy.Tok2Vec.v2", "char-grn or grn"),
+    ],
+)
+def test_a_part_of_another_system_is_named_with_what_it_goes_over(base, name, lacking, fitting) -> None:
+    error = refusal(name, base=base)
+    assert error.reason == f"{name}: sets {lacking} does not have"
+    assert error.remedy == f"Put it behind {fitting}."
+
+
 def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
     needs = overlay(f"[{TOK2VEC}.embed]\nvectors = ${{paths.mine}}\n")
     assert value(compose(BASE, [needs, overlay("[paths]\nmine = null\n")]), "paths.mine") is None

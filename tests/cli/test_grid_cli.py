@@ -275,3 +275,13 @@ def test_the_corpus_own_tokens_are_scored_where_training_keeps_them(here: Path) 
     grid(*wanted(), *settings)
     printed = (here / "out" / "red" / "tener" / "1" / "output.log").read_text(encoding="utf8")
     assert [line.endswith("--gold-preproc") for line in printed.splitlines() if line.startswith("$ ")] == [False, True]
+
+
+def test_a_gpu_that_is_not_there_is_told_before_anything_is_trained(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spacy_tener.cli._app.gpu_is_available", lambda: False)
+    code, _, messages = grid(*wanted(), "--gpu-id", "0")
+    assert code == 1
+    assert "--gpu-id 0: there is none, or CuPy is not installed" in messages
+    assert not (here / "out").exists()

@@ -15,11 +15,13 @@ import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import srsly
 from spacy.language import DEFAULT_CONFIG
+from spacy.util import registry
 from thinc.api import Config
 
 from .files import ConfigError, entries, keys, read_config
@@ -56,6 +58,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
     for name, overlay in read.items():
         _check_overlay(overlay, config, name)
+        _check_system(overlay, config, name)
         config = _merge(*_around_what_stands(config, overlay, name), notes)
     _check_variables(read, config)
     with explained(" + ".join(map(str, [base, *overlays]))):
@@ -134,6 +137,25 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
             raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+
+
+def _check_system(overlay: Config, config: Config, name: str) -> None:
+    """Refuse an overlay on an architecture that does not take its arguments, and name what it goes over."""
+    section, function = TOK2VEC.rpartition(".")[0], _get(config, TOK2VEC)
+    wanted = {key for key in _get(overlay, section) or {} if not key.startswith("@")}
+    if _get(overlay, TOK2VEC) or function is None or wanted <= _arguments(function):
+        return
+    others = {other: _get(read_config(find_overlay(other)), TOK2VEC) for other in names_in(OVERLAYS)}
+    fitting = [other for other, has in others.items() if has and wanted <= _arguments(has)]
+    remedy = f"Put it behind {' or '.join(fitting)}." if fitting else "Mend the names, or take them out."
+    lacking = " and ".join(f"'{key}'" for key in sorted(wanted - _arguments(function)))
+    raise ConfigError(f"{name}: sets {lacking}, which {function} does not have", remedy)
+
+
+def _arguments(function: str) -> set[str]:
+    """What a registered architecture takes; nothing if there is none of this name."""
+    known = registry.has("architectures", function)
+    return set(signature(registry.get("architectures", function)).parameters) if known else set()
 
 
 def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
