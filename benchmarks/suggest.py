@@ -46,6 +46,8 @@ SMALL = [
 def main() -> None:
     args = parse_args()
     _report.single_thread(args.cpu)
+    if args.until:
+        SIZES.update({corpus: tuple(size for size in sizes if size <= args.until) for corpus, sizes in SIZES.items()})
     corpora, orders = args.corpora.split(","), args.orders.split(",")
     seeds = [int(seed) for seed in args.seeds.split(",")]
     found: dict[tuple[str, str, int], list[float]] = {}
@@ -67,6 +69,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--corpora", default="resume,weibo")
     parser.add_argument("--orders", default=f"{RANDOM},entropy", help=f"{RANDOM}, {', '.join(MEASURES)}")
     parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--until", type=int, default=0, help="most sentences; 0 for all points")
     parser.add_argument("--split", default="test", help="what to score on; only test writes the page")
     parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "suggest.md")
