@@ -142,7 +142,7 @@ def page_of(corpus: str, orders: Sequence[str], found: dict[tuple[str, str, int]
         [f"{size:,}", *(_report.mean_sd(found[corpus, order, size], 2) for order in orders)] for size in SIZES[corpus]
     ]
     curves = {order: [statistics.mean(found[corpus, order, size]) for size in SIZES[corpus]] for order in orders}
-    by_random = list(zip(SIZES[corpus], curves[RANDOM], strict=True))
+    by_random = list(zip(SIZES[corpus], curves.get(RANDOM, []), strict=False))
     lines = [_report.table(["sentences", *orders], rows)]
     for order in (order for order in orders if order != RANDOM and RANDOM in orders):
         rows = [_needed(size, f1, sentences_for(f1, SIZES[corpus], curves[order])) for size, f1 in by_random[1:]]
