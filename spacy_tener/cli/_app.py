@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import spacy
 import typer
 from spacy.cli import _util as spacy_cli
-from spacy.cli._util import app
 from spacy.language import Language
 from thinc.api import Config
 from thinc.util import gpu_is_available
@@ -24,9 +23,6 @@ from ..workbench.composing.filling import explained
 from ..workbench.report.scores import read_json
 
 INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
-
-tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.")
-app.add_typer(tener_cli, name="tener", no_args_is_help=True)
 
 # What several commands take.
 Runs = Annotated[list[Path], typer.Argument(help="Directories with runs CORPUS/SYSTEM/SEED in them")]

@@ -20,7 +20,8 @@ from ..workbench.calibration.model import check_enough, check_place, component, 
 from ..workbench.calibration.outcomes import Outcomes
 from ..workbench.calibration.precision import Threshold, thresholds
 from ..workbench.report.canvas import ENDINGS
-from ._app import GpuId, Messages, load_pipeline, messages, setup_gpu, tener_cli
+from ._app import GpuId, Messages, load_pipeline, messages, setup_gpu
+from ._group import tener_cli
 
 BEFORE, AFTER = "before", "after"
 

@@ -22,7 +22,8 @@ from ..workbench.files import check_folder, writing
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
 from ..workbench.report.runs import dev_metrics, size_mb
 from ..workbench.report.scores import parse_metrics, read_json
-from ._app import load_pipeline, messages, read_meta, read_pipeline_config, setup_gpu, tener_cli
+from ._app import load_pipeline, messages, read_meta, read_pipeline_config, setup_gpu
+from ._group import tener_cli
 
 _PASSES, _TEXTS, _SINGLE = 3, 1000, 50
 

@@ -10,7 +10,8 @@ import typer
 
 from ..workbench.composing.compose import compose
 from ..workbench.files import write_text
-from ._app import Settings, messages, tener_cli
+from ._app import Settings, messages
+from ._group import tener_cli
 
 STDOUT = "-"
 

@@ -14,7 +14,8 @@ from ..workbench.corpus.inputs import plan_jobs
 from ..workbench.corpus.offsets import OVERLAPS, UNITS
 from ..workbench.corpus.reader import FORMATS, ReadOptions
 from ..workbench.corpus.schemes import SCHEMES
-from ._app import messages, tener_cli
+from ._app import messages
+from ._group import tener_cli
 
 _FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
 _LANG_HELP = "Language, whose tokenizer splits texts; auto tells Chinese and English by their letters"

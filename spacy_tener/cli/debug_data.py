@@ -15,7 +15,7 @@ from spacy.cli.debug_data import debug_data
 from spacy.language import Language
 from spacy.util import load_config, registry
 
-from ._app import tener_cli
+from ._group import tener_cli
 
 Callback = Callable[[Language], Language]
 

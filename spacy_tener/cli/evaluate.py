@@ -19,7 +19,8 @@ from ..errors import RemedyError
 from ..workbench.docbins import read_docs
 from ..workbench.files import write_text
 from ..workbench.report.scores import CountingScorer
-from ._app import GpuId, load_pipeline, messages, setup_gpu, tener_cli
+from ._app import GpuId, load_pipeline, messages, setup_gpu
+from ._group import tener_cli
 
 _WARMING = 16
 

@@ -19,7 +19,8 @@ from ..features.inputs import STDIN
 from ..workbench.files import write_text
 from ..workbench.report.canvas import ENDINGS, draw
 from ..workbench.vectors.raw_text import read_texts
-from ._app import GpuId, Messages, load_pipeline, messages, setup_gpu, tener_cli
+from ._app import GpuId, Messages, load_pipeline, messages, setup_gpu
+from ._group import tener_cli
 from .evaluate import NamingCorpus
 
 if TYPE_CHECKING:

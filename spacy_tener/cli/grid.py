@@ -19,7 +19,8 @@ from ..workbench.report.tables import render
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.training import OUTPUT
-from ._app import GpuId, Settings, check_gpu, messages, names, numbers, tener_cli
+from ._app import GpuId, Settings, check_gpu, messages, names, numbers
+from ._group import tener_cli
 from .table import warn
 
 

@@ -14,7 +14,8 @@ from ..workbench.report.curves import has_log
 from ..workbench.report.groups import has_value
 from ..workbench.report.plots import draw_convergence, draw_scores, draw_speed, draw_sweep
 from ..workbench.report.runs import Found, Run, find_runs
-from ._app import Corpora, Runs, Systems, messages, names, tener_cli
+from ._app import Corpora, Runs, Systems, messages, names
+from ._group import tener_cli
 from .table import warn_left_out
 
 # Each kind of figure, what draws it, and the options that mean something for it.

@@ -24,7 +24,8 @@ from ..workbench.runs.requirements import missing
 from ..workbench.suggestions.crossing import Crossing, cross_train
 from ..workbench.suggestions.doubts import Judged, judge, ranked
 from ..workbench.suggestions.page import as_json, docs_as_json, render
-from ._app import GpuId, Settings, load_pipeline, messages, setup_gpu, tener_cli
+from ._app import GpuId, Settings, load_pipeline, messages, setup_gpu
+from ._group import tener_cli
 
 PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 

@@ -14,7 +14,8 @@ from ..workbench.composing.search_space import read_space
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.search import SAMPLERS, Plan, Search, open_search
 from ..workbench.runs.trials import TrialRow
-from ._app import GpuId, Settings, check_gpu, messages, tener_cli
+from ._app import GpuId, Settings, check_gpu, messages
+from ._group import tener_cli
 
 _SHOWN = 5
 _WIDEST = 60

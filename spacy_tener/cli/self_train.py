@@ -21,7 +21,8 @@ from ..workbench.runs.requirements import missing
 from ..workbench.teaching.self_training import Plan, Round, Told, self_train
 from ..workbench.teaching.silver import Sureness
 from ..workbench.vectors.raw_text import find_texts, read_texts
-from ._app import GpuId, Settings, messages, numbers, setup_gpu, tener_cli
+from ._app import GpuId, Settings, messages, numbers, setup_gpu
+from ._group import tener_cli
 from .silver import said
 
 

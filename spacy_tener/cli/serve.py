@@ -9,7 +9,8 @@ import typer
 from spacy.language import Language
 
 from ..errors import RemedyError
-from ._app import load_pipeline, messages, tener_cli
+from ._app import load_pipeline, messages
+from ._group import tener_cli
 
 
 @tener_cli.command("serve")

@@ -14,7 +14,8 @@ from ..workbench.files import check_folder, locked
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.teaching.silver import Counts, Sureness, write_silver
 from ..workbench.vectors.raw_text import find_texts, read_texts
-from ._app import GpuId, load_pipeline, messages, names, setup_gpu, tener_cli
+from ._app import GpuId, load_pipeline, messages, names, setup_gpu
+from ._group import tener_cli
 
 
 @tener_cli.command("silver")

@@ -18,7 +18,8 @@ from ..workbench.suggestions.tasks import TOOLS, tasks
 from ..workbench.suggestions.uncertain import MEASURES, suggest
 from ..workbench.teaching.silver import Sureness, count, silver
 from ..workbench.vectors.raw_text import find_texts, read_texts
-from ._app import GpuId, load_pipeline, messages, setup_gpu, tener_cli
+from ._app import GpuId, load_pipeline, messages, setup_gpu
+from ._group import tener_cli
 from .silver import said
 
 INTERFACE, SURE = "-interface.xml", ".sure.spacy"

@@ -14,7 +14,8 @@ from ..workbench.files import write_text
 from ..workbench.report.rows import ScoreTable, make_table
 from ..workbench.report.runs import Found, find_runs
 from ..workbench.report.tables import FORMATS, render
-from ._app import Corpora, Runs, Systems, messages, names, tener_cli
+from ._app import Corpora, Runs, Systems, messages, names
+from ._group import tener_cli
 
 _SHOWN = 10
 

@@ -15,7 +15,8 @@ from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, VectorsReport, 
 from ..workbench.vectors.raw_text import find_texts
 from ..workbench.vectors.strings import KINDS, TextSettings
 from ..workbench.vectors.word_vectors import TrainingSettings
-from ._app import messages, names, tener_cli
+from ._app import messages, names
+from ._group import tener_cli
 
 _EXAMPLES = 10
 _MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(

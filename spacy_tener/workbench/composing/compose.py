@@ -140,16 +140,17 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
 
 
 def _check_system(overlay: Config, config: Config, name: str) -> None:
-    """Refuse an overlay on an architecture that does not take its arguments, and name what it goes over."""
+    """Refuse an overlay on an architecture that lacks its arguments where another has them, and name that one."""
     section, function = TOK2VEC.rpartition(".")[0], _get(config, TOK2VEC)
     wanted = {key for key in _get(overlay, section) or {} if not key.startswith("@")}
     if _get(overlay, TOK2VEC) or function is None or wanted <= _arguments(function):
         return
     others = {other: _get(read_config(find_overlay(other)), TOK2VEC) for other in names_in(OVERLAYS)}
     fitting = [other for other, has in others.items() if has and wanted <= _arguments(has)]
-    remedy = f"Put it behind {' or '.join(fitting)}." if fitting else "Mend the names, or take them out."
-    lacking = " and ".join(f"'{key}'" for key in sorted(wanted - _arguments(function)))
-    raise ConfigError(f"{name}: sets {lacking}, which {function} does not have", remedy)
+    if fitting:
+        lacking = " and ".join(f"'{key}'" for key in sorted(wanted - _arguments(function)))
+        remedy = f"Put it behind {' or '.join(fitting)}."
+        raise ConfigError(f"{name}: sets {lacking}, which {function} does not have", remedy)
 
 
 def _arguments(function: str) -> set[str]:
@@ -189,7 +190,7 @@ def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Con
         asked = HERE.fullmatch(value) if isinstance(value, str) else None
         if asked is None:
             continue
-        place = _standing_place(config, section)
+        place = _standing_place(config, overlay, section)
         standing = _get(config, f"{place}.{asked['part']}" if asked["part"] else place)
         if standing is None:
             raise ConfigError(f"{name}: nothing stands in [{section}] for {value}", "Lay it on a config that has it.")
@@ -199,13 +200,13 @@ def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Con
     return rest, filled
 
 
-def _standing_place(config: Config, section: str) -> str:
-    """The section itself, or where the config does not have it, the registered function's above it that is replaced."""
+def _standing_place(config: Config, overlay: Config, section: str) -> str:
+    """The section itself, or where the config does not have it, the one above it whose function an overlay replaces."""
     place = section
     while place and _get(config, place) is None:
         place = place.rpartition(".")[0]
-    above = _get(config, place) if place else None
-    return place if isinstance(above, Mapping) and any(key.startswith("@") for key in above) else section
+    replaced = _get(overlay, place) if place else None
+    return place if isinstance(replaced, Mapping) and any(key.startswith("@") for key in replaced) else section
 
 
 def _read_setting(setting: str, config: Config, what: str) -> Config:
