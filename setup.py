@@ -40,7 +40,7 @@ ENTRY_POINTS = {
         "spacy_tener.char_ner_scorer.v1 = spacy_tener.pipeline.scoring:make_char_ner_scorer",
     ],
     "spacy_misc": [
-        "spacy_tener.Teacher.v1 = spacy_tener.pipeline.teaching:load_teacher",
+        "spacy_tener.Teacher.v1 = spacy_tener.pipeline.learning.teaching:load_teacher",
         "spacy_tener.JiebaLexicon.v1 = spacy_tener.features.lexicon.sources:jieba_lexicon",
         "spacy_tener.WordList.v1 = spacy_tener.features.lexicon.sources:word_list",
         "spacy_tener.VectorsLexicon.v1 = spacy_tener.features.lexicon.sources:vectors_lexicon",

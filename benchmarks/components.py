@@ -23,8 +23,8 @@ from spacy.tokens import Doc
 from thinc.api import fix_random_seed
 
 from spacy_tener.features.components.components import decompose
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.component import COMPONENT, ComponentVocabulary
+from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.workbench.report.canvas import COLOURS, draw
 
 RESULTS = Path(__file__).parent / "results"

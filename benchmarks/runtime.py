@@ -18,7 +18,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import DocBin
 
-from spacy_tener.models.shim import by_torch
+from spacy_tener.models.shims.shim import by_torch
 
 HERE = Path(__file__).parent
 NOTE = (

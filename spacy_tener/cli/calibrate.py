@@ -12,7 +12,7 @@ from spacy.language import Language
 from spacy.training import Corpus, Example
 
 from ..errors import RemedyError
-from ..pipeline.calibration import CALIBRATION, Calibration
+from ..pipeline.confidence.calibration import CALIBRATION, Calibration
 from ..workbench.calibration.diagram import Series, draw_reliability
 from ..workbench.calibration.fitting import as_cfg, cross_validated, fit, plain
 from ..workbench.calibration.measures import Probabilities, measures

@@ -24,8 +24,8 @@ from ..layers.convolution.grn import GRNEncoder
 from ..layers.lattice.atssa import AtssaEncoder
 from ..layers.lattice.flat import FlatEncoder
 from ..layers.lattice.mect import MectEncoder
-from ..models.bridge import torch_shim
-from ..models.shim import TorchShim
+from ..models.shims.bridge import torch_shim
+from ..models.shims.shim import TorchShim
 from ..plans.lattice import Lattice
 
 _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa", "mect"}

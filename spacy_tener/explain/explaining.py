@@ -11,9 +11,9 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ..pipeline.confidence import Reading, ScoredEntity
-from ..pipeline.units import DocView
-from ..pipeline.windows import Window
+from ..pipeline.confidence.pipe import Reading, ScoredEntity
+from ..pipeline.views.units import DocView
+from ..pipeline.views.windows import Window
 from .encoders import HeatMap, encoders, look
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, Passage
 from .masking import REACH, Mask, log_odds, mask_of, places_near

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
-from ..pipeline.confidence import Reading, ScoredEntity
+from ..pipeline.confidence.pipe import Reading, ScoredEntity
 from .encoders import HeatMap
 from .page import listed, packed, page
 from .words import LexiconWord

@@ -11,10 +11,10 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..errors import RemedyError
-from ..pipeline.calibration import Probabilities
+from ..pipeline.confidence.calibration import Probabilities
 from ..pipeline.tener_ner import TenerNER
-from ..pipeline.units import DocView, view_of
-from ..pipeline.windows import Window
+from ..pipeline.views.units import DocView, view_of
+from ..pipeline.views.windows import Window
 
 
 @dataclass(frozen=True)

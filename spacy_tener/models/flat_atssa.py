@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from ..plans.lattice_encoders import AtssaConfig
 from ..runtime.lattice import AtssaEncoder
-from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer
 from .settings import expand_config
+from .shims.bridge import EmbedModel
 
 if TYPE_CHECKING:
     from torch import nn

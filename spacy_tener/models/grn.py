@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..plans.convolution import GRNConfig
 from ..runtime.convolution import GRNEncoder
-from .bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 from .embed.word_char import build_word_char_embed
 from .settings import expand_config
+from .shims.bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 
 if TYPE_CHECKING:
     from torch import nn

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..plans.convolution import IDCNNConfig
 from ..runtime.convolution import IDCNNEncoder
-from .bridge import RaggedModel, encoder_layer
 from .settings import expand_config
+from .shims.bridge import RaggedModel, encoder_layer
 
 if TYPE_CHECKING:
     from torch import nn

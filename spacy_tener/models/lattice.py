@@ -10,8 +10,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from .bridge import EmbedModel, TorchShim, cut, flat, run_module, token_counts, torch_shim
 from .embed.lexicon import LatticeWords, LexiconModel, build_lexicon_embed
+from .shims.bridge import EmbedModel, TorchShim, cut, flat, run_module, token_counts, torch_shim
 
 if TYPE_CHECKING:
     from torch import nn

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ..plans.lattice_encoders import MectConfig
 from ..runtime.lattice import MectEncoder
-from .bridge import EmbedModel
 from .embed.char import build_char_embed
 from .embed.component import build_component_embed
 from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer
 from .settings import expand_config
+from .shims.bridge import EmbedModel
 
 if TYPE_CHECKING:
     from torch import nn

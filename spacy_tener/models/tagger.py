@@ -12,7 +12,7 @@ from thinc.types import Floats2d
 from ..paths.scorer import PathScorer
 from ..runtime.head import Emissions
 from ..tagging import TagLayout
-from .bridge import ragged_layer, torch_shim
+from .shims.bridge import ragged_layer, torch_shim
 from .tener import build_tener
 
 if TYPE_CHECKING:

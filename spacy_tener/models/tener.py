@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ..plans.transformer import TransformerConfig
 from ..runtime.transformer import TransformerEncoder
-from .bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 from .embed.char import build_char_embed
 from .settings import expand_config
+from .shims.bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer
 
 if TYPE_CHECKING:
     from torch import nn

@@ -21,19 +21,19 @@ from thinc.types import Floats2d
 
 from ..models.embed.gazetteer import Annotation, gazetteers
 from ..models.embed.tables import check_loaded, observe
-from ..models.shim import require_torch
+from ..models.shims.shim import require_torch
 from ..models.tagger import TaggerModel, crf, set_labels
-from .calibration import CALIBRATION, Calibration
-from .confidence import ConfidentPipe
-from .decoding import Decoding
+from .confidence.calibration import CALIBRATION, Calibration
+from .confidence.decoding import Decoding
+from .confidence.pipe import ConfidentPipe
 from .entities import Entity, set_entities
+from .learning.targets import Target, make_target
+from .learning.teaching import Teacher
 from .loading import OtherLabelsError, explained
-from .reading import DocReader, documents
 from .scoring import score_char_entities
 from .settings import NERSettings
-from .targets import Target, make_target
-from .teaching import Teacher
-from .units import DocView, view_of
+from .views.reading import DocReader, documents
+from .views.units import DocView, view_of
 from .words import PipelineWords
 
 _DEFAULT_MODEL = """
@@ -278,7 +278,7 @@ class TenerNER(ConfidentPipe):
         targets = self._targets(examples)
         set_dropout_rate(self.model, drop)
         require_torch()
-        from .learning import learn
+        from .learning.learn import learn
 
         losses[self.name] += learn(
             self.model, targets, self.settings, name=self.name, labels=self.labels, teacher=self._teacher
@@ -302,7 +302,7 @@ class TenerNER(ConfidentPipe):
         validate_examples(examples, "TenerNER.get_loss")
         targets = self._targets(examples)
         require_torch()
-        from .loss import batch_loss, gradient
+        from .learning.loss import batch_loss, gradient
 
         layer = crf(self.model)
         loss_of = partial(batch_loss, layer, targets=targets)
@@ -334,7 +334,7 @@ class TenerNER(ConfidentPipe):
         losses.setdefault(self.name, 0.0)
         set_dropout_rate(self.model, 0.0)
         require_torch()
-        from .learning import rehearse
+        from .learning.learn import rehearse
 
         losses[self.name] += rehearse(self.model, self._rehearsal_model, views, settings, name=self.name)
         if sgd is not None:

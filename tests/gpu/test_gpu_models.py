@@ -14,7 +14,7 @@ from thinc import optimizers
 from thinc.api import get_current_ops, use_ops
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.models.bridge import TorchShim, flat, ragged_layer, torch_shim
+from spacy_tener.models.shims.bridge import TorchShim, flat, ragged_layer, torch_shim
 from spacy_tener.optim.adam import Adam
 from spacy_tener.optim.sgd import SGD
 

@@ -17,8 +17,8 @@ import torch
 from thinc.api import SGD, Adam, Linear, NumpyOps, chain, list2array, with_array
 from torch import nn
 
-from spacy_tener.models.bridge import TorchShim, ragged_layer, torch_shim
-from spacy_tener.models.torch_side import join, split
+from spacy_tener.models.shims.bridge import TorchShim, ragged_layer, torch_shim
+from spacy_tener.models.shims.torch_side import join, split
 
 WIDTH_IN, WIDTH_OUT = 3, 4
 LENGTHS = [2, 0, 3, 1, 0]
@@ -546,7 +546,7 @@ def test_only_a_process_that_is_forked_from_one_with_a_model_has_one_thread(monk
         (lambda: model.predict(inputs()), 1),
         (lambda: pickle.loads(unpickled).predict(inputs()), 1),
     ):
-        monkeypatch.setattr("spacy_tener.models.torch_side._in_use", False)
+        monkeypatch.setattr("spacy_tener.models.shims.torch_side._in_use", False)
         use()
         assert in_fork(torch.get_num_threads) == threads
         assert torch.get_num_threads() == 3
@@ -563,6 +563,6 @@ def test_a_forked_process_may_run_torch_before_it_runs_a_model(three_threads):
 
 def test_what_grows_stays_where_it_is(monkeypatch):
     shim = built()
-    monkeypatch.setattr("spacy_tener.models.torch_side.get_torch_default_device", lambda: torch.device("meta"))
+    monkeypatch.setattr("spacy_tener.models.shims.torch_side.get_torch_default_device", lambda: torch.device("meta"))
     shim.set_module(build_steady(nI=WIDTH_IN, nO=9), {"nI": WIDTH_IN, "nO": 9}, device=shim.device)
     assert shim.device == torch.device("cpu")

@@ -9,12 +9,12 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.features.components.components import ComponentTable
 from spacy_tener.features.lexicon.lexicon import Lexicon
 from spacy_tener.features.normalise import Normaliser
-from spacy_tener.models.bridge import TorchShim
-from spacy_tener.models.checksum import pack, unpack
 from spacy_tener.models.embed.char import CharVocabulary
 from spacy_tener.models.embed.char_encoders import SpellingVocabulary
 from spacy_tener.models.embed.component import ComponentVocabulary
 from spacy_tener.models.embed.lexicon import LexiconVocabulary
+from spacy_tener.models.shims.bridge import TorchShim
+from spacy_tener.models.shims.checksum import pack, unpack
 
 
 def build(nI, nO):

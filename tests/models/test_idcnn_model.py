@@ -20,8 +20,8 @@ from teaching import (
 )
 from thinc.api import chain
 
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.idcnn import build_idcnn_encoder
+from spacy_tener.models.shims.bridge import torch_shim
 
 OPTIONS = {
     "the released code's": {},

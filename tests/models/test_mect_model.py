@@ -12,11 +12,11 @@ from spacy_tener.features.components.components import Structures
 from spacy_tener.features.lexicon.lexicon import Lexicon
 from spacy_tener.layers.lattice.mect import MectEncoder
 from spacy_tener.layers.lattice.random_attention import BLOCK
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.component import build_component_embed
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.mect import build_mect
+from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.optim.sgd import SGD
 
 TEXTS = ["吴重阳在中国银行工作", "", "京", "江河湖12"]

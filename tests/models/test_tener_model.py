@@ -17,7 +17,7 @@ from teaching import (
 )
 
 from spacy_tener.layers.attention.transformer import TransformerEncoder
-from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.models.tener import build_adapted_transformer_encoder, build_tener, build_transformer_encoder
 
 OPTIONS = {

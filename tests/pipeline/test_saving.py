@@ -15,7 +15,7 @@ import srsly
 import torch
 from spacy.vocab import Vocab
 
-from spacy_tener.models.bridge import TorchShim
+from spacy_tener.models.shims.bridge import TorchShim
 from spacy_tener.pipeline.settings import NERSettings
 
 TEXT = "王小明去了上海"

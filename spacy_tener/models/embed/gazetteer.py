@@ -22,9 +22,9 @@ from ...features.lexicon.sources import jieba_lexicon
 from ...features.lexicon.text import JoinedText, join_texts
 from ...plans.settings import Probability, Settings, Size
 from ...types import BoolArray, IntArray
-from ..bridge import EmbedModel
-from ..checksum import pack, unpack
 from ..settings import expand_config
+from ..shims.bridge import EmbedModel
+from ..shims.checksum import pack, unpack
 from .tables import build_tables, init_tables, table_embedder, table_rows
 from .vocabulary import Reading, Vocabulary
 

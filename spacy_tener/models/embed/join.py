@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..bridge import EmbedModel, cut, flat, token_counts
+from ..shims.bridge import EmbedModel, cut, flat, token_counts
 from .char import build_char_embed
 from .component import build_component_embed
 

@@ -23,9 +23,9 @@ from ...features.lexicon.sources import jieba_lexicon
 from ...plans.lattice import Lattice
 from ...plans.settings import Count, Probability, Settings, Size
 from ...types import IntArray
-from ..bridge import TorchShim, run_module, token_counts
-from ..checksum import pack, unpack
 from ..settings import expand_config
+from ..shims.bridge import TorchShim, run_module, token_counts
+from ..shims.checksum import pack, unpack
 from .listed import KnownWords, Likes, like_words
 from .tables import build_tables, init_tables, load_vectors, look_up, table_rows
 from .vocabulary import Reading, Vocabulary

@@ -15,9 +15,9 @@ from ...features.segmenter.division import keys_of_tag, token_keys
 from ...features.segmenter.segmenters import Segmenter, SegmenterSource, jieba_segmenter
 from ...features.segmenter.user_words import with_user_words
 from ...plans.settings import Probability, Settings, Size
-from ..bridge import EmbedModel
-from ..checksum import pack, unpack
 from ..settings import expand_config
+from ..shims.bridge import EmbedModel
+from ..shims.checksum import pack, unpack
 from .tables import build_tables, init_tables, table_embedder, table_rows
 from .vocabulary import Reading, Vocabulary
 

@@ -22,8 +22,8 @@ from ...features.vectors.vectors import read_vectors
 from ...runtime.embedding import EmbeddingTables as Rows
 from ...runtime.weights import Weights
 from ...types import IntArray
-from ..bridge import Build, EmbedModel, Indices, TorchShim, run_module, token_counts, torch_shim
-from ..shim import MakePredictor
+from ..shims.bridge import Build, EmbedModel, Indices, TorchShim, run_module, token_counts, torch_shim
+from ..shims.shim import MakePredictor
 from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:

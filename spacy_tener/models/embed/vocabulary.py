@@ -14,7 +14,7 @@ from thinc.model import deserialize_attr, serialize_attr
 
 from ...features.keys import Keys
 from ...features.tables import StringTable
-from ..checksum import pack, unpack
+from ..shims.checksum import pack, unpack
 
 
 @dataclass(frozen=True)

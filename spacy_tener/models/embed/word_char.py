@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from ...plans.settings import check
 from ...runtime.head import Projection as Projecting
-from ..bridge import EmbedModel, chain_sized, ragged_layer
 from ..settings import expand_config
+from ..shims.bridge import EmbedModel, chain_sized, ragged_layer
 from .char import CharEmbedConfig, char_embed
 from .char_encoders import build_char_cnn
 from .join import join_embedders

@@ -11,8 +11,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..bridge import EmbedModel, TorchShim, run_module, token_counts, torch_shim
 from ..settings import expand_config
+from ..shims.bridge import EmbedModel, TorchShim, run_module, token_counts, torch_shim
 from .files import load_pretrained, longest_window, put_together, take_apart
 from .module import PretrainedTransformer, TransformerEmbedConfig
 from .pieces import PieceReader

@@ -13,7 +13,7 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ...errors import RemedyError
-from ...pipeline.confidence import ConfidentPipe
+from ...pipeline.confidence.pipe import ConfidentPipe
 from ..files import write_text, writing
 from .outcomes import Outcomes, find_outcomes
 

@@ -12,9 +12,9 @@ from spacy.training import Example
 
 from ...errors import RemedyError
 from ...layers.crf.crf import EntitySpans
-from ...pipeline.calibration import Calibration
-from ...pipeline.confidence import ConfidentPipe
-from ...pipeline.decoding import Decoding
+from ...pipeline.confidence.calibration import Calibration
+from ...pipeline.confidence.decoding import Decoding
+from ...pipeline.confidence.pipe import ConfidentPipe
 from ...pipeline.scoring import missing_places, places
 from ...types import BoolArray, IntArray
 from .measures import Probabilities

@@ -9,7 +9,7 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ...errors import InputError
-from ...pipeline.targets import WEIGHT
+from ...pipeline.learning.targets import WEIGHT
 
 Reader = Callable[[Language], Iterator[Example]]
 

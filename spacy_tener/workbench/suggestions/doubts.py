@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...explain.recogniser import Recogniser
-from ...pipeline.confidence import ScoredEntity
+from ...pipeline.confidence.pipe import ScoredEntity
 
 BATCH = 256
 

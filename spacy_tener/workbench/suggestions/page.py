@@ -9,7 +9,7 @@ from html import escape
 from string import Template
 from typing import Any
 
-from ...pipeline.confidence import ScoredEntity
+from ...pipeline.confidence.pipe import ScoredEntity
 from .doubts import Doubt, Judged
 
 KINDS = {

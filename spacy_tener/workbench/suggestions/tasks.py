@@ -15,7 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...explain.recogniser import Recogniser
-from ...pipeline.confidence import ScoredEntity
+from ...pipeline.confidence.pipe import ScoredEntity
 from .uncertain import Suggestion
 
 Record = dict[str, Any]

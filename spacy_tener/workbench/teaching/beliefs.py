@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ...pipeline.confidence import ConfidentPipe
+from ...pipeline.confidence.pipe import ConfidentPipe
 
 FloatArray = NDArray[np.float64]
 Place = tuple[int, int, str]

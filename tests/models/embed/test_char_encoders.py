@@ -13,7 +13,6 @@ from thinc.api import SGD, Adam
 
 from spacy_tener.features.characters import HALF
 from spacy_tener.layers.characters import encoders
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char_encoders import (
     CHARACTER,
     build_char_bilstm,
@@ -21,6 +20,7 @@ from spacy_tener.models.embed.char_encoders import (
     build_char_transformer,
 )
 from spacy_tener.models.embed.tables import observe
+from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.runtime import characters
 
 BUILDERS = {

@@ -16,11 +16,11 @@ from thinc.api import SGD, Adam
 
 from spacy_tener.features.components.components import Structures
 from spacy_tener.features.components.sources import components_file
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.component import COMPONENT, build_component_embed
 from spacy_tener.models.embed.join import build_join_embed
 from spacy_tener.models.embed.tables import observe
+from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.models.tener import build_tener
 from spacy_tener.optim.sgd import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
 from spacy_tener.runtime import characters

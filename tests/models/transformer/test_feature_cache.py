@@ -11,7 +11,7 @@ import torch
 from spacy.tokens import Doc
 from tiny_transformer import VOCAB, WIDTH, characters
 
-from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.models.transformer.embed import build_transformer_embed
 from spacy_tener.models.transformer.feature_cache import FeatureCache
 

@@ -16,7 +16,7 @@ from teaching import losses_of_steps
 from thinc.api import Adam, ArgsKwargs
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
 
-from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.models.transformer.embed import build_transformer_embed
 from spacy_tener.models.transformer.files import load_pretrained, longest_window, put_together, take_apart
 

@@ -12,7 +12,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from spacy_tener.pipeline.confidence import ScoredEntity
+from spacy_tener.pipeline.confidence.pipe import ScoredEntity
 from spacy_tener.workbench.suggestions.doubts import Doubt, Judged, disagreements, judge, ranked
 from spacy_tener.workbench.suggestions.page import as_json, docs_as_json, render
 

@@ -10,7 +10,7 @@ from browser import DESKTOP, PHONE, Browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
-from spacy_tener.pipeline.confidence import ScoredEntity
+from spacy_tener.pipeline.confidence.pipe import ScoredEntity
 from spacy_tener.workbench.suggestions.doubts import Doubt, Judged
 from spacy_tener.workbench.suggestions.page import render
 

@@ -11,7 +11,7 @@ import pytest
 import spacy
 from spacy.language import Language
 
-from spacy_tener.pipeline.confidence import ScoredEntity
+from spacy_tener.pipeline.confidence.pipe import ScoredEntity
 from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import Event
 from spacy_tener.workbench.suggestions.tasks import TOOLS, Task, labelling_interface, tasks

@@ -12,17 +12,17 @@ import numpy as np
 import spacy
 from spacy.language import Language
 
-from ..errors import RemedyError
-from ..models.tagger import crf
-from ..tagging import TagLayout
-from ..types import IntArray
-from .confidence import ConfidentPipe, Reading
+from ...errors import RemedyError
+from ...models.tagger import crf
+from ...tagging import TagLayout
+from ...types import IntArray
+from ..confidence.pipe import ConfidentPipe, Reading
+from ..views.reading import DocReader
+from ..views.units import DocView, Units, view_of
 from .lessons import Emissions, Lesson, Paths
-from .reading import DocReader
-from .units import DocView, Units, view_of
 
 if TYPE_CHECKING:
-    from ..layers.crf.crf import CRF
+    from ...layers.crf.crf import CRF
 
 _MB = 1 << 20
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import srsly
 
-from ..errors import RemedyError
+from ...errors import RemedyError
 
 CHECKSUM = "checksum"
 

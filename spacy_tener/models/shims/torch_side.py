@@ -14,9 +14,9 @@ from thinc.api import ArgsKwargs, Ops, Optimizer, get_torch_default_device, torc
 from thinc.types import Floats2d, FloatsXd
 from torch import Tensor, nn
 
-from ..layers.devices import on_device
-from ..layers.penalty import Penalty
-from ..optim.rows import apply_row_gradient
+from ...layers.devices import on_device
+from ...layers.penalty import Penalty
+from ...optim.rows import apply_row_gradient
 from .batches import Indices, cut, flat
 
 

@@ -14,16 +14,16 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from ..models.tagger import TaggerModel, path_scorer
-from ..paths.marginals import EntitySpans
-from ..plans.sequences import ranges
+from ...models.tagger import TaggerModel, path_scorer
+from ...paths.marginals import EntitySpans
+from ...plans.sequences import ranges
+from ..learning.targets import make_target
+from ..settings import NERSettings
+from ..views.reading import DocReader, check_shared
+from ..views.tags import LabelIndex, agreeing_tags, decodable_tags
+from ..views.units import DocView, view_of
 from .calibration import Calibration, Probabilities
 from .decoding import Decoding, joined
-from .reading import DocReader, check_shared
-from .settings import NERSettings
-from .tags import LabelIndex, agreeing_tags, decodable_tags
-from .targets import make_target
-from .units import DocView, view_of
 
 Answer = TypeVar("Answer")
 Views = Sequence[DocView]

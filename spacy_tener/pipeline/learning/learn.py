@@ -11,17 +11,17 @@ from spacy.tokens import Doc
 from thinc.shims import PyTorchShim
 from torch import Tensor
 
-from ..layers.crf.crf import CRF
-from ..models.bridge import TorchShim, penalties
-from ..models.tagger import TaggerModel, crf
+from ...layers.crf.crf import CRF
+from ...models.shims.bridge import TorchShim, penalties
+from ...models.tagger import TaggerModel, crf
+from ..settings import NERSettings
+from ..views.reading import DocReader, Piece, documents
+from ..views.units import DocView
 from .lessons import Lesson
 from .loss import batch_loss, gradient, rehearsal_loss
-from .reading import DocReader, Piece, documents
-from .settings import NERSettings
 from .targets import Target
 from .teaching import Teacher
 from .teaching_loss import teaching_loss
-from .units import DocView
 
 PieceLoss = Callable[[Sequence[Piece], list[Doc]], Callable[[Tensor], Tensor]]
 """Makes the loss of some pieces as a function of their emissions."""

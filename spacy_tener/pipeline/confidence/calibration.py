@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..types import IntArray
+from ...types import IntArray
 
 Probabilities = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tagging import TagLayout
-from ..types import IntArray
-from .windows import Window
+from ...tagging import TagLayout
+from ...types import IntArray
+from ..views.windows import Window
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from thinc.api import Ops
 from thinc.types import Floats2d
 
-from ..types import IntArray
+from ...types import IntArray
 
 
 class Indices(NamedTuple):

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..layers.crf.crf import CRF, cross_entropy
-from ..layers.devices import on_device
+from ...layers.crf.crf import CRF, cross_entropy
+from ...layers.devices import on_device
+from ..views.tags import join_masks, possible_tags
+from ..views.units import Units
 from .lessons import Emissions, Lesson, Paths
 from .loss import tensor
-from .tags import join_masks, possible_tags
-from .units import Units
 
 
 def teaching_loss(

@@ -11,8 +11,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..models.tagger import TaggerModel
-from .settings import NERSettings
+from ...models.tagger import TaggerModel
+from ..settings import NERSettings
 from .units import CharacterView, DocView
 from .windows import Window, batch_by_size, cut_windows
 

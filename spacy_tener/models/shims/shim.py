@@ -12,8 +12,8 @@ from thinc.api import ArgsKwargs, Ops, Optimizer, get_current_ops
 from thinc.shims import Shim
 from thinc.types import FloatsXd
 
-from ..errors import MissingTorchError
-from ..runtime.weights import Weights
+from ...errors import MissingTorchError
+from ...runtime.weights import Weights
 from .checksum import pack, unpack
 from .state import arrays_from_torch, pack_arrays, unpack_arrays
 
@@ -163,7 +163,7 @@ class TorchShim(Shim):
     def step_together(self, *given: Any) -> bool:
         """One step of an optimizer for all parameters at once, on a GPU. Returns whether it was done."""
         if self._step is None:
-            from ..optim.together import StepTogether
+            from ...optim.together import StepTogether
 
             self._step = StepTogether()
         return bool(self._step(*given))

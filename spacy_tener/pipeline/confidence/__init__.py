@@ -1,0 +1,1 @@
+"""How sure the component is: decoding with probabilities, and their calibration."""

@@ -1,0 +1,1 @@
+"""What the component learns from a batch: annotation, and what a teacher says."""
