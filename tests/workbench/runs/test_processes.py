@@ -86,11 +86,11 @@ def test_no_process_outlives_one_that_is_killed(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_signals_interrupt_unless_they_are_ignored(name: str) -> None:
     number = getattr(signal, name)
-    before = signal.getsignal(number)
+    before = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
     try:
         with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
             signal.raise_signal(number)
-        assert signal.getsignal(number) is before
+        assert signal.getsignal(number) is signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN)
         with interrupted_by_signals():
             signal.raise_signal(number)
