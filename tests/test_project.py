@@ -128,7 +128,7 @@ OURS = [(name, words[4:]) for name, words in lines() if words[:4] == ["python", 
 
 @pytest.mark.parametrize(("name", "words"), OURS, ids=lambda value: value if isinstance(value, str) else value[0])
 def test_every_option_exists(name: str, words: list[str]) -> None:
-    group: Any = typer.main.get_command(spacy_tener.cli.tener_cli)
+    group: Any = typer.main.get_group(spacy_tener.cli.tener_cli)
     command = group.commands[words[0]]
     assert command.make_context(words[0], list(words[1:])).params
 

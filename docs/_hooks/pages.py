@@ -73,7 +73,7 @@ def _reference(name: str) -> str:
 
 def options_table(command: str) -> str:
     """The arguments and options of a command, as a table."""
-    group: Any = typer.main.get_command(tener_cli)
+    group: Any = typer.main.get_group(tener_cli)
     rows = ["| argument or option | meaning | default |", "| --- | --- | --- |"]
     for parameter in group.commands[command].params:
         options = [*parameter.opts, *parameter.secondary_opts]

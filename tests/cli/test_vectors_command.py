@@ -38,7 +38,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def test_the_command_is_part_of_the_group_and_its_help_names_what_it_reads_and_writes() -> None:
-    assert "vectors" in typer.main.get_command(spacy_tener.cli.tener_cli).commands
+    assert "vectors" in typer.main.get_group(spacy_tener.cli.tener_cli).commands
     text = Result("--help").text
     for word in ("JSONL", ".xz", "chars.vec", "words.uncovered", "--keep-digits", "1 for chars, 2 for bigrams"):
         assert word in text
