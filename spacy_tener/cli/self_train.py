@@ -20,7 +20,7 @@ from ..workbench.runs.processes import Processes, interrupted_by_signals
 from ..workbench.runs.requirements import missing
 from ..workbench.teaching.self_training import Plan, Round, Told, self_train
 from ..workbench.teaching.silver import Sureness
-from ..workbench.vectors.raw_text import find_texts, read_texts
+from ..workbench.vectors.raw_text import find_texts, read_all
 from ._app import GpuId, Settings, messages, numbers, setup_gpu
 from ._group import tener_cli
 from .silver import said
@@ -63,8 +63,7 @@ def self_train_cli(
         sources, _ = find_texts(raw)
 
         def texts() -> Iterable[str]:
-            lines = (text.strip() for source in sources for text in read_texts(source) if text.strip())
-            return itertools.islice(lines, limit or None)
+            return itertools.islice(read_all(sources), limit or None)
 
         if not any(True for _ in texts()):
             raise RemedyError(f"{', '.join(raw)}: there is no text", "Give files with a text on each line.")

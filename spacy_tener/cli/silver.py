@@ -13,7 +13,7 @@ from ..errors import RemedyError
 from ..workbench.files import check_folder, locked
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.teaching.silver import Counts, Sureness, write_silver
-from ..workbench.vectors.raw_text import find_texts, read_texts
+from ..workbench.vectors.raw_text import find_texts, read_all
 from ._app import GpuId, load_pipeline, messages, names, setup_gpu
 from ._group import tener_cli
 
@@ -51,12 +51,11 @@ def silver_cli(
         sources, left_out = find_texts(raw)
         if left_out:
             msg.warn(f"Left out: {len(left_out)} files that are no text", ", ".join(map(str, left_out[:5])))
-        texts = (text.strip() for source in sources for text in read_texts(source) if text.strip())
         settings = {"teachers": names(teachers), "texts": sources, "limit": limit}
         with interrupted_by_signals(), locked(output / ".lock"):
             total = write_silver(
                 pipelines,
-                itertools.islice(texts, limit or None),
+                itertools.islice(read_all(sources), limit or None),
                 output,
                 kept,
                 settings=settings,

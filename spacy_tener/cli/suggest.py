@@ -17,7 +17,7 @@ from ..workbench.files import write_file, write_text
 from ..workbench.suggestions.tasks import TOOLS, tasks
 from ..workbench.suggestions.uncertain import MEASURES, suggest
 from ..workbench.teaching.silver import Sureness, count, silver
-from ..workbench.vectors.raw_text import find_texts, read_texts
+from ..workbench.vectors.raw_text import find_texts, read_all
 from ._app import GpuId, load_pipeline, messages, setup_gpu
 from ._group import tener_cli
 from .silver import said
@@ -80,4 +80,4 @@ def suggest_cli(
 
 def _texts(sources: Sequence[str]) -> Iterator[str]:
     found, _ = find_texts(sources)
-    return (text.strip() for source in found for text in read_texts(source) if text.strip())
+    return read_all(found)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from spacy.language import Language
 
+from ..pipeline.views.windows import batch_by_size
 from .limits import Limits, RefusedError, too_long
 from .metrics import Metrics
 from .reading import Found, entity_task, explanation_tasks, labels, utf16_offsets
@@ -95,7 +96,7 @@ class Service:
         if served.worker.full:
             raise served.worker.refusal()
         found: list[list[Found]] = []
-        for part in _parts(texts):
+        for part in batch_by_size(texts, TOGETHER):
             futures = [await served.worker.submit(served.entities, text, patient=True) for text in part]
             found += await served.worker.wait_for(asyncio.gather(*futures))
         return [wanted(text, entities, options) for text, entities in zip(texts, found, strict=True)]
@@ -115,20 +116,6 @@ class Service:
     def check(self, text: str, where: str = "The text") -> None:
         if len(text) > self.limits.characters:
             raise too_long(len(text), self.limits.characters, where)
-
-
-def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
-    """The texts in their order, as many at once as are read together."""
-    part: list[str] = []
-    size = 0
-    for text in texts:
-        if part and size + len(text) > TOGETHER:
-            yield part
-            part, size = [], 0
-        part.append(text)
-        size += len(text)
-    if part:
-        yield part
 
 
 def wanted(text: str, found: Sequence[Found], options: Options) -> list[Entity]:

@@ -5,7 +5,6 @@ Tokens whose annotation is missing are learned as such: `tener_ner`, and spaCy's
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin, Span
+from spacy.util import minibatch
 
 from ...errors import RemedyError
 from ..files import write_file, write_text
@@ -76,15 +76,9 @@ def annotate(belief: Belief, sure: Sureness) -> Doc:
 
 def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> Iterator[Doc]:
     """Annotate texts, as many at once as are good for speed."""
-    for batch in batched(texts, BATCH):
+    for batch in minibatch(texts, BATCH):
         for belief in beliefs(teachers, batch):
             yield annotate(belief, sure)
-
-
-def batched(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    rest = iter(texts)
-    while batch := list(itertools.islice(rest, size)):
-        yield batch
 
 
 def write_silver(
@@ -106,7 +100,7 @@ def write_silver(
     """
     _check_settings(output / SETTINGS, {**settings, **asdict(sure), "part_size": part_size})
     total = Counts()
-    for number, part in enumerate(batched(texts, part_size)):
+    for number, part in enumerate(minibatch(texts, part_size)):
         path = output / f"part-{number:05}.spacy"
         made = path.exists()
         docs = [] if made else list(silver(teachers, part, sure))

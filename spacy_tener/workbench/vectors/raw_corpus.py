@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...errors import InputError
-from .raw_text import find_texts, read_texts
+from .raw_text import find_texts, read_all
 
 Reader = Callable[[Language], Iterator[Example]]
 
@@ -41,13 +41,13 @@ def raw_text(
             remedy = "Give `path` in its section of the config a file or a directory, as by --paths.raw_text."
             raise InputError("RawText", "no text is named", remedy)
         sources, _ = find_texts([path] if isinstance(path, (str, Path)) else path)
-        texts: Iterator[str] = (text for source in sources for text in read_texts(source) if text.strip())
+        texts = read_all(sources)
         if shuffle:
             held = list(texts)
             random.shuffle(held)
             texts = iter(held)
         for text in texts:
-            for doc in _cut(nlp.make_doc(text.strip()), max_length):
+            for doc in _cut(nlp.make_doc(text), max_length):
                 if len(doc) >= min_length:
                     yield Example(doc, doc.copy())
 

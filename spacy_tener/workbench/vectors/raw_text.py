@@ -50,6 +50,11 @@ def read_texts(source: str | Path) -> Iterator[str]:
         yield from (line for _, line in read_lines(source))
 
 
+def read_all(sources: Sequence[str]) -> Iterator[str]:
+    """The paragraphs of several files without blanks at their edges; those that are all blank are left out."""
+    return (text.strip() for source in sources for text in read_texts(source) if text.strip())
+
+
 def read_words(path: str | Path) -> list[str]:
     """The distinct words of a list, or of all lists in a directory, as `spacy_tener.WordList.v1` reads them."""
     words = dict.fromkeys(entry.word for file in list_files(Path(path)) for entry in read_list(file, ""))
