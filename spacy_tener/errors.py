@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class RemedyError(ValueError):
@@ -18,6 +19,16 @@ class RemedyError(ValueError):
         self.remedy = remedy
         self.place = place
         super().__init__(f"{place}: {reason}. {remedy}" if place else f"{reason}. {remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions cross from one process to another by pickle, which would call __init__ with the message alone.
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[RemedyError], args: tuple[Any, ...], state: dict[str, Any]) -> RemedyError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(RemedyError):

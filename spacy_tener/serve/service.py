@@ -9,12 +9,14 @@ from typing import Literal
 
 from spacy.language import Language
 
+from ..annotate.batches import TOGETHER, Task
+from ..annotate.finding import Found, entity_task, labels
 from ..pipeline.views.windows import batch_by_size
 from .limits import Limits, RefusedError, too_long
 from .metrics import Metrics
-from .reading import Found, entity_task, explanation_tasks, labels, utf16_offsets
+from .reading import explanation_tasks, utf16_offsets
 from .schema import Entity, ModelInfo, Options
-from .worker import TOGETHER, Task, Worker
+from .worker import Worker
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..annotate.batches import TOGETHER
 from .limits import Limits, RefusedError, invalid, too_slow
 from .schema import ErrorDetail, Line, LineAnswer, Options
 from .service import Service, wanted
-from .worker import TOGETHER
 
 _LINES = 256
 """Lines of a stream that are on their way at most, and of their characters as many as are read together."""

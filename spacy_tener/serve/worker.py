@@ -7,22 +7,19 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ..annotate.batches import Task, alike, answer_each
 from .limits import Limits, RefusedError, overloaded
 from .metrics import Metrics
 
 _LOG = logging.getLogger(__name__)
 
-Task = Callable[[Sequence[str]], Sequence[Any]]
-"""What is done with texts, in the worker's thread: an answer for each."""
-
 GATHERED = 16_384  # characters that are taken out of the queue at once
-TOGETHER = 4_096  # characters that are read in one batch, of texts of like length
 LINGER = 0.002  # seconds that a batch waits for more, where the one before had several texts
 
 
@@ -33,6 +30,9 @@ class Job:
     task: Task
     text: str
     future: asyncio.Future[Any]
+
+    def __len__(self) -> int:
+        return len(self.text)
 
 
 class Worker:
@@ -105,7 +105,7 @@ class Worker:
         n_before = 0
         while jobs := self._gather(LINGER if n_before > 1 else 0.0):
             n_before = len(jobs)
-            for group in alike(jobs):
+            for group in by_task(jobs):
                 start = time.perf_counter()
                 answers = _answers([job for job in group if not job.future.cancelled()])
                 seconds = time.perf_counter() - start
@@ -118,7 +118,7 @@ class Worker:
         size, until = 0, time.monotonic() + linger
         while job is not None:
             gathered.append(job)
-            size += len(job.text)
+            size += len(job)
             if size >= GATHERED:
                 break
             try:
@@ -131,12 +131,12 @@ class Worker:
 
     def _deliver(self, group: Sequence[Job], answers: dict[Job, Any], seconds: float) -> None:
         """In the event loop: hand out the answers."""
-        size = sum(len(job.text) for job in group)
+        size = sum(len(job) for job in group)
         self.waiting -= size
         self._done += size
         self._busy += seconds
         self._room.set()
-        self._metrics.count_batch(self.name, [len(job.text) for job in answers], seconds)
+        self._metrics.count_batch(self.name, [len(job) for job in answers], seconds)
         for job, answer in answers.items():
             if job.future.done():
                 continue
@@ -146,29 +146,22 @@ class Worker:
                 job.future.set_result(answer)
 
 
-def alike(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+def by_task(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """Jobs of one task and of like length, the shortest first, so that no short text waits for a long one."""
-    by_task = sorted(jobs, key=lambda job: (id(job.task), len(job.text)))
-    for _, group in groupby(by_task, key=lambda job: job.task):
-        together: list[Job] = []
-        size = 0
-        for job in group:
-            if together and size + len(job.text) > TOGETHER:
-                yield together
-                together, size = [], 0
-            together.append(job)
-            size += len(job.text)
-        yield together
+    for _, group in groupby(sorted(jobs, key=lambda job: id(job.task)), key=lambda job: job.task):
+        yield from alike(group)
 
 
 def _answers(jobs: Sequence[Job]) -> dict[Job, Any]:
-    """The answers of jobs with one task, or why there is none. Where they fail together each is tried alone."""
+    """The answers of jobs with one task, or why there is none."""
     if not jobs:
         return {}
-    try:
-        return dict(zip(jobs, jobs[0].task([job.text for job in jobs]), strict=True))
-    except Exception as error:
-        if len(jobs) == 1:
-            _LOG.exception("The pipeline failed at a text of %d characters", len(jobs[0].text))
-            return {jobs[0]: RefusedError(500, "pipeline_failed", f"The pipeline failed at this text: {error!r}")}
-        return {job: answer for job in jobs for answer in _answers([job]).values()}
+    answers = answer_each(jobs[0].task, [job.text for job in jobs])
+    return {job: _refused(job, each) for job, each in zip(jobs, answers, strict=True)}
+
+
+def _refused(job: Job, answer: Any) -> Any:
+    if not isinstance(answer, Exception):
+        return answer
+    _LOG.error("The pipeline failed at a text of %d characters", len(job), exc_info=answer)
+    return RefusedError(500, "pipeline_failed", f"The pipeline failed at this text: {answer!r}")

@@ -1,0 +1,96 @@
+"""What a pipeline finds in texts: the same for the service and for archives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from spacy.language import Language
+from spacy.tokens import Doc
+
+from ..pipeline.confidence.pipe import Reading
+from ..pipeline.entities import CHAR_OFFSETS, SCORES
+from ..pipeline.settings import NERSettings
+from ..pipeline.tener_ner import TenerNER
+from .batches import Task
+
+_SPANS_KEY = "tener_found"
+
+
+class Found(NamedTuple):
+    """An entity, by characters of its text."""
+
+    start: int
+    end: int
+    label: str
+    probability: float | None
+
+
+def recognisers(nlp: Language) -> list[TenerNER]:
+    return [pipe for _, pipe in nlp.pipeline if isinstance(pipe, TenerNER)]
+
+
+def entity_task(nlp: Language, *, probability: bool = True) -> Task:
+    """Finds the entities of texts: a list of `Found` for each.
+
+    probability: Whether the components are told to write probabilities from now on.
+    """
+    return partial(_entities, nlp, _settings(nlp, probability))
+
+
+def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
+    """Finds the entities of texts, and their k best readings as wholes by the first tener_ner: a pair for each."""
+    return partial(_readings, nlp, recognisers(nlp)[0], k, _settings(nlp, probability))
+
+
+def _settings(nlp: Language, probability: bool) -> list[NERSettings]:
+    pipes = recognisers(nlp)
+    if probability:
+        for pipe in pipes:
+            pipe.cfg["spans_key"] = pipe.cfg.get("spans_key") or _SPANS_KEY
+    return [pipe.settings for pipe in pipes]
+
+
+def _entities(nlp: Language, settings: Sequence[NERSettings], texts: Sequence[str]) -> list[list[Found]]:
+    # What the texts bring into the vocabulary is forgotten behind the batch.
+    with nlp.memory_zone():
+        return [_sorted(doc, settings) for doc in nlp.pipe(texts)]
+
+
+def _readings(
+    nlp: Language, pipe: TenerNER, k: int, settings: Sequence[NERSettings], texts: Sequence[str]
+) -> list[tuple[list[Found], list[Reading]]]:
+    with nlp.memory_zone():
+        # In one batch: a shared component keeps what it made of the last one only.
+        docs = list(nlp.pipe(texts, batch_size=len(texts)))
+        return [(_sorted(doc, settings), found) for doc, found in zip(docs, pipe.readings(docs, k), strict=True)]
+
+
+def _sorted(doc: Doc, settings: Sequence[NERSettings]) -> list[Found]:
+    return sorted(_found(doc, settings), key=lambda one: (one.start, one.end))
+
+
+def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[Found]:
+    groups = [doc.spans[each.spans_key] for each in settings if each.spans_key in doc.spans]
+    known = {
+        (span.start, span.end, span.label): float(score)
+        for group in reversed(groups)
+        for span, score in zip(group, group.attrs[SCORES], strict=True)
+    }
+    exact = {
+        (span.start, span.end, span.label): offsets
+        for each in settings
+        if each.view == "characters" and each.chars_key in doc.spans
+        for span, offsets in zip(doc.spans[each.chars_key], doc.spans[each.chars_key].attrs[CHAR_OFFSETS], strict=True)
+    }
+    for ent in doc.ents:
+        place = (ent.start, ent.end, ent.label)
+        start, end = exact.get(place, (ent.start_char, ent.end_char))
+        yield Found(start, end, ent.label_, known.get(place))
+
+
+def labels(nlp: Language) -> list[str]:
+    """The labels that entities of a pipeline can have, as its components say."""
+    named = (nlp.pipe_labels[name] for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns)
+    return sorted({label for names in named for label in names})

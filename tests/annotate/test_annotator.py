@@ -1,0 +1,148 @@
+"""Records in, records with entities out: the same as `nlp.pipe` finds, and no text ends a batch."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+import spacy
+
+from spacy_tener.annotate import Annotator, Settings
+from spacy_tener.annotate.batches import TOGETHER, alike, answer_each
+from spacy_tener.errors import InputError, RemedyError
+
+LONG = "吴重阳在中国银行工作。今天天气很好，王小明去了上海。" * 60
+TEXTS = ["王小明去了上海", "", "今天天气很好", LONG, "吴重阳在中国银行工作。", " \n", "京"]
+SURROGATE = "王小明\ud800去了"
+
+
+def spans(row, name="entities"):
+    return [(each["start"], each["end"], each["label"]) for each in row[name]]
+
+
+@pytest.mark.parametrize("kind", ["tener", "characters"])
+def test_entities_are_those_of_the_pipeline(saved, kind) -> None:
+    nlp = spacy.load(saved[kind])
+    expected = [[(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in nlp.pipe(TEXTS)]
+    rows = Annotator(saved[kind])([{"key": number, "text": text} for number, text in enumerate(TEXTS)])
+    assert [spans(row) for row in rows] == expected
+    assert len(expected[3]) > 100
+    assert [list(row) for row in rows] == [["key", "text", "entities", "error"]] * len(TEXTS)
+    assert [(row["key"], row["text"], row["error"]) for row in rows] == [(n, t, None) for n, t in enumerate(TEXTS)]
+    assert all(each["text"] == row["text"][each["start"] : each["end"]] for row in rows for each in row["entities"])
+
+
+def test_probabilities_and_readings_are_the_components_own(saved) -> None:
+    nlp = spacy.load(saved["tener"])
+    pipe = nlp.get_pipe("tener_ner")
+    rows = Annotator(saved["tener"], Settings(probability=True, k_best=3))([{"text": text} for text in TEXTS])
+    for row, scored, readings in zip(
+        rows, pipe.scored(nlp.pipe(TEXTS)), pipe.readings(nlp.pipe(TEXTS), 3), strict=True
+    ):
+        assert [each["probability"] for each in row["entities"]] == pytest.approx([e.probability for e in scored])
+        assert [each["probability"] for each in row["readings"]] == pytest.approx([r.probability for r in readings])
+        assert [spans(each) for each in row["readings"]] == [
+            [(e.start, e.end, e.label) for e in each.entities] for each in readings
+        ]
+
+
+def test_a_text_that_cannot_be_read_gets_its_error_and_the_others_their_entities(saved) -> None:
+    rows = [{"text": "王小明去了上海"}, {"text": SURROGATE}, {"other": 1}, {"text": 7}, {"text": None}, {"text": ""}]
+    good, surrogate, missing, number, none, empty = Annotator(saved["tener"])(rows)
+    assert good["entities"]
+    assert good["error"] is None
+    assert (surrogate["text"], surrogate["error"]) == (SURROGATE, "character 3 of the text is half of a surrogate pair")
+    assert missing == {"other": 1, "entities": [], "error": "there is no text"}
+    assert number["error"] == "the text is of type int"
+    assert none["error"] == "there is no text"
+    assert empty == {"text": "", "entities": [], "error": None}
+
+
+def test_a_text_at_which_the_pipeline_fails_is_found_among_the_others(saved, monkeypatch) -> None:
+    annotator = Annotator(saved["tener"])
+    annotator.load().args[0].max_length = 100
+    found = annotator([{"text": text} for text in TEXTS])
+    assert [bool(row["error"]) for row in found] == [len(text) > 100 for text in TEXTS]
+    assert "E088" in found[3]["error"]
+    assert [spans(row) for row in found[:3]] == [
+        spans(row) for row in Annotator(saved["tener"])([{"text": text} for text in TEXTS[:3]])
+    ]
+
+
+def test_tables_keep_their_columns_and_types(saved) -> None:
+    texts = [*TEXTS, None]
+    table = pa.table({"text": texts, "key": pa.array(range(len(texts)), type=pa.uint8())})
+    settings = Settings(probability=True, k_best=2)
+    annotator = Annotator(saved["tener"], settings)
+    found = annotator(table)
+    assert found.select(["text", "key"]).equals(table)
+    assert found.to_pylist() == annotator(table.to_pylist())
+    assert annotator(table.to_batches()[0]).equals(found)
+    empty = annotator(table.slice(0, 0))
+    assert empty.schema.equals(found.schema)
+    assert annotator(pa.table({"key": [1]})).to_pylist()[0]["error"] == "there is no text"
+
+
+def test_text_of_a_table_that_is_no_utf8_is_an_error_of_that_text(saved) -> None:
+    raw = pa.array([b"\xe4\xba\xac", b"\xed\xa0\x80"], type=pa.binary())
+    table = pa.table({"text": pa.Array.from_buffers(pa.string(), 2, raw.buffers())})
+    assert [row["error"] is None for row in Annotator(saved["tener"])(table).select(["error"]).to_pylist()] == [
+        True,
+        False,
+    ]
+
+
+def test_columns_of_the_same_names_are_refused_and_a_prefix_helps(saved) -> None:
+    rows = [{"text": "京", "entities": "mine"}]
+    with pytest.raises(RemedyError, match=r"columns of their own named entities.*--prefix"):
+        Annotator(saved["tener"])(rows)
+    row = Annotator(saved["tener"], Settings(prefix="tener_"))(rows)[0]
+    assert list(row) == ["text", "entities", "tener_entities", "tener_error"]
+
+
+def test_an_annotator_is_sent_to_another_process_without_its_pipeline(saved) -> None:
+    annotator = Annotator(saved["tener"], Settings(text="body"))
+    rows = [{"body": "王小明去了上海"}]
+    expected = annotator(rows)
+    sent = pickle.dumps(annotator)
+    assert len(sent) < 1000
+    assert pickle.loads(sent)(rows) == expected
+
+
+def test_errors_cross_processes_whole() -> None:
+    error = InputError("a.txt", "is bad", "Mend it.", line=3)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), type(again), again.__dict__) == (str(error), InputError, error.__dict__)
+
+
+def test_pipelines_without_what_is_asked_are_refused(tmp_path) -> None:
+    nlp = spacy.blank("zh")
+    nlp.to_disk(tmp_path / "blank")
+    with pytest.raises(RemedyError, match="no component that finds entities"):
+        Annotator(tmp_path / "blank")([])
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
+    nlp.to_disk(tmp_path / "ruler")
+    assert spans(Annotator(tmp_path / "ruler")([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]
+    with pytest.raises(RemedyError, match="no tener_ner"):
+        Annotator(tmp_path / "ruler", Settings(k_best=2)).load()
+    with pytest.raises(RemedyError, match="k_best = -1"):
+        Settings(k_best=-1)
+
+
+def test_texts_of_like_length_are_together_and_long_ones_alone() -> None:
+    batches = list(alike(["x" * length for length in (TOGETHER, 5, 3000, 2, 9 * TOGETHER, 3)]))
+    assert [[len(text) for text in batch] for batch in batches] == [[2, 3, 5, 3000], [TOGETHER], [9 * TOGETHER]]
+
+
+def test_what_fails_together_is_tried_in_halves() -> None:
+    tried = []
+
+    def task(texts):
+        tried.append(len(texts))
+        return [1 / int(text) for text in texts]
+
+    answers = answer_each(task, ["1"] * 100 + ["0"] + ["2"] * 27)
+    assert answers[:100] + answers[101:] == [1.0] * 100 + [0.5] * 27
+    assert isinstance(answers[100], ZeroDivisionError)
+    assert len(tried) == 15
