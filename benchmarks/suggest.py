@@ -27,9 +27,9 @@ from spacy.training import Corpus
 from spacy.training.initialize import init_nlp
 from spacy.training.loop import train
 
+from spacy_tener.files import write_text
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.named import find_base
-from spacy_tener.workbench.files import write_text
 from spacy_tener.workbench.suggestions.uncertain import MEASURES, key, suggest
 
 HERE = Path(__file__).parent

@@ -22,6 +22,7 @@ ONE_FLOOR = {"layers", "runtime", "features", "optim"}
 FOREIGN = {
     "about": {"spacy", "thinc", "torch"},
     "errors": {"spacy", "thinc", "torch"},
+    "files": {"spacy", "thinc", "torch"},
     "tagging": {"spacy", "thinc", "torch"},
     "types": {"spacy", "thinc", "torch"},
     "plans": {"spacy", "thinc", "torch"},

@@ -17,8 +17,8 @@ import srsly
 import typer
 
 from ..errors import RemedyError
+from ..files import check_folder, writing
 from ..workbench.docbins import read_docs
-from ..workbench.files import check_folder, writing
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
 from ..workbench.report.runs import dev_metrics, size_mb
 from ..workbench.report.scores import parse_metrics, read_json

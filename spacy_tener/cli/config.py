@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from ..files import write_text
 from ..workbench.composing.compose import compose
-from ..workbench.files import write_text
 from ._app import Settings, messages
 from ._group import tener_cli
 

@@ -16,8 +16,8 @@ from spacy.training import Corpus
 from spacy.vocab import Vocab
 
 from ..errors import RemedyError
+from ..files import write_text
 from ..workbench.docbins import read_docs
-from ..workbench.files import write_text
 from ..workbench.report.scores import CountingScorer
 from ._app import GpuId, load_pipeline, messages, setup_gpu
 from ._group import tener_cli

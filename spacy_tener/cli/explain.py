@@ -16,7 +16,7 @@ from spacy.training import Example
 
 from ..errors import RemedyError
 from ..features.inputs import STDIN
-from ..workbench.files import write_text
+from ..files import write_text
 from ..workbench.report.canvas import ENDINGS, draw
 from ..workbench.vectors.raw_text import read_texts
 from ._app import GpuId, Messages, load_pipeline, messages, setup_gpu

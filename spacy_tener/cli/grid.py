@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
+from ..files import locked
 from ..workbench.composing.named import SHIPPED
-from ..workbench.files import locked
 from ..workbench.report.rows import make_table
 from ..workbench.report.runs import METRICS, find_runs
 from ..workbench.report.scores import read_metrics

@@ -14,11 +14,11 @@ from spacy.tokens import Doc
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
+from ..files import check_folder, locked, write_text
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import ConfigError
 from ..workbench.composing.named import BASES, names_in
 from ..workbench.docbins import read_docs
-from ..workbench.files import check_folder, locked, write_text
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.requirements import missing
 from ..workbench.suggestions.crossing import Crossing, cross_train

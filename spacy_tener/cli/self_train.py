@@ -13,9 +13,9 @@ from spacy.cli._util import import_code
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
+from ..files import check_folder, locked
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import ConfigError
-from ..workbench.files import check_folder, locked
 from ..workbench.runs.processes import Processes, interrupted_by_signals
 from ..workbench.runs.requirements import missing
 from ..workbench.teaching.self_training import Plan, Round, Told, self_train

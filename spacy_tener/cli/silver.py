@@ -10,7 +10,7 @@ import typer
 from spacy.cli._util import import_code
 
 from ..errors import RemedyError
-from ..workbench.files import check_folder, locked
+from ..files import check_folder, locked
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.teaching.silver import Counts, Sureness, write_silver
 from ..workbench.vectors.raw_text import find_texts, read_all

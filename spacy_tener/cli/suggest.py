@@ -13,7 +13,7 @@ from spacy.tokens import DocBin
 
 from ..errors import RemedyError, check_choice
 from ..explain.recogniser import Recogniser
-from ..workbench.files import write_file, write_text
+from ..files import write_file, write_text
 from ..workbench.suggestions.tasks import TOOLS, tasks
 from ..workbench.suggestions.uncertain import MEASURES, suggest
 from ..workbench.teaching.silver import Sureness, count, silver

@@ -10,7 +10,7 @@ import typer
 from wasabi.printer import Printer
 
 from ..errors import RemedyError
-from ..workbench.files import write_text
+from ..files import write_text
 from ..workbench.report.rows import ScoreTable, make_table
 from ..workbench.report.runs import Found, find_runs
 from ..workbench.report.tables import FORMATS, render

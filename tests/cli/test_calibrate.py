@@ -105,9 +105,7 @@ def test_a_precision_that_cannot_be_promised_changes_nothing(model, data):
 
 def test_an_error_while_writing_loses_nothing(model, data, monkeypatch):
     before = files(model)
-    monkeypatch.setattr(
-        "spacy_tener.workbench.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space"))
-    )
+    monkeypatch.setattr("spacy_tener.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space")))
     code, output = calibrate(model, data())
     assert code == 1
     assert "cannot be written" in output

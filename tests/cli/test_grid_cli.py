@@ -17,7 +17,7 @@ from spacy.cli._util import app
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-from spacy_tener.workbench.files import locked
+from spacy_tener.files import locked
 from spacy_tener.workbench.runs.processes import Processes
 
 PARTS = ("train", "dev", "test")

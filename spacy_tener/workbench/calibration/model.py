@@ -13,8 +13,8 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ...errors import RemedyError
+from ...files import write_text, writing
 from ...pipeline.confidence.pipe import ConfidentPipe
-from ..files import write_text, writing
 from .outcomes import Outcomes, find_outcomes
 
 FEWEST = 10

@@ -13,7 +13,7 @@ from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
 from ...errors import RemedyError, check_choice
-from ..files import write_file
+from ...files import write_file
 from ..languages import UNSPACED, blank_pipeline, detect_language
 from .docs import group_sentences, sentences_to_doc, text_to_doc
 from .inputs import Job

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import RemedyError
-from ..files import write_file
+from ...files import write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,8 @@ from typing import Any
 
 from thinc.api import Config
 
+from ...files import write_text
 from ..composing.files import entries
-from ..files import write_text
 from ..versions import installed_versions
 from .training import RECORD
 

@@ -26,11 +26,11 @@ import numpy as np
 from thinc.api import Config
 
 from ...errors import check_choice
+from ...files import locked, write_text
 from ..composing.compose import compose, with_settings
 from ..composing.files import ConfigError, keys
 from ..composing.filling import did_you_mean
 from ..composing.search_space import Choice, Space, as_settings
-from ..files import locked, write_text
 from ..report.runs import CONFIG, MODEL
 from .processes import Processes
 from .requirements import corpus_reader, missing

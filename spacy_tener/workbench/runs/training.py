@@ -12,7 +12,7 @@ from typing import Any
 from spacy.training.loop import DIR_MODEL_LAST
 from thinc.api import Config
 
-from ..files import write_text
+from ...files import write_text
 from ..report.runs import CONFIG, LOG, METRICS, METRICS_DEV, MODEL
 from .processes import Echo, Processes, Tail
 

@@ -19,8 +19,8 @@ from spacy.tokens import Doc, DocBin
 from thinc.api import Config
 
 from ...errors import RemedyError
+from ...files import write_file
 from ..composing.files import ConfigError
-from ..files import write_file
 from ..report.runs import MODEL
 from ..runs.processes import Echo, Processes
 from ..runs.record import changes, make_record, read_record, write_record

@@ -20,7 +20,7 @@ import spacy
 from thinc.api import Config
 
 from ...errors import RemedyError
-from ..files import staged
+from ...files import staged
 from ..report.runs import CONFIG, METRICS_DEV, MODEL
 from ..runs.processes import Echo, Processes
 from ..runs.training import SCORE, train

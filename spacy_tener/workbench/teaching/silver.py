@@ -16,7 +16,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import minibatch
 
 from ...errors import RemedyError
-from ..files import write_file, write_text
+from ...files import write_file, write_text
 from .beliefs import Belief, beliefs
 
 SETTINGS = "silver.json"

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from written import PACKED, SENTENCES
 
+from spacy_tener import files
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench import files
 from spacy_tener.workbench.corpus import convert as conversion
 from spacy_tener.workbench.corpus.convert import ConversionReport
 from spacy_tener.workbench.corpus.reader import ReadOptions

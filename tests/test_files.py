@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.files import locked, staged, write_file, write_text
+from spacy_tener.files import locked, staged, write_file, write_text
 
 HOLD = """
 import sys
 from pathlib import Path
-from spacy_tener.workbench.files import locked
+from spacy_tener.files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

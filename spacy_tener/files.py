@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from ..errors import RemedyError
+from .errors import RemedyError
 
 if sys.platform == "win32":
     import msvcrt
