@@ -92,9 +92,7 @@ def path_scorer(model: Model[Any, Any]) -> PathScorer:
     shim = torch_shim(_output_layer(model))
     if shim.is_built and not shim.predicts_on_host(model.ops):
         return crf(model).scorer
-    weights = shim.weights
-    start, end, outside, inside = (weights[f"crf.{name}"] for name in ("start", "end", "outside", "inside"))
-    return PathScorer((start, end, outside, inside))
+    return cast(Emissions, shim.predictor()).scorer
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:

@@ -1,4 +1,4 @@
-"""The best path of every sequence (Viterbi) in numpy.
+"""The best path of every sequence (Viterbi) in numpy, looked for where a token is not outside for sure (`outside.py`).
 
 A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's. Many
 sequences go step by step viterbi_batch, tag by row, `[K, n]`, so that a step works on neighbouring columns; which
@@ -12,6 +12,7 @@ import numpy as np
 
 from ..plans.packing import Packing
 from ..types import AnyFloats, BoolArray, IntArray
+from .outside import surely_outside
 from .transitions import Transitions, inside_scores
 
 
@@ -23,7 +24,6 @@ def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -
     reached_space = np.empty(layout.n_tags * widest, scores.dtype)
     sums_space = np.empty(layout.n_open**2 * widest, scores.dtype)
     previous, width = scores[:, :widest], 0
-    previous += transitions.start[:, None]
     for begin, end in packing.steps[1:]:
         if end - begin != width:
             # The buffers shrink as sequences end.
@@ -40,10 +40,10 @@ def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -
         previous = current
 
 
-def check_paths_exist(impossible: BoolArray, packing: Packing) -> None:
-    """Name the sequences that have no path."""
+def check_paths_exist(impossible: BoolArray, packing: Packing, owner: IntArray) -> None:
+    """Name the sequences that have no path. owner: the sequence of each stretch that is packed."""
     if impossible.any():
-        sequences = np.sort(packing.order[impossible]).tolist()
+        sequences = np.unique(owner[packing.order[impossible]]).tolist()
         raise ValueError(
             f"no path of allowed tags with a finite score for sequence(s) {sequences}: the tags allowed for "
             "neighbouring tokens contradict each other, or the emissions are not finite"
@@ -65,32 +65,30 @@ def backtrace(scores: AnyFloats, transitions: Transitions, packing: Packing, las
     return tags
 
 
-def viterbi_batch(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
-    """The best paths of several sequences. *Shape* [N, K] to [N], packed"""
-    scores = np.ascontiguousarray(emissions.T)
+def viterbi_batch(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
+    """The best paths of several stretches, packed. *Shape* [K, N], which is written over, to [N]"""
     best_scores(scores, transitions, packing)
     begins = np.array([begin for begin, _ in packing.steps])
     ends = begins[packing.lengths[packing.order] - 1] + np.arange(packing.order.size)
-    final = scores[:, ends] + transitions.end[:, None]
-    check_paths_exist(~(final.max(0) > -np.inf), packing)
+    final = scores[:, ends]
+    check_paths_exist(~(final.max(0) > -np.inf), packing, owner)
     return backtrace(scores, transitions, packing, final.argmax(0))
 
 
-def viterbi_single(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
-    """The best path of the only sequence that has tokens. *Shape* [N, K] to [N]"""
-    n_tags = transitions.layout.n_tags
+def viterbi_single(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
+    """The best path of a single stretch. *Shape* [K, N] to [N]"""
+    emissions, n_tags = np.ascontiguousarray(scores.T), transitions.layout.n_tags
     into, origin = np.ascontiguousarray(transitions.table.T), np.arange(n_tags) * n_tags
     sums, index = np.empty_like(into), np.empty_like(origin)
     pointers = np.empty(emissions.shape, np.intp)
-    best = emissions[0] + transitions.start
+    best = emissions[0]
     for emission, pointer in zip(emissions[1:], pointers[1:], strict=True):
         np.add(into, best, out=sums)
         sums.argmax(1, out=pointer)
         np.add(pointer, origin, out=index)
         sums.take(index, out=best, mode="clip")
         best += emission
-    best += transitions.end
-    check_paths_exist(~(best.max(keepdims=True) > -np.inf), packing)
+    check_paths_exist(~(best.max(keepdims=True) > -np.inf), packing, owner)
     tags: IntArray = np.empty(len(pointers), np.int64)
     tags[-1] = tag = int(best.argmax())
     for position in range(len(pointers) - 1, 0, -1):
@@ -103,9 +101,28 @@ def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) ->
 
     *Shape* [N, K] to [N], flat rows; -inf in emissions bars a tag
     """
-    if packing.filled.size == 1:
-        return viterbi_single(emissions, transitions, packing)
-    tags: IntArray = np.empty(emissions.shape[0], np.int64)
-    if packing.filled.size:
-        tags[packing.forward] = viterbi_batch(emissions[packing.forward], transitions, packing)
+    layout, table = transitions.layout, transitions.table
+    tags: IntArray = np.full(len(emissions), layout.outside, np.int64)
+    scores = np.ascontiguousarray(emissions.T)
+    unsure = np.flatnonzero(~surely_outside(scores, transitions, packing))
+    if not unsure.size:
+        return tags
+    # A stretch ends where the next unsure token is not its neighbour, or is another sequence's.
+    sequence = packing.sequence[unsure]
+    opens = np.diff(unsure, prepend=-2) > 1
+    opens[1:] |= sequence[1:] != sequence[:-1]
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], unsure.size) - 1
+    stretches, owner = Packing(last - first + 1), sequence[first]
+    scores = scores[:, unsure]
+    at_start, at_end = (
+        packing.offsets[owner] == unsure[first],
+        (packing.offsets + packing.lengths)[owner] == unsure[last] + 1,
+    )
+    scores[:, first] += np.where(at_start, transitions.start[:, None], table[layout.outside, :, None])
+    scores[:, last] += np.where(at_end, transitions.end[:, None], table[:, layout.outside, None])
+    if first.size == 1:
+        tags[unsure] = viterbi_single(scores, transitions, stretches, owner)
+    else:
+        tags[unsure[stretches.forward]] = viterbi_batch(scores[:, stretches.forward], transitions, stretches, owner)
     return tags

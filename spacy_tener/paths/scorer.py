@@ -6,6 +6,7 @@ Everywhere `allowed` is a mask of the tags that a token may have, [N, K]; withou
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -87,8 +88,14 @@ class PathScorer:
         """Masked emissions and the transitions. *Shape* [N, K]"""
         # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
         dtype = np.float64 if packing.lengths.max(initial=0) > LONG else emissions.dtype
-        weights = (weight.astype(dtype) for weight in self.weights)
-        return masked(emissions.astype(dtype, copy=False), allowed), Transitions.of(*weights)
+        transitions = self.transitions
+        if transitions.table.dtype != dtype:
+            transitions = Transitions.of(*(weight.astype(dtype) for weight in self.weights))
+        return masked(emissions.astype(dtype, copy=False), allowed), transitions
+
+    @cached_property
+    def transitions(self) -> Transitions:
+        return Transitions.of(*self.weights)
 
 
 def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> Packing:

@@ -8,7 +8,7 @@ left-to-right one over mirrored tags: read backwards, an entity begins with its 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -58,6 +58,22 @@ class Transitions:
             same_type(table, layout, source)[:] = scores.reshape(2, layout.n_labels)
         largest = max(np.abs(learned).max(initial=0.0) for learned in (outside, inside))
         return cls(layout, first, last, table, moderate=bool(largest < MODERATE))
+
+    @cached_property
+    def entity_gains(self) -> AnyFloats:
+        """What the transitions into each tag, and for a last tag those out of it, are worth more than those of O, at
+        most. *Shape* [K]
+        """
+        layout, between = self.layout, self.table[self.layout.closers, self.layout.openers]
+        into = np.vstack((self.start[layout.openers], between))
+        out_of = np.vstack((self.end[layout.closers], between.T))
+        # Among the openers, O stands behind the Bs; among the closers it is the first.
+        into = (into - into[:, layout.n_labels, None]).max(axis=0)
+        out_of = (out_of - out_of[:, 0, None]).max(axis=0)
+        to_end, to_inside = inside_scores(self.table, layout).max(axis=0) - self.table[layout.outside, layout.outside]
+        begin, single = into[: layout.n_labels + 1], into[layout.single]
+        ended_single, ended = np.split(out_of[1:], 2)
+        return np.concatenate((begin, single + ended_single, to_end + ended, to_inside))
 
     def both_ways(self) -> tuple[AnyFloats, AnyFloats]:
         """Start and transitions for reading forwards and for reading backwards, stacked. *Shape* [2, K], [2, K, K]"""

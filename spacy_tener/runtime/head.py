@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..paths.scorer import PathScorer
 from ..plans.sequences import Lengths
 from ..types import FloatArray
 from .dense import Linear
@@ -9,11 +10,12 @@ from .weights import Weights
 
 
 class Emissions:
-    """The linear layer of a CRF's head, whose other weights are the CRF's own."""
+    """The linear layer of a CRF's head. scorer: the CRF behind it."""
 
     def __init__(self, weights: Weights) -> None:
         self.emit = Linear(weights.part("emit"))
-        weights.leave("crf")
+        start, end, outside, inside = (weights[f"crf.{name}"] for name in ("start", "end", "outside", "inside"))
+        self.scorer = PathScorer((start, end, outside, inside))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
         """*Shape* [N, width] -> [N, n_tags]"""

@@ -44,11 +44,6 @@ class Weights:
         """The arrays of a part: `part("layers", 0)` has those whose names begin with `layers.0.`."""
         return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in names), self._used)
 
-    def leave(self, *names: object) -> None:
-        """Know of a part that somebody else reads."""
-        prefix = self._prefix + "".join(f"{name}." for name in names)
-        self._used.update(name for name in self._arrays if name.startswith(prefix))
-
     def check_all_used(self) -> None:
         """Refuse arrays that nothing reads: they are those of another config."""
         unused = sorted(set(self._arrays) - self._used)
