@@ -49,11 +49,15 @@ def missing(config: Config) -> list[str]:
 
 def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
     """The section of the reader that training takes its examples from: of the "train_corpus" or the "dev_corpus"."""
-    section: Any = config.interpolate()
-    for name in section["training"][corpus].split("."):
+    whole = config.interpolate()
+    section: Any = whole
+    for name in whole["training"][corpus].split("."):
         section = section.get(name) if isinstance(section, Mapping) else None
     if isinstance(section, Mapping) and section.get("@readers") == _MIXED:
-        section = next(iter(section["readers"].values()), None)  # the gold annotation comes first
+        # The gold annotation: what the paths name. An overlay's readers may stand before or behind it.
+        readers = list(section["readers"].values())
+        named = [each for each in readers if each.get("path") == whole["paths"].get(corpus.removesuffix("_corpus"))]
+        section = next(iter(named or readers), None)
     if not isinstance(section, Mapping):
         raise ConfigError(f"training.{corpus} names no section", "Let it name one of [corpora].")
     return section

@@ -143,6 +143,16 @@ def test_a_config_that_fixes_its_seed_or_data_is_refused(here: Path) -> None:
     assert "the data is fixed" in refusal(grid(here))
 
 
+def test_silver_annotation_beside_the_gold_is_read_by_the_package_s_own_overlay(here: Path) -> None:
+    (here / "data" / "weibo").symlink_to(here / "data" / "red")
+    silver = str(here / "data" / "blue")
+    settings = [f"paths.silver={silver}"]
+    (run,) = plan(Grid(here / "out", ["weibo"], ["silver"], [1], here / "data", settings=settings))
+    readers = config_of(run)["corpora"]["train"]["readers"]
+    assert readers["gold"]["path"] == str(here / "data" / "weibo" / "train.spacy")
+    assert readers["silver"]["path"] == silver
+
+
 # What is left to do
 
 
