@@ -86,6 +86,7 @@ def test_a_grid_on_ray_is_that_of_one_machine_though_a_node_is_killed(here: Path
     assert "Finished already: 2 of 4" in run(*GRID, "--engine", "ray")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_trainings_on_ray_end_with_the_command(here: Path, cluster: Cluster, hold: Path, number: int) -> None:
     hold.write_text("tener")
@@ -102,6 +103,7 @@ def test_trainings_on_ray_end_with_the_command(here: Path, cluster: Cluster, hol
     hold.unlink()
 
 
+@pytest.mark.slow
 def test_a_search_on_ray_draws_what_it_would_on_one_machine_and_stops_what_is_worse(
     here: Path, cluster: Cluster, hold: Path
 ) -> None:
