@@ -36,9 +36,11 @@ def set_entities(view: DocView, entities: Sequence[Entity], settings: NERSetting
     """Add the entities to those that the Doc already has; tokens whose annotation was missing become outside."""
     doc = view.doc
     iob = doc.to_array(ENT_IOB)
-    preset = (iob == BEGIN) | (iob == INSIDE)
-    # Decoding repeats preset entities: the Doc has them already.
-    new = [entity for entity in entities if not preset[view.token_span(entity.start, entity.end, "expand")[0]]]
+    annotated = bool(iob.any())
+    preset, new = (iob == BEGIN) | (iob == INSIDE), entities
+    if annotated:
+        # Decoding repeats preset entities: the Doc has them already.
+        new = [entity for entity in entities if not preset[view.token_span(entity.start, entity.end, "expand")[0]]]
     taken, spans, scores = preset.copy(), [], {}
     # Longest first: where two entities come to share a token, the longer one keeps it.
     for entity in sorted(new, key=lambda entity: entity.start - entity.end):
@@ -47,8 +49,11 @@ def set_entities(view: DocView, entities: Sequence[Entity], settings: NERSetting
             taken[start:end] = True
             spans.append(Span(doc, start, end, label=entity.label))
             scores[start, end, entity.label] = entity.probability
-    outside = [doc[start:end] for start, end in _runs((iob == MISSING) & ~taken)]
-    doc.set_ents(spans, outside=outside, default="unmodified")
+    if annotated:
+        outside = [doc[start:end] for start, end in _runs((iob == MISSING) & ~taken)]
+        doc.set_ents(spans, outside=outside, default="unmodified")
+    else:
+        doc.set_ents(spans, default="outside")
     if settings.spans_key:
         _set_scored_spans(doc, scores, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
