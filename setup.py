@@ -36,6 +36,9 @@ ENTRY_POINTS = {
         "spacy_tener.GatedRelationEncoder.v1 = spacy_tener.models.grn:build_gated_relation_encoder",
         "spacy_tener.IDCNNEncoder.v1 = spacy_tener.models.idcnn:build_idcnn_encoder",
     ],
+    "spacy_tokenizers": [
+        "spacy_tener.CharTokenizer.v1 = spacy_tener.pipeline.tokenizer:make_char_tokenizer",
+    ],
     "spacy_scorers": [
         "spacy_tener.char_ner_scorer.v1 = spacy_tener.pipeline.scoring:make_char_ner_scorer",
     ],

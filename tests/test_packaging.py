@@ -32,6 +32,7 @@ REGISTRIES = {
     "spacy_misc": "misc",
     "spacy_scorers": "scorers",
     "spacy_readers": "readers",
+    "spacy_tokenizers": "tokenizers",
     "spacy_cli": "cli",
     "thinc_optimizers": "optimizers",
     "thinc_schedules": "schedules",

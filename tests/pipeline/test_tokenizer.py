@@ -1,0 +1,54 @@
+"""The tokenizer of characters makes spaCy's Docs."""
+
+import sys
+
+import pytest
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.attrs import ORTH, SPACY
+from spacy.lang.zh import ChineseTokenizer
+
+from spacy_tener.pipeline.tokenizer import CharTokenizer, characters_and_spaces
+
+NLP = spacy.blank("zh")
+OURS, THEIRS = CharTokenizer(NLP.vocab), ChineseTokenizer(NLP.vocab)
+CONFIG = {"nlp": {"lang": "zh", "tokenizer": {"@tokenizers": "spacy_tener.CharTokenizer.v1"}}}
+TEXTS = ["", " ", "  ", "王 小明", " 王", "王 ", "王  小\n明 \n", "\n 王", "王\u3000 明", "a b\tc", "𠮷 👩‍👩‍👧", "\r\n"]
+
+
+def check(text):
+    ours, theirs = OURS(text), THEIRS(text)
+    assert ours.text == text
+    assert ours.to_bytes() == theirs.to_bytes()
+    assert ours.to_array([ORTH, SPACY]).tolist() == theirs.to_array([ORTH, SPACY]).tolist()
+
+
+@given(st.text(st.sampled_from("王明a1 \n\t\u3000\xa0")) | st.text(st.characters(exclude_categories=["Cs"])))
+def test_docs_are_those_of_spacy(text):
+    check(text)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_docs_of_texts_with_white_space_are_those_of_spacy(text):
+    check(text)
+
+
+def test_every_kind_of_white_space_is_known():
+    for space in filter(str.isspace, map(chr, range(sys.maxunicode + 1))):
+        text = f"王{space}明 {space}"
+        check(text)
+    assert characters_and_spaces("".join(c for c in map(chr, range(0x3000)) if not c.isspace()))[1].count(True) == 0
+
+
+def test_pipelines_are_saved_alike_and_load_each_other(tmp_path):
+    ours, theirs = spacy.util.load_model_from_config(CONFIG, auto_fill=True), spacy.blank("zh")
+    assert isinstance(ours.tokenizer, CharTokenizer)
+    ours.to_disk(tmp_path / "ours")
+    theirs.to_disk(tmp_path / "theirs")
+    assert ours.tokenizer.to_bytes() == theirs.tokenizer.to_bytes()
+    loaded = spacy.load(tmp_path / "ours")
+    assert isinstance(loaded.tokenizer, CharTokenizer)
+    assert [token.text for token in loaded("王 明")] == ["王", "明"]
+    ours.tokenizer.from_disk(tmp_path / "theirs" / "tokenizer")
+    assert [token.text for token in ours("王 明")] == ["王", "明"]
