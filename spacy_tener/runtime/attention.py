@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ..plans.transformer import StackConfig, TransformerConfig
 from ..types import BoolArray, FloatArray
-from .buckets import Bucket, Buckets
 from .dense import Linear
+from .rectangles import Rectangle
 from .weights import Weights
 
 MODERATE = 60.0
@@ -34,10 +34,11 @@ weights of values."""
 
 @dataclass(frozen=True)
 class Heads:
-    """Queries, keys and values by head; any scale is in the queries, and positions in both queries and keys.
+    """Queries, keys and values of a rectangle by head; any scale is in the queries, and positions in both queries and
+    keys.
 
-    q, k: *Shape: [N, h, w]*; v: *Shape: [N, h, d_k + 1]*, the last of them 1
-    per_query: what a weighting reads of each query. *Shape: [N, h]*
+    q: *Shape: [n, h, w, L]*; k: *Shape: [n, h, L, w]*; v: *Shape: [n, h, L, d_k + 1]*, the last of them 1
+    per_query: what a weighting reads of each query. *Shape: [n, h, L]*
     """
 
     q: FloatArray
@@ -49,18 +50,25 @@ class Heads:
 def exponentials(scores: FloatArray, per_query: FloatArray | None = None, real: BoolArray | None = None) -> FloatArray:
     """The exponential of each score, in place, less its query's largest where any is large."""
     if scores.size and not (scores.max() < MODERATE and scores.min() > -MODERATE):
+        if real is not None:
+            # Padding has its own positions: it must not be the largest.
+            scores += np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, :, None]
         scores -= scores.max(axis=-2, keepdims=True)
     return np.exp(scores, out=scores)
 
 
-def attend(heads: Heads, buckets: Buckets, weighting: Weighting = exponentials) -> FloatArray:
-    """Attention within each sequence. *Returns Shape: [N, h d_k]*"""
-    mixed = np.empty_like(heads.v)
-    for bucket in buckets.buckets:
-        n_heads, length = heads.q.shape[1], bucket.tokens.shape[1]
-        for part in bucket.parts(max(1, SCORES_AT_ONCE // (n_heads * length**2))):
-            part.write(_mix(heads, part, weighting), mixed)
-    return divided(mixed)
+def attend(heads: Heads, real: BoolArray | None, weighting: Weighting = exponentials) -> FloatArray:
+    """Attention within each sequence. *Returns Shape: [n L, h d_k]*"""
+    n, n_heads, length, width = heads.v.shape
+    values = heads.v if real is None else heads.v * real[:, None, :, None]
+    mixed = np.empty((n, length, n_heads, width - 1), np.float32)
+    step = max(SCORES_AT_ONCE // (n * n_heads * length), 32)
+    for begin in range(0, length, step):
+        cut = slice(begin, begin + step)
+        per_query = None if heads.per_query is None else heads.per_query[..., cut]
+        weights = weighting(heads.k @ heads.q[..., cut], per_query, real)
+        _divide(weights.swapaxes(2, 3) @ values, mixed[:, cut].transpose(0, 2, 1, 3))
+    return mixed.reshape(n * length, n_heads * (width - 1))
 
 
 def divided(mixed: FloatArray) -> FloatArray:
@@ -68,27 +76,19 @@ def divided(mixed: FloatArray) -> FloatArray:
 
     mixed: *Shape: [N, h, d_k + 1]*. Returns *Shape: [N, h d_k]*
     """
-    total = mixed[..., -1:]
-    quotient: FloatArray = mixed[..., :-1] / (total + (total == 0.0))
+    quotient = np.empty((*mixed.shape[:2], mixed.shape[2] - 1), np.float32)
+    _divide(mixed, quotient)
     return quotient.reshape(len(mixed), mixed.shape[1] * (mixed.shape[2] - 1))
 
 
-def _mix(heads: Heads, bucket: Bucket, weighting: Weighting) -> FloatArray:
-    """*Returns Shape: [n, L, h, d_k + 1]*"""
-    q, k, v = bucket.pad(heads.q), bucket.pad(heads.k), bucket.pad(heads.v)
-    per_query = None if heads.per_query is None else bucket.pad(heads.per_query).transpose(0, 2, 1)
-    if bucket.real is not None:
-        v *= bucket.real[..., None, None]
-    n, length, n_heads, width = v.shape
-    keys, values = k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
-    mixed = np.empty((n, n_heads, length, width), np.float32)
-    step = max(SCORES_AT_ONCE // (n * n_heads * length), 32)
-    for begin in range(0, length, step):
-        cut = slice(begin, begin + step)
-        scores = keys @ q[:, cut].transpose(0, 2, 3, 1)
-        weights = weighting(scores, None if per_query is None else per_query[..., cut], bucket.real)
-        np.matmul(weights.swapaxes(2, 3), values, out=mixed[:, :, cut])
-    return mixed.transpose(0, 2, 1, 3)
+def _divide(mixed: FloatArray, quotient: FloatArray) -> None:
+    total = mixed[..., -1:]
+    np.divide(mixed[..., :-1], total + (total == 0.0), out=quotient)
+
+
+def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArray:
+    """*Shape: [n L, h w] -> [n, h, L, w]*"""
+    return x.reshape(*shape, n_heads, x.shape[1] // n_heads).transpose(0, 2, 1, 3)
 
 
 def with_ones(values: FloatArray, n_heads: int) -> FloatArray:
@@ -98,56 +98,54 @@ def with_ones(values: FloatArray, n_heads: int) -> FloatArray:
     return made
 
 
+def values_layer(weights: Weights, n_heads: int) -> Linear:
+    """The layer of values with a column more for each head, which is 1."""
+    layer = Linear(weights)
+    width = layer.weight.shape[1] // n_heads
+    weight = np.zeros((len(layer.weight), n_heads, width + 1), np.float32)
+    bias = np.zeros((n_heads, width + 1), np.float32)
+    weight[..., :-1] = layer.weight.reshape(len(weight), n_heads, width)
+    bias[:, -1] = 1.0
+    if layer.bias is not None:
+        bias[:, :-1] = layer.bias.reshape(n_heads, width)
+    return Linear.of(weight.reshape(len(weight), bias.size), bias.reshape(-1))
+
+
 class VanillaAttention:
     """Projected keys, scaled scores, an output projection; positions are in its input."""
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
-        self.n_heads = config.heads
-        self.scale = config.head_width**-0.5 if config.scaled in (None, True) else 1.0
-        self.project = Linear(*(weights.part(name) for name in ("query", "key", "value")))
-        weights.shaped("out.weight", config.width, config.width)
+        self.n_heads, width = config.heads, config.width
+        query, key = (Linear(weights.part(name)) for name in ("query", "key"))
+        query = query.scaled(config.head_width**-0.5 if config.scaled in (None, True) else 1.0)
+        self.edges = [width, 2 * width]
+        self.project = Linear.joined(query, key, values_layer(weights.part("value"), config.heads))
+        weights.shaped("out.weight", width, width)
         self.out = Linear(weights.part("out"))
 
-    def __call__(self, x: FloatArray, buckets: Buckets) -> FloatArray:
-        """*Shape: [N, d]*"""
-        q, k, v = np.split(self.project(x), 3, axis=1)
-        shape = (len(x), self.n_heads, x.shape[1] // self.n_heads)
-        heads = Heads((q * np.float32(self.scale)).reshape(shape), k.reshape(shape), with_ones(v, self.n_heads))
-        return self.out(attend(heads, buckets))
+    def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+        """*Shape: [n L, d]*"""
+        parts = np.split(self.project(x), self.edges, axis=1)
+        q, k, v = (split_heads(part, rectangle.shape, self.n_heads) for part in parts)
+        return self.out(attend(Heads(q.swapaxes(2, 3), k, v), rectangle.real))
 
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """What the position of each token of a batch puts into its query and its key. *Shape: [N, 1, d_k / 2]* each
+    """What each position puts into the queries and the keys that stand there, as complex numbers.
 
-    sin, cos: of its own position.
+    turn: `sin(c t) - i cos(c t)`, for each head. *Shape: [L, h d_k / 2]*
+    key: `cos(c j) + i sin(c j)`. *Shape: [L, d_k / 2]*
     """
 
-    sin: FloatArray
-    cos: FloatArray
+    turn: ComplexArray
+    key: ComplexArray
 
     @classmethod
-    def of(cls, buckets: Buckets, head_width: int) -> RelativePositions:
-        sin, cos = sinusoids(buckets.longest, head_width)
-        return cls(sin[buckets.positions, None], cos[buckets.positions, None])
-
-    def turned_query(self, q: FloatArray) -> ComplexArray:
-        turned: ComplexArray = q.view(np.complex64) * (self.sin - 1j * self.cos)
-        return turned
-
-    @property
-    def key(self) -> ComplexArray:
-        """`[cos(c j), sin(c j), ..]`"""
-        return self.cos + np.complex64(1j) * self.sin
-
-    @property
-    def query(self) -> ComplexArray:
-        """`[sin(c t), cos(c t), ..]`"""
-        return self.sin + np.complex64(1j) * self.cos
-
-    def turned_key(self, k: FloatArray) -> ComplexArray:
-        turned: ComplexArray = k.view(np.complex64) * (self.cos - np.complex64(1j) * self.sin)
-        return turned
+    def of(cls, length: int, n_heads: int, head_width: int) -> RelativePositions:
+        make = _relative if length > LONGEST_KEPT else _kept_relative
+        made = make(_power(length), n_heads, head_width)
+        return cls(made.turn[:length], made.key[:length])
 
 
 class AdaptedAttention:
@@ -166,42 +164,47 @@ class AdaptedAttention:
         key_projection: bool = False,
         key_position: bool = False,
     ) -> None:
-        self.n_heads, self.head_width = config.heads, config.head_width
-        self.scale = np.float32(config.head_width**-0.5 if scaled else 1.0)
+        self.n_heads, self.head_width, self.width = config.heads, config.head_width, config.width
         self.key_projection, self.key_position = key_projection, key_position
-        names = ("query", "value", "key") if key_projection else ("query", "value")
-        self.project = Linear(*(weights.part(name) for name in names))
-        self.u, self.v = (weights.shaped(name, config.heads, config.head_width) for name in ("u", "v"))
+        self.scale = config.head_width**-0.5 if scaled else 1.0
+        u, v = (weights.shaped(name, config.heads, config.head_width).reshape(-1) for name in ("u", "v"))
+        query, value = Linear(weights.part("query")), values_layer(weights.part("value"), config.heads)
+        # The projection makes `(q + u) scale`; what `q + v` is more is turned once for all queries of a position.
+        query = Linear.of(query.weight, u if query.bias is None else query.bias + u).scaled(self.scale)
+        self.project = Linear.joined(query, value, *([Linear(weights.part("key"))] if key_projection else []))
+        self.v_less_u = ((v - u) * np.float32(self.scale)).view(np.complex64)
+        self.edges = [config.width, config.width + value.weight.shape[1]]
 
-    def __call__(self, x: FloatArray, buckets: Buckets, relative: RelativePositions) -> FloatArray:
-        """*Shape: [N, d]*"""
-        return attend(self.heads(x, relative), buckets)
+    def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+        """*Shape: [n L, d]*"""
+        return attend(self.heads(x, rectangle), rectangle.real)
 
-    def heads(self, x: FloatArray, relative: RelativePositions) -> Heads:
-        width, shape = x.shape[1], (len(x), self.n_heads, self.head_width)
-        projected = self.project(x)
-        q, value = projected[:, :width].reshape(shape), projected[:, width : 2 * width]
-        key = np.ascontiguousarray(projected[:, 2 * width :] if self.key_projection else x).reshape(shape)
-        n_parts = 3 if self.key_position else 2
-        queries, keys = (np.empty((*shape[:2], n_parts * self.head_width), np.float32) for _ in range(2))
-        np.add(q, self.u, out=queries[..., : self.head_width])
-        keys[..., : self.head_width] = key
-        # The other parts as complex numbers: [N, h, parts, d_k / 2].
-        parts = *shape[:2], n_parts, self.head_width // 2
-        turned, turning = (made.view(np.complex64).reshape(parts) for made in (queries, keys))
-        turned[:, :, 1], turning[:, :, 1] = relative.turned_query(q + self.v), relative.key
+    def heads(self, x: FloatArray, rectangle: Rectangle) -> Heads:
+        n, length = rectangle.shape
+        relative = RelativePositions.of(length, self.n_heads, self.head_width)
+        query, value, key = np.split(self.project(x), self.edges, axis=1)
+        key = split_heads(key if self.key_projection else x, rectangle.shape, self.n_heads)
+        turned = query.view(np.complex64).reshape(n, length, -1) * relative.turn
+        turned += self.v_less_u * relative.turn
+        parts, width = (3 if self.key_position else 2), self.head_width
+        # Queries lie with their numbers as rows: products with keys take two thirds of the time so.
+        q = np.empty((n, self.n_heads, parts * width, length), np.float32)
+        k = np.empty((n, self.n_heads, length, parts * width), np.float32)
+        q[:, :, :width] = split_heads(query, rectangle.shape, self.n_heads).swapaxes(2, 3)
+        q[:, :, width : 2 * width] = split_heads(
+            turned.view(np.float32).reshape(n * length, -1), rectangle.shape, self.n_heads
+        ).swapaxes(2, 3)
+        k[..., :width], k[..., width : 2 * width] = key, relative.key.view(np.float32)
         if self.key_position:
-            turned[:, :, 2], turning[:, :, 2] = relative.query, relative.turned_key(key)
-        if self.scale != 1.0:
-            queries *= self.scale
-        return Heads(queries, keys, with_ones(value, self.n_heads))
+            # `[sin(c t), cos(c t), ..]` of the query, and the key turned by its own position.
+            q[:, :, 2 * width :] = (np.complex64(1j * self.scale) * relative.key.conj()).view(np.float32).T
+            k[..., 2 * width :] = (np.ascontiguousarray(key).view(np.complex64) * relative.key.conj()).view(np.float32)
+        return Heads(q, k, split_heads(value, rectangle.shape, self.n_heads))
 
 
 def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
     """`sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape: [length, width / 2]* each"""
-    if length > LONGEST_KEPT:
-        return _angles(length, width)
-    sin, cos = _kept(1 << max(length - 1, 63).bit_length(), width)
+    sin, cos = (_angles if length > LONGEST_KEPT else _kept_angles)(_power(length), width)
     return sin[:length], cos[:length]
 
 
@@ -211,12 +214,21 @@ def interleave(even: FloatArray, odd: FloatArray) -> FloatArray:
     return both
 
 
-@lru_cache(maxsize=32)
-def _kept(length: int, width: int) -> tuple[FloatArray, FloatArray]:
-    return _angles(length, width)
+def _power(length: int) -> int:
+    """Tables are made for powers of 2, so that there are few of them."""
+    return 1 << max(length - 1, 63).bit_length()
 
 
 def _angles(length: int, width: int) -> tuple[FloatArray, FloatArray]:
     frequencies = 10000.0 ** (-np.arange(0, width, 2, dtype=np.float64) / width)
     angles = np.outer(np.arange(length, dtype=np.float64), frequencies)
     return np.sin(angles).astype(np.float32), np.cos(angles).astype(np.float32)
+
+
+def _relative(length: int, n_heads: int, head_width: int) -> RelativePositions:
+    sin, cos = sinusoids(length, head_width)
+    key = cos + np.complex64(1j) * sin
+    return RelativePositions(np.tile(sin - np.complex64(1j) * cos, (1, n_heads)), key)
+
+
+_kept_angles, _kept_relative = lru_cache(maxsize=32)(_angles), lru_cache(maxsize=32)(_relative)

@@ -20,7 +20,25 @@ class Linear:
         # Turned and contiguous, since products of few rows take half the time so.
         self.weight = np.ascontiguousarray(np.concatenate([layer["weight"] for layer in layers]).T)
         biases = [bias for layer in layers if (bias := layer.get("bias")) is not None]
-        self.bias = np.concatenate(biases) if biases else None
+        self.bias: FloatArray | None = np.concatenate(biases) if biases else None
+
+    @classmethod
+    def of(cls, weight: FloatArray, bias: FloatArray | None) -> Linear:
+        """weight: *Shape: [in, out]*"""
+        made = cls.__new__(cls)
+        made.weight, made.bias = np.ascontiguousarray(weight), bias
+        return made
+
+    @classmethod
+    def joined(cls, *layers: Linear) -> Linear:
+        """Layers side by side, with and without a bias."""
+        biases = [np.zeros(each.weight.shape[1], np.float32) if each.bias is None else each.bias for each in layers]
+        return cls.of(np.concatenate([each.weight for each in layers], axis=1), np.concatenate(biases))
+
+    def scaled(self, factor: float) -> Linear:
+        return Linear.of(
+            self.weight * np.float32(factor), None if self.bias is None else self.bias * np.float32(factor)
+        )
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """*Shape* [N, in] -> [N, out]"""
@@ -36,7 +54,8 @@ class LayerNorm:
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """*Shape: [N, d]*"""
-        normed: FloatArray = x - x.mean(axis=1, keepdims=True)
+        # A product with ones adds up several times as fast as a sum over rows.
+        normed: FloatArray = x - (x @ np.full(x.shape[1], 1.0 / x.shape[1], np.float32))[:, None]
         variance = np.einsum("nd,nd->n", normed, normed) / x.shape[1]
         normed *= (1.0 / np.sqrt(variance + _EPSILON))[:, None]
         normed *= self.weight

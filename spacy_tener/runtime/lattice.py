@@ -11,10 +11,10 @@ from ..plans.lattice import Lattice
 from ..plans.lattice_encoders import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
 from ..plans.span_plan import SpanPlan
 from ..types import FloatArray, IntArray
-from .attention import AdaptedAttention, RelativePositions, divided
-from .buckets import Buckets
+from .attention import AdaptedAttention, divided
 from .dense import Linear
 from .fusion import WordFusion
+from .rectangles import Rectangle, in_rectangles
 from .selection import SelectiveAttention
 from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans
 from .transformer import TransformerLayer, output_norm
@@ -71,11 +71,13 @@ class AtssaEncoder:
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
-        x = self.input(np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1))
-        buckets = Buckets.of(lattice.lengths, len(x))
-        relative = RelativePositions.of(buckets, self.config.head_width)
+        x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
+        return in_rectangles(lattice.lengths, x, self.config.width, self._encode)
+
+    def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+        x = self.input(x)
         for layer in self.layers:
-            x = layer(x, buckets, relative)
+            x = layer(x, rectangle)
         return self.output_norm(x)
 
 

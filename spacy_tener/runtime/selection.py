@@ -8,9 +8,9 @@ import numpy as np
 
 from ..plans.lattice_encoders import AtssaConfig
 from ..types import BoolArray, FloatArray
-from .attention import AdaptedAttention, Heads, RelativePositions, attend, exponentials
-from .buckets import Buckets
+from .attention import AdaptedAttention, Heads, attend, exponentials
 from .dense import Linear
+from .rectangles import Rectangle
 from .weights import Weights
 
 _LOWEST = float(np.finfo(np.float32).min) / 2
@@ -25,20 +25,19 @@ class SelectiveAttention(AdaptedAttention):
         self.k = config.k
         self.threshold = None if weights.get("threshold.weight") is None else Linear(weights.part("threshold"))
 
-    def __call__(self, x: FloatArray, buckets: Buckets, relative: RelativePositions) -> FloatArray:
-        """*Shape: [N, d]*"""
-        heads = self.heads(x, relative)
+    def __call__(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+        """*Shape: [n L, d]*"""
+        heads = self.heads(x, rectangle)
         if self.by_threshold:
-            heads = Heads(heads.q, heads.k, heads.v, self.thresholds(x, buckets))
-        return attend(heads, buckets, partial(kept_exponentials, k=self.k))
+            thresholds = self.thresholds(x, rectangle).reshape(*rectangle.shape, self.n_heads)
+            heads = Heads(heads.q, heads.k, heads.v, thresholds.transpose(0, 2, 1))
+        return attend(heads, rectangle.real, partial(kept_exponentials, k=self.k))
 
-    def thresholds(self, x: FloatArray, buckets: Buckets) -> FloatArray:
-        """T (eq. 7). *Shape: [N, h]*"""
+    def thresholds(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
+        """T (eq. 7). *Shape: [n L, h]*"""
         if self.threshold is None:
             return np.zeros((len(x), self.n_heads), np.float32)
-        filled = buckets.lengths[buckets.lengths > 0]
-        means = np.add.reduceat(x, np.cumsum(filled) - filled, axis=0) / filled[:, None] if filled.size else x
-        mean = np.repeat(means.astype(np.float32), filled, axis=0)
+        mean = rectangle.means(x)
         return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
 
 
@@ -57,7 +56,7 @@ def kept_exponentials(
     if real is not None:
         # No score is -inf from here on: the values of padded keys are zeros.
         np.maximum(scores, np.where(real, np.float32(-np.inf), np.float32(0.0))[:, None, :, None], out=scores)
-    weights = exponentials(scores)
+    weights = exponentials(scores, real=real)
     weights *= kept
     return weights
 

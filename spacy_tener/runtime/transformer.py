@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..plans.sequences import Lengths
 from ..plans.transformer import StackConfig, TransformerConfig
 from ..types import FloatArray
-from .attention import AdaptedAttention, RelativePositions, VanillaAttention, interleave, sinusoids
-from .buckets import Buckets
+from .attention import AdaptedAttention, VanillaAttention, interleave, sinusoids
 from .dense import FeedForward, LayerNorm, Linear
+from .rectangles import Rectangle, in_rectangles
 from .weights import Weights
 
 
@@ -64,15 +66,15 @@ class TransformerEncoder:
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
         """x: the tokens of all sequences. *Shape: [N, input_width]*. Returns *Shape: [N, d]*"""
-        buckets = Buckets.of(lengths, len(x))
+        return in_rectangles(lengths, x, self.config.width, self._encode)
+
+    def _encode(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
         x = self.input(x)
-        context: tuple[Any, ...] = (buckets,)
-        if self.config.adapted:
-            context = buckets, RelativePositions.of(buckets, self.config.head_width)
-        else:
-            x = x + interleave(*sinusoids(buckets.longest, self.config.width))[buckets.positions]
+        if not self.config.adapted:
+            n, length = rectangle.shape
+            x = x + np.tile(interleave(*sinusoids(length, self.config.width)), (n, 1))
         for layer in self.layers:
-            x = layer(x, *context)
+            x = layer(x, rectangle)
         return self.output_norm(x)
 
 

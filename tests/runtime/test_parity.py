@@ -19,7 +19,7 @@ from spacy_tener.plans.convolution import GRNConfig, IDCNNConfig
 from spacy_tener.plans.lattice_encoders import AtssaConfig, FlatConfig, MectConfig
 from spacy_tener.plans.transformer import TransformerConfig
 from spacy_tener.runtime import attention, characters, convolution, embedding, lattice, relation, transformer
-from spacy_tener.runtime.buckets import Buckets
+from spacy_tener.runtime.rectangles import in_rectangles
 from spacy_tener.runtime.selection import kth_largest
 from spacy_tener.runtime.weights import Weights
 
@@ -217,10 +217,7 @@ def test_kth_largest(length, k):
 
 def test_padding_is_written_nowhere():
     lengths, x = [3, 0, 9, 8, 1], rows(21, 2)
-    buckets, copy = Buckets.of(lengths, 21), np.full((21, 2), np.nan, np.float32)
-    for bucket in buckets.buckets:
-        bucket.write(bucket.pad(x), copy)
-    np.testing.assert_array_equal(copy, x)
+    np.testing.assert_array_equal(in_rectangles(lengths, x, 2, lambda slots, _: slots.copy()), x)
 
 
 def test_a_long_lattice_in_groups():
