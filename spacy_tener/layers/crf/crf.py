@@ -24,7 +24,7 @@ from ...plans.sequences import Lengths
 from ...tagging import TagLayout
 from ...types import AnyFloats, IntArray
 from ..devices import to_host
-from .scores import LogLikelihood, as_mask, upcast
+from .scores import LogLikelihood, PathScore, as_mask, upcast
 
 __all__ = ["CRF", "CRFWeights", "EntitySpans", "ScoredPath", "cross_entropy"]
 
@@ -88,10 +88,10 @@ class CRF(nn.Module):
     def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
         """The score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
         emissions, weights = self.on_host(emissions)
-        packing = self._packing(emissions, lengths)
-        # What log Z is more than the loss; so its gradient is theirs.
-        sums = _log_likelihood(emissions, weights, packing, None)
-        return (sums - _log_likelihood(emissions, weights, packing, None, tags.cpu())).to(upcast(emissions).dtype)
+        scores: Tensor = PathScore.apply(  # type: ignore[no-untyped-call]
+            emissions, *weights, self._packing(emissions, lengths), tags.cpu()
+        )
+        return scores.to(upcast(emissions).dtype)
 
     def loss(
         self,

@@ -85,10 +85,46 @@ class LogLikelihood(torch.autograd.Function):
         moves = passes.expected_transitions(total, weights)
         if ctx.tags is not None:
             subtract_path(counts, moves, ctx.tags, weights, packing)
-        start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
-        parameters = weight_gradients(passes.transitions.layout, start, end, moves)
-        gradients = (torch.from_numpy(np.ascontiguousarray(part)) for part in (counts, *parameters))
-        return next(gradients).to(ctx.dtype), *gradients, None, None, None, None
+        return *_gradients(passes.transitions, packing, counts, moves, ctx.dtype), None, None, None, None
+
+
+class PathScore(torch.autograd.Function):
+    """The score of one given path of each sequence."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        emissions: Tensor,
+        start: Tensor,
+        end: Tensor,
+        outside: Tensor,
+        inside: Tensor,
+        packing: Packing,
+        tags: Tensor,
+    ) -> Tensor:
+        scores, *weights = as_arrays(upcast(emissions), emissions, start, end, outside, inside)
+        ctx.transitions, ctx.packing, ctx.tags = Transitions.of(*weights), packing, tags.numpy()
+        ctx.shape, ctx.dtype = scores.shape, emissions.dtype
+        return torch.from_numpy(path_score(scores, ctx.transitions, packing, ctx.tags))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, weight: Tensor) -> Gradients:
+        table = ctx.transitions.table
+        counts, moves = np.zeros(ctx.shape, table.dtype), np.zeros_like(table)
+        weights = -weight.numpy().astype(table.dtype)[ctx.packing.sequence, None]
+        subtract_path(counts, moves, ctx.tags, weights, ctx.packing)
+        return *_gradients(ctx.transitions, ctx.packing, counts, moves, ctx.dtype), None, None
+
+
+def _gradients(
+    transitions: Transitions, packing: Packing, counts: AnyFloats, moves: AnyFloats, dtype: torch.dtype
+) -> Gradients:
+    """Those of emissions and weights, by the counts of tags and of transitions. *Shape* [N, K], [K, K]"""
+    start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
+    parameters = weight_gradients(transitions.layout, start, end, moves)
+    gradients = (torch.from_numpy(np.ascontiguousarray(part)) for part in (counts, *parameters))
+    return next(gradients).to(dtype), *gradients
 
 
 def subtract_path(counts: AnyFloats, moves: AnyFloats, tags: IntArray, weights: AnyFloats, packing: Packing) -> None:
