@@ -297,6 +297,13 @@ def test_a_component_that_the_base_lacks_is_named_with_those_it_has(overlay) -> 
     assert error.remedy.startswith("There are: tener_ner.")
 
 
+def test_settings_of_what_is_a_plain_value_are_refused_with_the_configs_that_have_them() -> None:
+    error = refusal("grn", base=Path("sample_en"))
+    assert error.reason == "grn: sets 'max_rate' in [training.optimizer.learn_rate], which is no section here but 0.001"
+    assert "weibo" in error.remedy
+    compose("sample_en", ["sgd"])
+
+
 def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs_and_what_fits(overlay) -> None:
     error = refusal("grn")
     assert error.reason == "grn: needs paths.word_vectors, which this config has not"

@@ -58,6 +58,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
     for name, overlay in read.items():
         _check_overlay(overlay, config, name)
+        _check_values(overlay, config, name)
         _check_system(overlay, config, name)
         config = _merge(*_around_what_stands(config, overlay, name), notes)
     _check_variables(read, config)
@@ -137,6 +138,18 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
             raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+
+
+def _check_values(overlay: Config, config: Config, name: str) -> None:
+    """Refuse settings of what is a plain value here, such as `max_rate` of a learning rate without a schedule."""
+    for key, section in entries(overlay):
+        value = _get(config, key)
+        if not isinstance(section, Mapping) or value is None or isinstance(value, Mapping):
+            continue
+        if not any(own.startswith("@") for own in section):
+            bases = [each for each in names_in(BASES) if isinstance(_get(read_config(find_base(each)), key), Mapping)]
+            reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is no section here but {value}"
+            raise ConfigError(reason, f"Lay it on one of: {', '.join(bases)}." if bases else "Name a function there.")
 
 
 def _check_system(overlay: Config, config: Config, name: str) -> None:
