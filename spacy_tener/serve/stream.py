@@ -61,7 +61,7 @@ class StreamAnswer(NdjsonResponse):
                 message = {"type": "http.response.body", "body": body, "more_body": True}
                 await asyncio.wait_for(send(message), self.service.limits.seconds)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except asyncio.TimeoutError:
+        except TimeoutError:
             pass  # Nobody reads: the server closes the connection.
         finally:
             reading.cancel()
@@ -128,7 +128,7 @@ async def _next(stream: AsyncIterator[bytes], limits: Limits) -> bytes:
     """The next part of a body; nothing at its end."""
     try:
         return await asyncio.wait_for(anext(stream, b""), limits.seconds)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise too_slow(limits) from None
 
 

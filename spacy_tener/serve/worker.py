@@ -93,7 +93,7 @@ class Worker:
         """An answer within the time allowed. If it takes longer, or nobody waits any more, the text is left out."""
         try:
             return await asyncio.wait_for(future, self._limits.seconds)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise self.refusal() from None
 
     def refusal(self) -> RefusedError:
