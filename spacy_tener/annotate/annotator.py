@@ -13,9 +13,10 @@ from spacy.language import Language
 from thinc.api import require_gpu
 
 from ..errors import RemedyError
+from ..pipeline.finding import recognisers
 from .answers import Answer
 from .batches import Task, alike, answer_each
-from .finding import entity_task, reading_task, recognisers
+from .finding import entity_task, reading_task
 from .settings import Settings
 
 if TYPE_CHECKING:

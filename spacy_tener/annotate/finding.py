@@ -9,10 +9,10 @@ from typing import NamedTuple
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..pipeline.confidence.pipe import Reading
+from ..pipeline.confidence.pipe import ConfidentPipe, Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES
+from ..pipeline.finding import find_recogniser, recognisers
 from ..pipeline.settings import NERSettings
-from ..pipeline.tener_ner import TenerNER
 from .batches import Task
 
 _SPANS_KEY = "tener_found"
@@ -27,10 +27,6 @@ class Found(NamedTuple):
     probability: float | None
 
 
-def recognisers(nlp: Language) -> list[TenerNER]:
-    return [pipe for _, pipe in nlp.pipeline if isinstance(pipe, TenerNER)]
-
-
 def entity_task(nlp: Language, *, probability: bool = True) -> Task:
     """Finds the entities of texts: a list of `Found` for each.
 
@@ -41,11 +37,11 @@ def entity_task(nlp: Language, *, probability: bool = True) -> Task:
 
 def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
     """Finds the entities of texts, and their k best readings as wholes by the first tener_ner: a pair for each."""
-    return partial(_readings, nlp, recognisers(nlp)[0], k, _settings(nlp, probability))
+    return partial(_readings, nlp, find_recogniser(nlp), k, _settings(nlp, probability))
 
 
 def _settings(nlp: Language, probability: bool) -> list[NERSettings]:
-    pipes = recognisers(nlp)
+    pipes = recognisers(nlp).values()
     if probability:
         for pipe in pipes:
             pipe.cfg["spans_key"] = pipe.cfg.get("spans_key") or _SPANS_KEY
@@ -59,7 +55,7 @@ def _entities(nlp: Language, settings: Sequence[NERSettings], texts: Sequence[st
 
 
 def _readings(
-    nlp: Language, pipe: TenerNER, k: int, settings: Sequence[NERSettings], texts: Sequence[str]
+    nlp: Language, pipe: ConfidentPipe, k: int, settings: Sequence[NERSettings], texts: Sequence[str]
 ) -> list[tuple[list[Found], list[Reading]]]:
     with nlp.memory_zone():
         # In one batch: a shared component keeps what it made of the last one only.

@@ -105,7 +105,10 @@ def load_pipeline(name: str) -> Language:
 
 def read_meta(model: Path) -> dict[str, Any]:
     """A pipeline's meta.json."""
-    return read_json(model / "meta.json")
+    try:
+        return read_json(model / "meta.json")
+    except RemedyError as error:
+        raise RemedyError(error.reason, "Restore it from a copy, or train the pipeline again.") from error
 
 
 def read_pipeline_config(model: Path) -> Config:

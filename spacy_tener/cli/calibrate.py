@@ -13,10 +13,11 @@ from spacy.training import Corpus, Example
 
 from ..errors import RemedyError
 from ..pipeline.confidence.calibration import CALIBRATION, Calibration
+from ..pipeline.finding import find_recogniser
 from ..workbench.calibration.diagram import Series, draw_reliability
 from ..workbench.calibration.fitting import as_cfg, cross_validated, fit, plain
 from ..workbench.calibration.measures import Probabilities, measures
-from ..workbench.calibration.model import check_enough, check_place, component, judged, store
+from ..workbench.calibration.model import check_enough, check_place, judged, store
 from ..workbench.calibration.outcomes import Outcomes
 from ..workbench.calibration.precision import Threshold, thresholds
 from ..workbench.report.canvas import ENDINGS
@@ -54,7 +55,7 @@ def calibrate_cli(
         _check(model, output, precision, confidence, plot)
         setup_gpu(gpu_id, silent=False)
         nlp = load_pipeline(model)
-        labels = component(nlp, name).labels
+        labels = find_recogniser(nlp, name).labels
         outcomes = judged(nlp, name, _read(nlp, data), data)
         check_enough(outcomes, data)
         tested = judged(nlp, name, _read(nlp, test), test) if test else None

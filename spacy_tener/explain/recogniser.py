@@ -10,9 +10,9 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ..errors import RemedyError
 from ..pipeline.confidence.calibration import Probabilities
-from ..pipeline.tener_ner import TenerNER
+from ..pipeline.confidence.pipe import ConfidentPipe
+from ..pipeline.finding import find_recogniser
 from ..pipeline.views.units import DocView, view_of
 from ..pipeline.views.windows import Window
 
@@ -26,22 +26,15 @@ class Recogniser:
     """
 
     nlp: Language
-    ner: TenerNER
+    ner: ConfidentPipe
     before: tuple[str, ...]
     shared: tuple[str, ...]
 
     @classmethod
     def of(cls, nlp: Language, name: str | None = None) -> Recogniser:
         """name: the component's name; None for the first `tener_ner` of the pipeline."""
-        found = [own for own, pipe in nlp.pipeline if isinstance(pipe, TenerNER) and name in (None, own)]
-        if not found:
-            wanted = "tener_ner" if name is None else f"tener_ner named '{name}'"
-            has = ", ".join(nlp.pipe_names) or "none"
-            raise RemedyError(
-                f"The pipeline has no {wanted}", f"Its components are: {has}. Name a pipeline trained with one."
-            )
-        ner: Any = nlp.get_pipe(found[0])
-        before = tuple(nlp.pipe_names[: nlp.pipe_names.index(found[0])])
+        ner = find_recogniser(nlp, name)
+        before = tuple(nlp.pipe_names[: nlp.pipe_names.index(ner.name)])
         upstream = {node.upstream_name for node in ner.model.walk() if hasattr(node, "upstream_name")}
         listened = [own for own in before if hasattr(nlp.get_pipe(own), "find_listeners")]
         return cls(nlp, ner, before, tuple(own for own in listened if upstream & {own, "*"}))

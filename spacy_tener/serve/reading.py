@@ -9,8 +9,8 @@ from itertools import accumulate
 from spacy.language import Language
 
 from ..annotate.batches import Task
-from ..annotate.finding import recognisers
 from ..explain import Explanation, explain
+from ..pipeline.finding import recognisers
 
 
 def explanation_tasks(nlp: Language) -> dict[str, Task]:

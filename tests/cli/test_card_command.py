@@ -139,6 +139,7 @@ def test_a_damaged_file_of_the_pipeline_is_named(folder: Path, name: str, conten
     code, text = card(folder, "out")
     assert code == 1
     assert str(path) in text
+    assert ("Restore it from a copy" in text) == (name == "meta.json")
 
 
 @pytest.mark.parametrize(("output", "message"), [("file", "not a directory"), ("file/below/out", "cannot be written")])

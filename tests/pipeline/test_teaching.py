@@ -135,7 +135,7 @@ def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences, 
         ({"temperature": 0.0}, "temperature is 0.0"),
         ({"readings": 0}, "readings is 0"),
         ({"path": None}, "no pipeline is named"),
-        ({"component": "ner"}, "has no tener_ner called 'ner'"),
+        ({"component": "ner"}, "has no tener_ner named 'ner'"),
     ],
 )
 def test_what_cannot_teach_is_refused(settings, message, teacher_path):

@@ -17,6 +17,7 @@ from ...models.tagger import crf
 from ...tagging import TagLayout
 from ...types import IntArray
 from ..confidence.pipe import ConfidentPipe, Reading
+from ..finding import find_recogniser
 from ..views.reading import DocReader
 from ..views.units import DocView, Units, view_of
 from .lessons import Emissions, Lesson, Paths
@@ -34,22 +35,16 @@ class Teacher:
     """
 
     def __init__(
-        self, nlp: Language, name: str, *, share: float, temperature: float, readings: int, limit: int
+        self, nlp: Language, pipe: ConfidentPipe, *, share: float, temperature: float, readings: int, limit: int
     ) -> None:
         self.nlp = nlp
-        self.name = name
+        self.pipe = pipe
         self.share = share
         self.temperature = temperature
         self.readings = readings
         self.limit = limit
         self._kept: dict[tuple[str, bytes], Lesson] = {}
         self._size = 0
-
-    @property
-    def pipe(self) -> ConfidentPipe:
-        pipe = self.nlp.get_pipe(self.name)
-        assert isinstance(pipe, ConfidentPipe)
-        return pipe
 
     @cached_property
     def crf(self) -> CRF:
@@ -79,7 +74,7 @@ class Teacher:
         return found
 
     def _ask(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
-        with self.nlp.select_pipes(disable=self.nlp.pipe_names[self.nlp.pipe_names.index(self.name) :]):
+        with self.nlp.select_pipes(disable=self.nlp.pipe_names[self.nlp.pipe_names.index(self.pipe.name) :]):
             docs = list(self.nlp.pipe(view.doc.text for view in views))
         pipe = self.pipe
         own = [view_of(doc, pipe.settings.view) for doc in docs]
@@ -135,13 +130,8 @@ def load_teacher(
         remedy = "Give `path` in its section of the config a trained pipeline, as by --paths.teacher."
         raise RemedyError("spacy_tener.Teacher.v1: no pipeline is named", remedy)
     nlp = spacy.load(path)
-    if component not in nlp.pipe_names or not isinstance(nlp.get_pipe(component), ConfidentPipe):
-        raise RemedyError(
-            f"spacy_tener.Teacher.v1: the pipeline {path} has no tener_ner called '{component}'",
-            f"Name it in `component`; the pipeline has: {', '.join(nlp.pipe_names) or 'nothing'}. Of other pipelines, "
-            "make silver annotation by `spacy tener silver`.",
-        )
-    return Teacher(nlp, component, share=share, temperature=temperature, readings=readings, limit=cache_mb * _MB)
+    pipe = find_recogniser(nlp, component, what=f"spacy_tener.Teacher.v1: the pipeline {path}")
+    return Teacher(nlp, pipe, share=share, temperature=temperature, readings=readings, limit=cache_mb * _MB)
 
 
 def _paths(view: DocView, readings: Sequence[Reading], labels: Sequence[str]) -> Paths:

@@ -14,23 +14,11 @@ from spacy.training import Example
 
 from ...errors import RemedyError
 from ...files import write_text, writing
-from ...pipeline.confidence.pipe import ConfidentPipe
+from ...pipeline.finding import find_recogniser
 from .outcomes import Outcomes, find_outcomes
 
 FEWEST = 10
 """So many of the entities found must be right, and as many wrong."""
-
-
-def component(nlp: Language, name: str) -> ConfidentPipe:
-    """The component that is calibrated."""
-    if name not in nlp.pipe_names:
-        ours = [each for each, pipe in nlp.pipeline if isinstance(pipe, ConfidentPipe)]
-        remedy = f"Name one of these by --name: {', '.join(ours)}." if ours else "Name a pipeline with tener_ner."
-        raise RemedyError(f"The pipeline has no component '{name}'", remedy)
-    pipe = nlp.get_pipe(name)
-    if not isinstance(pipe, ConfidentPipe):
-        raise RemedyError(f"The component '{name}' is none of tener_ner's kind", "Name the component by --name.")
-    return pipe
 
 
 def judged(nlp: Language, name: str, examples: Sequence[Example], source: Path) -> Outcomes:
@@ -38,7 +26,7 @@ def judged(nlp: Language, name: str, examples: Sequence[Example], source: Path) 
     labels = {span.label_ for example in examples for span in example.reference.ents}
     if not labels:
         raise RemedyError(f"{source}: no entities are annotated", "Name texts whose entities are.")
-    known = component(nlp, name).labels
+    known = find_recogniser(nlp, name).labels
     if not labels & set(known):
         raise RemedyError(
             f"{source}: its labels ({', '.join(sorted(labels))}) are not those of '{name}' ({', '.join(known)})",
@@ -60,7 +48,7 @@ def check_enough(outcomes: Outcomes, source: Path) -> None:
 def store(nlp: Language, name: str, changes: dict[str, Any], output: Path | None) -> Path:
     """Change a component's `cfg` in the pipeline's own directory, or write the pipeline to a new one. Either is done
     as a whole or not at all."""
-    component(nlp, name).cfg.update(changes)
+    find_recogniser(nlp, name).cfg.update(changes)
     if output is None:
         path = nlp.path / name / "cfg"
         cfg = {**json.loads(path.read_text(encoding="utf8")), **changes}

@@ -14,7 +14,7 @@ from ...errors import RemedyError
 from ...layers.crf.crf import EntitySpans
 from ...pipeline.confidence.calibration import Calibration
 from ...pipeline.confidence.decoding import Decoding
-from ...pipeline.confidence.pipe import ConfidentPipe
+from ...pipeline.finding import find_recogniser
 from ...pipeline.scoring import missing_places, places
 from ...types import BoolArray, IntArray
 from .measures import Probabilities
@@ -45,8 +45,7 @@ class Outcomes:
 
 def find_outcomes(nlp: Language, name: str, examples: Sequence[Example]) -> Outcomes:
     """Read the texts as a pipeline's component `name` reads them. Nothing is counted where annotation is missing."""
-    pipe = nlp.get_pipe(name)
-    assert isinstance(pipe, ConfidentPipe)
+    pipe = find_recogniser(nlp, name)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(example.predicted for example in examples))
     decodings, rows, first = [], [], 0

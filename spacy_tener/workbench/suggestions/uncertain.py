@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 
 from ...errors import check_choice
 from ...explain.recogniser import Recogniser
-from ...pipeline.tener_ner import TenerNER
+from ...pipeline.confidence.pipe import ConfidentPipe
 from .spreading import profiles, spread
 
 BATCH = 256
@@ -29,7 +29,7 @@ class Suggestion:
     uncertainty: float
 
 
-def by_entropy(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
+def by_entropy(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
     """The entropy of all readings, in nats, over the root of the number of tokens.
 
     The whole entropy grows with length, so that the longest texts would come first; a share of each token's would
@@ -38,13 +38,16 @@ def by_entropy(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
     return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, ner.entropy(docs), strict=True)]
 
 
-def by_margin(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
+def by_margin(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
     """One less the difference of the two most probable readings."""
     found = ner.readings(docs, k=2)
     return [1.0 - readings[0].probability + sum(each.probability for each in readings[1:]) for readings in found]
 
 
-MEASURES: dict[str, Callable[[TenerNER, Sequence[Doc]], list[float]]] = {"entropy": by_entropy, "margin": by_margin}
+MEASURES: dict[str, Callable[[ConfidentPipe, Sequence[Doc]], list[float]]] = {
+    "entropy": by_entropy,
+    "margin": by_margin,
+}
 
 
 def suggest(

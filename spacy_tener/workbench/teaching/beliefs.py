@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ...pipeline.confidence.pipe import ConfidentPipe
+from ...pipeline.finding import recognisers
 
 FloatArray = NDArray[np.float64]
 Place = tuple[int, int, str]
@@ -44,15 +44,16 @@ def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Beli
 
 
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
-    for name, pipe in reversed(teacher.pipeline):
-        if isinstance(pipe, ConfidentPipe):
-            with teacher.select_pipes(disable=[name]):
-                docs = list(teacher.pipe(texts))
-            return [
-                Belief(doc, {(e.start, e.end, e.label): e.probability for e in found.entities}, found.outside)
-                for doc, found in zip(docs, pipe.marginals(docs, LEAST), strict=True)
-            ]
-    return [_certain(doc) for doc in teacher.pipe(texts)]
+    found = recognisers(teacher)
+    if not found:
+        return [_certain(doc) for doc in teacher.pipe(texts)]
+    name, pipe = found.popitem()
+    with teacher.select_pipes(disable=[name]):
+        docs = list(teacher.pipe(texts))
+    return [
+        Belief(doc, {(e.start, e.end, e.label): e.probability for e in each.entities}, each.outside)
+        for doc, each in zip(docs, pipe.marginals(docs, LEAST), strict=True)
+    ]
 
 
 def _certain(doc: Doc) -> Belief:

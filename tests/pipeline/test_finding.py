@@ -1,0 +1,30 @@
+"""The component of tener_ner's kind is found, or missed, in the same words everywhere."""
+
+import pytest
+import spacy
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.pipeline.finding import find_recogniser, recognisers
+
+
+@pytest.fixture(scope="module")
+def nlp():
+    nlp = spacy.blank("zh")
+    for name, factory in (("sentencizer", "sentencizer"), ("first", "tener_ner"), ("second", "tener_ner")):
+        nlp.add_pipe(factory, name=name)
+    return nlp
+
+
+def test_they_come_by_name_in_the_order_of_the_pipeline(nlp):
+    assert list(recognisers(nlp)) == ["first", "second"]
+    assert find_recogniser(nlp).name == "first"
+    assert find_recogniser(nlp, "second") is nlp.get_pipe("second")
+
+
+def test_one_that_is_not_there_is_missed_with_what_there_is(nlp):
+    with pytest.raises(
+        RemedyError, match=r"no tener_ner named 'ner'\. Its components are: .*second\. Name first or second"
+    ):
+        find_recogniser(nlp, "ner")
+    with pytest.raises(RemedyError, match=r"^X has no tener_ner\. Its components are: none\. Name a pipeline"):
+        find_recogniser(spacy.blank("zh"), what="X")
