@@ -48,19 +48,25 @@ class Annotator:
         self.settings = settings or Settings()
         self.gpu_id = gpu_id
         self.code = code
+        self._nlp: Language | None = None
         self._task: Task | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_task": None}
+        return {**self.__dict__, "_nlp": None, "_task": None}
 
-    def load(self) -> Task:
-        """Load the pipeline, unless that was done before. Returns what finds entities in texts."""
-        if self._task is None:
+    @property
+    def nlp(self) -> Language:
+        """The pipeline, loaded when it is first needed."""
+        if self._nlp is None:
             import_code(self.code)
             if self.gpu_id >= 0:
                 require_gpu(self.gpu_id)
-            self._task = make_task(spacy.load(self.model), self.settings)
-        return self._task
+            self._nlp = spacy.load(self.model)
+        return self._nlp
+
+    def use(self, nlp: Language) -> None:
+        """Take a pipeline that is loaded already, and refuse one that cannot do what is asked."""
+        self._task, self._nlp = make_task(nlp, self.settings), nlp
 
     @overload
     def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]: ...
@@ -77,14 +83,19 @@ class Annotator:
         return self._annotated_rows(rows)
 
     def _annotated_rows(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        if rows:
-            self.settings.check_columns(list(rows[0]))
+        added = self.settings.added
         answers = self.answers([row.get(self.settings.text) for row in rows])
-        return [{**row, **answer.columns(self.settings)} for row, answer in zip(rows, answers, strict=True)]
+        return [
+            {**row, **answer.replacing([name for name in added if name in row]).columns(self.settings)}
+            for row, answer in zip(rows, answers, strict=True)
+        ]
 
     def answers(self, values: Sequence[Any]) -> list[Answer]:
         """What is found in texts, in their order. A value that is no text gets an error."""
-        task, found = self.load(), [Answer.of_no_text(value) for value in values]
+        if self._task is None:
+            self.use(self.nlp)
+        task, found = self._task, [Answer.of_no_text(value) for value in values]
+        assert task is not None
         texts = [_Text(value, place) for place, value in enumerate(values) if found[place] is None]
         for batch in alike(texts):
             for each, answer in zip(batch, answer_each(task, [one.text for one in batch]), strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..pipeline.confidence.pipe import Reading
+from .damaged import Damaged
 from .finding import Found
 from .settings import Settings
 
@@ -21,6 +22,8 @@ class Answer(NamedTuple):
     @classmethod
     def of_no_text(cls, value: Any) -> Answer | None:
         """The answer to what cannot be read as a text; None for a text."""
+        if isinstance(value, Damaged):
+            return cls(value, error=value.reason)
         if value is None:
             return cls("", error="there is no text")
         if not isinstance(value, str):
@@ -36,6 +39,12 @@ class Answer(NamedTuple):
         if isinstance(answer, Exception):
             return cls(text, error=f"the pipeline failed at this text: {type(answer).__name__}: {answer}")
         return cls(text, *answer) if isinstance(answer, tuple) else cls(text, answer)
+
+    def replacing(self, names: list[str]) -> Answer:
+        """With an error where the record has columns of the names of those that are added."""
+        if not names:
+            return self
+        return self._replace(error=f"the record's own {', '.join(names)} made way for what is added: choose a prefix")
 
     def columns(self, settings: Settings) -> dict[str, Any]:
         """As values of the added columns."""

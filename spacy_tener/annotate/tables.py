@@ -53,3 +53,9 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
             for raw in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
         ]
     return values
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """A table as dicts."""
+    columns = [values_of(table[name]) for name in table.column_names]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]

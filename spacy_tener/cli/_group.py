@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_command_from_info
 
 NAMES = (
+    "annotate",
     "calibrate",
     "card",
     "config",

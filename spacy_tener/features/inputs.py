@@ -17,14 +17,24 @@ from typing import IO, Any, cast
 from ..errors import InputError, RemedyError
 
 STDIN = "-"
-COMPRESSED = frozenset({".gz", ".bz2", ".xz"})
+COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 MAX_LINE_BYTES = 1 << 26
 """A line longer than this (64 MiB) is a file of another kind, and is refused before it fills the memory."""
+
+
+def _zstd(packed: IO[bytes]) -> Any:
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise RemedyError("Reading .zst needs pyarrow", "pip install 'spacy_tener[annotate]'") from error
+    return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
+
 
 _DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\x1f\x8b": lambda packed: gzip.GzipFile(fileobj=packed),
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
+    b"\x28\xb5\x2f\xfd": _zstd,
 }
 _ZIP = b"PK\x03\x04"
 _BUFFER = 1 << 20
@@ -54,21 +64,26 @@ def open_file(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     Whatever goes wrong while it is open is a `InputError`.
     """
     try:
-        with open(path, "rb") as file:
-            start = file.peek(_BUFFER)
-            if start.startswith(_ZIP):
-                raise InputError(str(path), "is a zip archive", "Unpack it, and name the file inside.")
-            found = (unpack for magic, unpack in _DECOMPRESSORS.items() if start.startswith(magic))
-            decompress = next(found, None)
-            if decompress is None:
-                yield file, file
-            else:
-                with io.BufferedReader(cast(io.RawIOBase, decompress(file)), _BUFFER) as stream:
-                    yield stream, file
+        with open(path, "rb") as file, decompressed(file, str(path)) as stream:
+            yield stream, file
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         remedy = "Check the path, and that the file is whole."
         raise InputError(str(path), f"cannot be read: {reason}", remedy) from error
+
+
+@contextmanager
+def decompressed(file: io.BufferedReader, name: str) -> Iterator[IO[bytes]]:
+    """The bytes of an open file, decompressed whatever its name says; the file itself where it is not compressed."""
+    start = file.peek(_BUFFER)
+    if start.startswith(_ZIP):
+        raise InputError(name, "is a zip archive", "Unpack it, and name the file inside.")
+    decompress = next((unpack for magic, unpack in _DECOMPRESSORS.items() if start.startswith(magic)), None)
+    if decompress is None:
+        yield file
+    else:
+        with io.BufferedReader(cast(io.RawIOBase, decompress(file)), _BUFFER) as stream:
+            yield stream
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:

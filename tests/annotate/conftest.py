@@ -1,11 +1,20 @@
-"""Trained pipelines on disk."""
+"""Trained pipelines on disk, and archives for them."""
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import spacy
+
+from spacy_tener.annotate import Annotator, Settings
+from spacy_tener.annotate.local.engine import annotate
+from spacy_tener.annotate.local.job import Job
+from spacy_tener.annotate.reading.addresses import find_sources
+from spacy_tener.annotate.reading.parts import Reading
 
 SAVED = Path(__file__).parents[1] / "data" / "saved-0.1"
 
@@ -17,3 +26,44 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         with zipfile.ZipFile(SAVED / f"{name}.zip") as archive:
             archive.extractall(folder / name)
     return {name: folder / name for name in ("tener", "characters")}
+
+
+@pytest.fixture(scope="session")
+def nlp(saved: dict[str, Path]) -> spacy.Language:
+    return spacy.load(saved["tener"])
+
+
+@pytest.fixture(scope="session")
+def ruler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline that other processes load sooner."""
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
+    nlp.to_disk(path := tmp_path_factory.mktemp("ruler") / "model")
+    return path
+
+
+@pytest.fixture
+def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., Job]:
+    """A job, with a pipeline that is loaded already."""
+
+    def make(
+        inputs: Iterable[Any], output: Any, format: str = "jsonl", processes: int = 1, model: Any = None, **options: Any
+    ) -> Job:
+        known = {name: options.pop(name) for name in list(options) if hasattr(Settings(), name)}
+        annotator = Annotator(model or saved["tener"], Settings(**known))
+        if model is None:
+            annotator.use(nlp)
+        sources, _ = find_sources([str(each) for each in inputs])
+        return Job(annotator, sources, str(output), Reading(**options), format, processes)
+
+    return make
+
+
+@pytest.fixture
+def run(make_job: Callable[..., Job]) -> Callable[..., Any]:
+    """Annotate, and return the counts."""
+
+    def annotated(inputs: Iterable[Any], output: Any, *args: Any, seen: Any = None, **options: Any) -> Any:
+        return annotate(make_job(inputs, output, *args, **options), seen or (lambda *_: None))
+
+    return annotated

@@ -61,7 +61,7 @@ def test_a_text_that_cannot_be_read_gets_its_error_and_the_others_their_entities
 
 def test_a_text_at_which_the_pipeline_fails_is_found_among_the_others(saved, monkeypatch) -> None:
     annotator = Annotator(saved["tener"])
-    annotator.load().args[0].max_length = 100
+    annotator.nlp.max_length = 100
     found = annotator([{"text": text} for text in TEXTS])
     assert [bool(row["error"]) for row in found] == [len(text) > 100 for text in TEXTS]
     assert "E088" in found[3]["error"]
@@ -93,10 +93,11 @@ def test_text_of_a_table_that_is_no_utf8_is_an_error_of_that_text(saved) -> None
     ]
 
 
-def test_columns_of_the_same_names_are_refused_and_a_prefix_helps(saved) -> None:
+def test_columns_of_the_same_names_are_told_and_a_prefix_helps(saved) -> None:
     rows = [{"text": "京", "entities": "mine"}]
     with pytest.raises(RemedyError, match=r"columns of their own named entities.*--prefix"):
-        Annotator(saved["tener"])(rows)
+        Annotator(saved["tener"])(pa.Table.from_pylist(rows))
+    assert "own entities made way" in Annotator(saved["tener"])(rows)[0]["error"]
     row = Annotator(saved["tener"], Settings(prefix="tener_"))(rows)[0]
     assert list(row) == ["text", "entities", "tener_entities", "tener_error"]
 
@@ -125,7 +126,7 @@ def test_pipelines_without_what_is_asked_are_refused(tmp_path) -> None:
     nlp.to_disk(tmp_path / "ruler")
     assert spans(Annotator(tmp_path / "ruler")([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]
     with pytest.raises(RemedyError, match="no tener_ner"):
-        Annotator(tmp_path / "ruler", Settings(k_best=2)).load()
+        Annotator(tmp_path / "ruler", Settings(k_best=2))([])
     with pytest.raises(RemedyError, match="k_best = -1"):
         Settings(k_best=-1)
 

@@ -1,0 +1,66 @@
+"""`python -m spacy tener annotate`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from spacy.cli._util import import_code
+
+from ..annotate import Annotator, Settings
+from ..annotate.local.engine import annotate
+from ..annotate.local.job import Job
+from ..annotate.local.progress import Progress
+from ..annotate.reading.addresses import find_sources
+from ..annotate.reading.parts import Reading
+from ..annotate.writing.encoding import OUTPUTS, PARQUET
+from ..errors import RemedyError
+from ..workbench.runs.processes import cores, interrupted_by_signals
+from ._app import GpuId, check_gpu, load_pipeline, messages, setup_gpu
+from ._group import tener_cli
+
+
+@tener_cli.command("annotate")
+def annotate_cli(
+    model: Annotated[str, typer.Argument(help="Pipeline: its directory or package")],
+    inputs: Annotated[list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories; addresses")],
+    output: Annotated[str, typer.Option("--output", "-o", help="Directory to write, or an address of one")],
+    format: Annotated[str, typer.Option("--format", "-f", help=f"Of the output: {', '.join(OUTPUTS)}")] = PARQUET,
+    text: Annotated[str, typer.Option(help="Column of the text")] = "text",
+    probability: Annotated[bool, typer.Option("--probability", help="Say how sure each entity is")] = False,
+    k_best: Annotated[int, typer.Option(help="Add the k best readings of each text as a whole", min=0)] = 0,
+    prefix: Annotated[str, typer.Option(help="Before the names of the columns that are added")] = "",
+    encoding: Annotated[str, typer.Option(help="Of text files, JSONL and CSV")] = "utf-8",
+    whole_files: Annotated[bool, typer.Option("--whole-files", help="A text file is one text, not one a line")] = False,
+    part_size: Annotated[int, typer.Option(help="Most texts of a file of the output", min=1)] = 10_000,
+    processes: Annotated[int, typer.Option("--processes", help="How many annotate; 0: one for each core", min=0)] = 0,
+    gpu_id: GpuId = -1,
+    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+) -> None:
+    """
+    Annotate archives: as many texts as there are, on all cores, in memory that stays bounded.
+
+    Records keep their columns and their order, and get `entities`, `error` and, if asked, `readings`. A text that
+    cannot be read is written with its error. Inputs may be compressed (.gz, .bz2, .xz, .zst), and stand wherever fsspec
+    reads, as s3://bucket/texts/. Stopped at any moment, the same command goes on; the output holds each text once, in
+    whole files. Parquet, .zst and addresses need: pip install 'spacy_tener[annotate]'
+    """
+    import_code(code)
+    with messages(stopped="The same command goes on behind the last whole file.") as msg:
+        settings = Settings(text, probability, k_best, prefix)
+        annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
+        # Without a number, a GPU is for one process.
+        n_processes = processes or (cores() if gpu_id < 0 else 1)
+        check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id, silent=False)
+        annotator.use(load_pipeline(model))
+        sources, left_out = find_sources(inputs)
+        if left_out:
+            msg.warn(f"Left out: {len(left_out)} files of other kinds", ", ".join(left_out[:5]))
+        reading = Reading(encoding, whole_files, part_size)
+        job = Job(annotator, sources, output, reading, format, n_processes)
+        with interrupted_by_signals(), Progress(sum(each.size for each in sources), msg.info) as progress:
+            total = annotate(job, progress)
+        if not total.texts:
+            raise RemedyError(f"{', '.join(inputs)}: there is no text", "Name files with a text in them.")
+        msg.good(f"{output}: {progress.said(total)}")

@@ -1,0 +1,238 @@
+"""Stopped at any moment, the same call goes on, and the output has each text once, in whole files only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from archives import read_output, write_jsonl
+from spacy.cli._util import app
+from typer.testing import CliRunner
+from waiting import wait_until
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener.annotate.local.engine import annotate
+from spacy_tener.annotate.local.job import digest
+from spacy_tener.errors import RemedyError
+
+TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(300)]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return write_jsonl(tmp_path / "in.jsonl", TEXTS)
+
+
+def parts(folder):
+    return {path.name: path.read_bytes() for path in folder.glob("part-*")}
+
+
+def left_over(folder):
+    return [path.name for path in folder.iterdir() if path.name.startswith(".") and path.name != ".lock"]
+
+
+def forked(command):
+    process = multiprocessing.get_context("fork").Process(target=command)
+    process.start()
+    return process
+
+
+def killed_at(seconds, command):
+    """Run a command in a fork, and kill it after some time."""
+    process = forked(command)
+    process.join(seconds)
+    process.kill()
+    process.join()
+    return process.exitcode == -signal.SIGKILL
+
+
+def refused_as(message, job):
+    """What a fork does whose job must end with an error: its exit status is 29 if that is the one."""
+
+    def run():
+        with pytest.raises(RemedyError, match=message):
+            annotate(job, lambda *_: None)
+        os._exit(29)
+
+    return run
+
+
+def children_of(pid):
+    """The processes of a pool."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid and b"spawn_main" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def is_there(pid):
+    return os.path.exists(f"/proc/{pid}")
+
+
+def test_parts_hold_each_record_once_and_in_order(tmp_path, archive, run) -> None:
+    made = []
+    total = run([archive], tmp_path / "out", part_size=64, seen=lambda part, counts, before: made.append(counts.texts))
+    assert made == [64, 64, 64, 64, 44]
+    assert (total.texts, total.errors, total.characters) == (300, 0, sum(map(len, TEXTS)))
+    rows = read_output(tmp_path / "out")
+    assert [(row["key"], row["text"]) for row in rows] == list(enumerate(TEXTS))
+    assert total.entities == sum(len(row["entities"]) for row in rows)
+
+
+def test_killed_at_random_moments_it_goes_on(tmp_path, archive, run, make_job) -> None:
+    start = time.perf_counter()
+    run([archive], tmp_path / "whole", part_size=20)
+    seconds = time.perf_counter() - start
+    whole, rng, killed = parts(tmp_path / "whole"), random.Random(1), 0
+    assert len(whole) == 15
+    out = tmp_path / "out"
+    job = make_job([archive], out, part_size=20)
+    for _ in range(3):
+        killed += killed_at(rng.uniform(0.1, 0.5) * seconds, lambda: annotate(job, lambda *_: None))
+        if out.exists():
+            assert parts(out).items() <= whole.items()
+    assert killed
+    made = []
+    total = annotate(job, lambda part, counts, before: made.append(before))
+    assert parts(out) == whole
+    assert left_over(out) == []
+    assert total.texts == len(TEXTS)
+    annotate(job, lambda part, counts, before: made.append(before))
+    assert made[-15:] == [True] * 15
+
+
+def halted(command, done):
+    """Run a command in a fork, and halt it once it has done something. Returns it, and its own processes."""
+    process = forked(command)
+    wait_until(done, 900)
+    os.kill(process.pid, signal.SIGSTOP)
+    return process, children_of(process.pid)
+
+
+def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_path, run, make_job, ruler) -> None:
+    archive, out = write_jsonl(tmp_path / "in.jsonl", TEXTS * 2), tmp_path / "out"
+    run([archive], tmp_path / "whole", part_size=10, model=ruler)
+    whole = parts(tmp_path / "whole")
+    job = make_job([archive], out, part_size=10, processes=2, model=ruler)
+    told = refused_as("A process was ended from outside.*fewer --processes", job)
+    broken, children = halted(told, lambda: len(parts(out)) > 2)
+    os.kill(children[0], signal.SIGKILL)
+    os.kill(broken.pid, signal.SIGCONT)
+    broken.join()
+    assert broken.exitcode == 29
+    before = len(parts(out))
+    assert 2 < before < len(whole)
+
+    killed, children = halted(lambda: annotate(job, lambda *_: None), lambda: len(parts(out)) > before)
+    killed.kill()
+    killed.join()
+    wait_until(lambda: not any(map(is_there, children)), 60)
+    assert len(children) == 2
+    assert parts(out).items() < whole.items()
+
+    words = ["tener", "annotate", ruler, archive, "-o", out, "-f", "jsonl", "--part-size", 10, "--processes", 2]
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, [*map(str, words)])
+    assert "600 texts, 1,500 entities, 0 errors" in " ".join(result.output.split())
+    assert parts(out) == whole
+    assert left_over(out) == []
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
+    archive, out, rng = write_jsonl(tmp_path / "in.jsonl", TEXTS * 10), tmp_path / "out", random.Random(2)
+    run([archive], tmp_path / "whole", part_size=20)
+    whole = parts(tmp_path / "whole")
+    job = make_job([archive], out, part_size=20, processes=2, model=saved["tener"])
+    for _ in range(20):
+        process, before = forked(lambda: annotate(job, lambda *_: None)), len(parts(out))
+        wait_until(lambda before=before: len(parts(out)) > before, 900)
+        time.sleep(rng.uniform(0, 0.3))
+        process.kill()
+        process.join()
+        assert parts(out).items() <= whole.items()
+    annotate(job, lambda *_: None)
+    assert parts(out) == whole
+
+
+def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, ruler) -> None:
+    archive, out, pad = tmp_path / "in.jsonl", tmp_path / "out", "x" * 100_000
+    rows = [{"text": "去上海", "pad": pad if key == 65 else ""} for key in range(80)]
+    archive.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    job = make_job([archive], out, part_size=10, processes=2, model=ruler)
+
+    def on_a_small_disk():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # which the processes inherit
+        refused_as(r"part-00006\.jsonl: cannot be written: File too large", job)()
+
+    process = forked(on_a_small_disk)
+    process.join()
+    assert process.exitcode == 29
+    before = set(parts(out))
+    assert before
+    assert "part-00006.jsonl" not in before
+    made = []
+    annotate(replace(job, processes=1), lambda part, counts, there: made.append((part.number, there)))
+    assert {number for number, there in made if there} <= {int(name[5:10]) for name in before}
+    assert [row["pad"] for row in read_output(out)] == [row["pad"] for row in rows]
+    assert left_over(out) == []
+
+
+def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make_job) -> None:
+    run([archive], tmp_path / "out", part_size=100)
+    before = parts(tmp_path / "out")
+    with pytest.raises(RemedyError, match="something else: probability was False and is True; part_size was 100"):
+        run([archive], tmp_path / "out", part_size=50, probability=True)
+    other = write_jsonl(tmp_path / "other.jsonl", TEXTS)
+    with pytest.raises(RemedyError, match=r"inputs differ: .*other\.jsonl"):
+        run([archive, other], tmp_path / "out", part_size=100)
+    write_jsonl(archive, [*TEXTS[:-1], "京"])
+    with pytest.raises(RemedyError, match=r"inputs differ: .*in\.jsonl"):
+        run([archive], tmp_path / "out", part_size=100)
+    assert parts(tmp_path / "out") == before
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
+    with pytest.raises(RemedyError, match=r"holds other files \(thesis\.txt\)"):
+        run([archive], tmp_path / "mine")
+    with pytest.raises(RemedyError, match="not a directory"):
+        run([archive], archive)
+
+
+def test_a_pipeline_is_known_by_its_files(tmp_path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "weights").write_bytes(b"1")
+    before = digest(str(tmp_path / "a"))
+    (tmp_path / "a" / "weights").write_bytes(b"2")
+    assert digest(str(tmp_path / "a")) != before
+
+
+def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) -> None:
+    with pytest.raises(RemedyError, match=r"no column 'body'\. Their columns are: key, text\. Choose one by --text"):
+        run([archive], tmp_path / "out", text="body")
+    archive.write_text('{"text": "x", "text_xentities": 1}\n')
+    with pytest.raises(RemedyError, match="columns of their own named text_x"):
+        run([archive], tmp_path / "other", prefix="text_x")
+
+
+def test_a_part_that_is_not_listed_is_made_again(tmp_path, archive, run) -> None:
+    out = tmp_path / "out"
+    run([archive], out, part_size=100)
+    before = parts(out)
+    listed = json.loads((out / "_parts.json").read_text())
+    (out / "_parts.json").write_text(json.dumps({"0": listed["0"]}))
+    (out / "part-00000.jsonl").unlink()
+    made = []
+    run([archive], out, part_size=100, seen=lambda part, counts, there: made.append(there))
+    assert made == [False] * 3
+    assert parts(out) == before

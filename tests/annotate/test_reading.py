@@ -1,0 +1,209 @@
+"""Records from every format, compressed or not, and what is broken in them."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import spacy
+from spacy.tokens import Doc, DocBin
+
+from spacy_tener.annotate.answers import Answer
+from spacy_tener.annotate.damaged import Damaged
+from spacy_tener.annotate.reading import parts
+from spacy_tener.annotate.reading.addresses import find_sources
+from spacy_tener.annotate.reading.parts import Reading, read_parts
+from spacy_tener.errors import InputError, RemedyError
+
+TEXTS = ["王小明去了上海", "", "今天天气很好", " ", "吴重阳在中国银行工作。"]
+PACKED = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: pa.compress(data, codec="zstd", asbytes=True),
+}
+
+
+def read(*inputs, text="text", **options):
+    """All rows, and those of tables as dicts."""
+    found = read_parts(find_sources([str(each) for each in inputs])[0], Reading(**options), text)
+    return [row for part in found for row in [*part.rows, *(row for table in part.tables for row in table.to_pylist())]]
+
+
+def errors(rows, text="text"):
+    return [row[text].reason if isinstance(row.get(text), Damaged) else None for row in rows]
+
+
+def as_parquet(texts):
+    file = pa.BufferOutputStream()
+    pq.write_table(pa.table({"key": range(len(texts)), "text": texts}), file, row_group_size=2)
+    return file.getvalue().to_pybytes()
+
+
+def as_docs(texts):
+    vocab = spacy.blank("zh").vocab
+    docs = [spacy.blank("zh", vocab=vocab).make_doc(text) for text in texts]
+    for key, doc in enumerate(docs):
+        doc.user_data["key"] = key
+    return DocBin(docs=docs, store_user_data=True).to_bytes()
+
+
+FORMATS = {
+    ".jsonl": lambda: "".join(json.dumps({"key": n, "text": t}) + "\n" for n, t in enumerate(TEXTS)).encode(),
+    ".csv": lambda: b"key,text\n" + "".join(f'{n},"{t}"\n' for n, t in enumerate(TEXTS)).encode(),
+    ".tsv": lambda: "\ufeffkey\ttext\n".encode() + "".join(f"{n}\t{t}\n" for n, t in enumerate(TEXTS)).encode(),
+    ".parquet": lambda: as_parquet(TEXTS),
+    ".spacy": lambda: as_docs(TEXTS),
+}
+
+
+@pytest.mark.parametrize(
+    ("ending", "packing"),
+    [(ending, packing) for ending in FORMATS for packing in PACKED if ending != ".parquet"] + [(".parquet", "")],
+)
+def test_every_format_is_read_with_its_keys(tmp_path, ending, packing) -> None:
+    path = tmp_path / f"texts{ending}{packing}"
+    path.write_bytes(PACKED[packing](FORMATS[ending]()))
+    rows = read(path)
+    assert [row["text"] for row in rows] == TEXTS
+    assert [int(row["key"]) for row in rows] == list(range(len(TEXTS)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030", "utf-16"])
+def test_text_is_a_line_or_a_file_each(tmp_path, encoding) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_bytes("\r\n".join(TEXTS).encode(encoding))
+    rows = read(path, encoding=encoding)
+    assert [row["text"] for row in rows] == TEXTS
+    assert [(row["source"], row["line"]) for row in rows] == [(str(path), n + 1) for n in range(len(TEXTS))]
+    assert read(path, text="body", encoding=encoding, whole_files=True) == [
+        {"body": "\r\n".join(TEXTS), "source": str(path)}
+    ]
+
+
+def test_broken_lines_are_records_with_errors(tmp_path) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [b'{"text": "good"}', b'{"text": "half', b"[1]", b"", b'{"text": "\xff"}', b'{"other": 1}', b"[" * 5000]
+    path.write_bytes(b"\n".join([*lines, b'{"text": "\\ud800"}']))
+    rows = read(path)
+    assert len(rows) == 7
+    found = errors(rows)
+    assert found[0] is None
+    assert f"{path}:2: the line is not JSON" in found[1]
+    assert rows[1]["text"] == '{"text": "half'
+    assert f"{path}:3: the line is no JSON object" in found[2]
+    assert f"{path}:5: the text is not UTF-8" in found[3]
+    assert rows[4] == {"other": 1}
+    assert "not JSON" in found[5]
+    assert Answer.of_no_text(rows[6]["text"]).error == "character 0 of the text is half of a surrogate pair"
+
+
+def test_a_line_without_end_is_cut_off_and_the_next_is_read(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("spacy_tener.annotate.reading.lines.MAX_LINE_BYTES", 2000)
+    path = tmp_path / "a.txt"
+    path.write_text(f"one\n{'x' * 7000}\nthree\n{'y' * 1999}\nfive")
+    rows = read(path)
+    assert [len(row["text"]) for row in rows] == [3, 1000, 5, 1999, 4]
+    assert [bool(reason) for reason in errors(rows)] == [False, True, False, False, False]
+
+
+def test_broken_rows_of_csv_are_records_with_errors(tmp_path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'key,text\n1,"a ""b"",\nc"\n2\n3,d,e\n4,\xff\n\n5,f\n')
+    rows = read(path)
+    assert [row["key"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert [rows[0]["text"], rows[2]["text"], rows[4]["text"]] == ['a "b",\nc', "3,d,e", "f"]
+    assert [bool(reason) for reason in errors(rows)] == [False, True, True, True, False]
+    assert f"{path}:5: the row has 3 fields, and the header 2" in errors(rows)[2]
+
+
+@pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst", ".parquet", ".spacy"])
+def test_a_damaged_file_is_one_error_and_the_next_file_is_read(tmp_path, ending) -> None:
+    kind, packing = f".{ending.split('.')[1]}", ending.removeprefix(f".{ending.split('.')[1]}")
+    whole = PACKED[packing](FORMATS[kind]())
+    (tmp_path / f"a{ending}").write_bytes(whole[: len(whole) - 12])
+    (tmp_path / "b.txt").write_text("京")
+    rows = read(tmp_path)
+    assert "the file is damaged from here on" in errors(rows)[-2]
+    assert rows[-1]["text"] == "京"
+
+
+def test_what_is_not_there_or_not_readable_is_said(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"missing\.txt: cannot be read: No such file"):
+        read(tmp_path / "missing.txt")
+    (tmp_path / "a.pdf").write_text("x")
+    with pytest.raises(InputError, match="nothing to read among its 1 files"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="nosuch://x: Protocol not known"):
+        read("nosuch://x")
+    with pytest.raises(InputError, match="there is no such file"):
+        read("memory://nowhere/a.txt")
+    with pytest.raises(RemedyError, match="Unknown encoding"):
+        Reading(encoding="latin-99")
+    (tmp_path / "a.txt").write_bytes(b"PK\x03\x04")
+    with pytest.raises(InputError, match="is a zip archive"):
+        read(tmp_path / "a.txt")
+
+
+def test_directories_give_their_files_in_order(tmp_path) -> None:
+    for name in ("b/2.txt", "a/1.csv", "c.jsonl", "d.pdf", ".hidden.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(FORMATS[".csv"]() if name.endswith("csv") else b'{"text": "x"}')
+    sources, left_out = find_sources([str(tmp_path)])
+    assert [source.address.removeprefix(f"{tmp_path}/") for source in sources] == ["a/1.csv", "b/2.txt", "c.jsonl"]
+    assert left_out == [str(tmp_path / "d.pdf")]
+    assert [row["text"] for row in read(tmp_path)] == [*TEXTS, '{"text": "x"}', "x"]
+
+
+def test_addresses_of_other_file_systems_are_read(tmp_path) -> None:
+    memory = fsspec.filesystem("memory")
+    for ending, content in FORMATS.items():
+        packing = "" if ending == ".parquet" else ".gz"
+        memory.pipe_file(f"/archive/x{ending}{packing}", PACKED[packing](content()))
+    memory.pipe_file("/archive/_hidden.jsonl", b"x")
+    memory.pipe_file("/archive/x.pdf", b"x")
+    try:
+        assert [row["text"] for row in read("memory://archive")] == TEXTS * len(FORMATS)
+        assert [row["text"] for row in read("memory://archive/*.parquet", "memory://archive/x.csv.gz")] == TEXTS * 2
+    finally:
+        memory.rm("/archive", recursive=True)
+
+
+def test_parts_are_bounded_and_in_order(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(parts, "SIZE", 2000)
+    table = pa.table({"key": range(1000), "text": ["x" * (n % 7) for n in range(1000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
+    (tmp_path / "b.txt").write_text("".join(f"{'y' * (900 if n % 50 == 0 else 3)}\n" for n in range(1000)))
+    sources, _ = find_sources([str(tmp_path)])
+    found = list(read_parts(sources, Reading(part_size=70), "text"))
+    assert [part.number for part in found] == list(range(len(found)))
+    assert all(1 <= len(part) <= 70 for part in found)
+    assert all(part.rows == [] or part.tables == [] for part in found)
+    assert max(sum(len(row["text"]) for row in part.rows) for part in found) < 2000 + 900
+    keys = [key for part in found for table in part.tables for key in table["key"].to_pylist()]
+    assert keys == list(range(1000))
+    assert [row["line"] for part in found for row in part.rows] == list(range(1, 1001))
+    assert [part.position for part in found] == sorted(part.position for part in found)
+    assert found[-1].position == sum(source.size for source in sources)
+
+
+def test_one_text_of_a_table_that_is_huge_is_a_part_of_its_own_size(tmp_path) -> None:
+    texts = ["x" * 900_000] * 5 + ["y"] * 10
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    sizes = [[len(t) for t in part.tables] for part in read_parts(find_sources([str(tmp_path)])[0], Reading(), "text")]
+    assert [sum(each) for each in sizes] == [2, 2, 11]
+
+
+def test_a_doc_of_a_spacy_file_brings_its_user_data(tmp_path) -> None:
+    doc = Doc(spacy.blank("zh").vocab, ["上海"])
+    doc.user_data["key"] = "k"
+    doc.user_data["._.", "x", None, None] = 1
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+    assert read(tmp_path / "a.spacy") == [{"text": "上海 ", "key": "k"}]

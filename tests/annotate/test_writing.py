@@ -1,0 +1,150 @@
+"""What is written, and that it is what was read with entities beside it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from archives import read_output
+
+from spacy_tener.annotate import Settings
+from spacy_tener.annotate.writing.columns import as_table, schema_of
+from spacy_tener.annotate.writing.json_values import as_json
+
+ROWS = [
+    {"text": "王小明去了上海", "key": "007", "more": {"a": [1]}},
+    {"text": "", "key": "008", "tags": ["x"]},
+    {"text": "王\ud800", "key": "0\udfff", "number": 1},
+    {"key": None},
+    {"text": 5, "key": "京", "number": 2},
+]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+def test_every_format_holds_all_columns_and_the_entities(tmp_path, archive, run, nlp, format) -> None:
+    total = run([archive], tmp_path / "out", format, probability=True, k_best=2)
+    assert (total.texts, total.errors) == (5, 3)
+    rows = read_output(tmp_path / "out", nlp)
+    assert len(rows) == 5
+    assert total.entities == sum(len(row["entities"]) for row in rows) > 0
+    assert [bool(row["error"]) for row in rows] == [False, False, True, True, True]
+    assert [row["key"] for row in rows][:2] == ["007", "008"]
+    assert len(rows[0]["readings"]) == 2
+    assert {"start", "end", "label", "text", "probability"} == set(rows[0]["entities"][0])
+    assert [row.get("number") for row in rows] == [None, None, 1, None, 2]
+
+
+def test_jsonl_is_what_was_read_with_columns_behind(tmp_path, archive, run) -> None:
+    run([archive], tmp_path / "out")
+    rows = read_output(tmp_path / "out")
+    assert [{name: row[name] for name in row if name not in ("entities", "error")} for row in rows] == ROWS
+    assert (tmp_path / "out" / "part-00000.jsonl").read_text(encoding="utf8").startswith('{"text": "王小明去了上海"')
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+def test_an_output_is_an_input(tmp_path, archive, run, nlp, format) -> None:
+    run([archive], tmp_path / "out", format, prefix="a_")
+    again = run([tmp_path / "out"], tmp_path / "again", prefix="b_")
+    assert again.texts == 5
+    found = read_output(tmp_path / "again")
+    assert found[0]["a_entities"] == found[0]["b_entities"]
+    assert [row["text"] for row in found[:2]] == ["王小明去了上海", ""]
+
+
+def test_parquet_keeps_types(tmp_path, run) -> None:
+    table = pa.table(
+        {
+            "when": pa.array([datetime(2026, 1, 1)] * 3, pa.timestamp("ns")),
+            "text": pa.array(["京", "上海", None], pa.large_string()),
+            "id": pa.array([1, 2, 3], pa.uint16()),
+            "nested": [{"a": 1, "b": ["x"]}, None, {"a": None, "b": []}],
+            "raw": [b"\xff", b"", None],
+        }
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    run([tmp_path / "in.parquet"], tmp_path / "out", "parquet", part_size=2)
+    found = pq.read_table(tmp_path / "out")
+    assert found.select(table.column_names).equals(table)
+    assert found.column_names == [*table.column_names, "entities", "error"]
+    assert [path.name for path in sorted((tmp_path / "out").glob("part*"))] == [
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+    run([tmp_path / "in.parquet"], tmp_path / "lines")
+    assert read_output(tmp_path / "lines")[0] | {"entities": 0} == {
+        **table.slice(0, 1).to_pylist()[0],
+        "when": "2026-01-01 00:00:00",
+        "raw": "/w==",
+        "entities": 0,
+        "error": None,
+    }
+
+
+def test_parts_of_rows_have_one_schema_and_nothing_is_lost(tmp_path, run) -> None:
+    lines = [
+        {"text": "京", "n": 1},
+        {"text": "京", "n": 2, "s": "x"},
+        {"text": "京", "n": "two"},
+        {"text": "京", "new": [None]},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet", part_size=2)
+    first, second = (pq.read_table(path) for path in sorted((tmp_path / "out").glob("part*")))
+    assert first.schema.equals(second.schema)
+    assert first["n"].to_pylist() == [1, 2]
+    assert first["rest"].to_pylist() == [None, None]
+    assert [(json.loads(row["rest"]), row["n"]) for row in second.to_pylist()] == [
+        ({"n": "two"}, None),
+        ({"new": [None]}, None),
+    ]
+
+
+def test_columns_without_one_type_become_json() -> None:
+    rows = [{"text": "x", "mixed": 1, "d": {"a": "\ud800"}, "l": [[1]], "big": 2**70, "none": None}, {"mixed": "1"}]
+    settings = Settings()
+    schema = schema_of(rows, settings)
+    assert schema.names == ["text", "mixed", "d", "l", "big", "none"]
+    assert {str(field.type) for field in schema} == {"string"}
+    table = as_table([{**row, "entities": [], "error": None} for row in rows], schema, settings)
+    assert table.to_pylist()[0] == {
+        "text": "x",
+        "mixed": "1",
+        "d": '{"a": "\\\\ud800"}',
+        "l": "[[1]]",
+        "big": str(2**70),
+        "none": None,
+        "entities": [],
+        "error": None,
+        "rest": None,
+    }
+    assert as_json({"x": "\ud800京"}) == '{"x": "\\ud800\\u4eac"}'
+
+
+def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive, run) -> None:
+    memory = fsspec.filesystem("memory")
+    try:
+        run([archive], "memory://out/here", part_size=2)
+        names = sorted(path.rpartition("/")[2] for path in memory.ls("/out/here", detail=False))
+        assert names == ["_annotate.json", "_parts.json", *(f"part-0000{n}.jsonl" for n in range(3))]
+        content = b"".join(memory.cat_file(f"/out/here/part-0000{n}.jsonl") for n in range(3))
+        run([archive], tmp_path / "out", part_size=2)
+        assert [json.loads(line) for line in content.splitlines()] == read_output(tmp_path / "out")
+        memory.rm("/out/here/part-00001.jsonl")
+        made = []
+        run(
+            [archive], "memory://out/here", part_size=2, seen=lambda part, _, before: made.append((part.number, before))
+        )
+        assert sorted(made) == [(0, True), (1, False), (2, True)]
+    finally:
+        memory.rm("/out", recursive=True)

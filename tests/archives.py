@@ -1,0 +1,35 @@
+"""Archives to annotate, and their records once they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import spacy
+from spacy.tokens import DocBin
+
+
+def write_jsonl(path: Path, texts: Iterable[str]) -> Path:
+    lines = (json.dumps({"key": key, "text": text}, ensure_ascii=False) for key, text in enumerate(texts))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf8")
+    return path
+
+
+def read_output(folder: Path, nlp: spacy.Language | None = None) -> list[dict[str, Any]]:
+    """All records of an output, in order, whatever its format."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("part-*")):
+        if path.suffix == ".parquet":
+            rows += pq.read_table(path).to_pylist()
+        elif path.suffix == ".jsonl":
+            rows += map(json.loads, path.read_text(encoding="utf8").splitlines())
+        else:
+            for doc in DocBin().from_disk(path).get_docs(nlp.vocab):
+                assert [(e.start_char, e.end_char, e.label_) for e in doc.ents] == [
+                    (each["start"], each["end"], each["label"]) for each in doc.user_data["entities"]
+                ]
+                rows.append({"text": doc.text, **doc.user_data})
+    return rows
