@@ -16,6 +16,9 @@ from .attention import divided, exponentials, interleave, sinusoids, with_ones
 from .dense import Linear, relu
 from .weights import Weights
 
+KEPT = 512
+"""Characters: the window of a long text is shorter."""
+
 
 class SpanPositions:
     """`R_ij` for each row of a plan's table.
@@ -28,18 +31,33 @@ class SpanPositions:
         self.kinds = [DISTANCES.index(distance) for distance in distances]
         weights.shaped("fuse.weight", len(distances) * width, width)
         self.fuse = Linear(weights.part("fuse"))
+        self._kept: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
         """*Returns Shape: [R, d]*"""
-        sin, cos = sinusoids(plan.longest, self.width)
-        # p(d) for all distances nearer than the longest, negative ones first.
-        symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
-        terms = self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
-        rows = plan.distances[:, self.kinds] + (plan.longest - 1)
+        zero, terms = self._terms(plan.longest)
+        rows = plan.distances[:, self.kinds] + zero
         total = terms[rows[:, 0], 0]
         for i in range(1, len(self.kinds)):
             total += terms[rows[:, i], i]
         return relu(total)
+
+    def _terms(self, longest: int) -> tuple[int, FloatArray]:
+        """What each distance adds, and where that of 0 is. The table of sentences up to `KEPT` characters is kept.
+
+        *Shape: [D, distances, d]*
+        """
+        kept = self._kept  # one look: threads share it
+        if kept is not None and longest <= kept[0] + 1:
+            return kept
+        length = longest if longest > KEPT else min(KEPT, 1 << max(longest - 1, 63).bit_length())
+        sin, cos = sinusoids(length, self.width)
+        # p(d) for all distances nearer than the longest, negative ones first.
+        symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
+        made = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
+        if length <= KEPT:
+            self._kept = made
+        return made
 
 
 @dataclass(frozen=True)
