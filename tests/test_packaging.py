@@ -112,13 +112,7 @@ def test_package_says_that_it_is_typed() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel made from the sdist, unpacked. Both are made in copies, which leaves the source tree alone."""
     folder = tmp_path_factory.mktemp("build")
-    source = folder / "source"
-    keep = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in ("spacy_tener", "scripts", "assets/sample"):
-        shutil.copytree(ROOT / name, source / name, ignore=keep)
-    for path in (path for path in ROOT.iterdir() if path.is_file()):
-        shutil.copy(path, source)
-    (source / "configs").symlink_to(Path("spacy_tener") / "workbench" / "configs")
+    source = copy_sources(folder / "source")
     (sdist,) = build("sdist", source, folder / "sdist")
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "unpacked", filter="data")
@@ -126,6 +120,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(made) as archive:
         archive.extractall(folder / "installed")
     return folder / "installed"
+
+
+def copy_sources(source: Path) -> Path:
+    keep = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in ("spacy_tener", "scripts", "assets/sample"):
+        shutil.copytree(ROOT / name, source / name, ignore=keep)
+    for path in (path for path in ROOT.iterdir() if path.is_file()):
+        shutil.copy(path, source)
+    (source / "configs").symlink_to(Path("spacy_tener") / "workbench" / "configs")
+    return source
 
 
 def build(kind: str, source: Path, output: Path) -> list[Path]:
