@@ -1,0 +1,35 @@
+"""What users write themselves: JSONL through `nlp.pipe`, for `benchmarks/annotate.py`. Broken lines are left out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import spacy
+
+
+def texts(path: Path) -> Iterator[tuple[str, object]]:
+    with path.open(encoding="utf8") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+                row["text"].encode()
+            except (ValueError, KeyError):
+                continue
+            yield row["text"], row["key"]
+
+
+def main() -> None:
+    model, source, output, processes = sys.argv[1:]
+    nlp = spacy.load(model)
+    with Path(output).open("w", encoding="utf8") as file:
+        for doc, key in nlp.pipe(texts(Path(source)), as_tuples=True, n_process=int(processes)):
+            entities = [[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents]
+            line = {"key": key, "text": doc.text, "entities": entities}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
