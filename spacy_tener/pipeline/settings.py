@@ -29,7 +29,7 @@ class NERSettings:
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
         """The settings in a component's `cfg`."""
-        return cls(**{field.name: cfg[field.name] for field in fields(cls) if field.name in cfg})
+        return cls(**{name: cfg[name] for name in _NAMES if name in cfg})
 
     @property
     def asks_probabilities(self) -> bool:
@@ -73,3 +73,7 @@ class NERSettings:
                 f"The setting 'threshold' of tener_ner is {self.threshold}. Use a probability, from 0 to 1, or one for "
                 "each label."
             )
+
+
+# Looked up once, since a short text has time for little else.
+_NAMES = tuple(field.name for field in fields(NERSettings))

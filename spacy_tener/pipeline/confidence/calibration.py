@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,9 @@ class Calibration:
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> Calibration:
         """The calibration in a component's `cfg`; without one, probabilities stay the CRF's own."""
-        stored = cfg.get(CALIBRATION) or {}
+        stored = cfg.get(CALIBRATION)
+        if not stored:
+            return _uncalibrated(len(cfg["labels"]))
         lines = [stored.get("labels", {}).get(label, (1.0, 0.0)) for label in cfg["labels"]]
         slope, intercept = np.array(lines, dtype=np.float64).reshape(-1, 2).T
         return cls(float(stored.get("temperature", 1.0)), slope, intercept)
@@ -53,6 +56,11 @@ class Calibration:
     def uncalibrated(self, probability: float) -> Probabilities:
         """What an entity of each type has, at this temperature, that gets this probability. *Shape* [n_labels]"""
         return sigmoid((log_odds(np.array(probability)) - self.intercept) / self.slope)
+
+
+@lru_cache(maxsize=64)
+def _uncalibrated(n_labels: int) -> Calibration:
+    return Calibration(1.0, np.ones(n_labels), np.zeros(n_labels))
 
 
 def log_odds(probabilities: Probabilities) -> Probabilities:
