@@ -53,7 +53,9 @@ def annotate_cli(
         # Without a number, a GPU is for one process.
         n_processes = processes or (cores() if gpu_id < 0 else 1)
         check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id, silent=False)
-        annotator.use(load_pipeline(model))
+        annotator.use(load_pipeline(model))  # which says at once what is wrong with it
+        if n_processes > 1:
+            annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
         sources, left_out = find_sources(inputs)
         if left_out:
             msg.warn(f"Left out: {len(left_out)} files of other kinds", ", ".join(left_out[:5]))
