@@ -9,6 +9,8 @@ import pytest
 import spacy
 from spacy.training import Example
 
+from spacy_tener.features.lexicon import lexicon
+
 SAVED = Path(__file__).parent / "data" / "saved-0.1"
 EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf8"))
 
@@ -41,6 +43,12 @@ def test_every_architecture_has_one():
 
 def test_it_predicts_what_it_predicted(kind, directory):
     assert_predicts(spacy.load(directory), EXPECTED[kind])
+
+
+def test_the_first_text_builds_no_automaton_so_that_forked_workers_share_it(directory, monkeypatch):
+    nlp = spacy.load(directory)
+    monkeypatch.setattr(lexicon, "AhoCorasick", None)
+    assert nlp("王小明去了上海。")
 
 
 def test_it_predicts_the_same_after_a_round_trip_through_bytes(kind, directory):
