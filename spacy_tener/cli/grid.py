@@ -16,10 +16,12 @@ from ..workbench.report.rows import make_table
 from ..workbench.report.runs import METRICS, find_runs
 from ..workbench.report.scores import read_metrics
 from ..workbench.report.tables import render
-from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
+from ..workbench.runs.engines import Engine
+from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, run_grid_on, todo
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.training import OUTPUT
-from ._app import GpuId, Settings, check_gpu, messages, names, numbers
+from ._app import GpuId, Settings, messages, names, numbers
+from ._engines import Address, CpusPerRun, EngineName, GpusPerRun, gpu_of_runs, training_engine
 from ._group import tener_cli
 from .table import warn
 
@@ -36,10 +38,14 @@ def grid_cli(
     ] = None,
     settings: Settings = None,
     gpu_id: GpuId = -1,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once", min=1)] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once on this machine", min=1)] = 1,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train finished runs again where their config or data is another")
     ] = False,
+    engine: EngineName = "local",
+    address: Address = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
 ) -> None:
     """
     Train and score systems x corpora x seeds, and print their table.
@@ -54,10 +60,12 @@ def grid_cli(
     and the run that was interrupted is trained again. Where a finished run was trained from another config or other
     data than is asked for, the command says what differs and trains nothing, unless --retrain is given. Where runs
     fail the others go on, and the exit status is 1.
+
+    --engine ray hands all runs to a cluster of Ray, whose nodes see the same files: it chooses a node for each that has
+    the cores and the part of a GPU asked for, and does a run again whose node is lost. Needs the extra ray.
     """
     stopped = "The same command goes on; it trains again what was being trained."
     with messages(on_stderr=True, stopped=stopped) as msg:
-        check_gpu(gpu_id)
         grid = Grid(
             output=output,
             corpora=names(corpora),
@@ -66,19 +74,20 @@ def grid_cli(
             data=data,
             configs=configs or SHIPPED,
             settings=settings or [],
-            gpu_id=gpu_id,
+            gpu_id=gpu_of_runs(gpu_id, engine, gpus_per_run),
         )
         runs = plan(grid)
-        with interrupted_by_signals(), locked(output / LOCK):
-            failed = _run(msg, [todo(each) for each in runs], jobs, retrain=retrain)
+        where = training_engine(engine, address, cpus_per_run, gpus_per_run)
+        with locked(output / LOCK), where as elsewhere, interrupted_by_signals():
+            failed = _run(msg, [todo(each) for each in runs], elsewhere or jobs, retrain=retrain)
         text = _table(msg, grid)
     typer.echo(text, nl=False)
     if failed:
         raise typer.Exit(1)
 
 
-def _run(msg: Printer, todos: list[Todo], jobs: int, *, retrain: bool) -> bool:
-    """Do what is left to do. Returns whether anything went wrong."""
+def _run(msg: Printer, todos: list[Todo], where: Engine | int, *, retrain: bool) -> bool:
+    """Do what is left to do, elsewhere or with so many jobs here. Returns whether anything went wrong."""
     if not retrain:
         check_unchanged(todos)
     if done := [each.run.name for each in todos if each.action == "nothing"]:
@@ -86,7 +95,11 @@ def _run(msg: Printer, todos: list[Todo], jobs: int, *, retrain: bool) -> bool:
     left = [each for each in todos if each.action != "nothing"]
     if not left:
         msg.good("There is nothing to do")
-    failures = run_grid(left, jobs, begun=partial(_begun, msg), ended=partial(_ended, msg), echo=sys.stderr.write)
+    begun, ended = partial(_begun, msg), partial(_ended, msg)
+    if isinstance(where, int):
+        failures = run_grid(left, where, begun=begun, ended=ended, echo=sys.stderr.write)
+    else:
+        failures = run_grid_on(where, left, begun=begun, ended=ended)
     if failures:
         lines = [f"{each.run.name}: {each.run.folder / OUTPUT}" for each in left if each.run.name in failures]
         msg.fail(f"Failed: {len(failures)} of {len(todos)}", "\n".join(lines))

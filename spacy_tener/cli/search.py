@@ -11,10 +11,12 @@ from wasabi.printer import Printer
 
 from ..workbench.composing.named import find_space
 from ..workbench.composing.search_space import read_space
+from ..workbench.runs.engines import Engine
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.search import SAMPLERS, Plan, Search, open_search
 from ..workbench.runs.trials import TrialRow
-from ._app import GpuId, Settings, check_gpu, messages
+from ._app import GpuId, Settings, messages
+from ._engines import Address, CpusPerRun, EngineName, GpusPerRun, gpu_of_runs, training_engine
 from ._group import tener_cli
 
 _SHOWN = 5
@@ -46,6 +48,14 @@ def search_cli(
         bool, typer.Option("--keep-models", help="Keep the pipelines of all trials, not of the best one only")
     ] = False,
     gpu_id: GpuId = -1,
+    engine: EngineName = "local",
+    address: Address = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="With --engine ray: how many at once (default: as many as fit now)"),
+    ] = None,
 ) -> None:
     """
     Search settings: draw them, train with `spacy train`, and keep what is best on dev.
@@ -62,9 +72,12 @@ def search_cli(
 
     Needs optuna: pip install 'spacy_tener[search]'. DIR/study.db is its database. --sampler tpe draws near what was
     good before.
+
+    --engine ray trains several trials at once on a cluster of Ray, whose nodes see the same files: each on a node that
+    has the cores and the part of a GPU asked for, and again where its node is lost. Needs the extra ray.
     """
     with messages(stopped="The same command goes on.") as msg:
-        check_gpu(gpu_id)
+        gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
         plan = Plan(
             base=base,
             overlays=tuple(overlays or ()),
@@ -74,11 +87,12 @@ def search_cli(
             sampler=sampler,
         )
         opened = open_search(plan, output, gpu_id=gpu_id, prune=prune, keep_models=keep_models)
-        with interrupted_by_signals(), opened as search:
-            _run(msg, search, trials)
+        where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
+        with opened as search, where as elsewhere, interrupted_by_signals():
+            _run(msg, search, trials, elsewhere)
 
 
-def _run(msg: Printer, search: Search, trials: int) -> None:
+def _run(msg: Printer, search: Search, trials: int, elsewhere: Engine | None) -> None:
     before = [row for row in search.rows if row.state != "waiting"]
     ended = sum(row.ended for row in before)
     if before:
@@ -86,7 +100,7 @@ def _run(msg: Printer, search: Search, trials: int) -> None:
         msg.info(f"{search.folder}: {ended} trials are there, and {interrupted} that were interrupted")
     if ended >= trials:
         msg.good(f"Nothing to do: {ended} of {trials} trials are there")
-    search.run(trials, lambda row: _say(msg, row, search.best))
+    search.run(trials, lambda row: _say(msg, row, search.best), elsewhere)
     _summary(msg, search)
 
 

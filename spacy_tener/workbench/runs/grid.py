@@ -7,7 +7,7 @@ with the overlays models/NAME.cfg that the system's name is made of.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -20,6 +20,7 @@ from ..composing.compose import compose
 from ..composing.files import ConfigError
 from ..composing.named import SHIPPED, find_in, names_in
 from ..report.runs import METRICS, MODEL
+from .engines import Engine
 from .processes import Echo, Processes
 from .record import Record, changes, digest, make_record, read_record, write_record
 from .requirements import corpus_reader, missing
@@ -180,6 +181,36 @@ def run_grid(
             processes.stop()
             raise
     return failures
+
+
+def run_grid_on(
+    engine: Engine, todos: Sequence[Todo], *, begun: Callable[[Todo], None], ended: Callable[[Todo, str], None]
+) -> dict[str, str]:
+    """As `run_grid`, elsewhere: each run is trained and scored in one go. `begun` is told of each that is submitted."""
+    failures: dict[str, str] = {}
+    submitted: dict[Future[str], Todo] = {}
+    for each in todos:
+        submitted[engine.submit(_train_and_evaluate, each)] = each
+        begun(each)
+    for future in as_completed(submitted):
+        try:
+            failure = engine.result(future)
+        except RemedyError as error:
+            failure = str(error)
+        each = submitted[future]
+        if failure:
+            failures[each.run.name] = failure
+        ended(each, failure)
+    return failures
+
+
+def _train_and_evaluate(each: Todo) -> str:
+    processes = Processes()
+    try:
+        failure = _train(each, processes, None) if each.action == "train" else ""
+        return failure or _evaluate(each, processes, None)
+    except (OSError, RemedyError) as error:
+        return str(error)
 
 
 def _train(each: Todo, processes: Processes, echo: Echo | None) -> str:

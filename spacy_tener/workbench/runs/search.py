@@ -16,6 +16,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -25,16 +26,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from thinc.api import Config
 
-from ...errors import check_choice
+from ...errors import RemedyError, check_choice
 from ...files import locked, write_text
 from ..composing.compose import compose, with_settings
 from ..composing.files import ConfigError, keys
 from ..composing.filling import did_you_mean
 from ..composing.search_space import Choice, Space, as_settings
 from ..report.runs import CONFIG, MODEL
+from .engines import Engine, Here
 from .processes import Processes
 from .requirements import corpus_reader, missing
-from .training import TrainingResult, train
+from .training import TrainingResult, Watch, train
 from .trials import TrialRow, as_csv, as_json, rows_of
 
 if TYPE_CHECKING:
@@ -125,12 +127,31 @@ class Search:
         """The trial with the highest F1 on dev."""
         return max((row for row in self.rows if row.state == "done"), key=lambda row: row.score or 0.0, default=None)
 
-    def run(self, trials: int, note: Callable[[TrialRow], None] = lambda row: None) -> None:
-        """Go on until so many trials have ended, well or not; those that were interrupted do not count."""
-        while sum(row.ended for row in self.rows) < trials:
-            number = self._run_one()
-            self.write()
-            note(self.rows[number])
+    def run(
+        self, trials: int, note: Callable[[TrialRow], None] = lambda row: None, engine: Engine | None = None
+    ) -> None:
+        """Go on until so many trials have ended, well or not; those that were interrupted do not count.
+
+        engine: where they are trained; by default here, one after another.
+        """
+        engine = engine or Here()
+        worse = engine.shared(partial(_Pruning, self.folder)) if self.prune else None
+        running: dict[Future[tuple[TrainingResult, float]], Trial] = {}
+        while True:
+            left = trials - sum(row.ended for row in self.rows)
+            while len(running) < min(left, engine.at_once):
+                trial = self._ask()
+                watch = partial(worse, trial._trial_id) if worse else None
+                values = self.plan.space.values(trial.params)
+                folder = self.trial_folder(trial.number)
+                running[engine.submit(_train, self.plan, values, folder, self.gpu_id, watch)] = trial
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                trial = running.pop(future)
+                self._tell(trial, *_outcome(engine, future))
+                self.write()
+                note(self.rows[trial.number])
 
     def write(self) -> None:
         """Write what there is to be read, and remove the pipelines that are not to be kept."""
@@ -143,27 +164,21 @@ class Search:
             config["training"]["logger"] = self.plan.fixed["training"]["logger"]  # The trial's own names its files.
             write_text(self.folder / "best.cfg", f"{heading}\n\n{config.to_str(interpolate=False)}\n")
         for row in rows:
-            if not self.keep_models and row != best:
+            if not self.keep_models and row != best and row.state != "running":
                 shutil.rmtree(self.trial_folder(row.number) / MODEL, ignore_errors=True)
 
     def trial_folder(self, number: int) -> Path:
         return self.folder / "trials" / f"{number:04d}"
 
-    def _run_one(self) -> int:
-        from optuna.trial import TrialState
-
+    def _ask(self) -> Trial:
         # A sampler of its own for each trial: what is drawn does not depend on where the search was interrupted.
         self.study.sampler = _sampler(self.plan.sampler, self.plan.seed, sum(row.again_of is None for row in self.rows))
-        trial = self.study.ask(distributions(self.plan.space))
-        begin = time.monotonic()
-        try:
-            config = self.plan.config(self.plan.space.values(trial.params))
-            watch = partial(_is_worse, trial) if self.prune else None
-            folder = self.trial_folder(trial.number)
-            result = train(Processes(), config, folder, gpu_id=self.gpu_id, watch=watch)
-        except ConfigError as error:
-            result = TrainingResult(None, str(error))
-        known: dict[str, str | float | None] = {"seconds": round(time.monotonic() - begin, 1)}
+        return self.study.ask(distributions(self.plan.space))
+
+    def _tell(self, trial: Trial, result: TrainingResult, seconds: float) -> None:
+        from optuna.trial import TrialState
+
+        known: dict[str, str | float | None] = {"seconds": round(seconds, 1)}
         if result.failure:
             known["reason"] = result.failure
         elif result.stopped:
@@ -172,7 +187,6 @@ class Search:
             trial.set_user_attr(name, value)
         state = TrialState.FAIL if result.failure else TrialState.PRUNED if result.stopped else None
         self.study.tell(trial, None if state else result.score, state)
-        return trial.number
 
 
 @contextmanager
@@ -265,7 +279,35 @@ def _sampler(name: str, seed: int, place: int) -> BaseSampler:
     return TPESampler(seed=own) if name == "tpe" else RandomSampler(seed=own)
 
 
-def _is_worse(trial: Trial, step: int, score: float) -> bool:
-    """Whether optuna's pruner would stop the trial after this evaluation."""
-    trial.report(score, step)
-    return trial.should_prune()
+class _Pruning:
+    """Whether optuna's pruner would stop a trial of the search in a directory after this evaluation."""
+
+    def __init__(self, folder: Path) -> None:
+        self._study = _study(folder, prune=True)
+
+    def __call__(self, trial_id: int, step: int, score: float) -> bool:
+        from optuna.trial import Trial
+
+        trial = Trial(self._study, trial_id)
+        trial.report(score, step)
+        return trial.should_prune()
+
+
+def _train(
+    plan: Plan, values: Mapping[str, Any], folder: Path, gpu_id: int, watch: Watch | None
+) -> tuple[TrainingResult, float]:
+    """Train what was drawn. Also says how many seconds that took."""
+    begin = time.monotonic()
+    try:
+        result = train(Processes(), plan.config(values), folder, gpu_id=gpu_id, watch=watch)
+    except ConfigError as error:
+        result = TrainingResult(None, str(error))
+    return result, time.monotonic() - begin
+
+
+def _outcome(engine: Engine, future: Future[tuple[TrainingResult, float]]) -> tuple[TrainingResult, float]:
+    try:
+        outcome: tuple[TrainingResult, float] = engine.result(future)
+        return outcome
+    except RemedyError as error:
+        return TrainingResult(None, str(error)), 0.0

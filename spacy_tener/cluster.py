@@ -1,0 +1,68 @@
+"""The connection to Ray, for whatever `--engine ray` runs on many machines."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from .errors import RemedyError
+
+_PATIENCE = 10.0  # seconds that the head of a cluster has to answer
+
+
+@contextmanager
+def connected(address: str | None = None) -> Iterator[ModuleType]:
+    """Ray, connected to a cluster. A connection that is there already is used, and stays.
+
+    address: Without one, that of RAY_ADDRESS, of a cluster that this machine belongs to, or of a new one of this
+        machine alone, which ends with the connection.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise RemedyError("--engine ray needs Ray", "pip install 'spacy_tener[ray]'") from error
+    if ray.is_initialized():
+        yield ray
+        return
+    address = address or os.environ.get("RAY_ADDRESS", "")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # of a cluster that is started here
+    try:
+        _check_reachable(address)
+        ray.init(address or None, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
+    except (OSError, RuntimeError, ValueError) as error:
+        remedy = "Start one by `ray start --head`, name its address by --address, or leave that out."
+        raise RemedyError(
+            f"There is no cluster of Ray at {address or 'this machine'}: {reason_of(error)}", remedy
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def work_in(directory: Path) -> None:
+    """Go to the directory of the command, in a process on another node."""
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise OSError(f"{directory} is not on the node {os.uname().nodename}: all nodes need the same files") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error of Ray was made of, in a line."""
+    while isinstance(inner := getattr(error, "cause", None) or error.__cause__, BaseException):
+        error = inner
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).strip().removesuffix(".")
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself waits for minutes where nobody answers."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "://" not in address:
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
