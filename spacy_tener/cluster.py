@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from .errors import RemedyError
 
+Item = TypeVar("Item")
 _PATIENCE = 10.0  # seconds that the head of a cluster has to answer
 
 
@@ -51,6 +53,15 @@ def work_in(directory: Path) -> None:
         os.chdir(directory)
     except OSError as error:
         raise OSError(f"{directory} is not on the node {os.uname().nodename}: all nodes need the same files") from error
+
+
+def explained(ray: ModuleType, items: Iterable[Item]) -> Iterator[Item]:
+    """The items, with what Ray raises between them as an error with a remedy."""
+    try:
+        yield from items
+    except ray.exceptions.RayError as error:
+        remedy = "Ray's own logs say more. The same command goes on behind what is written."
+        raise RemedyError(f"Ray could not go on: {reason_of(error)}", remedy) from error
 
 
 def reason_of(error: BaseException) -> str:

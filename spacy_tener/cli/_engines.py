@@ -52,5 +52,6 @@ def gpu_of_runs(gpu_id: int, engine: str, gpus_per_run: float | None) -> int:
         check_gpu(gpu_id)
         return gpu_id
     if gpu_id >= 0:
-        raise RemedyError(f"--gpu-id {gpu_id}: Ray chooses GPUs", "Say how much of one a run needs by --gpus-per-run.")
+        remedy = "Leave it out, and say how much of one each needs by --gpus-per-run or --gpus-per-actor."
+        raise RemedyError(f"--gpu-id {gpu_id}: Ray chooses GPUs", remedy)
     return 0 if gpus_per_run else -1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from spacy.cli._util import import_code
@@ -12,12 +13,15 @@ from ..annotate import Annotator, Settings
 from ..annotate.local.engine import annotate
 from ..annotate.local.job import Job
 from ..annotate.local.progress import Progress
+from ..annotate.on_ray import Actors, annotate_on_ray
 from ..annotate.reading.addresses import find_sources
 from ..annotate.reading.parts import Reading
 from ..annotate.writing.encoding import OUTPUTS, PARQUET
+from ..cluster import connected
 from ..errors import RemedyError
 from ..workbench.runs.processes import cores, interrupted_by_signals
-from ._app import GpuId, check_gpu, load_pipeline, messages, setup_gpu
+from ._app import GpuId, check_gpu, load_pipeline, messages, numbers, setup_gpu
+from ._engines import Address, EngineName, check_engine, gpu_of_runs
 from ._group import tener_cli
 
 
@@ -37,6 +41,11 @@ def annotate_cli(
     processes: Annotated[int, typer.Option("--processes", help="How many annotate; 0: one for each core", min=0)] = 0,
     gpu_id: GpuId = -1,
     code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    actors: Annotated[str | None, typer.Option(help="How many annotate on Ray: 8, or from 4 to 64 as 4,64")] = None,
+    cpus_per_actor: Annotated[float | None, typer.Option(help="Cores of each on Ray (default: 1)", min=0)] = None,
+    gpus_per_actor: Annotated[float | None, typer.Option(help="GPUs of each on Ray (default: 0)", min=0)] = None,
 ) -> None:
     """
     Annotate archives: as many texts as there are, on all cores, in memory that stays bounded.
@@ -45,24 +54,52 @@ def annotate_cli(
     cannot be read is written with its error. Inputs may be compressed (.gz, .bz2, .xz, .zst), and stand wherever fsspec
     reads, as s3://bucket/texts/. Stopped at any moment, the same command goes on; the output holds each text once, in
     whole files. Parquet, .zst and addresses need: pip install 'spacy_tener[annotate]'
+
+    --engine ray does the same on a cluster of Ray, whose nodes see the same files. Needs the extra ray.
     """
     import_code(code)
     with messages(stopped="The same command goes on behind the last whole file.") as msg:
+        given: dict[str, Any] = {"--address": address, "--actors": actors}
+        given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
+        on_ray = check_engine(engine, given)
+        gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
         settings = Settings(text, probability, k_best, prefix)
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
         # Without a number, a GPU is for one process.
         n_processes = processes or (cores() if gpu_id < 0 else 1)
-        check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id, silent=False)
+        if not on_ray:
+            check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id, silent=False)
         annotator.use(load_pipeline(model))  # which says at once what is wrong with it
-        if n_processes > 1:
+        if n_processes > 1 or on_ray:
             annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
         sources, left_out = find_sources(inputs)
         if left_out:
             msg.warn(f"Left out: {len(left_out)} files of other kinds", ", ".join(left_out[:5]))
         reading = Reading(encoding, whole_files, part_size)
         job = Job(annotator, sources, output, reading, format, n_processes)
-        with interrupted_by_signals(), Progress(sum(each.size for each in sources), msg.info) as progress:
-            total = annotate(job, progress)
+        size = sum(each.size for each in sources)
+        # Ray takes signals for itself when it connects.
+        with (
+            connected(address) if on_ray else nullcontext(),
+            interrupted_by_signals(),
+            Progress(size, msg.info) as progress,
+        ):
+            if on_ray:
+                pool = Actors(
+                    *_least_and_most(actors), 1 if cpus_per_actor is None else cpus_per_actor, gpus_per_actor or 0
+                )
+                total = annotate_on_ray(job, progress, pool)
+            else:
+                total = annotate(job, progress)
         if not total.texts:
             raise RemedyError(f"{', '.join(inputs)}: there is no text", "Name files with a text in them.")
         msg.good(f"{output}: {progress.said(total)}")
+
+
+def _least_and_most(actors: str | None) -> tuple[int, int | None]:
+    if actors is None:
+        return 1, None
+    least, *most = numbers("--actors", actors)
+    if len(most) > 1 or not 1 <= least <= max(most, default=least):
+        raise RemedyError(f"--actors {actors}: not a number, or the least and the most", "Write --actors 4,64.")
+    return least, most[0] if most else least

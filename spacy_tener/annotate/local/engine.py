@@ -54,7 +54,7 @@ def _to_do(job: Job, record: Record, total: Counts, done: Done) -> Iterator[tupl
     for part in read_parts(job.sources, job.reading, settings.text):
         if part.number == 0:
             settings.check_columns(part.columns)
-            _check_text(part.columns, settings.text)
+            check_text(part.columns, settings.text)
         if part.rows and schema is None and job.format == PARQUET:
             from ..writing.columns import schema_of
 
@@ -66,7 +66,7 @@ def _to_do(job: Job, record: Record, total: Counts, done: Done) -> Iterator[tupl
             yield part, schema
 
 
-def _check_text(columns: list[str], text: str) -> None:
+def check_text(columns: list[str], text: str) -> None:
     """Refuse input where no record of the first part has the column of the text."""
     if text not in columns:
         has = ", ".join(columns) or "none"

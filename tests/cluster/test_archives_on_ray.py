@@ -1,0 +1,103 @@
+"""Archives on a cluster of Ray: an actor and a node are killed in the midst, and the output is that of one machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from archives import read_output, write_jsonl
+from made_trainings import wait_for
+from ray.cluster_utils import Cluster
+from ray_nodes import kill_second_node, two_nodes
+from spacy.cli._util import app, import_code
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+
+TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(150)]
+SLOW = """
+import time
+from spacy.language import Language
+
+@Language.component("slow")
+def slow(doc):
+    time.sleep(0.02)
+    return doc
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with two_nodes() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline that takes its time, and an archive of two files, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow.py").write_text(SLOW)
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
+    nlp.to_disk("plain")
+    import_code("slow.py")
+    nlp.add_pipe("slow")
+    nlp.to_disk("model")
+    (tmp_path / "in").mkdir()
+    write_jsonl(tmp_path / "in" / "1.jsonl", TEXTS)
+    with write_jsonl(tmp_path / "in" / "2.jsonl", TEXTS).open("a") as file:
+        file.write('{"key": 150, "text": "\\ud800 a"}\n{no json\n{"key": 152}\n')
+    return tmp_path
+
+
+def annotate(output: str, *options: str) -> str:
+    words = ["annotate", "model", "in", "-o", output, "--part-size", "10", "--code", "slow.py", *options]
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", *words])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def rows(output: str) -> list[str]:
+    return [json.dumps(row, sort_keys=True, ensure_ascii=True) for row in read_output(Path(output))]
+
+
+def an_actor() -> int:
+    """The process of one of this cluster's."""
+    listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    pids = [line.split()[0] for line in listed.splitlines() if "ray::MapWorker" in line]
+    return next(int(pid) for pid in pids if str(Path(__file__).parent) in Path(f"/proc/{pid}/environ").read_text())
+
+
+def test_what_is_killed_is_made_again_and_each_text_is_there_once(here: Path, cluster: Cluster) -> None:
+    said = annotate("alone", "--processes", "1")
+    assert "303 texts, 746 entities, 3 errors" in said
+    there: list[Any] = []
+
+    def kill() -> None:
+        wait_for(lambda: len(list(Path("there").glob("part-*"))) >= 2, 120)
+        os.kill(an_actor(), signal.SIGKILL)
+        wait_for(lambda: len(list(Path("there").glob("part-*"))) >= 5)
+        kill_second_node(cluster)
+        there.extend(Path("there").glob("part-*"))
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    assert "303 texts, 746 entities, 3 errors" in annotate("there", "--engine", "ray", "--actors", "2")
+    thread.join()
+    assert 5 <= len(there) < 31
+    assert rows("there") == rows("alone")
+    # And the same command goes on.
+    before = {path: path.stat().st_mtime_ns for path in Path("there").glob("part-*")}
+    lost = sorted(before)[7]
+    lost.unlink()
+    assert "303 texts, 746 entities, 3 errors (293 texts were there before)" in annotate("there", "--engine", "ray")
+    assert {path: path.stat().st_mtime_ns for path in before if path != lost}.items() <= before.items()
+    assert rows("there") == rows("alone")
