@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import threading
@@ -21,6 +22,11 @@ from spacy.cli._util import app, import_code
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener.annotate import Annotator
+from spacy_tener.annotate.local.job import Job
+from spacy_tener.annotate.on_ray import _Maker, _read, _schema
+from spacy_tener.annotate.reading.addresses import find_sources
+from spacy_tener.annotate.reading.parts import Reading
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(150)]
 SLOW = """
@@ -76,6 +82,20 @@ def an_actor() -> int:
     return next(int(pid) for pid in pids if str(Path(__file__).parent) in Path(f"/proc/{pid}/environ").read_text())
 
 
+def test_what_tasks_read_and_actors_write_is_that_of_one_machine(here: Path) -> None:
+    annotate("alone", "--processes", "1")
+    sources, _ = find_sources(["in"])
+    job = Job(Annotator("plain"), sources, "there", Reading(part_size=10))
+    maker = _Maker(here, job, _schema(job))
+    group = {"group": [0], "sources": [pickle.dumps(sources)]}
+    made = [maker(part) for part in _read(group, here, job.reading, "text", frozenset({3}))]
+    assert [each["number"] for each in made] == [[number] for number in range(31) if number != 3]
+    assert sum(each["bytes"][0] for each in made) == sum(source.size for source in sources)
+    kept = rows("alone")
+    assert rows("there") == kept[:30] + kept[40:]
+
+
+@pytest.mark.slow
 def test_what_is_killed_is_made_again_and_each_text_is_there_once(here: Path, cluster: Cluster) -> None:
     said = annotate("alone", "--processes", "1")
     assert "303 texts, 746 entities, 3 errors" in said

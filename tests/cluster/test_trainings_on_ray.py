@@ -63,6 +63,7 @@ def results(folder: Path) -> dict[str, object]:
     return {str(path.relative_to(folder)): srsly.read_json(path) for path in sorted(folder.rglob("*.json"))}
 
 
+@pytest.mark.slow
 def test_a_grid_on_ray_is_that_of_one_machine_though_a_node_is_killed(here: Path, cluster: Cluster, hold: Path) -> None:
     code, table, _ = run(*GRID)
     alone = results(here / "out")
