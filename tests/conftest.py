@@ -2,12 +2,16 @@
 
 import os
 import signal
+import zipfile
+from pathlib import Path
 
 import pytest
 import spacy
 import torch
 from hypothesis import settings
 from spacy.training import Example
+
+SAVED = Path(__file__).parent / "data" / "saved-0.1"
 
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -44,6 +48,16 @@ SENTENCES = [
     ("王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]),
     ("京", [(0, 1, "GPE")]),
 ]
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Trained pipelines on disk, one of each view."""
+    folder = tmp_path_factory.mktemp("saved")
+    for name in ("tener", "characters"):
+        with zipfile.ZipFile(SAVED / f"{name}.zip") as archive:
+            archive.extractall(folder / name)
+    return {name: folder / name for name in ("tener", "characters")}
 
 
 @pytest.fixture(autouse=True)

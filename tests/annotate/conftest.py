@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,6 @@ from spacy_tener.annotate.local.engine import annotate
 from spacy_tener.annotate.local.job import Job
 from spacy_tener.annotate.reading.addresses import find_sources
 from spacy_tener.annotate.reading.parts import Reading
-
-SAVED = Path(__file__).parents[1] / "data" / "saved-0.1"
-
-
-@pytest.fixture(scope="session")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("saved")
-    for name in ("tener", "characters"):
-        with zipfile.ZipFile(SAVED / f"{name}.zip") as archive:
-            archive.extractall(folder / name)
-    return {name: folder / name for name in ("tener", "characters")}
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from spacy.language import Language
 from spacy_tener.serve import Limits, Server, address, bind, make_app
 from spacy_tener.serve.service import Service
 
-SAVED = Path(__file__).parents[1] / "data" / "saved-0.1"
 Start = Callable[..., AbstractContextManager["Running"]]
 
 
@@ -57,16 +55,6 @@ def running(
         server.should_exit = True
         thread.join(20)
         assert not thread.is_alive()
-
-
-@pytest.fixture(scope="session")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """Trained pipelines, on disk."""
-    folder = tmp_path_factory.mktemp("saved")
-    for name in ("tener", "characters"):
-        with zipfile.ZipFile(SAVED / f"{name}.zip") as archive:
-            archive.extractall(folder / name)
-    return {name: folder / name for name in ("tener", "characters")}
 
 
 @pytest.fixture(scope="session")
