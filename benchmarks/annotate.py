@@ -70,18 +70,20 @@ def main() -> None:
     body = speeds(args, archive, characters)
     if args.kills:
         body += "\n## Killed\n\n" + killed(args, archive)
-    body += "\n## A full disk\n\n" + full_disk(args, archive)
-    facts = {"model": "/".join(args.model.parts[-4:-1]), "texts": args.texts, "characters": characters, "long": LONG}
+        body += "\n## A full disk\n\n" + full_disk(args, archive)
+    facts = {"model": args.name or args.model, "texts": args.texts, "characters": sum(characters), "long": LONG}
     _report.write(args.out, "Archives", NOTE.format(**facts), body)
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path, help="directory of a trained pipeline")
+    parser.add_argument("--name", help="what the page calls it")
     parser.add_argument("raw", nargs="+", help="what texts are made of: text, JSONL or .spacy, packed or not")
     parser.add_argument("--texts", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=1, help="how often all take turns; medians count")
-    parser.add_argument("--kills", type=int, default=20, help="moments at which the command is killed")
+    parser.add_argument("--kills", type=int, default=20, help="moments at which it is killed; 0: nor a full disk")
+    parser.add_argument("--pipe-texts", type=int, help="how many of the first texts `nlp.pipe` reads; all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part-size", type=int, default=10_000)
     parser.add_argument("--work", type=Path, default=Path("archive"), help="directory for texts and outputs")
@@ -92,9 +94,9 @@ def parse_args() -> argparse.Namespace:
 # The archive
 
 
-def write_archive(path: Path, args: argparse.Namespace) -> int:
-    """Write the texts, the same for the same seed. Returns how many characters those have that are not broken."""
-    rng, characters = random.Random(args.seed), 0
+def write_archive(path: Path, args: argparse.Namespace) -> list[int]:
+    """Write the texts, the same for the same seed. Returns how many characters each has, none where it is broken."""
+    rng, characters = random.Random(args.seed), [0] * args.texts
     sources, _ = find_texts(args.raw)
     paragraphs = list(read_all(sources))
     with path.open("w", encoding="utf8") as file:
@@ -103,7 +105,7 @@ def write_archive(path: Path, args: argparse.Namespace) -> int:
                 file.write(broken(key, rng) + "\n")
                 continue
             text = make_text(paragraphs, rng)
-            characters += len(text)
+            characters[key] = len(text)
             file.write(json.dumps({"key": key, "text": text}, ensure_ascii=False) + "\n")
     return characters
 
@@ -146,14 +148,16 @@ def command(args: argparse.Namespace, archive: Path, output: Path, processes: in
     ]
 
 
-def speeds(args: argparse.Namespace, archive: Path, characters: int) -> str:
-    one, two = args.work / "one", args.work / "two"
-    pipe = [sys.executable, str(HERE / "_pipe.py"), str(args.model), str(archive), str(args.work / "pipe.jsonl"), "2"]
+def speeds(args: argparse.Namespace, archive: Path, characters: Sequence[int]) -> str:
+    one, two, few = args.work / "one", args.work / "two", args.pipe_texts or args.texts
+    piped = (HERE / "_pipe.py", args.model, archive, args.work / "pipe.jsonl", 2, few)
+    pipe = "`nlp.pipe(n_process=2)`" + (f", {few:,} texts" if few < args.texts else "")
     commands = {
         "`tener annotate`, 1 process": command(args, archive, one, 1),
         "`tener annotate`, 2 processes": command(args, archive, two, 2),
-        "`nlp.pipe(n_process=2)`": pipe,
+        pipe: [sys.executable, *map(str, piped)],
     }
+    read = {name: sum(characters[: few if name == pipe else None]) for name in commands}
     ran: dict[str, list[Ran]] = {name: [] for name in commands}
     for _ in range(args.rounds):
         for name, words in commands.items():
@@ -163,13 +167,14 @@ def speeds(args: argparse.Namespace, archive: Path, characters: int) -> str:
             ran[name].append(run(words))
             print(f"{name}: {ran[name][-1].seconds:.0f} s, status {ran[name][-1].status}", flush=True)
     middle = {name: sorted(each, key=lambda one: one.seconds)[len(each) // 2] for name, each in ran.items()}
-    ideal = middle["`tener annotate`, 1 process"].seconds / 2
+    rate = {name: read[name] / each.seconds for name, each in middle.items()}
+    ideal = 2 * rate["`tener annotate`, 1 process"]
     rows = [
         [
             name,
             f"{each.seconds:,.0f}",
-            f"{characters / each.seconds:,.0f}",
-            f"{ideal / each.seconds:.2f}",
+            f"{rate[name]:,.0f}",
+            f"{rate[name] / ideal:.2f}",
             f"{max(each.memory, default=0):,.0f}",
             *(f"{value:,.0f}" for value in each.tenths),
         ]
