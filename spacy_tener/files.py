@@ -1,11 +1,13 @@
-"""Writing files whole or not at all, whenever the process or the machine stops; and locks between processes."""
+"""Writing files whole or not at all, whenever the process or the machine stops; locks; and digests."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -54,6 +56,28 @@ def staged(folder: Path) -> Iterator[Path]:
             for path in sorted(Path(name).iterdir()):
                 path.replace(folder / path.name)
         _sync_folder(folder)
+
+
+def digest(path: Path) -> str:
+    """Of a file, or of all files of a directory with their names, but for hidden ones and compiled Python."""
+    if path.is_file():
+        status = path.stat()
+        return _digest_of_file(path.resolve(), status.st_mtime_ns, status.st_size)
+    whole = hashlib.blake2b(digest_size=16)
+    for file in sorted(file for file in path.rglob("*") if file.is_file() and file.suffix != ".pyc"):
+        name = file.relative_to(path)
+        if not any(part.startswith(".") for part in name.parts):
+            whole.update(f"{name.as_posix()} {digest(file)}\n".encode())
+    return whole.hexdigest()
+
+
+@cache  # The runs of a grid share their files. The rest of the key tells when one has changed.
+def _digest_of_file(path: Path, modified: int, size: int) -> str:
+    whole = hashlib.blake2b(digest_size=16)
+    with path.open("rb") as file:
+        for block in iter(partial(file.read, 1 << 20), b""):
+            whole.update(block)
+    return whole.hexdigest()
 
 
 def check_folder(folder: Path) -> None:

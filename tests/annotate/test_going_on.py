@@ -21,7 +21,6 @@ from waiting import wait_until
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.annotate.local.engine import annotate
-from spacy_tener.annotate.local.job import digest
 from spacy_tener.errors import RemedyError
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(300)]
@@ -207,14 +206,6 @@ def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make
         run([archive], tmp_path / "mine")
     with pytest.raises(RemedyError, match="not a directory"):
         run([archive], archive)
-
-
-def test_a_pipeline_is_known_by_its_files(tmp_path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "weights").write_bytes(b"1")
-    before = digest(str(tmp_path / "a"))
-    (tmp_path / "a" / "weights").write_bytes(b"2")
-    assert digest(str(tmp_path / "a")) != before
 
 
 def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) -> None:

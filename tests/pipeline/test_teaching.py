@@ -12,7 +12,7 @@ from spacy_tener.layers.crf.crf import CRF
 from spacy_tener.pipeline.learning.lessons import Emissions, Paths
 from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.pipeline.learning.teaching_loss import teaching_loss
-from spacy_tener.pipeline.views.units import OUTSIDE, Units
+from spacy_tener.pipeline.views.units import OUTSIDE, Units, view_of
 from spacy_tener.pipeline.views.windows import Window
 
 
@@ -120,8 +120,6 @@ def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences, 
     view = learned().get_pipe("tener_ner")
     docs = [spacy.blank("zh")(text) for text, _ in sentences]
     plain, warm = load_teacher(teacher_path), load_teacher(teacher_path, temperature=2.0)
-    from spacy_tener.pipeline.views.units import view_of
-
     views = [view_of(doc, "tokens") for doc in docs]
     for cold, hot in zip(plain.lessons(views, view.labels), warm.lessons(views, view.labels), strict=True):
         assert hot.scores == pytest.approx(cold.scores / 2)
@@ -141,3 +139,43 @@ def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences, 
 def test_what_cannot_teach_is_refused(settings, message, teacher_path):
     with pytest.raises(RemedyError, match=message):
         load_teacher(**{"path": teacher_path, **settings})
+
+
+def lessons_of(teacher, sentences, labels):
+    """Over characters, as this teacher reads them, and over words, which it does not."""
+    words = spacy.util.get_lang_class("zh").from_config({"nlp": {"tokenizer": {"segmenter": "jieba"}}})
+    docs = [make(text) for text, _ in sentences for make in (spacy.blank("zh"), words)]
+    return teacher.lessons([view_of(doc, "tokens") for doc in docs], labels)
+
+
+def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences, tmp_path):
+    """The same, without asking; but not what another teacher said, or the same one with other settings."""
+    path, labels = tmp_path / "new" / "lessons.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
+    told = lessons_of(load_teacher(teacher_path, cache_path=path), sentences, labels)
+    again = load_teacher(teacher_path, cache_path=path, cache_mb=0)
+    again.nlp = None
+    assert {type(lesson) for lesson in told} == {Emissions, Paths}
+    for before, after in zip(told, lessons_of(again, sentences, labels), strict=True):
+        if isinstance(before, Emissions):
+            assert np.array_equal(before.scores, after.scores)
+        else:
+            assert np.array_equal(before.tags, after.tags)
+            assert np.array_equal(before.weights, after.weights)
+    warm = load_teacher(teacher_path, cache_path=path, temperature=2.0)
+    assert lessons_of(warm, sentences, labels)[0].scores == pytest.approx(told[0].scores / 2)
+    nlp = spacy.load(teacher_path)
+    nlp.get_pipe("tener_ner").add_label("NEW")
+    nlp.to_disk(teacher_path)
+    asked = load_teacher(teacher_path, cache_path=path)
+    asked.nlp = None
+    with pytest.raises(AttributeError):
+        lessons_of(asked, sentences, labels)
+
+
+def test_a_file_that_holds_no_lessons_is_refused(teacher_path, sentences, tmp_path):
+    path = tmp_path / "lessons.sqlite"
+    path.write_text("no lessons\n" * 100)
+    teacher = load_teacher(teacher_path, cache_path=path)
+    with pytest.raises(RemedyError, match=r"cache_path .*lessons\.sqlite cannot be used: file is not a database"):
+        lessons_of(teacher, sentences, teacher.pipe.labels)
+    assert path.read_text() == "no lessons\n" * 100

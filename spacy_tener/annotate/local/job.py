@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from spacy.util import get_package_path, is_package
-
 from ...errors import RemedyError, check_choice
+from ...files import digest
+from ...pipeline.finding import pipeline_folder
 from ..annotator import Annotator
 from ..reading.addresses import Source
 from ..reading.parts import Reading
@@ -45,25 +43,9 @@ class Job:
         """All that the output depends on."""
         return {
             "model": self.annotator.model,
-            "weights": digest(self.annotator.model),
+            "weights": digest(pipeline_folder(self.annotator.model)),
             **asdict(self.annotator.settings),
             **asdict(self.reading),
             "format": self.format,
             "inputs": [[each.address, each.size, each.mark] for each in self.sources],
         }
-
-
-def digest(model: str) -> str:
-    """What tells a pipeline from another one that took its place: a digest of all its files."""
-    folder = get_package_path(model) if is_package(model) else Path(model)
-    found = hashlib.blake2b(digest_size=8)
-    for path in _files(folder):
-        found.update(path.relative_to(folder).as_posix().encode())
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                found.update(block)
-    return found.hexdigest()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc")

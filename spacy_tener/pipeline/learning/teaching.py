@@ -3,7 +3,8 @@ the annotation, or instead of it where there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +14,15 @@ import spacy
 from spacy.language import Language
 
 from ...errors import RemedyError
+from ...files import digest
 from ...models.tagger import crf
 from ...tagging import TagLayout
 from ...types import IntArray
 from ..confidence.pipe import ConfidentPipe, Reading
-from ..finding import find_recogniser
+from ..finding import find_recogniser, pipeline_folder
 from ..views.reading import DocReader
 from ..views.units import DocView, Units, view_of
+from .lesson_store import Key, LessonStore
 from .lessons import Emissions, Lesson, Paths
 
 if TYPE_CHECKING:
@@ -35,7 +38,16 @@ class Teacher:
     """
 
     def __init__(
-        self, nlp: Language, pipe: ConfidentPipe, *, share: float, temperature: float, readings: int, limit: int
+        self,
+        nlp: Language,
+        pipe: ConfidentPipe,
+        *,
+        share: float,
+        temperature: float,
+        readings: int,
+        limit: int,
+        folder: Path | None = None,
+        store: Path | None = None,
     ) -> None:
         self.nlp = nlp
         self.pipe = pipe
@@ -43,7 +55,10 @@ class Teacher:
         self.temperature = temperature
         self.readings = readings
         self.limit = limit
-        self._kept: dict[tuple[str, bytes], Lesson] = {}
+        self.folder = folder
+        self.store = store
+        self._opened: LessonStore | None = None
+        self._kept: dict[Key, Lesson] = {}
         self._size = 0
 
     @cached_property
@@ -65,13 +80,32 @@ class Teacher:
         """
         keys = [(view.doc.text, view.places().tobytes()) for view in views]
         missing = {key: view for key, view in zip(keys, views, strict=True) if key not in self._kept}
-        made = dict(zip(missing, self._ask(list(missing.values()), labels), strict=True)) if missing else {}
+        made = self._look_up(missing, labels) if missing else {}
         found = [self._kept[key] if key in self._kept else made[key] for key in keys]
         for key, lesson in made.items():
             if self._size + lesson.nbytes <= self.limit:
                 self._kept[key] = lesson
                 self._size += lesson.nbytes
         return found
+
+    def _look_up(self, views: Mapping[Key, DocView], labels: Sequence[str]) -> dict[Key, Lesson]:
+        """From the file of an earlier training, or of the teacher."""
+        store = self._open(labels)
+        found = store.read(views) if store else {}
+        unknown = {key: view for key, view in views.items() if key not in found}
+        if unknown:
+            made = dict(zip(unknown, self._ask(list(unknown.values()), labels), strict=True))
+            if store:
+                store.write(made)
+            found.update(made)
+        return found
+
+    def _open(self, labels: Sequence[str]) -> LessonStore | None:
+        if self._opened is None and self.store and self.folder:
+            made_of = [digest(self.folder), self.pipe.name, self.temperature, self.readings, *labels]
+            layouts = TagLayout(len(self.pipe.labels)), TagLayout(len(labels))
+            self._opened = LessonStore(self.store, json.dumps(made_of), *layouts)
+        return self._opened
 
     def _ask(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
         with self.nlp.select_pipes(disable=self.nlp.pipe_names[self.nlp.pipe_names.index(self.pipe.name) :]):
@@ -102,6 +136,7 @@ def load_teacher(
     temperature: float = 1.0,
     readings: int = 8,
     cache_mb: int = 1000,
+    cache_path: str | Path | None = None,
 ) -> Teacher:
     """A trained pipeline that teaches while another is trained. Nothing of it is saved.
 
@@ -116,6 +151,8 @@ def load_teacher(
     temperature (float): What the teacher's scores are divided by: above 1 it says more about what it finds second best.
     readings (int): How many of its best readings are learned where the units differ.
     cache_mb (int): Most memory for what it says of texts, in MB; what exceeds it is asked again on each epoch.
+    cache_path (Optional[Union[str, Path]]): A file, new or not, that keeps what it says for other trainings with the
+        same teacher, as those of other seeds, also at the same time; some 100 bytes for each token and six labels.
     """
     for name, value, valid in (
         ("share", share, 0.0 < share <= 1.0),
@@ -131,7 +168,16 @@ def load_teacher(
         raise RemedyError("spacy_tener.Teacher.v1: no pipeline is named", remedy)
     nlp = spacy.load(path)
     pipe = find_recogniser(nlp, component, what=f"spacy_tener.Teacher.v1: the pipeline {path}")
-    return Teacher(nlp, pipe, share=share, temperature=temperature, readings=readings, limit=cache_mb * _MB)
+    return Teacher(
+        nlp,
+        pipe,
+        share=share,
+        temperature=temperature,
+        readings=readings,
+        limit=cache_mb * _MB,
+        folder=pipeline_folder(path),
+        store=Path(cache_path) if cache_path else None,
+    )
 
 
 def _paths(view: DocView, readings: Sequence[Reading], labels: Sequence[str]) -> Paths:

@@ -16,13 +16,14 @@ from typing import Literal
 from thinc.api import Config
 
 from ...errors import RemedyError
+from ...files import digest
 from ..composing.compose import compose
 from ..composing.files import ConfigError
 from ..composing.named import SHIPPED, find_in, names_in
 from ..report.runs import METRICS, MODEL
 from .engines import Engine
 from .processes import Echo, Processes
-from .record import Record, changes, digest, make_record, read_record, write_record
+from .record import Record, changes, make_record, read_record, write_record
 from .requirements import corpus_reader, missing
 from .training import RECORD, evaluate, train
 

@@ -5,23 +5,22 @@ It lies as record.json beside the pipeline. By it a grid knows whether a finishe
 
 from __future__ import annotations
 
-import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from thinc.api import Config
 
-from ...files import write_text
+from ...files import digest, write_text
 from ..composing.files import entries
 from ..versions import installed_versions
 from .training import RECORD
 
-# What is printed and where to changes nothing about the result.
-_LEFT_OUT = "training.logger"
+# What is printed and where to changes nothing about the result, nor does what keeps a teacher's answers.
+_LEFT_OUT = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_(mb|path)$")
 # Where a value that is the name of a directory is meant as one. A file is taken for one anywhere.
 _WITH_FOLDERS = ("paths", "corpora", "initialize")
 _LONGEST = 100
@@ -46,7 +45,7 @@ def make_record(config: Config) -> Record:
     inputs = {
         name: _identity(name, value)
         for name, value in entries(config.interpolate())
-        if not (isinstance(value, Mapping) and value) and not f"{name}.".startswith(f"{_LEFT_OUT}.")
+        if not (isinstance(value, Mapping) and value) and not _LEFT_OUT.match(name)
     }
     return Record(json.loads(json.dumps(inputs)), installed_versions())
 
@@ -76,28 +75,6 @@ def changes(before: Record, now: Record) -> tuple[str, ...]:
     lines = [f"{name}: was {_shown(old)}, is {_shown(new)}" for name, (old, new) in other.items()]
     versions = [f"{name} {old}" for name, old in before.versions.items() if now.versions.get(name, old) != old]
     return (*lines, *([f"trained with {', '.join(versions)}"] if lines and versions else ()))
-
-
-def digest(path: Path) -> str:
-    """Of a file, or of all files of a directory with their names, but for hidden ones, as in spaCy's corpora."""
-    if path.is_file():
-        status = path.stat()
-        return _digest_of_file(path.resolve(), status.st_mtime_ns, status.st_size)
-    whole = hashlib.blake2b(digest_size=16)
-    for file in sorted(file for file in path.rglob("*") if file.is_file()):
-        name = file.relative_to(path)
-        if not any(part.startswith(".") for part in name.parts):
-            whole.update(f"{name.as_posix()} {digest(file)}\n".encode())
-    return whole.hexdigest()
-
-
-@cache  # The runs of a grid share their files. The rest of the key tells when one has changed.
-def _digest_of_file(path: Path, modified: int, size: int) -> str:
-    whole = hashlib.blake2b(digest_size=16)
-    with path.open("rb") as file:
-        for block in iter(partial(file.read, 1 << 20), b""):
-            whole.update(block)
-    return whole.hexdigest()
 
 
 def _identity(name: str, value: Any) -> Any:

@@ -13,10 +13,11 @@ from spacy.cli.init_config import init_config
 from spacy.util import load_config
 from thinc.api import Config
 
+from spacy_tener.files import digest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.runs.grid import Grid, GridRun, Todo, check_unchanged, plan, todo
-from spacy_tener.workbench.runs.record import digest, make_record, write_record
+from spacy_tener.workbench.runs.record import make_record, write_record
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 WINDOW = "[components.tener_ner]\nwindow = 150\n"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from thinc.api import Config
 
-from spacy_tener.workbench.runs.record import Record, changes, digest, make_record, read_record, write_record
+from spacy_tener.files import digest
+from spacy_tener.workbench.runs.record import Record, changes, make_record, read_record, write_record
 
 TEXT = """
 [paths]
@@ -72,6 +74,16 @@ def test_other_contents_of_a_file_are_named_wherever_it_is_used(here: Path) -> N
     (here / "train.spacy").write_bytes(b"2")
     names = [line.partition(": was train.spacy (")[0] for line in changes(before, made())]
     assert names == ["paths.train", "training.corpus"]
+
+
+def test_what_a_teacher_said_is_no_input(here: Path) -> None:
+    """It is kept for other trainings, and grows with them."""
+    names = accumulate(["initialize", "components", "ner", "teacher"], "{}.{}".format)
+    sections = "\n".join(f"[{name}]" for name in names)
+    section = f'\n{sections}\ncache_path = "lessons"\ncache_mb = {{}}\n'
+    before = made(component=section.format(10))
+    (here / "lessons").write_bytes(b"1")
+    assert changes(before, made(component=section.format(20))) == ()
 
 
 def test_a_file_may_move(here: Path) -> None:
