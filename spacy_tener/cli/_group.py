@@ -31,6 +31,7 @@ NAMES = (
     "silver",
     "suggest",
     "table",
+    "trim",
     "vectors",
 )
 """Each is in the module of its name, with `_` for `-`, and adds itself to `tener_cli`."""

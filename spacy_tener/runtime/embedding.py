@@ -18,5 +18,6 @@ class EmbeddingTables:
 
     def __call__(self, *rows: IntArray) -> FloatArray:
         """*Shape* one [N] per table -> [N, sum of widths]"""
-        parts = [table[ids] for table, ids in zip(self.tables, rows, strict=True)]
+        # Rows may be kept in half the bytes.
+        parts = [table[ids].astype(np.float32, copy=False) for table, ids in zip(self.tables, rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

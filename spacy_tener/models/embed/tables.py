@@ -100,6 +100,11 @@ def _has_tables(node: Model[Any, Any]) -> bool:
     return isinstance(node.attrs.get("vocabulary"), Vocabulary)
 
 
+def table_nodes(model: Model[Any, Any]) -> list[Model[Any, Any]]:
+    """The embedders inside a model."""
+    return [node for node in model.walk() if _has_tables(node)]
+
+
 def _tables(model: Model[Any, Any]) -> EmbeddingTables:
     """The tables in an embedder's module."""
     from ...layers.embedding import EmbeddingTables
@@ -183,7 +188,7 @@ def load_vectors(
 def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
     """Give a row to every string of the docs, in every embedder inside the model, and say how many of the strings
     have a pretrained vector."""
-    nodes = [node for node in model.walk() if _has_tables(node)]
+    nodes = table_nodes(model)
     if not nodes:
         return
     used = [

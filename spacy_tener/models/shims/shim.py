@@ -193,7 +193,7 @@ class TorchShim(Shim):
             self._load_module(message["state"], sizes)
             return self
         arrays = arrays_from_torch(message["state"]) if "state" in message else unpack_arrays(message)
-        self._load_arrays(arrays, sizes)
+        self.load_arrays(arrays, sizes)
         return self
 
     def _load_module(self, state: bytes, sizes: dict[str, int]) -> None:
@@ -204,7 +204,8 @@ class TorchShim(Shim):
         else:
             self._forget(sizes)
 
-    def _load_arrays(self, arrays: Mapping[str, NDArray[Any]], sizes: dict[str, int]) -> None:
+    def load_arrays(self, arrays: Mapping[str, NDArray[Any]], sizes: dict[str, int]) -> None:
+        """Take weights and the sizes that go with them; no weights, if there are none."""
         if not arrays:
             self._forget(sizes)
             return

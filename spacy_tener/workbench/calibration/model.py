@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from spacy.language import Language
 from spacy.training import Example
 
 from ...errors import RemedyError
-from ...files import write_text, writing
+from ...files import write_text
 from ...pipeline.finding import find_recogniser
+from ..pipelines import check_new, write_pipeline
 from .outcomes import Outcomes, find_outcomes
 
 FEWEST = 10
@@ -54,12 +53,7 @@ def store(nlp: Language, name: str, changes: dict[str, Any], output: Path | None
         cfg = {**json.loads(path.read_text(encoding="utf8")), **changes}
         write_text(path, json.dumps(cfg, indent=2, ensure_ascii=False))
         return Path(nlp.path)
-    with writing(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        temporary = TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")
-    with temporary as folder, writing(output):
-        nlp.to_disk(Path(folder) / "model")
-        os.replace(Path(folder) / "model", output)
+    write_pipeline(nlp, output)
     return output
 
 
@@ -69,5 +63,5 @@ def check_place(model: str, output: Path | None) -> None:
         raise RemedyError(
             f"'{model}' is an installed package", "Name a directory for the calibrated pipeline by --output."
         )
-    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise RemedyError(f"--output {output}: is there already", "Name a new directory.")
+    if output is not None:
+        check_new(output)

@@ -1,0 +1,53 @@
+"""`python -m spacy tener trim`: what it keeps, says and refuses."""
+
+import re
+
+import spacy
+from spacy.cli._util import app
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener.models.embed import trimming
+
+TEXT = "王小明去了上海"
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["tener", "trim", *map(str, arguments)])
+    return result.exit_code, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
+
+
+def found(model):
+    return [(ent.text, ent.label_) for ent in spacy.load(model)(TEXT).ents]
+
+
+def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch):
+    monkeypatch.setattr(trimming, "FEW", 0)
+    (tmp_path / "raw.txt").write_text(f"{TEXT}\n\n", encoding="utf8")
+    for view, model in saved.items():
+        code, output = run(model, tmp_path / "raw.txt", "--output", tmp_path / view, "--half")
+        assert code == 0, output
+        assert re.search(r"char_embed unigram \d+ 8 ", output)
+        assert found(tmp_path / view) == found(model)
+        assert size(tmp_path / view) < size(model)
+
+
+def size(model):
+    return (model / "tener_ner" / "model").stat().st_size
+
+
+def test_what_cannot_be_done_is_said(saved, tmp_path):
+    (tmp_path / "empty.txt").write_text("\n \n", encoding="utf8")
+    (tmp_path / "raw.txt").write_text(TEXT, encoding="utf8")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "thesis.txt").write_text("x")
+    for arguments, message in [
+        ((tmp_path / "empty.txt", "-o", tmp_path / "out"), "there is no text"),
+        ((tmp_path / "raw.txt", "-o", tmp_path / "there"), "is there already Name a new directory."),
+        ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--name", "ner"), "has no tener_ner named 'ner'"),
+        ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--min-count", "0"), "min-count"),
+    ]:
+        code, output = run(saved["tener"], *arguments)
+        assert code
+        assert message in output
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,89 @@
+"""Tables that lost rows: what they still know reads as before, all else as unknown, and they can go on learning."""
+
+import numpy as np
+import pytest
+import spacy
+from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+
+from spacy_tener.models.embed import trimming
+from spacy_tener.models.embed.tables import table_nodes
+from spacy_tener.models.embed.trimming import count_rows, trim
+
+FEW, MORE = [text for text, _ in TEXTS[:4]], [text for text, _ in TEXTS[4:]]
+
+
+@pytest.fixture(autouse=True)
+def _all_tables_are_large(monkeypatch):
+    monkeypatch.setattr(trimming, "FEW", 0)
+
+
+@pytest.fixture(params=["TENER", "FLAT", "MECT", "GRN"])
+def nlp(request, tmp_path):
+    made = pipeline(small_tok2vecs(tmp_path)[request.param])
+    made.initialize(lambda: examples_of(made))
+    for _ in range(3):
+        made.update(examples_of(made))
+    return made
+
+
+def emissions(nlp, texts):
+    return np.concatenate(nlp.get_pipe("tener_ner").model.predict([nlp.make_doc(text) for text in texts]))
+
+
+def heights(nlp):
+    """Of the first embedder's tables."""
+    return table_nodes(nlp.get_pipe("tener_ner").model)[0].attrs["vocabulary"].heights()
+
+
+def trimmed(nlp, texts, **settings):
+    """What was done, by table."""
+    model = nlp.get_pipe("tener_ner").model
+    counts = count_rows(model, [[nlp.make_doc(text) for text in texts]])
+    made = trim(model, counts, **{"least": 1, "half": False} | settings)
+    return {(each.layer, each.table): each for each in made}
+
+
+def test_texts_whose_strings_stay_read_as_before(nlp):
+    before, known, unknown = emissions(nlp, FEW), heights(nlp)["unigram"], emissions(nlp, ["鸟虫鱼"])
+    made = trimmed(nlp, FEW)
+    assert all(each.rows[1] <= each.rows[0] and each.bytes[1] <= each.bytes[0] for each in made.values())
+    assert made["char_embed", "unigram"].rows == (known, 1 + len(set("".join(FEW))))
+    np.testing.assert_array_equal(emissions(nlp, FEW), before)
+    # Characters that are not in these texts have become like those of no text.
+    np.testing.assert_allclose(emissions(nlp, ["学李华"]), unknown, atol=1e-6)
+    again = spacy.blank("zh").from_config(nlp.config)
+    np.testing.assert_array_equal(emissions(again.from_bytes(nlp.to_bytes()), FEW), before)
+
+
+def test_strings_stay_that_come_often_enough(nlp):
+    counts = {}
+    for text in FEW + MORE:
+        for character in text:
+            counts[character] = counts.get(character, 0) + 1
+    made = trimmed(nlp, FEW + MORE, least=3)
+    assert made["char_embed", "unigram"].rows[1] == 1 + sum(count >= 3 for count in counts.values())
+
+
+def test_half_the_bytes_are_nearly_the_same_numbers(nlp):
+    before = emissions(nlp, FEW + MORE)
+    made = trimmed(nlp, FEW + MORE, half=True)
+    assert all(each.bytes[1] <= each.bytes[0] / 2 for each in made.values())
+    after = emissions(nlp, FEW + MORE)
+    assert after.dtype == np.float32
+    np.testing.assert_allclose(after, before, atol=5e-3)
+    loaded = spacy.blank("zh").from_config(nlp.config).from_bytes(nlp.to_bytes())
+    np.testing.assert_array_equal(emissions(loaded, FEW + MORE), after)
+
+
+def test_what_was_trimmed_goes_on_learning(nlp):
+    trimmed(nlp, FEW, half=True)
+    optimizer = nlp.resume_training()
+    losses = [nlp.update(examples_of(nlp), sgd=optimizer)["tener_ner"] for _ in range(10)]
+    assert losses[-1] < losses[0]
+    known = set("".join(FEW + MORE))
+    assert heights(nlp)["unigram"] == 1 + len(known)
+
+
+def test_small_tables_stay_whole(nlp, monkeypatch):
+    monkeypatch.setattr(trimming, "FEW", 10_000)
+    assert all(each.rows[0] == each.rows[1] for each in trimmed(nlp, FEW).values())
