@@ -164,3 +164,10 @@ def is_alive(pid: int) -> bool:
         return False
     status = Path(f"/proc/{pid}/status")  # Dead, but nobody has asked about it: where there is no other parent left.
     return not status.exists() or "\nState:\tZ" not in status.read_text()
+
+
+def needs_code(folder: Path) -> list[str]:
+    """Options for a training with something that `--code` alone has."""
+    lines = ["import spacy", "", "spacy.registry.callbacks.register('mine.v1', func=lambda: lambda nlp, info: None)"]
+    (folder / "mine.py").write_text("\n".join(lines) + "\n", encoding="utf8")
+    return ["--code", str(folder / "mine.py"), "--set", 'training.before_update={"@callbacks": "mine.v1"}']

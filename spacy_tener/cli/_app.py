@@ -31,6 +31,9 @@ Systems = Annotated[str, typer.Option("--system", help="Systems to take, as in n
 Settings = Annotated[
     list[str] | None, typer.Option("--set", "-s", help="section.key=value, over all files; may be repeated")
 ]
+Code = Annotated[
+    Path | None, typer.Option("--code", "-c", help="Python file with what the config or the pipeline needs")
+]
 GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")]
 
 

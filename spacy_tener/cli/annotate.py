@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ from ..annotate.writing.encoding import OUTPUTS, PARQUET
 from ..cluster import connected
 from ..errors import RemedyError
 from ..workbench.runs.processes import cores, interrupted_by_signals
-from ._app import GpuId, check_gpu, load_pipeline, messages, numbers, setup_gpu
+from ._app import Code, GpuId, check_gpu, load_pipeline, messages, numbers, setup_gpu
 from ._engines import Address, EngineName, check_engine, gpu_of_runs
 from ._group import tener_cli
 
@@ -40,7 +39,7 @@ def annotate_cli(
     part_size: Annotated[int, typer.Option(help="Most texts of a file of the output", min=1)] = 10_000,
     processes: Annotated[int, typer.Option("--processes", help="How many annotate; 0: one for each core", min=0)] = 0,
     gpu_id: GpuId = -1,
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+    code: Code = None,
     engine: EngineName = "local",
     address: Address = None,
     actors: Annotated[str | None, typer.Option(help="How many annotate on Ray: 8, or from 4 to 64 as 4,64")] = None,

@@ -21,7 +21,7 @@ from ..workbench.calibration.model import check_enough, check_place, judged, sto
 from ..workbench.calibration.outcomes import Outcomes
 from ..workbench.calibration.precision import Threshold, thresholds
 from ..workbench.report.canvas import ENDINGS
-from ._app import GpuId, Messages, load_pipeline, messages, setup_gpu
+from ._app import Code, GpuId, Messages, load_pipeline, messages, setup_gpu
 from ._group import tener_cli
 
 BEFORE, AFTER = "before", "after"
@@ -40,7 +40,7 @@ def calibrate_cli(
     plot: Annotated[Path | None, typer.Option("--plot", help="Reliability diagram to draw: .png or .svg")] = None,
     name: Annotated[str, typer.Option("--name", help="Component of the pipeline")] = "tener_ner",
     gpu_id: GpuId = -1,
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+    code: Code = None,
 ) -> None:
     """
     Make probabilities such that of the entities given 0.8, eight in ten are right, by texts like those to come.

@@ -19,7 +19,7 @@ from ..errors import RemedyError
 from ..files import write_text
 from ..workbench.docbins import read_docs
 from ..workbench.report.scores import CountingScorer
-from ._app import GpuId, load_pipeline, messages, setup_gpu
+from ._app import Code, GpuId, load_pipeline, messages, setup_gpu
 from ._group import tener_cli
 
 _WARMING = 16
@@ -39,7 +39,7 @@ def evaluate_cli(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file to write")] = None,
     gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Keep the tokens of the data")] = False,
     gpu_id: GpuId = -1,
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+    code: Code = None,
 ) -> None:
     """
     Score a pipeline as `spacy evaluate` does, and store counts beside the scores.

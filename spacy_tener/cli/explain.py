@@ -19,7 +19,7 @@ from ..features.inputs import STDIN
 from ..files import write_text
 from ..workbench.report.canvas import ENDINGS, draw
 from ..workbench.vectors.raw_text import read_texts
-from ._app import GpuId, Messages, load_pipeline, messages, setup_gpu
+from ._app import Code, GpuId, Messages, load_pipeline, messages, setup_gpu
 from ._group import tener_cli
 from .evaluate import NamingCorpus
 
@@ -43,7 +43,7 @@ def explain_cli(
     evidence: Annotated[bool, typer.Option(help="Mask characters to see what entities rest on")] = True,
     maps: Annotated[bool, typer.Option(help="Show what the encoder looked at")] = True,
     gpu_id: GpuId = -1,
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+    code: Code = None,
 ) -> None:
     """
     Say why a pipeline found its entities: how sure it is of each, what else it may be, which characters it rests on,

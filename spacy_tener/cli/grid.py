@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from spacy.cli._util import import_code
 from wasabi.printer import Printer
 
 from ..files import locked
@@ -20,7 +21,7 @@ from ..workbench.runs.engines import Engine
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, run_grid_on, todo
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.training import OUTPUT
-from ._app import GpuId, Settings, messages, names, numbers
+from ._app import Code, GpuId, Settings, messages, names, numbers
 from ._engines import Address, CpusPerRun, EngineName, GpusPerRun, gpu_of_runs, training_engine
 from ._group import tener_cli
 from .table import warn
@@ -38,6 +39,7 @@ def grid_cli(
     ] = None,
     settings: Settings = None,
     gpu_id: GpuId = -1,
+    code: Code = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once on this machine", min=1)] = 1,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train finished runs again where their config or data is another")
@@ -64,6 +66,7 @@ def grid_cli(
     --engine ray hands all runs to a cluster of Ray, whose nodes see the same files: it chooses a node for each that has
     the cores and the part of a GPU asked for, and does a run again whose node is lost. Needs the extra ray.
     """
+    import_code(code)
     stopped = "The same command goes on; it trains again what was being trained."
     with messages(on_stderr=True, stopped=stopped) as msg:
         grid = Grid(
@@ -75,6 +78,7 @@ def grid_cli(
             configs=configs or SHIPPED,
             settings=settings or [],
             gpu_id=gpu_of_runs(gpu_id, engine, gpus_per_run),
+            code=code,
         )
         runs = plan(grid)
         where = training_engine(engine, address, cpus_per_run, gpus_per_run)

@@ -24,7 +24,7 @@ from ..workbench.runs.requirements import missing
 from ..workbench.suggestions.crossing import Crossing, cross_train
 from ..workbench.suggestions.doubts import Judged, judge, ranked
 from ..workbench.suggestions.page import as_json, docs_as_json, render
-from ._app import GpuId, Settings, load_pipeline, messages, setup_gpu
+from ._app import Code, GpuId, Settings, load_pipeline, messages, setup_gpu
 from ._group import tener_cli
 
 PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
@@ -43,7 +43,7 @@ def review_cli(
     ] = 500,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once", min=1)] = 1,
     gpu_id: GpuId = -1,
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+    code: Code = None,
 ) -> None:
     """
     Rank the places where gold annotation may be wrong.
@@ -67,7 +67,7 @@ def review_cli(
             raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
         with interrupted_by_signals(), locked(output / ".lock"):
             if is_config:
-                crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu_id)
+                crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu_id, code)
                 judged = list(_cross_trained(msg, crossing, jobs))
                 how = f"{folds} models judged what they were not trained on."
             else:
@@ -79,7 +79,14 @@ def review_cli(
 
 
 def _crossing(
-    config: str, docs: Sequence[Doc], output: Path, dev: Path | None, folds: int, settings: list[str], gpu_id: int
+    config: str,
+    docs: Sequence[Doc],
+    output: Path,
+    dev: Path | None,
+    folds: int,
+    settings: list[str],
+    gpu_id: int,
+    code: Path | None,
 ) -> Crossing:
     composed = compose(config, settings=settings).config
     if dev is not None:
@@ -89,7 +96,7 @@ def _crossing(
         raise ConfigError(f"paths.dev is {path}, which is no file to choose models by", "Name one: --dev dev.spacy")
     if lacking := missing(composed):
         raise ConfigError("Nothing was trained, since something is missing", "\n".join(lacking))
-    return Crossing(composed, docs, output, folds, gpu_id)
+    return Crossing(composed, docs, output, folds, gpu_id, code)
 
 
 def _cross_trained(msg: Printer, crossing: Crossing, jobs: int) -> Iterator[Judged]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from spacy.cli._util import import_code
 from wasabi.printer import Printer
 
 from ..workbench.composing.named import find_space
@@ -15,7 +16,7 @@ from ..workbench.runs.engines import Engine
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.search import SAMPLERS, Plan, Search, open_search
 from ..workbench.runs.trials import TrialRow
-from ._app import GpuId, Settings, messages
+from ._app import Code, GpuId, Settings, messages
 from ._engines import Address, CpusPerRun, EngineName, GpusPerRun, gpu_of_runs, training_engine
 from ._group import tener_cli
 
@@ -48,6 +49,7 @@ def search_cli(
         bool, typer.Option("--keep-models", help="Keep the pipelines of all trials, not of the best one only")
     ] = False,
     gpu_id: GpuId = -1,
+    code: Code = None,
     engine: EngineName = "local",
     address: Address = None,
     cpus_per_run: CpusPerRun = None,
@@ -76,6 +78,7 @@ def search_cli(
     --engine ray trains several trials at once on a cluster of Ray, whose nodes see the same files: each on a node that
     has the cores and the part of a GPU asked for, and again where its node is lost. Needs the extra ray.
     """
+    import_code(code)
     with messages(stopped="The same command goes on.") as msg:
         gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
         plan = Plan(
@@ -86,7 +89,7 @@ def search_cli(
             seed=seed,
             sampler=sampler,
         )
-        opened = open_search(plan, output, gpu_id=gpu_id, prune=prune, keep_models=keep_models)
+        opened = open_search(plan, output, gpu_id=gpu_id, code=code, prune=prune, keep_models=keep_models)
         where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
         with opened as search, where as elsewhere, interrupted_by_signals():
             _run(msg, search, trials, elsewhere)

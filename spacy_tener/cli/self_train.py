@@ -21,7 +21,7 @@ from ..workbench.runs.requirements import missing
 from ..workbench.teaching.self_training import Plan, Round, Told, self_train
 from ..workbench.teaching.silver import Sureness
 from ..workbench.vectors.raw_text import find_texts, read_all
-from ._app import GpuId, Settings, messages, numbers, setup_gpu
+from ._app import Code, GpuId, Settings, messages, numbers, setup_gpu
 from ._group import tener_cli
 from .silver import said
 
@@ -43,7 +43,7 @@ def self_train_cli(
     weight: Annotated[float, typer.Option(help="What a silver text counts in the loss", min=0.0)] = 1.0,
     repeat: Annotated[int, typer.Option(help="How often the gold texts are read beside them", min=1)] = 1,
     gpu_id: GpuId = -1,
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the config needs")] = None,
+    code: Code = None,
 ) -> None:
     """
     Let models teach themselves from raw text, in rounds.
@@ -78,6 +78,7 @@ def self_train_cli(
             weight=weight,
             repeat=repeat,
             gpu_id=gpu_id,
+            code=code,
         )
         told = Told(
             training=lambda number, seed: msg.info(f"round {number}, seed {seed}: training"),

@@ -14,7 +14,7 @@ from ..files import check_folder, locked
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.teaching.silver import Counts, Sureness, write_silver
 from ..workbench.vectors.raw_text import find_texts, read_all
-from ._app import GpuId, load_pipeline, messages, names, setup_gpu
+from ._app import Code, GpuId, load_pipeline, messages, names, setup_gpu
 from ._group import tener_cli
 
 
@@ -28,7 +28,7 @@ def silver_cli(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
     part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
     gpu_id: GpuId = -1,
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipelines need")] = None,
+    code: Code = None,
 ) -> None:
     """
     Annotate raw text by trained pipelines, as training data for another one.

@@ -18,7 +18,7 @@ from ..workbench.suggestions.tasks import TOOLS, tasks
 from ..workbench.suggestions.uncertain import MEASURES, suggest
 from ..workbench.teaching.silver import Sureness, count, silver
 from ..workbench.vectors.raw_text import find_texts, read_all
-from ._app import GpuId, load_pipeline, messages, setup_gpu
+from ._app import Code, GpuId, load_pipeline, messages, setup_gpu
 from ._group import tener_cli
 from .silver import said
 
@@ -40,7 +40,7 @@ def suggest_cli(
         float, typer.Option(help="Least probability of what is written as partial annotation too; 0 for none")
     ] = 0.0,
     gpu_id: GpuId = -1,
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+    code: Code = None,
 ) -> None:
     """
     Choose the texts that are most worth annotating, filled in by the model.

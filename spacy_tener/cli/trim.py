@@ -18,7 +18,7 @@ from ..pipeline.finding import find_recogniser
 from ..pipeline.views.units import View, view_of
 from ..workbench.pipelines import check_new, write_pipeline
 from ..workbench.vectors.raw_text import find_texts, read_all
-from ._app import load_pipeline, messages
+from ._app import Code, load_pipeline, messages
 from ._group import tener_cli
 
 _AT_ONCE = 256
@@ -33,7 +33,7 @@ def trim_cli(
     min_count: Annotated[int, typer.Option(help="How often a string must come to keep its row", min=1)] = 1,
     half: Annotated[bool, typer.Option("--half", help="Keep rows in numbers of 16 bits")] = False,
     name: Annotated[str, typer.Option("--name", help="Component of the pipeline")] = "tener_ner",
-    code: Annotated[Path | None, typer.Option("--code", "-c", help="Python file with what the pipeline needs")] = None,
+    code: Code = None,
 ) -> None:
     """
     Make a pipeline smaller: rows stay of the characters, bigrams and words that TEXTS have.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import srsly
 from made_runs import metrics, write_json
-from made_trainings import begin, is_alive, make_config, tener, train_nothing, wait_for, write_corpus
+from made_trainings import begin, is_alive, make_config, needs_code, tener, train_nothing, wait_for, write_corpus
 from spacy.cli._util import app
 from typer.testing import CliRunner
 
@@ -67,9 +68,10 @@ def commands(run: str) -> list[str]:
 
 
 def test_spacy_trains_and_scores_a_run_in_processes_of_its_own(here: Path) -> None:
+    asked = (*wanted(seeds="3"), *needs_code(here))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spacy_tener.workbench.runs.processes.MODULE", "spacy")
-        code, table, messages = grid(*wanted(seeds="3"))
+        code, table, messages = grid(*asked)
     assert code == 0, messages
     assert "red/tener/3: training" in messages
     assert "red/tener/3: F1 " in messages
@@ -89,10 +91,16 @@ def test_spacy_trains_and_scores_a_run_in_processes_of_its_own(here: Path) -> No
     assert [line.split()[:3] for line in table.splitlines() if line.startswith("red")] == [["red", "tener", "1"]]
     # And again.
     before = times(folder)
-    code, again, messages = grid(*wanted(seeds="3"))
+    code, again, messages = grid(*asked)
     assert (code, again) == (0, table)
     assert "Finished already: 1 of 1 red/tener/3" in messages
     assert "There is nothing to do" in messages
+    assert times(folder) == before
+    # What the code says is a part of what was trained.
+    (here / "mine.py").write_text((here / "mine.py").read_text() + "# another\n")
+    code, _, messages = grid(*asked)
+    assert code == 1
+    assert re.search(r"red/tener/3: code: was \S*mine.py \(\w+\), is \S*mine.py \(\w+\)", messages)
     assert times(folder) == before
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import spacy
+from made_trainings import needs_code
 from spacy.cli._util import app
 from spacy.tokens import DocBin
 from spacy.training import Example
@@ -56,6 +57,7 @@ def test_help_says_what_is_kept_and_the_extra() -> None:
 
 
 def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(arguments, tmp_path: Path) -> None:
+    arguments += needs_code(tmp_path)
     result = Result(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")
     assert result.code == 0, result.text
     data = json.loads((tmp_path / "found" / "trials.json").read_text(encoding="utf8"))

@@ -151,8 +151,8 @@ def lessons_of(teacher, sentences, labels):
 def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences, tmp_path):
     """The same, without asking; but not what another teacher said, or the same one with other settings."""
     path, labels = tmp_path / "new" / "lessons.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
-    told = lessons_of(load_teacher(teacher_path, cache_path=path), sentences, labels)
-    again = load_teacher(teacher_path, cache_path=path, cache_mb=0)
+    told = lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
+    again = load_teacher(teacher_path, cache_file=path, cache_mb=0)
     again.nlp = None
     assert {type(lesson) for lesson in told} == {Emissions, Paths}
     for before, after in zip(told, lessons_of(again, sentences, labels), strict=True):
@@ -161,12 +161,12 @@ def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences
         else:
             assert np.array_equal(before.tags, after.tags)
             assert np.array_equal(before.weights, after.weights)
-    warm = load_teacher(teacher_path, cache_path=path, temperature=2.0)
+    warm = load_teacher(teacher_path, cache_file=path, temperature=2.0)
     assert lessons_of(warm, sentences, labels)[0].scores == pytest.approx(told[0].scores / 2)
     nlp = spacy.load(teacher_path)
     nlp.get_pipe("tener_ner").add_label("NEW")
     nlp.to_disk(teacher_path)
-    asked = load_teacher(teacher_path, cache_path=path)
+    asked = load_teacher(teacher_path, cache_file=path)
     asked.nlp = None
     with pytest.raises(AttributeError):
         lessons_of(asked, sentences, labels)
@@ -175,7 +175,7 @@ def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences
 def test_a_file_that_holds_no_lessons_is_refused(teacher_path, sentences, tmp_path):
     path = tmp_path / "lessons.sqlite"
     path.write_text("no lessons\n" * 100)
-    teacher = load_teacher(teacher_path, cache_path=path)
-    with pytest.raises(RemedyError, match=r"cache_path .*lessons\.sqlite cannot be used: file is not a database"):
+    teacher = load_teacher(teacher_path, cache_file=path)
+    with pytest.raises(RemedyError, match=r"cache_file .*lessons\.sqlite cannot be used: file is not a database"):
         lessons_of(teacher, sentences, teacher.pipe.labels)
     assert path.read_text() == "no lessons\n" * 100

@@ -79,7 +79,7 @@ class LessonStore:
         try:
             yield
         except (sqlite3.Error, OSError, ValueError) as error:
-            reason = f"spacy_tener.Teacher.v1: cache_path {self.path} cannot be used: {error}"
+            reason = f"spacy_tener.Teacher.v1: cache_file {self.path} cannot be used: {error}"
             raise RemedyError(reason, "Make room, delete the file where it is damaged, or name another.") from error
 
 

@@ -136,7 +136,7 @@ def load_teacher(
     temperature: float = 1.0,
     readings: int = 8,
     cache_mb: int = 1000,
-    cache_path: str | Path | None = None,
+    cache_file: str | Path | None = None,
 ) -> Teacher:
     """A trained pipeline that teaches while another is trained. Nothing of it is saved.
 
@@ -151,7 +151,7 @@ def load_teacher(
     temperature (float): What the teacher's scores are divided by: above 1 it says more about what it finds second best.
     readings (int): How many of its best readings are learned where the units differ.
     cache_mb (int): Most memory for what it says of texts, in MB; what exceeds it is asked again on each epoch.
-    cache_path (Optional[Union[str, Path]]): A file, new or not, that keeps what it says for other trainings with the
+    cache_file (Optional[Union[str, Path]]): A file, new or not, that keeps what it says for other trainings with the
         same teacher, as those of other seeds, also at the same time; some 100 bytes for each token and six labels.
     """
     for name, value, valid in (
@@ -176,7 +176,7 @@ def load_teacher(
         readings=readings,
         limit=cache_mb * _MB,
         folder=pipeline_folder(path),
-        store=Path(cache_path) if cache_path else None,
+        store=Path(cache_file) if cache_file else None,
     )
 
 

@@ -41,6 +41,7 @@ class Grid:
     configs: Holds CORPUS.cfg and models/OVERLAY.cfg.
     settings: Each as `section.key=value`, over all files.
     gpu_id: Or -1 for the CPU.
+    code: A Python file with what the configs need.
     """
 
     output: Path
@@ -51,6 +52,7 @@ class Grid:
     configs: Path = SHIPPED
     settings: Sequence[str] = ()
     gpu_id: int = -1
+    code: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class GridRun:
     test: Path
     gold_preproc: bool
     gpu_id: int
+    code: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def plan(grid: Grid) -> list[GridRun]:
 
 def todo(run: GridRun) -> Todo:
     """What is left to do for a run. A finished one is left alone, also without its pipeline."""
-    now, before = make_record(run.config), read_record(run.folder)
+    now, before = make_record(run.config, run.code), read_record(run.folder)
     scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
     if before is None:
         unknown = f"it has {METRICS}, but no {RECORD} that says what it was trained from"
@@ -216,7 +219,7 @@ def _train_and_evaluate(each: Todo) -> str:
 
 def _train(each: Todo, processes: Processes, echo: Echo | None) -> str:
     run = each.run
-    result = train(processes, run.config, run.folder, gpu_id=run.gpu_id, echo=echo)
+    result = train(processes, run.config, run.folder, gpu_id=run.gpu_id, code=run.code, echo=echo)
     if not result.failure:
         write_record(run.folder, each.record)
     return result.failure
@@ -224,7 +227,15 @@ def _train(each: Todo, processes: Processes, echo: Echo | None) -> str:
 
 def _evaluate(each: Todo, processes: Processes, echo: Echo | None) -> str:
     run, data = each.run, digest(each.run.test)
-    failure = evaluate(processes, run.folder, run.test, gold_preproc=run.gold_preproc, gpu_id=run.gpu_id, echo=echo)
+    failure = evaluate(
+        processes,
+        run.folder,
+        run.test,
+        gold_preproc=run.gold_preproc,
+        gpu_id=run.gpu_id,
+        code=run.code,
+        echo=echo,
+    )
     if not failure:
         write_record(run.folder, replace(each.record, evaluated=data))
     return failure
@@ -254,6 +265,7 @@ def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> G
         test=grid.data / corpus / "test.spacy",
         gold_preproc=bool(reader.get("gold_preproc")),
         gpu_id=grid.gpu_id,
+        code=grid.code,
     )
 
 

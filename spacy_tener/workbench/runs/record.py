@@ -20,7 +20,7 @@ from ..versions import installed_versions
 from .training import RECORD
 
 # What is printed and where to changes nothing about the result, nor does what keeps a teacher's answers.
-_LEFT_OUT = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_(mb|path)$")
+_LEFT_OUT = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_(mb|file)$")
 # Where a value that is the name of a directory is meant as one. A file is taken for one anywhere.
 _WITH_FOLDERS = ("paths", "corpora", "initialize")
 _LONGEST = 100
@@ -40,13 +40,18 @@ class Record:
     evaluated: str | None = None
 
 
-def make_record(config: Config) -> Record:
-    """The record of a training with this config, with the files as they are now."""
+def make_record(config: Config, code: Path | None = None) -> Record:
+    """The record of a training with this config, with the files as they are now.
+
+    code: A Python file with what the config needs.
+    """
     inputs = {
         name: _identity(name, value)
         for name, value in entries(config.interpolate())
         if not (isinstance(value, Mapping) and value) and not _LEFT_OUT.match(name)
     }
+    if code:
+        inputs["code"] = _identity("code", code)
     return Record(json.loads(json.dumps(inputs)), installed_versions())
 
 

@@ -106,6 +106,7 @@ class Search:
     """A search in a directory, new or taken up again. Make one by `open_search`.
 
     gpu_id: -1 for the CPU.
+    code: a Python file with what the config needs.
     prune: stop a training whose F1 on dev is below the median of the others at the same step.
     keep_models: keep the pipelines of all trials.
     """
@@ -114,6 +115,7 @@ class Search:
     folder: Path
     study: Study
     gpu_id: int = -1
+    code: Path | None = None
     prune: bool = False
     keep_models: bool = False
 
@@ -144,7 +146,7 @@ class Search:
                 watch = partial(worse, trial._trial_id) if worse else None
                 values = self.plan.space.values(trial.params)
                 folder = self.trial_folder(trial.number)
-                running[engine.submit(_train, self.plan, values, folder, self.gpu_id, watch)] = trial
+                running[engine.submit(_train, self.plan, values, folder, self.gpu_id, self.code, watch)] = trial
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -294,12 +296,12 @@ class _Pruning:
 
 
 def _train(
-    plan: Plan, values: Mapping[str, Any], folder: Path, gpu_id: int, watch: Watch | None
+    plan: Plan, values: Mapping[str, Any], folder: Path, gpu_id: int, code: Path | None, watch: Watch | None
 ) -> tuple[TrainingResult, float]:
     """Train what was drawn. Also says how many seconds that took."""
     begin = time.monotonic()
     try:
-        result = train(Processes(), plan.config(values), folder, gpu_id=gpu_id, watch=watch)
+        result = train(Processes(), plan.config(values), folder, gpu_id=gpu_id, code=code, watch=watch)
     except ConfigError as error:
         result = TrainingResult(None, str(error))
     return result, time.monotonic() - begin

@@ -47,17 +47,21 @@ def train(
     folder: Path,
     *,
     gpu_id: int = -1,
+    code: Path | None = None,
     watch: Watch | None = None,
     echo: Echo | None = None,
 ) -> TrainingResult:
-    """Train in a directory, from the beginning, whatever was trained there before."""
+    """Train in a directory, from the beginning, whatever was trained there before.
+
+    code: A Python file with what the config needs.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in (RECORD, METRICS, METRICS_DEV, LOG, OUTPUT):  # spaCy's logger does not write over an older log.
         (folder / name).unlink(missing_ok=True)
     config = config.copy()
     config["training"]["logger"] = {**_LOGGER, "output_file": str(folder / LOG)}
     write_text(folder / CONFIG, config.to_str(interpolate=False) + "\n")
-    command = ["train", str(folder / CONFIG), "--output", str(folder), "--gpu-id", str(gpu_id)]
+    command = ["train", str(folder / CONFIG), "--output", str(folder), *_options(gpu_id, code)]
     log = Tail(folder / LOG)
     rows: list[tuple[float, float | None]] = []
 
@@ -89,13 +93,18 @@ def evaluate(
     *,
     gold_preproc: bool = False,
     gpu_id: int = -1,
+    code: Path | None = None,
     echo: Echo | None = None,
 ) -> str:
     """Score the trained pipeline of a directory. Returns why that failed, if it did."""
     command = ["tener", "evaluate", str(folder / MODEL), str(data), "--output", str(folder / METRICS)]
-    options = ["--gpu-id", str(gpu_id), *(["--gold-preproc"] * gold_preproc)]
-    status = processes.run([*command, *options], folder / OUTPUT, echo=echo)
+    options = ["--gold-preproc"] * gold_preproc
+    status = processes.run([*command, *_options(gpu_id, code), *options], folder / OUTPUT, echo=echo)
     return f"evaluation {_exit(status, folder)}" if status else ""
+
+
+def _options(gpu_id: int, code: Path | None) -> list[str]:
+    return ["--gpu-id", str(gpu_id), *(["--code", str(code)] if code else [])]
 
 
 def _exit(status: int, folder: Path) -> str:

@@ -34,13 +34,14 @@ FOLDS, DATA = "folds", "train.spacy"
 
 @dataclass(frozen=True)
 class Crossing:
-    """What is asked for. config: Complete; its training data is replaced."""
+    """What is asked for. config: Complete; its training data is replaced. code: A Python file with what it needs."""
 
     config: Config
     docs: Sequence[Doc]
     output: Path
     folds: int
     gpu_id: int = -1
+    code: Path | None = None
 
     def folder(self, fold: int) -> Path:
         return self.output / FOLDS / str(fold + 1)
@@ -99,14 +100,14 @@ def _train(
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config, "train_corpus").get("path") != config["paths"]["train"]:
         raise ConfigError("The config reads other data", "Let [corpora.train] have path = ${paths.train}.")
-    record, before = make_record(config), read_record(folder)
+    record, before = make_record(config, crossing.code), read_record(folder)
     trained = before is not None and (folder / MODEL / "meta.json").is_file()
     if trained and (differences := changes(before, record)):  # type: ignore[arg-type]
         remedy = "Choose another --output, or remove this one to begin anew."
         raise RemedyError(f"{folder} was trained from something else: {'; '.join(differences)}", remedy)
     begun(fold, trained)
     if not trained:
-        result = train(processes, config, folder, gpu_id=crossing.gpu_id, echo=echo)
+        result = train(processes, config, folder, gpu_id=crossing.gpu_id, code=crossing.code, echo=echo)
         if result.failure:
             raise RemedyError(f"{folder}: {result.failure}", "Its output.log says more.")
         write_record(folder, record)

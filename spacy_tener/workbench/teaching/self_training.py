@@ -39,6 +39,7 @@ class Plan:
     sources: Where they come from.
     weight: What silver annotation counts in the loss.
     repeat: How often the gold annotation is read beside the silver.
+    code: A Python file with what the config needs.
     """
 
     config: Config
@@ -51,6 +52,7 @@ class Plan:
     weight: float = 1.0
     repeat: int = 1
     gpu_id: int = -1
+    code: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def _train(plan: Plan, number: int, seed: int, processes: Processes, told: Told)
     config = config_of(plan, number, seed)
     if not _finished(folder, config):
         told.training(number, seed)
-        result = train(processes, config, folder, gpu_id=plan.gpu_id, echo=told.echo)
+        result = train(processes, config, folder, gpu_id=plan.gpu_id, code=plan.code, echo=told.echo)
         if result.score is None:
             raise RemedyError(f"{folder}: {result.failure}", "Its output.log says more.")
     score: float = json.loads((folder / METRICS_DEV).read_text(encoding="utf8"))[SCORE]
