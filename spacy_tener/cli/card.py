@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import srsly
 import typer
+from spacy.cli._util import import_code
 
 from ..errors import RemedyError
 from ..files import check_folder, writing
@@ -49,6 +50,7 @@ def card_cli(
         typer.Option("--front-matter", help="Begin the card with the Hub's metadata, which `push` adds itself"),
     ] = False,
     gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to time it on, or -1 for the CPU")] = -1,
+    code: Annotated[Path | None, typer.Option("--code", help="Python file with what the pipeline needs")] = None,
     force: Annotated[bool, typer.Option("--force", "-F", help="Write over a pipeline at the output")] = False,
 ) -> None:
     """
@@ -61,6 +63,7 @@ def card_cli(
 
     makes of it, and `spacy huggingface-hub push` reads them there; it writes the Hub's metadata itself.
     """
+    import_code(code)
     with messages() as msg:
         _check_places(model, output, force=force)
         source = CORPORA.get(corpus, {"name": corpus}) if corpus else None

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from spacy.cli._util import import_code
 from spacy.language import Language
 
 from ..errors import RemedyError
-from ._app import load_pipeline, messages
+from ._app import Code, load_pipeline, messages
 from ._group import tener_cli
 
 
@@ -31,6 +32,7 @@ def serve_cli(
         int, typer.Option("--queue", min=1, help="Characters that wait for a model before more are refused")
     ] = 1_000_000,
     max_connections: Annotated[int, typer.Option("--max-connections", min=1, help="Most connections")] = 512,
+    code: Code = None,
 ) -> None:
     """
     Serve pipelines: a page to try texts on, and an HTTP API, which /docs shows.
@@ -39,6 +41,7 @@ def serve_cli(
     for each. /health, /ready and /metrics are for whatever looks after it. SIGTERM and Ctrl-C end it once all that was
     accepted is answered. Needs FastAPI and uvicorn: pip install 'spacy_tener[serve]'
     """
+    import_code(code)
     with messages(stopped="What was accepted has been answered.") as msg:
         try:
             from ..serve import Limits, address, bind, make_app, run

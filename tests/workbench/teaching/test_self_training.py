@@ -29,7 +29,9 @@ def corpus(tmp_path):
 def test_the_command_trains_annotates_and_trains_on_both(corpus):
     arguments = ["tener", "self-train", "config.cfg", "raw.txt", "-o", "out", "--seeds", "1", "--rounds", "1"]
     arguments = [str(corpus / each) if each in ("config.cfg", "raw.txt", "out") else each for each in arguments]
-    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, [*arguments, "--weight", "0.5", "--sure", "0.6", *needs_code(corpus)])
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(
+        app, [*arguments, "--weight", "0.5", "--sure", "0.6", *needs_code(corpus)]
+    )
     assert result.exit_code == 0, result.output
     assert "round 1: F1" in result.output
     read = Config().from_disk(corpus / "out/round-1/1/config.cfg", interpolate=False)["corpora"]["train"]
