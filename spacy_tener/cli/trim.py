@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 
 from ..errors import RemedyError
+from ..models.embed.tables import table_nodes
 from ..models.embed.trimming import Trimmed, count_rows, trim
 from ..pipeline.finding import find_recogniser
 from ..pipeline.views.units import View, view_of
@@ -47,11 +48,11 @@ def trim_cli(
         check_new(output)
         nlp = load_pipeline(model)
         pipe = find_recogniser(nlp, name)
+        if not table_nodes(pipe.model):
+            raise RemedyError(f"'{name}' has no table of rows of its own", "There is nothing to make smaller.")
         sources, _ = find_texts(texts)
         counts = count_rows(pipe.model, minibatch(_inputs(nlp, name, pipe.settings.view, sources), _AT_ONCE))
         made = trim(pipe.model, counts, least=min_count, half=half)
-        if not made:
-            raise RemedyError(f"'{name}' has no table of rows of its own", "There is nothing to make smaller.")
         msg.table(
             [_row(each) for each in made],
             header=("Layer", "Table", "Rows", "Kept", "MB", "Kept"),
