@@ -88,7 +88,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.8", "scipy>=1.13"],
     "search": ["optuna>=4,<6"],
     "serve": [
-        "fastapi>=0.115",
+        "fastapi>=0.132",
         "httptools>=0.6",
         "prometheus_client>=0.20",
         "uvicorn>=0.30",

@@ -34,9 +34,9 @@ class Cost(NamedTuple):
 # larger numbers here, one that needs less may by smaller ones: `pytest -rP` prints what was counted, and where.
 BUDGETS = {
     "TENER": Cost(learn=94, learn_waits=1, optimizer=71, optimizer_waits=2, predict=43, predict_waits=2),
-    "FLAT": Cost(learn=135, learn_waits=1, optimizer=90, optimizer_waits=3, predict=59, predict_waits=2),
+    "FLAT": Cost(learn=136, learn_waits=1, optimizer=90, optimizer_waits=3, predict=59, predict_waits=2),
     "FLAT_ATSSA": Cost(learn=246, learn_waits=2, optimizer=94, optimizer_waits=3, predict=100, predict_waits=2),
-    "MECT": Cost(learn=273, learn_waits=1, optimizer=165, optimizer_waits=6, predict=126, predict_waits=2),
+    "MECT": Cost(learn=276, learn_waits=1, optimizer=165, optimizer_waits=6, predict=126, predict_waits=2),
     "GRN": Cost(learn=120, learn_waits=1, optimizer=66, optimizer_waits=2, predict=44, predict_waits=2),
 }
 
