@@ -31,7 +31,7 @@ def zeroed(data, rng):
 
 def swapped(data, rng):
     """Two neighbouring blocks in each other's place."""
-    first, middle, last = sorted(rng.sample(range(len(data) + 1), 3))
+    first, middle, last = sorted(rng.choices(range(len(data) + 1), k=3))
     return data[:first] + data[middle:last] + data[first:middle] + data[last:]
 
 
