@@ -1,11 +1,8 @@
-"""The components of a pipeline that are of `tener_ner`'s kind, and the files of a pipeline."""
+"""The components of a pipeline that are of `tener_ner`'s kind."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from spacy.language import Language
-from spacy.util import get_package_path, is_package
 
 from ..errors import RemedyError
 from .confidence.pipe import ConfidentPipe
@@ -27,8 +24,3 @@ def find_recogniser(nlp: Language, name: str | None = None, *, what: str = "The 
     has = ", ".join(nlp.pipe_names) or "none"
     remedy = f"Name {' or '.join(found)}." if found else "Name a pipeline trained with one."
     raise RemedyError(f"{what} has no {wanted}", f"Its components are: {has}. {remedy}")
-
-
-def pipeline_folder(name: str | Path) -> Path:
-    """Where the files are of what `spacy.load` takes: a directory, or the name of an installed package."""
-    return get_package_path(name) if isinstance(name, str) and is_package(name) else Path(name)

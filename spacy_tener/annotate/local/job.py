@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+from spacy.util import get_package_path, is_package
 
 from ...errors import RemedyError, check_choice
 from ...files import digest
-from ...pipeline.finding import pipeline_folder
 from ..annotator import Annotator
 from ..reading.addresses import Source
 from ..reading.parts import Reading
@@ -41,9 +43,10 @@ class Job:
     @property
     def made_of(self) -> dict[str, Any]:
         """All that the output depends on."""
+        model = self.annotator.model
         return {
-            "model": self.annotator.model,
-            "weights": digest(pipeline_folder(self.annotator.model)),
+            "model": model,
+            "weights": digest(get_package_path(model) if is_package(model) else Path(model)),
             **asdict(self.annotator.settings),
             **asdict(self.reading),
             "format": self.format,

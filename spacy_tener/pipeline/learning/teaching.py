@@ -19,7 +19,7 @@ from ...models.tagger import crf
 from ...tagging import TagLayout
 from ...types import IntArray
 from ..confidence.pipe import ConfidentPipe, Reading
-from ..finding import find_recogniser, pipeline_folder
+from ..finding import find_recogniser
 from ..views.reading import DocReader
 from ..views.units import DocView, Units, view_of
 from .lesson_store import Key, LessonStore
@@ -46,8 +46,7 @@ class Teacher:
         temperature: float,
         readings: int,
         limit: int,
-        folder: Path | None = None,
-        store: Path | None = None,
+        file: Path | None = None,
     ) -> None:
         self.nlp = nlp
         self.pipe = pipe
@@ -55,9 +54,8 @@ class Teacher:
         self.temperature = temperature
         self.readings = readings
         self.limit = limit
-        self.folder = folder
-        self.store = store
-        self._opened: LessonStore | None = None
+        self.file = file
+        self._store: LessonStore | None = None
         self._kept: dict[Key, Lesson] = {}
         self._size = 0
 
@@ -90,7 +88,7 @@ class Teacher:
 
     def _look_up(self, views: Mapping[Key, DocView], labels: Sequence[str]) -> dict[Key, Lesson]:
         """From the file of an earlier training, or of the teacher."""
-        store = self._open(labels)
+        store = self._opened(labels)
         found = store.read(views) if store else {}
         unknown = {key: view for key, view in views.items() if key not in found}
         if unknown:
@@ -100,12 +98,12 @@ class Teacher:
             found.update(made)
         return found
 
-    def _open(self, labels: Sequence[str]) -> LessonStore | None:
-        if self._opened is None and self.store and self.folder:
-            made_of = [digest(self.folder), self.pipe.name, self.temperature, self.readings, *labels]
+    def _opened(self, labels: Sequence[str]) -> LessonStore | None:
+        if self._store is None and self.file:
+            made_of = [digest(Path(self.nlp.path)), self.pipe.name, self.temperature, self.readings, *labels]
             layouts = TagLayout(len(self.pipe.labels)), TagLayout(len(labels))
-            self._opened = LessonStore(self.store, json.dumps(made_of), *layouts)
-        return self._opened
+            self._store = LessonStore(self.file, json.dumps(made_of), *layouts)
+        return self._store
 
     def _ask(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
         with self.nlp.select_pipes(disable=self.nlp.pipe_names[self.nlp.pipe_names.index(self.pipe.name) :]):
@@ -175,8 +173,7 @@ def load_teacher(
         temperature=temperature,
         readings=readings,
         limit=cache_mb * _MB,
-        folder=pipeline_folder(path),
-        store=Path(cache_file) if cache_file else None,
+        file=Path(cache_file) if cache_file else None,
     )
 
 
