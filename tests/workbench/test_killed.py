@@ -6,6 +6,7 @@ import multiprocessing
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import spacy
 from conversion import convert
 from spacy.tokens import DocBin
+from tqdm import tqdm
 
 from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.vectors.from_text import make_vectors
@@ -30,11 +32,17 @@ SEED = 3
 def kill_at_random(command: Callable[[], object], check: Callable[[], None]) -> int:
     """Fork a process for the command again and again, and kill it somewhere on its way. Returns how often it was."""
     fork, rng, killed = multiprocessing.get_context("fork"), random.Random(SEED), 0
+
+    def alone() -> None:
+        # tqdm's own lock is shared with forks: one that is killed while it holds it would hold it for ever.
+        tqdm.set_lock(threading.RLock())
+        command()
+
     start = time.perf_counter()
     command()
     seconds = time.perf_counter() - start
     for _ in range(TIMES):
-        process = fork.Process(target=command)
+        process = fork.Process(target=alone)
         process.start()
         process.join(rng.uniform(0, 1.2 * seconds))
         process.kill()
