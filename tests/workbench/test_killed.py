@@ -74,7 +74,7 @@ def test_convert(tmp_path: Path) -> None:
     convert(sources[:1], out, making=DocOptions(lang="zh"))
     for path in out.iterdir():
         path.unlink()
-    assert kill_at_random(lambda: convert(sources, out, making=DocOptions(lang="zh")), check) > TIMES // 3
+    assert kill_at_random(lambda: convert(sources, out, making=DocOptions(lang="zh")), check) > 0
     convert(sources, out, making=DocOptions(lang="zh"))
     check()
     assert finished == set(names)
@@ -97,7 +97,7 @@ def test_vectors(tmp_path: Path) -> None:
         found = {path.name: path.read_bytes() for path in out.glob("*.vec")}
         assert found == expected
 
-    assert kill_at_random(command, check) > TIMES // 3
+    assert kill_at_random(command, check) > 0
     for path in out.iterdir():
         path.unlink()
 
