@@ -128,9 +128,15 @@ def median_seconds(
     return {name: statistics.median(each) for name, each in seconds.items()}
 
 
+def tener(*arguments: object, stdout: int | None = None) -> str:
+    """Run a command of `spacy tener`. stdout: As of `subprocess.run`; with `PIPE`, what it prints is returned."""
+    command = [sys.executable, "-m", "spacy", "tener", *map(str, arguments)]
+    return subprocess.run(command, check=True, stdout=stdout, encoding="utf8", env=one_thread()).stdout or ""
+
+
 def mean_sd(values: Sequence[float], digits: int = 1) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.{digits}f}"
+    if len(values) < 2:
+        return "".join(f"{value:.{digits}f}" for value in values)
     return f"{statistics.mean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}"
 
 

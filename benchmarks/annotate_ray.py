@@ -42,13 +42,14 @@ def main() -> None:
         options = ("--engine", "ray", "--address", cluster.address, "--actors", f"1,{args.nodes}")
         rows.append(row(name, annotate(args, output, *options, watch=watch), output, local))
         cluster.shutdown()
-    facts = {"model": "/".join(args.model.parts[-4:-1]), "lines": len(records(local)), "nodes": args.nodes}
+    facts = {"model": args.name or args.model, "lines": len(records(local)), "nodes": args.nodes}
     _report.write(args.out, "Archives on Ray", NOTE.format(**facts), _report.table(HEADER, rows))
 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path, help="directory of a trained pipeline")
+    parser.add_argument("--name", help="what the page calls it")
     parser.add_argument("archive", type=Path, nargs="+", help="what to annotate")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--part-size", type=int, default=10_000)

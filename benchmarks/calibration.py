@@ -7,7 +7,6 @@ Reads runs as `spacy tener grid` leaves them, whichever are finished, so it can 
 from __future__ import annotations
 
 import argparse
-import statistics
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -177,8 +176,8 @@ def cells(results: Sequence[Result]) -> list[str]:
         columns["all"].append(float(result.test.right.mean()))
     temperatures = [result.temperature for result in results if result.temperature is not None]
     names = [f"{name} {when}" for name in ("ece", "brier", "nll") for when in ("before", "after")]
-    first = spread(temperatures, 2)
-    return [first, *(spread(columns[name], 3) for name in (*names, "kept", "precision", "all"))]
+    first = _report.mean_sd(temperatures, 2)
+    return [first, *(_report.mean_sd(columns[name], 3) for name in (*names, "kept", "precision", "all"))]
 
 
 def above(result: Result) -> BoolArray:
@@ -188,13 +187,6 @@ def above(result: Result) -> BoolArray:
     least = {label: each.value if each.is_kept else 2.0 for each in found for label in each.labels}
     kept: BoolArray = test.calibrated >= np.array([least[result.labels[i]] for i in test.label])
     return kept
-
-
-def spread(values: Sequence[float], digits: int) -> str:
-    if not values:
-        return ""
-    mean = f"{statistics.mean(values):.{digits}f}"
-    return f"{mean} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else mean
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,8 +157,7 @@ def cells(runs: Sequence[tuple[Counts, Counts]]) -> list[str]:
 
 
 def percent(values: Sequence[float]) -> str:
-    mean = f"{100 * statistics.mean(values):.1f}"
-    return f"{mean} ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else mean
+    return _report.mean_sd([100 * value for value in values])
 
 
 if __name__ == "__main__":

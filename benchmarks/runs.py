@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import sys
 from pathlib import Path
 
 import _report
@@ -12,10 +11,9 @@ import _report
 
 def main() -> None:
     args, options = parse_args()
-    command = [sys.executable, "-m", "spacy", "tener", "table", *map(str, args.runs), *options, "--format", "md"]
-    tables = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf8", env=_report.one_thread())
+    tables = _report.tener("table", *args.runs, *options, "--format", "md", stdout=subprocess.PIPE)
     notes = [args.note] if args.note else []
-    _report.write(args.out, args.title, *notes, tables.stdout.strip())
+    _report.write(args.out, args.title, *notes, tables.strip())
 
 
 def parse_args() -> tuple[argparse.Namespace, list[str]]:

@@ -11,7 +11,6 @@ import argparse
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import _report
@@ -66,13 +65,13 @@ def main() -> None:
     for name, raw in SILVER.items():
         output = args.work / name
         models = ",".join(str(runs / CORPUS / BASE / str(seed) / "model-best") for seed in SEEDS)
-        tener("silver", models, getattr(args, raw), "--output", output, "--limit", RAW)
+        _report.tener("silver", models, getattr(args, raw), "--output", output, "--limit", RAW)
         schedule = (f"training.max_steps={STEPS}", f"training.optimizer.learn_rate.total_steps={STEPS}")
         shutil.copy(configs / "models" / "silver.cfg", configs / "models" / f"{name}.cfg")
         grid(args, configs, f"{BASE}+{name}", f"paths.silver={output}", *schedule)
     for name in OVERLAYS:
         grid(args, configs, f"{BASE}+{name}")
-    table = tener("table", runs, "--baseline", BASE, "--format", "md", read=True)
+    table = _report.tener("table", runs, "--baseline", BASE, "--format", "md", stdout=subprocess.PIPE)
     _report.write(args.out, "What did not help", NOTE, table.strip(), ensemble(args, runs))
 
 
@@ -97,14 +96,7 @@ def write_configs(folder: Path) -> Path:
 def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str) -> None:
     where = ("--corpora", CORPUS, "--systems", system, "--seeds", ",".join(map(str, SEEDS)), "--data", args.data)
     options = [part for setting in settings for part in ("--set", setting)]
-    tener("grid", args.work / "runs", *where, "--configs", configs, "--code", CODE, *options)
-
-
-def tener(*arguments: object, read: bool = False) -> str:
-    command = [sys.executable, "-m", "spacy", "tener", *map(str, arguments)]
-    stdout = subprocess.PIPE if read else None
-    done = subprocess.run(command, check=True, stdout=stdout, encoding="utf8", env=_report.one_thread())
-    return done.stdout or ""
+    _report.tener("grid", args.work / "runs", *where, "--configs", configs, "--code", CODE, *options)
 
 
 def ensemble(args: argparse.Namespace, runs: Path) -> str:

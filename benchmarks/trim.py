@@ -10,12 +10,15 @@ import json
 import shutil
 import statistics
 import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import _report
 
+from spacy_tener.workbench.report.runs import size_mb
+
 HERE = Path(__file__).parent
+tener = partial(_report.tener, stdout=subprocess.DEVNULL)
 NOTE = (
     "{corpus}: pipelines as they were trained, and with rows for strings that come so often at least in the training "
     "part with {raw}; `half`: in numbers of 16 bits. MB of the whole pipeline on disk. Mean ± standard deviation over "
@@ -56,32 +59,23 @@ def parse_args() -> argparse.Namespace:
 def row(args: argparse.Namespace, system: str, kept: str, *options: str) -> list[str]:
     made = [scored(args, system, seed, options) for seed in args.seeds.split(",")]
     sizes, *scores = zip(*made, strict=True)
-    return [f"`{system}`", kept, f"{statistics.fmean(sizes):.1f}", *map(spread, scores)]
+    return [f"`{system}`", kept, f"{statistics.fmean(sizes):.1f}", *(_report.mean_sd(each, 2) for each in scores)]
 
 
 def scored(args: argparse.Namespace, system: str, seed: str, options: tuple[str, ...]) -> list[float]:
     """MB, and F1 on dev and on test, in percent."""
     model, data = args.runs / args.corpus / system / seed / "model-best", args.data / args.corpus
+    scores = args.work / "metrics.json"
     if options:
         small = args.work / "model"
         shutil.rmtree(small, ignore_errors=True)
         tener("trim", model, data / "train.spacy", *args.raw, "--output", small, *options)
         model = small
-    found = [sum(path.stat().st_size for path in model.rglob("*") if path.is_file()) / 1e6]
+    found = [size_mb(model)]
     for part in PARTS:
-        tener("evaluate", model, data / f"{part}.spacy", "--output", args.work / "metrics.json")
-        found.append(100 * json.loads((args.work / "metrics.json").read_text(encoding="utf8"))["ents_f"])
+        tener("evaluate", model, data / f"{part}.spacy", "--output", scores)
+        found.append(100 * json.loads(scores.read_text(encoding="utf8"))["ents_f"])
     return found
-
-
-def tener(*arguments: object) -> None:
-    command = [sys.executable, "-m", "spacy", "tener", *map(str, arguments)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_report.one_thread())
-
-
-def spread(values: tuple[float, ...]) -> str:
-    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.2f}{deviation}"
 
 
 if __name__ == "__main__":

@@ -43,11 +43,15 @@ def kill_at_random(command: Callable[[], object], check: Callable[[], None]) -> 
     seconds = time.perf_counter() - start
     for _ in range(TIMES):
         process = fork.Process(target=alone)
+        start = time.perf_counter()
         process.start()
         process.join(rng.uniform(0, 1.2 * seconds))
         process.kill()
         process.join()
-        killed += process.exitcode == -signal.SIGKILL
+        if process.exitcode == -signal.SIGKILL:
+            killed += 1
+        else:  # The first one took longer, as on a machine that was busy then.
+            seconds = min(seconds, time.perf_counter() - start)
         check()
     return killed
 
@@ -74,7 +78,7 @@ def test_convert(tmp_path: Path) -> None:
     convert(sources[:1], out, making=DocOptions(lang="zh"))
     for path in out.iterdir():
         path.unlink()
-    assert kill_at_random(lambda: convert(sources, out, making=DocOptions(lang="zh")), check) > 0
+    assert kill_at_random(lambda: convert(sources, out, making=DocOptions(lang="zh")), check) > TIMES // 3
     convert(sources, out, making=DocOptions(lang="zh"))
     check()
     assert finished == set(names)
@@ -97,7 +101,7 @@ def test_vectors(tmp_path: Path) -> None:
         found = {path.name: path.read_bytes() for path in out.glob("*.vec")}
         assert found == expected
 
-    assert kill_at_random(command, check) > 0
+    assert kill_at_random(command, check) > TIMES // 3
     for path in out.iterdir():
         path.unlink()
 
