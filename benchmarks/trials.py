@@ -122,7 +122,8 @@ def write_lists(args: argparse.Namespace) -> tuple[Path, ...]:
 def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str) -> None:
     where = ("--corpora", CORPUS, "--systems", system, "--seeds", ",".join(map(str, SEEDS)), "--data", args.data)
     options = [part for setting in settings for part in ("--set", setting)]
-    _report.tener("grid", args.work / "runs", *where, "--configs", configs, "--code", CODE, *options)
+    code = ("--code", CODE) if system.partition("+")[2] in OVERLAYS else ()
+    _report.tener("grid", args.work / "runs", *where, "--configs", configs, *code, *options)
 
 
 def ensemble(args: argparse.Namespace, runs: Path) -> str:
