@@ -42,9 +42,9 @@ def main() -> None:
             if not args.only_table:
                 prepare(args.data / corpus, work / "data" / corpus, size)
                 learn(work, corpus, args.transformer)
-            options = ("--corpus", corpus, "--baseline", "tener", "--format", "md")
+            options = ("--corpus", corpus, "--baseline", "tener", "--no-published", "--format", "md")
             table = _report.tener("table", work / "runs", *options, stdout=subprocess.PIPE)
-            parts += [f"## {corpus}, {size} sentences", table.strip()]
+            parts += [f"## {corpus}, {size:,} sentences", table.partition("\n")[2].strip()]
     _report.write(HERE / "results" / "few-labels.md", "Few labels", NOTE, *parts)
 
 
