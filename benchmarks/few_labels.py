@@ -3,8 +3,8 @@
     python benchmarks/few_labels.py --data corpus --work training/few --transformer DIRECTORY
 
 Gold are the first sentences of a corpus' training part, in an order drawn at random; the others are the raw text. All
-models are trained for the same number of steps and chosen on dev; `ner` has the schedule of its overlay, and 1,000
-steps at most. What is finished is not done again.
+models are trained for the same number of steps and chosen on dev, but `ner`, which has the schedule of its overlay.
+What is finished is not done again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEACHERS = {"resume": "mect+segment", "wnut17": "transformer-crf"}
 SELF, TAUGHT = "tener+silver", "tener+silver+taught"
 NOTE = (
     "F1 on test, of models chosen on dev; mean ± standard deviation over seeds 1, 2 and 3, which share their gold "
-    f"sentences. {STEPS} steps. `ner`: spaCy's own, trained as `spacy init config` has it, in 1,000 steps at most. "
+    f"sentences. {STEPS} steps. `ner`: spaCy's own, trained as `spacy init config` has it. "
     f"`{SELF}`: the three TENERs annotate the raw text together (`tener silver`), and new ones learn from that beside "
     "three times the gold annotation: a round of `tener self-train`. "
     f"`{TAUGHT}`: the teacher, trained on the same gold sentences, annotates the raw text, and "
@@ -63,7 +63,7 @@ def prepare(source: Path, target: Path, size: int) -> None:
 
 def learn(work: Path, corpus: str, transformer: Path) -> None:
     runs, raw, teacher = work / "runs", work / "data" / corpus / "rest.txt", TEACHERS[corpus]
-    grid(work, corpus, "ner", "training.max_steps=1000", steps=False)
+    grid(work, corpus, "ner", steps=False)
     grid(work, corpus, "tener")
     own, others = work / f"silver-{corpus}", work / f"silver-{corpus}-teacher"
     models = ",".join(str(runs / corpus / "tener" / seed / "model-best") for seed in "123")
