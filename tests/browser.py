@@ -36,6 +36,9 @@ class Browser:
         self.driver.get_log("browser")
         started = time.perf_counter()
         self.driver.get(url)
+        # On a busy machine a driver that sees nothing load yet takes the page before for the new one.
+        there = "return location.href === arguments[0] && document.readyState === 'complete'"
+        self.wait(lambda: self.run(there, url), seconds=30.0)
         return time.perf_counter() - started
 
     def run(self, script: str, *arguments: Any) -> Any:
