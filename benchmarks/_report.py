@@ -134,6 +134,13 @@ def tener(*arguments: object, stdout: int | None = None) -> str:
     return subprocess.run(command, check=True, stdout=stdout, encoding="utf8", env=one_thread()).stdout or ""
 
 
+def overrides(*settings: str, steps: int | None = None) -> list[str]:
+    """Settings as options of `tener grid`. steps: How long to train, the schedule of rates with it."""
+    if steps is not None:
+        settings = (*settings, f"training.max_steps={steps}", f"training.optimizer.learn_rate.total_steps={steps}")
+    return [part for setting in settings for part in ("--set", setting)]
+
+
 def mean_sd(values: Sequence[float], digits: int = 1) -> str:
     if len(values) < 2:
         return "".join(f"{value:.{digits}f}" for value in values)

@@ -77,10 +77,11 @@ def learn(work: Path, corpus: str, transformer: Path) -> None:
 
 
 def grid(work: Path, corpus: str, system: str, *settings: str, seeds: str = "1,2,3", steps: bool = True) -> None:
-    if steps:
-        schedule = (f"training.max_steps={STEPS}", f"training.optimizer.learn_rate.total_steps={STEPS}")
-        settings = (*settings, *schedule, "training.eval_frequency=100")
-    options = [part for setting in settings for part in ("--set", setting)]
+    options = (
+        _report.overrides(*settings, "training.eval_frequency=100", steps=STEPS)
+        if steps
+        else _report.overrides(*settings)
+    )
     where = ("--corpora", corpus, "--systems", system, "--seeds", seeds, "--data", work / "data")
     _report.tener("grid", work / "runs", *where, *options)
 

@@ -73,8 +73,7 @@ def main() -> None:
         output = args.work / name
         models = ",".join(str(runs / CORPUS / BASE / str(seed) / "model-best") for seed in SEEDS)
         _report.tener("silver", models, getattr(args, raw), "--output", output, "--limit", RAW)
-        schedule = (f"training.max_steps={STEPS}", f"training.optimizer.learn_rate.total_steps={STEPS}")
-        grid(args, as_overlay(configs, "silver", name), f"{BASE}+{name}", f"paths.silver={output}", *schedule)
+        grid(args, as_overlay(configs, "silver", name), f"{BASE}+{name}", f"paths.silver={output}", steps=STEPS)
     for name in OVERLAYS:
         grid(args, configs, f"{BASE}+{name}")
     for name, lists in zip(GAZETTEERS, write_lists(args), strict=True):
@@ -123,9 +122,9 @@ def write_lists(args: argparse.Namespace) -> tuple[Path, ...]:
     return folders
 
 
-def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str) -> None:
+def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str, steps: int | None = None) -> None:
     where = ("--corpora", CORPUS, "--systems", system, "--seeds", ",".join(map(str, SEEDS)), "--data", args.data)
-    options = [part for setting in settings for part in ("--set", setting)]
+    options = _report.overrides(*settings, steps=steps)
     code = ("--code", CODE) if system.partition("+")[2] in OVERLAYS else ()
     _report.tener("grid", args.work / "runs", *where, "--configs", configs, *code, *options)
 
