@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import subprocess
 from pathlib import Path
 
 import _report
@@ -42,10 +41,9 @@ def main() -> None:
             if not args.only_table:
                 prepare(args.data / corpus, work / "data" / corpus, size)
                 learn(work, corpus, args.transformer)
-            options = ("--corpus", corpus, "--baseline", "tener", "--no-published", "--format", "md")
-            table = _report.tener("table", work / "runs", *options, stdout=subprocess.PIPE)
-            parts += [f"## {corpus}, {size:,} sentences", table.partition("\n")[2].strip()]
-    _report.write(HERE / "results" / "few-labels.md", "Few labels", NOTE, *parts)
+            table, meaning = _report.scores([work / "runs"], "", "--corpus", corpus, baseline="tener")
+            parts += [f"## {corpus}, {size:,} sentences", table]
+    _report.write(HERE / "results" / "few-labels.md", "Few labels", NOTE, *parts, meaning)
 
 
 def prepare(source: Path, target: Path, size: int) -> None:

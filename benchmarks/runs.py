@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import _report
@@ -11,9 +12,15 @@ import _report
 
 def main() -> None:
     args, options = parse_args()
-    tables = _report.tener("table", *args.runs, *options, "--format", "md", stdout=subprocess.PIPE)
     notes = [args.note] if args.note else []
-    _report.write(args.out, args.title, *notes, tables.strip())
+    _report.write(args.out, args.title, *notes, *tables(args.runs, args.beside, options))
+
+
+def tables(runs: Sequence[Path], beside: Sequence[str], options: Sequence[str]) -> list[str]:
+    if not beside:
+        return [_report.tener("table", *runs, *options, "--format", "md", stdout=subprocess.PIPE).strip()]
+    found = [_report.scores(runs, systems, *options, baseline=systems.split(",")[0]) for systems in beside]
+    return [*(table for table, _ in found), found[0][1]]
 
 
 def parse_args() -> tuple[argparse.Namespace, list[str]]:
@@ -21,6 +28,9 @@ def parse_args() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("runs", nargs="+", type=Path, help="directories with runs CORPUS/SYSTEM/SEED in them")
     parser.add_argument("--title", required=True)
     parser.add_argument("--note", help="what else there is to say about these runs")
+    parser.add_argument(
+        "--beside", nargs="+", default=[], help="a table for each of these, as in ner,tener, beside the first"
+    )
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_known_args()
 

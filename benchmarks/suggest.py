@@ -5,7 +5,7 @@ and in random order.
 
 The training part of a corpus is the raw text, each sentence once. The first sentences to be annotated are drawn at
 random. From there on, those are added that the pipeline trained last suggests, or random ones. Each pipeline is trained
-from scratch, all of a corpus for the same number of steps. What is finished already is not trained again.
+from scratch, all for 1,000 steps. What is finished already is not trained again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spacy_tener.workbench.suggestions.uncertain import MEASURES, key, suggest
 
 HERE = Path(__file__).parent
 SIZES = {"resume": (100, 200, 400, 800), "weibo": (135, 270, 540, 1080)}
-STEPS = {"resume": 300, "weibo": 500}
+STEPS = 1000
 RANDOM = "random"
 SMALL = [
     "components.tener_ner.model.tok2vec.width=128",
@@ -102,14 +102,14 @@ class Point:
         if not done.is_file():  # a training that was stopped leaves an earlier model-best
             self.folder.mkdir(parents=True, exist_ok=True)
             DocBin(docs=self.chosen()).to_disk(self.folder / "train.spacy")
-            steps = STEPS[self.corpus]
             settings = [
                 *(SMALL if self.corpus == "resume" else ()),
                 f"system.seed={self.seed}",
                 f"paths.train={self.folder / 'train.spacy'}",
                 f"paths.dev={self.data('dev')}",
-                f"training.max_steps={steps}",
-                f"training.eval_frequency={steps}",
+                f"training.max_steps={STEPS}",
+                f"training.optimizer.learn_rate.total_steps={STEPS}",
+                f"training.eval_frequency={STEPS}",
                 "corpora.dev.limit=20",  # nothing is chosen by it: the last weights are taken
             ]
             nlp = init_nlp(compose(find_base(self.corpus), settings=settings).config)
