@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import _report
@@ -78,8 +77,7 @@ def main() -> None:
         grid(args, configs, f"{BASE}+{name}")
     for name, lists in zip(GAZETTEERS, write_lists(args), strict=True):
         grid(args, as_overlay(configs, "gazetteer", name), f"{BASE}+{name}", f"paths.word_lists={lists}")
-    table = _report.tener("table", runs, "--baseline", BASE, "--format", "md", stdout=subprocess.PIPE)
-    _report.write(args.out, "What did not help", NOTE, table.strip(), ensemble(args, runs))
+    _report.write(args.out, "What did not help", NOTE, *_report.scores([runs], baseline=BASE), ensemble(args, runs))
 
 
 def parse_args() -> argparse.Namespace:
