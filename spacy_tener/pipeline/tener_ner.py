@@ -20,6 +20,7 @@ from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
 from ..models.embed.gazetteer import Annotation, gazetteers
+from ..models.embed.segment import requirements
 from ..models.embed.tables import check_loaded, observe
 from ..models.shims.shim import require_torch
 from ..models.tagger import TaggerModel, crf, set_labels
@@ -203,6 +204,8 @@ class TenerNER(ConfidentPipe):
         for gazetteer in gazetteers(self.model):
             gazetteer.count(minibatch(self._annotated_docs(get_examples()), _OBSERVED_AT_ONCE), len(self.labels))
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
+        if nlp is not None:
+            _add_requirements(nlp)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
         """Some Docs as the model's input: a long one in windows."""
@@ -390,3 +393,11 @@ def _rebuild(
     pipe = TenerNER(vocab, model, name, scorer=scorer)
     pipe.cfg.update(cfg)
     return pipe
+
+
+def _add_requirements(nlp: Language) -> None:
+    """To meta.json, from which `spacy package` takes them."""
+    models = (getattr(pipe, "model", None) for _, pipe in nlp.pipeline)
+    needed = [name for model in models if isinstance(model, Model) for name in requirements(model)]
+    if needed:
+        nlp.meta["requirements"] = list(dict.fromkeys([*nlp.meta.get("requirements", []), *needed]))

@@ -39,6 +39,10 @@ class Segmenter(Protocol):
     def identity(self) -> tuple[str, str]:
         """What a pipeline learns from and is saved with: how the segmenter reads, and by which software it does."""
 
+    @property
+    def requirement(self) -> str | None:
+        """The package that is needed where the pipeline runs, as pip writes it."""
+
     def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
         """The words of the Docs' texts, joined, and one of one character for the separator behind each text."""
 
@@ -76,6 +80,10 @@ class JiebaSegmenter:
         tagger, software = _jieba()
         return f"jieba {blake2b(repr(tagger.tag(_PROBE)).encode(), digest_size=8).hexdigest()}", software
 
+    @property
+    def requirement(self) -> str:
+        return _jieba()[1].replace(" ", ">=")
+
     def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
         # One call for all texts: a separator is a word of its own, and no word reaches past one.
         pairs = _jieba()[0].tag(text.slice(0, len(text)))
@@ -96,6 +104,10 @@ class TokenSegmenter:
     @property
     def identity(self) -> tuple[str, str]:
         return f"tokens {self.attr}", "the tokens' own"
+
+    @property
+    def requirement(self) -> None:
+        return None
 
     def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
         separator = np.array([[1], [0]], dtype=np.uint64)

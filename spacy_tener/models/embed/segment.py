@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from spacy.tokens import Doc
+from thinc.api import Model
 
 from ...features.lexicon.lists import WordLists
 from ...features.lexicon.text import join_texts
@@ -106,6 +107,13 @@ class SegmentVocabulary(Vocabulary):
                 stacklevel=2,
             )
         return self
+
+
+def requirements(model: Model[Any, Any]) -> list[str]:
+    """The packages by which a model's segmenters read."""
+    vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
+    found = (each.segmenter.requirement for each in vocabularies if isinstance(each, SegmentVocabulary))
+    return [name for name in found if name]
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:

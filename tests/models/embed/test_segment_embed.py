@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from importlib.metadata import version
 
 import numpy as np
 import pytest
 import spacy
+import srsly
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import SGD
@@ -86,6 +88,24 @@ def test_a_segmenter_that_reads_otherwise_than_in_training_is_warned_of(doc_of, 
     monkeypatch.setattr(JiebaSegmenter, "identity", property(lambda self: ("jieba 0", "rjieba 9.9")))
     with pytest.warns(UserWarning, match=r"trained with the words of rjieba 0\.2.*which rjieba 9\.9 .* reads"):
         embedder().from_bytes(data)
+
+
+@pytest.mark.parametrize("segmenter", ["JiebaSegmenter", "TokenSegmenter"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_pipeline_says_what_package_its_words_need(tmp_path, segmenter, shared):
+    """`spacy package` reads it from meta.json."""
+    embed = {"@architectures": "spacy_tener.SegmentEmbed.v1", "width": 8}
+    embed["segmenter"] = {"@misc": f"spacy_tener.{segmenter}.v1"}
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 8, "upstream": "*"}
+    nlp = spacy.blank("zh", meta={"requirements": ["numpy"]})
+    if shared:
+        nlp.add_pipe("tok2vec", config={"model": embed})
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": listener if shared else embed}
+    nlp.add_pipe("tener_ner", config={"model": model})
+    nlp.initialize(lambda: [Example.from_dict(nlp.make_doc("北京"), {"entities": [(0, 2, "GPE")]})])
+    nlp.to_disk(tmp_path)
+    needed = [f"rjieba>={version('rjieba')}"] if segmenter == "JiebaSegmenter" else []
+    assert srsly.read_json(tmp_path / "meta.json")["requirements"] == ["numpy", *needed]
 
 
 def test_tags_of_a_pipeline_reach_its_characters(entities_of):
