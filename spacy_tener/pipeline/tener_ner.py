@@ -197,6 +197,9 @@ class TenerNER(ConfidentPipe):
         self._teacher = teacher
         for label in [*(teacher.pipe.labels if teacher else ()), *labels]:
             self.add_label(label)
+        if teacher:  # its distributions are over the first labels
+            first = teacher.pipe.labels
+            self.cfg["labels"] = [*first, *(label for label in self.cfg["labels"] if label not in first)]
         self.cfg.pop(CALIBRATION, None)
         set_labels(self.model, len(self.labels))
         self.model.initialize(X=self._sample(get_examples()) or None)

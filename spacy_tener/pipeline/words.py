@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..errors import RemedyError, check_choice
-from ..features.lexicon.lists import ATTRIBUTE, Entry, Limits, WatchedFile, WordList, WordLists, bounded
+from ..features.lexicon.lists import Entry, Limits, WatchedFile, WordList, WordLists, bounded
 from ..features.vectors.vectors import read_vectors
 from ..models.embed.gazetteer import GazetteerVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
@@ -86,11 +86,17 @@ class PipelineWords:
             raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
         tags = words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
         rows = [(word, Entry(own, tuple(like))) for word, own in bounded(tags, self.limits.words, name)]
+        for word, entry in rows:
+            if not (isinstance(word, str) and isinstance(entry.tag, str)):
+                raise ValueError(f"Words and their tags must be strings, but got {word!r} with the tag {entry.tag!r}.")
         self._check_tags({entry.tag for _, entry in rows})
+        if like or vectors is not None:
+            self._check_likes(like)
         if vectors is not None:
             nearest = self._nearest([word for word, _ in rows], vectors)
             rows = [(word, entry._replace(like=nearest.get(word, entry.like))) for word, entry in rows]
-        self._update(name, rows, saved)
+        for lists in self._lists:
+            lists.update(name, rows, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
         """Take words out of a list, and let those that the model's own lexicon has not be found any more."""
@@ -99,7 +105,7 @@ class PipelineWords:
             vocabulary.lists.discard(name, gone)
             known = () if isinstance(vocabulary, SegmentVocabulary) else vocabulary.lexicon
             hidden = [(word, Entry(hidden=True)) for word in gone if word in known]
-            if hidden:
+            if hidden or name:  # Docs may ask for a list that only hides words
                 vocabulary.lists.update(name, hidden)
 
     def clear(self, name: str = "") -> None:
@@ -119,25 +125,17 @@ class PipelineWords:
         min_frequency (int): Words with a smaller frequency are left out.
         saved (bool): Whether the words are saved with the pipeline. It does not look for the file when it is loaded.
         """
-        self._check_tags({entry.tag for _, entry in WatchedFile(Path(path), tag, min_frequency).read()})
-        self._register(name)
+        tags = {entry.tag for _, entry in WatchedFile(Path(path), tag, min_frequency).read()}
+        self._check_tags(tags)
+        known = frozenset({"", *tags}.union(*(vocabulary.tag_names for vocabulary in self._vocabularies)))
         for lists in self._lists:
-            lists.watch(name, WatchedFile(Path(path), tag, min_frequency), saved=saved)
-
-    def _update(self, name: str, rows: list[tuple[str, Entry]], saved: bool | None) -> None:
-        self._register(name)
-        for lists in self._lists:
-            lists.update(name, rows, saved=saved)
+            lists.watch(name, WatchedFile(Path(path), tag, min_frequency, known), saved=saved)
 
     def _list(self, name: str) -> WordList:
         lists = self._lists[0].lists
         if name:
             check_choice("list of words", name, lists)
         return lists.get(name, WordList())
-
-    def _register(self, name: str) -> None:
-        if name and not Doc.has_extension(ATTRIBUTE):
-            Doc.set_extension(ATTRIBUTE, default=None)
 
     def _check_tags(self, tags: set[str]) -> None:
         for tag in sorted(tags - {""}):
@@ -148,9 +146,26 @@ class PipelineWords:
                     f"Use one that the model was trained with: {', '.join(known)}." if known else "Give none.",
                 )
 
+    def _check_likes(self, like: Sequence[str]) -> None:
+        if isinstance(like, str):
+            raise ValueError(f"`like` must be a list of words, not the string {like!r}: [{like!r}].")
+        if not any(isinstance(vocabulary, LexiconVocabulary) for vocabulary in self._vocabularies):
+            raise RemedyError(
+                "The model has no lexicon, which `like` and `vectors` are for", "Tell it the words' tags."
+            )
+        if unknown := sorted(set(like) - self._known()):
+            warnings.warn(
+                f"{len(unknown)} of the words in `like` say nothing, since training has not shown them: {unknown[:3]}.",
+                stacklevel=3,
+            )
+
+    def _known(self) -> set[str]:
+        """The words of lexicons with a row."""
+        return {word for each in self._vocabularies if isinstance(each, LexiconVocabulary) for word in each.known}
+
     def _nearest(self, words: list[str], path: str | Path) -> dict[str, tuple[str, ...]]:
         """The words with a row that have the most similar vectors."""
-        known = {word for each in self._vocabularies if isinstance(each, LexiconVocabulary) for word in each.known}
+        known = self._known()
         wanted = known | set(words)
         vectors = read_vectors(path, keep=wanted.__contains__, strings=sorted(wanted))
         table = vectors.table / np.maximum(np.linalg.norm(vectors.table, axis=1, keepdims=True), 1e-8)

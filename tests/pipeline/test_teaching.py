@@ -71,17 +71,24 @@ def teacher_path(learned, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "view"),
-    [({}, "tokens"), ({"segmenter": "jieba"}, "tokens"), ({"segmenter": "jieba"}, "characters")],
-    ids=["same units", "words", "characters over words"],
+    ("settings", "view", "had"),
+    [
+        ({}, "tokens", []),
+        ({}, "tokens", ["NEW", "PER"]),
+        ({"segmenter": "jieba"}, "tokens", []),
+        ({"segmenter": "jieba"}, "characters", []),
+    ],
+    ids=["same units", "other labels before", "words", "characters over words"],
 )
 def test_a_student_learns_from_raw_text_what_its_teacher_knows(
-    settings, view, teacher_path, sentences, entities_of, tiny_model
+    settings, view, had, teacher_path, sentences, entities_of, tiny_model
 ):
     """The teacher reads characters; the student reads characters, or words."""
     lang = spacy.util.get_lang_class("zh")
     nlp = lang.from_config({"nlp": {"tokenizer": settings}}) if settings else spacy.blank("zh")
     pipe = nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": view})
+    for label in had:
+        pipe.add_label(label)
     raw = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text, _ in sentences]
     nlp.config["initialize"]["components"]["tener_ner"] = {
         "teacher": {"@misc": "spacy_tener.Teacher.v1", "path": str(teacher_path), "share": 0.9}
@@ -89,7 +96,8 @@ def test_a_student_learns_from_raw_text_what_its_teacher_knows(
     optimizer = nlp.initialize(lambda: raw)
     optimizer.learn_rate = 0.01
     teacher = spacy.load(teacher_path)
-    assert pipe.labels == teacher.get_pipe("tener_ner").labels
+    labels = teacher.get_pipe("tener_ner").labels
+    assert pipe.labels == (*labels, *(label for label in had if label not in labels))
     losses = [nlp.update(raw, sgd=optimizer)["tener_ner"] for _ in range(60)]
     assert losses[-1] < 0.3 * losses[0]
     for text, _ in sentences:

@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_tener.features.lexicon import lists
+from spacy_tener.features.lexicon.files import read_user_list
 from spacy_tener.features.lexicon.lists import Limits
 
 PLACES = ["北京", "上海", "天津", "广州", "南京", "武汉"]
@@ -213,6 +214,111 @@ def test_a_file_is_read_again_when_it_changes(nlp, place, tmp_path, monkeypatch)
     path.unlink()
     with pytest.warns(UserWarning, match="stay as they were"):
         assert found(nlp, TEXT) == [NEW]
+
+
+@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (NEW.encode("gb18030"), "UTF-8"),
+        (b"a\tb\tc", "expected `word`"),
+        ("\n".join(f"和{i}" for i in range(99)).encode(), "more than 9"),
+        ("和田 3 unknown".encode(), "unknown tag 'unknown', of '和田'"),
+    ],
+)
+def test_a_file_that_became_wrong_leaves_its_list_and_is_read_again_once_repaired(
+    nlp, place, tmp_path, monkeypatch, content, reason
+):
+    monkeypatch.setattr(lists, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    path = tmp_path / "names.txt"
+    path.write_text(NEW, encoding="utf8")
+    words_of(nlp).limits = Limits(words=9)
+    words_of(nlp).read(path, place, name="people")
+    path.write_bytes(content)
+    os.utime(path, ns=(1, 1))
+    with pytest.warns(UserWarning, match=f"'people' stay as they were: .*{reason}"):
+        assert found(nlp, TEXT, tener_words="people") == [NEW]
+    assert words_of(nlp).words("people") == {NEW: place}
+    path.write_text("和田", encoding="utf8")
+    os.utime(path, ns=(2, 2))
+    assert found(nlp, TEXT, tener_words="people") == []
+    assert words_of(nlp).words("people") == {"和田": place}
+
+
+def test_a_list_is_there_while_its_file_is_read_again():
+    class File:
+        def read(self):
+            assert both.lists["a"].entries.keys() == {NEW}
+            yield "和田", lists.Entry()
+
+    both = lists.WordLists()
+    both.update("a", [(NEW, lists.Entry())])
+    both.watch("a", File(), saved=False)
+    assert both.lists["a"].entries.keys() == {"和田"}
+
+
+def test_the_file_of_a_list_that_another_pipeline_replaces_is_watched_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(lists, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    path = tmp_path / "names.txt"
+    path.write_text("和田", encoding="utf8")
+    words = lists.WordLists()
+    words.watch("a", lists.WatchedFile(path, "", 0), saved=True)
+    words.from_message({"b": [[NEW, "", [], False]]})
+    os.utime(path, ns=(1, 1))
+    doc = spacy.blank("zh").make_doc(NEW)
+    doc._.tener_words = "b"
+    ((active, _),) = words.active([doc])
+    assert active.entries.keys() == {NEW}
+
+
+@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
+def test_the_last_list_that_a_doc_asks_for_counts_most_whatever_others_ask_for(nlp, kind, place):
+    words_of(nlp).add([NEW], place, name="a")
+    words_of(nlp).add([NEW], "n" if kind == "segmenter" else "thing", name="b")
+    docs = []
+    for asked in ("b", ["b", "a"], "a", ["a", "b"], ["b", "a"]):
+        docs.append(nlp.make_doc(TEXT))
+        docs[-1]._.tener_words = asked
+    assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [0, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
+def test_docs_may_ask_for_saved_lists_where_nobody_added_any(nlp, place):
+    words_of(nlp).add([NEW], place, name="a")
+    words_of(nlp).remove(["北京"], name="hides")
+    assert found(nlp, TEXT, tener_words="hides") == []
+    data = nlp.to_bytes()
+    Doc.remove_extension("tener_words")
+    loaded = spacy.util.load_model_from_config(nlp.config).from_bytes(data)
+    assert words_of(loaded).names == ["a", "hides"]
+    assert found(loaded, TEXT, tener_words="a") == [NEW]
+    assert found(loaded, TEXT, tener_words="hides") == []
+
+
+def test_names_of_products_are_words(tmp_path):
+    path = tmp_path / "products.txt"
+    path.write_text("iPhone 15 Pro\n云海 3 nz\n巴黎\tns\n", encoding="utf8")
+    assert [tuple(entry) for entry in read_user_list(path, "x")] == [
+        ("iPhone 15 Pro", None, "x"),
+        ("云海", 3, "nz"),
+        ("巴黎", None, "ns"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["words"], indirect=True)
+def test_wrong_arguments_are_told(nlp, saved):
+    words = words_of(nlp)
+    with pytest.raises(ValueError, match=r"`like` must be a list .* '北京': \['北京'\]"):
+        words.add([NEW], like="北京")
+    with pytest.raises(ValueError, match="must be strings, but got 1 with"):
+        words.add([1])
+    with pytest.raises(ValueError, match=f"must be strings, but got '{NEW}' with the tag None"):
+        words.add({NEW: None})
+    with pytest.raises(ValueError, match=r"no lexicon, which `like` and `vectors` are for\. Tell it the words' tags"):
+        words_of(saved["segmenter"]).add([NEW], like=["北京"])
+    assert words.words() == {}
+    with pytest.warns(UserWarning, match=r"1 of the words in `like` say nothing.*\['从未'\]"):
+        words.add([NEW], like=["从未", "北京"])
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)

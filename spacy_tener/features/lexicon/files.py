@@ -11,6 +11,7 @@ from ...errors import InputError
 from ..inputs import read_lines, suffix_of, walk
 
 _NUMBER = re.compile(r"\s*([0-9]+)")
+_TAG = re.compile("[a-z]+")
 _ENDING = ".txt"
 
 
@@ -87,7 +88,8 @@ def _parse_user_list(line: str, tag: str) -> Entry:
             raise ValueError(f"expected `word`, or `word<TAB>tag`, but got {line[:60]!r}")
         return Entry(word, None, own or tag)
     word, *numbers = line.rsplit(" ", 2)
-    if len(numbers) == 2 and numbers[0].isdecimal():
+    # 'iPhone 15 Pro' is a word: jieba's tags are small letters.
+    if len(numbers) == 2 and numbers[0].isdecimal() and _TAG.fullmatch(numbers[1]):
         return Entry(word, int(numbers[0]), numbers[1])
     return Entry(line, None, tag)
 

@@ -84,10 +84,15 @@ class WordList:
 
 
 class WatchedFile:
-    """A file whose words are read again when it changes."""
+    """A file whose words are read again when it changes.
 
-    def __init__(self, path: Path, tag: str, min_frequency: int) -> None:
-        self.path, self.tag, self.min_frequency = path, tag, min_frequency
+    tag: of words without one.
+    min_frequency: words with a smaller frequency are left out.
+    tags: what words may be; None for anything.
+    """
+
+    def __init__(self, path: Path, tag: str, min_frequency: int, tags: frozenset[str] | None = None) -> None:
+        self.path, self.tag, self.min_frequency, self.tags = path, tag, min_frequency, tags
         self._stamp = self._look()
         self._next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
 
@@ -97,6 +102,11 @@ class WatchedFile:
 
     def read(self) -> Iterable[tuple[str, Entry]]:
         for entry in read_user_list(self.path, self.tag):
+            if self.tags is not None and entry.tag not in self.tags:
+                raise RemedyError(
+                    f"{self.path} has the unknown tag '{entry.tag}', of {entry.word!r}",
+                    f"Use one that the model was trained with: {', '.join(sorted(self.tags - {''}))}.",
+                )
             if entry.frequency is None or entry.frequency >= self.min_frequency:
                 yield entry.word, Entry(entry.tag)
 
@@ -124,15 +134,12 @@ class WordLists:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.RLock()
+        _register(self.lists)
 
     def update(self, name: str, words: Iterable[tuple[str, Entry]], *, saved: bool | None = None) -> None:
         """Add words to a list, or change what is known of them. saved: as it was, or true, if it is None."""
         with self._lock:
             old = self.lists.get(name)
-            if old is None and len(self.lists) > self.limits.lists:
-                raise RemedyError(
-                    f"There are {len(self.lists):,} lists of words already", "Take some away, or raise the limits."
-                )
             entries = dict(old.entries) if old else {}
             self._take(name, entries, words)
             self._set(name, entries, saved if saved is not None else old.saved if old else True)
@@ -154,13 +161,19 @@ class WordLists:
     def watch(self, name: str, file: WatchedFile, *, saved: bool) -> None:
         """Let a list be what is in a file."""
         with self._lock:
-            self.clear(name)
-            self.update(name, file.read(), saved=saved)
+            entries: dict[str, Entry] = {}
+            self._take(name, entries, file.read())
+            self._set(name, entries, saved)
             self._files[name] = file
 
     def _set(self, name: str, entries: dict[str, Entry], saved: bool) -> None:
+        if name not in self.lists and len(self.lists) > self.limits.lists:
+            raise RemedyError(
+                f"There are {len(self.lists):,} lists of words already", "Take some away, or raise the limits."
+            )
         # Replaced at once, so that no thread sees half of a change.
         self.lists = {**self.lists, name: WordList(entries, saved)}
+        _register(self.lists)
 
     def _take(self, name: str, entries: dict[str, Entry], words: Iterable[tuple[str, Entry]]) -> None:
         """Put words into entries, but for those that no text has or that are too long, of which is told."""
@@ -179,20 +192,23 @@ class WordLists:
             )
 
     def active(self, docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
-        """The lists that count for some of the Docs, the later above the earlier, and the places of these Docs."""
+        """The lists that count for some of the Docs, the later above the earlier, and the places of these Docs.
+
+        Of several that a Doc asks for, its last is the highest, whatever other Docs ask for.
+        """
         if not self.lists:
             return []
         self._read_changed_files()
         lists, everywhere = self.lists, np.arange(len(docs))
         found = [(lists[""], everywhere)] if lists.get("") else []
-        named: dict[str, list[int]] = {}
+        named: dict[tuple[int, str], list[int]] = {}
         for index, doc in enumerate(docs):
-            for name in names_of(doc):
+            for rank, name in enumerate(names_of(doc)):
                 if name not in lists:
                     known = ", ".join(map(repr, filter(None, lists)))
                     raise RemedyError(f"A Doc asks for the words {name!r}", f"There are lists for: {known or 'none'}.")
-                named.setdefault(name, []).append(index)
-        found += [(lists[name], np.array(indices)) for name, indices in named.items()]
+                named.setdefault((rank, name), []).append(index)
+        found += [(lists[name], np.array(named[rank, name])) for rank, name in sorted(named)]
         return [(words, indices) for words, indices in found if words.entries]
 
     def _read_changed_files(self) -> None:
@@ -208,7 +224,7 @@ class WordLists:
         return {
             name: [[word, *entry] for word, entry in words.entries.items()]
             for name, words in self.lists.items()
-            if words.saved and words.entries
+            if words.saved and (name or words.entries)
         }
 
     def from_message(self, message: Mapping[str, Any]) -> None:
@@ -218,7 +234,16 @@ class WordLists:
             for name, rows in message.items()
         }
         with self._lock:
-            self.lists = {**{name: words for name, words in self.lists.items() if not words.saved}, **read}
+            kept = {name: words for name, words in self.lists.items() if not words.saved}
+            self.lists = {**kept, **read}
+            self._files = {name: file for name, file in self._files.items() if name in kept and name not in read}
+            _register(self.lists)
+
+
+def _register(lists: Iterable[str]) -> None:
+    """Let Docs name their lists, where there are any with a name."""
+    if any(lists) and not Doc.has_extension(ATTRIBUTE):
+        Doc.set_extension(ATTRIBUTE, default=None)
 
 
 def bounded(items: Iterable[Item], limit: int, name: str) -> Iterator[Item]:
