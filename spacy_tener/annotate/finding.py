@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ..pipeline.confidence.pipe import ConfidentPipe, Reading
-from ..pipeline.entities import CHAR_OFFSETS, SCORES
+from ..pipeline.entities import CHAR_OFFSETS, SCORES, Place, place_of, placed
 from ..pipeline.finding import find_recogniser, recognisers
 from ..pipeline.settings import NERSettings
 from .batches import Task
@@ -69,21 +69,23 @@ def _sorted(doc: Doc, settings: Sequence[NERSettings]) -> list[Found]:
 
 def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[Found]:
     groups = [doc.spans[each.spans_key] for each in settings if each.spans_key in doc.spans]
-    known = {
-        (span.start, span.end, span.label): float(score)
-        for group in reversed(groups)
-        for span, score in zip(group, group.attrs[SCORES], strict=True)
-    }
+    known = {place: float(score) for group in reversed(groups) for place, score in placed(group, SCORES)}
     exact = {
-        (span.start, span.end, span.label): offsets
+        place: offsets
         for each in settings
         if each.view == "characters" and each.chars_key in doc.spans
-        for span, offsets in zip(doc.spans[each.chars_key], doc.spans[each.chars_key].attrs[CHAR_OFFSETS], strict=True)
+        for place, offsets in sorted(placed(doc.spans[each.chars_key], CHAR_OFFSETS), key=_worth)
     }
     for ent in doc.ents:
-        place = (ent.start, ent.end, ent.label)
-        start, end = exact.get(place, (ent.start_char, ent.end_char))
+        place = place_of(ent)
+        start, end = exact.get(place, place[:2])
         yield Found(start, end, ent.label_, known.get(place))
+
+
+def _worth(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:
+    """Of several entities in the same tokens, `doc.ents` has the longest, or the first of the longest."""
+    _, (start, end) = row
+    return end - start, -start
 
 
 def labels(nlp: Language) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from spacy.cli._util import import_code
 from spacy.language import Language
-from spacy.training import Corpus, Example
+from spacy.training import Example
 
 from ..errors import RemedyError
 from ..pipeline.confidence.calibration import CALIBRATION, Calibration
@@ -23,6 +24,7 @@ from ..workbench.calibration.precision import Threshold, thresholds
 from ..workbench.report.canvas import ENDINGS
 from ._app import Code, GpuId, Messages, load_pipeline, messages, setup_gpu
 from ._group import tener_cli
+from .evaluate import NamingCorpus
 
 BEFORE, AFTER = "before", "after"
 
@@ -46,9 +48,10 @@ def calibrate_cli(
     Make probabilities such that of the entities given 0.8, eight in ten are right, by texts like those to come.
 
     Fits one temperature for all, and a line for each label with enough data, and keeps them in the model: what it
-    finds stays the same. Prints the expected calibration error (ECE) before and after, on --test, or on the texts
-    themselves by cross-validation. With --precision 0.9, sets the thresholds above which nine in ten are right: for
-    each label or group of labels, with the --confidence asked for, on texts like these.
+    finds stays the same, but that thresholds of before are taken away. Prints the expected calibration error (ECE)
+    before and after, on --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the
+    thresholds above which nine in ten are right: for each label or group of labels, with the --confidence asked for,
+    on texts like these.
     """
     import_code(code)
     with messages() as msg:
@@ -75,6 +78,9 @@ def calibrate_cli(
                 )
             changes["threshold"] = {label: each.value for each in found for label in each.labels}
             _tell_thresholds(msg, found, tested, calibration, labels, precision, confidence)
+        elif find_recogniser(nlp, name).cfg["threshold"]:
+            changes["threshold"] = 0.0
+            msg.warn("The thresholds are taken away: they were of other probabilities", "Set new ones by --precision.")
         if plot:
             draw_reliability(plot, {str(test or data): series})
             msg.good(str(plot))
@@ -91,7 +97,9 @@ def _check(model: str, output: Path | None, precision: float | None, confidence:
 
 
 def _read(nlp: Language, path: Path) -> list[Example]:
-    examples = list(Corpus(path)(nlp))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\[W090\]")  # no files: said below
+        examples = list(NamingCorpus(path)(nlp))
     if not examples:
         raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
     return examples

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from itertools import islice
@@ -25,6 +26,9 @@ from .evaluate import NamingCorpus
 
 if TYPE_CHECKING:
     from ..explain import Explanation
+
+
+_FILE = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
 
 
 @tener_cli.command("explain")
@@ -84,6 +88,8 @@ def _kind(output: Path | None, as_json: bool) -> str:
 
 def _texts(nlp: Language, text: str | None, corpus: Path | None, limit: int) -> list[str] | list[Example]:
     if text is not None and corpus is None:
+        if os.path.isdir(text) or (_FILE.fullmatch(text) and not os.path.isfile(text)):
+            raise RemedyError(f"{text}: there is no such file", "Give a text, a file of texts, or a --corpus.")
         lines = read_texts(text) if text == STDIN or os.path.isfile(text) else iter([text])
         texts = list(islice((line for line in lines if line.strip()), limit))
         if not texts:
@@ -107,6 +113,8 @@ def _write(msg: Messages, found: Explanation, output: Path, kind: str) -> None:
         with warnings.catch_warnings(record=True) as missing:
             warnings.filterwarnings("always", "Glyph .* missing")
             shown = panels(found.texts[0])
+            if not shown:
+                raise RemedyError("There is nothing to draw: no entity is found", "Leave out --no-maps.")
             draw(output, shown, paint, height=panel_height(shown.values()))
         if missing:
             msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")

@@ -57,8 +57,12 @@ def serve_cli(
 
 def _named(models: list[str]) -> dict[str, str]:
     """Name -> pipeline. Without a name of its own a pipeline has that of its directory or package."""
-    pairs = [model.partition("=") if "=" in model else (Path(model).name, "", model) for model in models]
-    named = {name: model for name, _, model in pairs}
+    named = {}
+    for model in models:
+        name, equals, path = model.partition("=")
+        # A path may hold an equals sign, as in runs/lr=0.1/model-best.
+        is_named = equals and Path(name).name == name and not Path(model).is_dir()
+        named.update({name: path} if is_named else {Path(model).name: model})
     if len(named) < len(models) or "" in named:
         raise RemedyError("Each model needs a name of its own", "Name them, as in: news=MODEL web=MODEL.")
     return named

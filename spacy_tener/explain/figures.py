@@ -70,7 +70,9 @@ def _map_panels(
     rows = entities if found.kind == "relations" and entities else range(len(units))
     stream = f"{found.stream}, " if found.stream else ""
     for head, weights in enumerate(found.weights if keys else (), start=1):
-        one = found.kind if len(found.weights) == 1 else f"{found.kind}, {stream}layer {found.layer}, head {head}"
+        # Only attention has layers and streams, of one head or several.
+        whole = len(found.weights) == 1 and found.kind != "attention"
+        one = found.kind if whole else f"{found.kind}, {stream}layer {found.layer}, head {head}"
         yield one, Panel(weights[list(rows)], [units[row] for row in rows], keys)
 
 

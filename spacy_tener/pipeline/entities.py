@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from spacy.attrs import ENT_IOB
@@ -20,6 +22,12 @@ CHAR_OFFSETS = "char_offsets"
 
 SCORES = "scores"
 """In the attributes of a group of `doc.spans`: the probability of each span, as `spancat` has it."""
+
+PLACES = "places"
+"""In the attributes of our groups: start and end of each span in characters, and its label. They hold when a component
+has merged tokens since, and tell the group from one that another component wrote under the same key."""
+
+Place = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
@@ -60,17 +68,37 @@ def set_entities(view: DocView, entities: Sequence[Entity], settings: NERSetting
         _set_char_spans(view, new, [ent for ent in doc.ents if preset[ent.start]], settings)
 
 
+def place_of(span: Span) -> Place:
+    """Start and end in characters, and the label."""
+    return span.start_char, span.end_char, span.label_
+
+
+def placed(group: SpanGroup, attribute: str) -> list[tuple[Place, Any]]:
+    """Where the spans of one of our groups are, with an attribute of each. There are none in another component's."""
+    places, values = group.attrs.get(PLACES, ()), group.attrs.get(attribute, ())
+    return [((start, end, label), value) for (start, end, label), value in zip(places, values, strict=False)]
+
+
 def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: str) -> None:
     """Write `doc.ents` and their probabilities to a group of `doc.spans`, in the form of spaCy's `spancat`.
 
     A preset entity is certain, unless an earlier run of the component found it and left its probability here.
     """
-    known = dict(scores)
+    earlier: dict[Place, float] = {}
     if key in doc.spans:
-        for span, score in zip(doc.spans[key], doc.spans[key].attrs.get(SCORES, ()), strict=False):
-            known.setdefault((span.start, span.end, span.label_), float(score))
-    found = [known.get((ent.start, ent.end, ent.label_), 1.0) for ent in doc.ents]
-    doc.spans[key] = SpanGroup(doc, name=key, spans=list(doc.ents), attrs={SCORES: np.array(found, dtype=np.float64)})
+        if PLACES not in doc.spans[key].attrs and len(doc.spans[key]):
+            warnings.warn(
+                f"doc.spans['{key}'] is another component's, and is replaced: give tener_ner a spans_key of its own.",
+                stacklevel=2,
+            )
+        earlier = {place: float(score) for place, score in placed(doc.spans[key], SCORES)}
+    places = [place_of(ent) for ent in doc.ents]
+    found = [
+        scores.get((ent.start, ent.end, ent.label_), earlier.get(place, 1.0))
+        for ent, place in zip(doc.ents, places, strict=True)
+    ]
+    attrs = {SCORES: np.array(found, dtype=np.float64), PLACES: [list(place) for place in places]}
+    doc.spans[key] = SpanGroup(doc, name=key, spans=list(doc.ents), attrs=attrs)
 
 
 def _set_char_spans(view: DocView, new: Iterable[Entity], preset: Iterable[Span], settings: NERSettings) -> None:
@@ -81,16 +109,19 @@ def _set_char_spans(view: DocView, new: Iterable[Entity], preset: Iterable[Span]
     doc, key = view.doc, settings.chars_key or CHARS_KEY
     earlier: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)
     if key in doc.spans:
-        for span, (start, end) in zip(doc.spans[key], doc.spans[key].attrs.get(CHAR_OFFSETS, ()), strict=False):
+        for (_, _, label), (start, end) in placed(doc.spans[key], CHAR_OFFSETS):
             first, last = view.token_span(start, end, settings.alignment_mode)
-            earlier[first, last, span.label_].append((start, end))
+            earlier[first, last, label].append((start, end))
     found = {(*view.char_span(entity.start, entity.end), entity.label) for entity in new}
     for ent in preset:
         for offsets in earlier.get((ent.start, ent.end, ent.label_), [(ent.start_char, ent.end_char)]):
             found.add((*offsets, ent.label_))
     rows = sorted(found)
     spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
-    attrs = {CHAR_OFFSETS: [[start, end] for start, end, _ in rows]}
+    attrs = {
+        CHAR_OFFSETS: [[start, end] for start, end, _ in rows],
+        PLACES: [list(place_of(span)) for span in spans],
+    }
     doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs=attrs)
 
 

@@ -27,7 +27,8 @@ class Bounded:
         self.streamed = streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self.streamed:
+        # Mounted in another application, the path begins with that application's.
+        if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) in self.streamed:
             return await self.app(scope, receive, send)
         try:
             body = await asyncio.wait_for(read(Request(scope, receive), self.limits.body), self.limits.seconds)

@@ -72,7 +72,9 @@ class StreamAnswer(NdjsonResponse):
         try:
             async for raw in self._lines(request):
                 number += 1
-                if raw.strip():
+                if isinstance(raw, RefusedError):
+                    await window.put(Asked(number, None, raw))
+                elif raw.strip():
                     await window.put(await self._ask(number, raw))
         except RefusedError as error:
             await window.put(Asked(number + 1, None, error))
@@ -81,21 +83,26 @@ class StreamAnswer(NdjsonResponse):
         finally:
             window.end()
 
-    async def _lines(self, request: Request) -> AsyncIterator[bytes]:
+    async def _lines(self, request: Request) -> AsyncIterator[bytes | RefusedError]:
+        """The lines, and in the place of one that is too long, of which nothing is kept, why it is refused."""
         limits = self.service.limits
-        rest = b""
+        refused = RefusedError(413, "line_too_long", f"The line is longer than {limits.line:,} bytes.")
+        rest, is_refused = b"", False
         stream = request.stream()
         while chunk := await _next(stream, limits):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                yield line
-            if len(rest) > limits.line:
-                raise RefusedError(
-                    413, "line_too_long", f"A line is longer than {limits.line:,} bytes. The stream ends here."
-                )
+                if not is_refused:
+                    yield line if len(line) <= limits.line else refused
+                is_refused = False
+            if len(rest) > limits.line and not is_refused:
+                yield refused
+                is_refused = True
+            rest = b"" if is_refused else rest
             if self.service.stopping:
                 raise RefusedError(503, "stopping", "The service stops. Send this line and those behind it again.")
-        yield rest
+        if not is_refused:
+            yield rest
 
     async def _ask(self, number: int, raw: bytes) -> Asked:
         try:

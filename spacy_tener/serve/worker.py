@@ -50,25 +50,30 @@ class Worker:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._room = asyncio.Event()
         self._done, self._busy = 0, 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"tener-{name}", daemon=True)
         metrics.watch(name, self._jobs.qsize, lambda: self.waiting)
 
     @property
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        """Whether it works, or has not been asked to yet."""
+        return self._thread.is_alive() or self._loop is None
 
     @property
     def full(self) -> bool:
         return self.waiting >= self._limits.waiting
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        """Begin to work for this event loop, unless it does."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread.start()
 
     async def close(self) -> None:
         """Finish what was accepted, and end the thread."""
-        self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
+        if self._loop is not None:
+            self._jobs.put(None)
+            await asyncio.to_thread(self._thread.join)
 
     async def answer(self, task: Task, text: str) -> Any:
         """The answer for a text."""
@@ -79,12 +84,13 @@ class Worker:
 
         patient: Wait where the queue is full, instead of being refused.
         """
+        self.start()  # nobody else does where the application is mounted in another one
         while self.full:
             if not patient:
                 raise self.refusal()
             self._room.clear()
             await self._room.wait()
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.waiting += len(text)
         self._jobs.put(Job(task, text, future))
         return future
@@ -109,6 +115,7 @@ class Worker:
                 start = time.perf_counter()
                 answers = _answers([job for job in group if not job.future.cancelled()])
                 seconds = time.perf_counter() - start
+                assert self._loop is not None
                 self._loop.call_soon_threadsafe(self._deliver, group, answers, seconds)
 
     def _gather(self, linger: float) -> list[Job]:

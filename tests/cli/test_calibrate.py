@@ -73,6 +73,24 @@ def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_afte
     assert [entity.probability for entity in pipe.scored([nlp(TEXT)])[0]] == pytest.approx([5 / 6] * 2, abs=0.17)
 
 
+def test_thresholds_of_other_probabilities_do_not_stay(model, data):
+    path = model / "tener_ner/cfg"
+    path.write_text(json.dumps({**cfg_of(model), "threshold": 0.99}), encoding="utf8")
+    code, output = calibrate(model, data())
+    assert code == 0, output
+    assert "The thresholds are taken away" in output
+    assert cfg_of(model)["threshold"] == 0.0
+    assert len(spacy.load(model)(TEXT).ents) == 2
+
+
+def test_a_damaged_file_is_named(model, tmp_path):
+    (tmp_path / "broken.spacy").write_text("hello")
+    code, output = calibrate(model, tmp_path / "broken.spacy")
+    assert code == 1
+    assert "broken.spacy" in output
+    assert "Traceback" not in output
+
+
 def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path):
     before = files(model)
     code, output = calibrate(model, data(), "--output", tmp_path / "new" / "model")

@@ -76,6 +76,8 @@ def test_a_text_becomes_a_figure(ending: str, model: Path, tmp_path: Path) -> No
     [
         ([TEXT], "Where to? Name a file by -o"),
         ([TEXT, "-o", "page.docx"], "Where to? Name a file by -o"),
+        (["missing.jsonl", "-o", "page.html"], "missing.jsonl: there is no such file"),
+        (["/", "-o", "page.html"], "/: there is no such file"),
         (["-o", "page.html"], "There must be a text, a file or a corpus"),
         ([" ", "-o", "page.html"], "there is nothing in it"),
         ([TEXT, "--component", "other", "-o", "page.html"], "no tener_ner named 'other'"),

@@ -47,6 +47,13 @@ def test_entities_are_those_that_it_finds_and_their_probabilities_those_of_the_c
         assert weights(found) == pytest.approx([probability(pipe, doc, *key) for key in keys(found)], abs=1e-6)
 
 
+@pytest.mark.parametrize("setting", [{"spans_key": "sure"}, {"threshold": 0.5}])
+def test_without_labels_nothing_is_found_and_nothing_is_sure(blank, setting):
+    nlp = blank("tener_ner", **setting)
+    nlp.initialize()
+    assert nlp("王小明").ents == ()
+
+
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
     """Of a short text all readings can be listed: a span's probability is that of those which hold it."""

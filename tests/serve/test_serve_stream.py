@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
@@ -9,11 +10,13 @@ import socket
 import threading
 import time
 
+import httpx
 import pytest
 import spacy
+from fastapi import FastAPI
 from waiting import wait_until
 
-from spacy_tener.serve import Limits
+from spacy_tener.serve import Limits, make_app
 
 PATH = "/v1/entities/stream"
 
@@ -58,6 +61,32 @@ def test_wrong_options_are_told_before_anything_is_read(served):
 def test_a_line_without_end(served):
     answers = post(served, b'{"text": "\xe4\xba\xac"}\n' + b"a" * 300_000)
     assert [answer.get("error", {}).get("code") for answer in answers] == [None, "line_too_long"]
+
+
+def test_behind_a_line_that_is_too_long_the_stream_goes_on(served):
+    ok = '{"text": "京"}'.encode()
+    chunks = [ok + b"\n" + b"a" * 5000, b"a" * 5000, b"a" * 10 + b"\n" + ok, b"\n" + b"a" * 9000 + b"\n", ok]
+    answers = post(served, iter(chunks))
+    assert [answer["line"] for answer in answers] == [1, 2, 3, 4, 5]
+    codes = [answer.get("error", {}).get("code") for answer in answers]
+    assert codes == [None, "line_too_long", None, "line_too_long", None]
+
+
+def test_mounted_in_another_application_it_answers_all_the_same(saved):
+    outer = FastAPI()
+    outer.mount("/ner", make_app({"zh": spacy.load(saved["tener"])}, Limits(body=2000)))
+
+    async def ask():
+        transport = httpx.ASGITransport(app=outer)
+        async with httpx.AsyncClient(transport=transport, base_url="http://outer/ner") as client:
+            assert (await client.get("/health")).json()["status"] == "ok"
+            answer = await client.post("/v1/entities", json={"text": "王小明去了上海"})
+            assert [entity["text"] for entity in answer.json()["entities"]] == ["王小明", "上海"]
+            answer = await client.post(PATH, content=b'{"text": "a"}\n' * 200)
+            assert len(answer.text.splitlines()) == 200
+            assert (await client.get("/health")).json()["status"] == "ok"
+
+    asyncio.run(ask())
 
 
 def test_an_answer_comes_before_the_next_line_is_sent(served):

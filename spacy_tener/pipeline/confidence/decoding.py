@@ -80,6 +80,8 @@ class Decoding:
 
     def probabilities_of_few(self, spans: EntitySpans) -> Probabilities:
         """The same, quicker as long as nothing else is asked of the texts. *Shape* [n_spans]"""
+        if not spans.label.size:
+            return np.zeros(0)
         found = self.crf.span_probabilities(
             self.emissions, self.lengths, spans, self.allowed, temperature=self.calibration.temperature
         )

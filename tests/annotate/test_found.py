@@ -1,0 +1,44 @@
+"""What is said of a Doc's entities: their own places and probabilities, whatever other components do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spacy
+from spacy.tokens import Doc, Span, SpanGroup
+
+from spacy_tener.annotate.finding import Found, _found, entity_task
+from spacy_tener.pipeline.entities import Entity, set_entities
+from spacy_tener.pipeline.settings import NERSettings
+from spacy_tener.pipeline.views.units import view_of
+
+TEXTS = ["王小明去了上海", "王小明去了上海，今天天气很好。"]
+
+
+@pytest.mark.parametrize("name", ["tener", "characters"])
+def test_merged_tokens_change_nothing(saved: dict[str, Path], name: str) -> None:
+    nlp = spacy.load(saved[name])
+    before = entity_task(nlp)(TEXTS)
+    assert all(one.probability is not None for found in before for one in found)
+    nlp.add_pipe("merge_entities")
+    assert entity_task(nlp)(TEXTS) == before
+
+
+def test_of_two_entities_in_a_token_the_one_that_the_doc_has_is_told() -> None:
+    doc = Doc(spacy.blank("zh").vocab, words=["王小明李"])
+    settings = NERSettings(view="characters", spans_key="sure")
+    set_entities(view_of(doc, "characters"), [Entity(0, 3, "PER", 0.9), Entity(3, 4, "PER", 0.5)], settings)
+    assert list(_found(doc, [settings])) == [Found(0, 3, "PER", 0.9)]
+
+
+def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
+    doc = Doc(spacy.blank("zh").vocab, words=["王", "去", "京"], spaces=[False] * 3)
+    settings = NERSettings(spans_key="sc")
+    doc.ents = [Span(doc, 0, 1, label="PER")]
+    other = SpanGroup(doc, name="sc", spans=list(doc.ents), attrs={"scores": [0.4]})
+    doc.spans["sc"] = other
+    assert list(_found(doc, [settings])) == [Found(0, 1, "PER", None)]
+    with pytest.warns(UserWarning, match=r"spans\['sc'\] is another component's.* give tener_ner a spans_key"):
+        set_entities(view_of(doc, "tokens"), [Entity(2, 3, "GPE", 0.8)], settings)
+    assert list(_found(doc, [settings])) == [Found(0, 1, "PER", 1.0), Found(2, 3, "GPE", 0.8)]
