@@ -327,6 +327,18 @@ def test_a_part_of_another_system_is_named_with_what_it_goes_over(base, name, la
     assert error.remedy == f"Put it behind {fitting}."
 
 
+@pytest.mark.parametrize("overlays", [("ner", "taught"), ("taught", "ner")])
+def test_an_overlay_that_initializes_what_the_pipeline_has_not_is_refused(overlays) -> None:
+    error = refusal(*overlays)
+    assert error.reason == "taught: sets [initialize.components.tener_ner], but the pipeline has no 'tener_ner'"
+    assert error.remedy == 'Lay it on a config with one. The pipeline is ["tok2vec","ner"].'
+
+
+def test_what_the_base_initializes_may_go_with_its_component(tmp_path: Path) -> None:
+    compose(BASE, ["taught"]).config.to_disk(tmp_path / "my.cfg", interpolate=False)
+    assert value(compose(tmp_path / "my.cfg", ["ner"]), "nlp.pipeline") == ["tok2vec", "ner"]
+
+
 def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
     needs = overlay(f"[{TOK2VEC}.embed]\nvectors = ${{paths.mine}}\n")
     assert value(compose(BASE, [needs, overlay("[paths]\nmine = null\n")]), "paths.mine") is None

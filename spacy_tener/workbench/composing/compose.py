@@ -61,6 +61,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
         _check_values(overlay, config, name)
         _check_system(overlay, config, name)
         config = _merge(*_around_what_stands(config, overlay, name), notes)
+    _check_initialize(read, config)
     _check_variables(read, config)
     with explained(" + ".join(map(str, [base, *overlays]))):
         config = fill(config)
@@ -138,6 +139,16 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
             raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+
+
+def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
+    """Refuse an overlay that initializes a component which the pipeline has not in the end: it would do nothing."""
+    pipeline = _get(config, "nlp.pipeline") or []
+    for name, overlay in overlays.items():
+        for component in _get(overlay, "initialize.components") or {}:
+            if component not in pipeline:
+                reason = f"{name}: sets [initialize.components.{component}], but the pipeline has no '{component}'"
+                raise ConfigError(reason, f"Lay it on a config with one. The pipeline is {srsly.json_dumps(pipeline)}.")
 
 
 def _check_values(overlay: Config, config: Config, name: str) -> None:
