@@ -18,7 +18,7 @@ from ..models.embed.trimming import Trimmed, count_rows, trim
 from ..pipeline.finding import find_recogniser
 from ..pipeline.views.units import View, view_of
 from ..workbench.pipelines import check_new, write_pipeline
-from ..workbench.vectors.raw_text import find_texts, read_all
+from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
 from ._app import Code, load_pipeline, messages
 from ._group import tener_cli
 
@@ -67,7 +67,7 @@ def _inputs(nlp: Language, name: str, view: View, sources: Sequence[str]) -> Ite
     """Texts as the component's model sees them: with what earlier components say."""
     found = False
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
-        for doc in nlp.pipe(read_all(sources)):
+        for doc in nlp.pipe(make_docs(nlp, read_all(sources))):
             whole, found = view_of(doc, view), True
             if len(whole):
                 yield whole.piece(0, len(whole))

@@ -7,6 +7,7 @@ from spacy.cli._util import app
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
+import spacy_tener.cli.trim as trim_module
 from spacy_tener.models.embed import trimming
 
 TEXT = "王小明去了上海"
@@ -30,6 +31,19 @@ def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch
         assert re.search(r"char_embed unigram \d+ 8 ", output)
         assert found(tmp_path / view) == found(model)
         assert size(tmp_path / view) < size(model)
+
+
+def test_a_text_longer_than_spacy_lets_through_counts_whole(saved, tmp_path, monkeypatch):
+    def load(name):
+        nlp = spacy.load(name)
+        nlp.max_length = 5
+        return nlp
+
+    monkeypatch.setattr(trim_module, "load_pipeline", load)
+    (tmp_path / "raw.txt").write_text(TEXT, encoding="utf8")
+    code, output = run(saved["tener"], tmp_path / "raw.txt", "--output", tmp_path / "out")
+    assert code == 0, output
+    assert found(tmp_path / "out") == found(saved["tener"])
 
 
 def size(model):

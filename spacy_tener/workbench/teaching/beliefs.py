@@ -12,6 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...pipeline.finding import recognisers
+from ..vectors.raw_text import make_docs
 
 FloatArray = NDArray[np.float64]
 Place = tuple[int, int, str]
@@ -46,10 +47,10 @@ def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Beli
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
     found = recognisers(teacher)
     if not found:
-        return [_certain(doc) for doc in teacher.pipe(texts)]
+        return [_certain(doc) for doc in teacher.pipe(make_docs(teacher, texts))]
     name, pipe = found.popitem()
     with teacher.select_pipes(disable=[name]):
-        docs = list(teacher.pipe(texts))
+        docs = list(teacher.pipe(make_docs(teacher, texts)))
     return [
         Belief(doc, {(e.start, e.end, e.label): e.probability for e in each.entities}, each.outside)
         for doc, each in zip(docs, pipe.marginals(docs, LEAST), strict=True)

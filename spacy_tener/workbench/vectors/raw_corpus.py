@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...errors import InputError
-from .raw_text import find_texts, read_all
+from .raw_text import find_texts, make_docs, read_all
 
 Reader = Callable[[Language], Iterator[Example]]
 
@@ -46,8 +46,8 @@ def raw_text(
             held = list(texts)
             random.shuffle(held)
             texts = iter(held)
-        for text in texts:
-            for doc in _cut(nlp.make_doc(text), max_length):
+        for paragraph in make_docs(nlp, texts):
+            for doc in _cut(paragraph, max_length):
                 if len(doc) >= min_length:
                     yield Example(doc, doc.copy())
 

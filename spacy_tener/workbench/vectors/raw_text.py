@@ -6,8 +6,11 @@ Nothing is held but the paragraph at hand, except that a `.spacy` file is one pi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+
+from spacy.language import Language
+from spacy.tokens import Doc
 
 from ...errors import InputError
 from ...features.inputs import STDIN, read_lines, suffix_of, walk
@@ -53,6 +56,13 @@ def read_texts(source: str | Path) -> Iterator[str]:
 def read_all(sources: Sequence[str]) -> Iterator[str]:
     """The paragraphs of several files without blanks at their edges; those that are all blank are left out."""
     return (text.strip() for source in sources for text in read_texts(source) if text.strip())
+
+
+def make_docs(nlp: Language, texts: Iterable[str]) -> Iterator[Doc]:
+    """Texts as the pipeline's tokenizer divides them, however long they are."""
+    # Not by nlp.make_doc or nlp.pipe: they end at a text of more than nlp.max_length characters, a million, which is
+    # there for components that hold all of a Doc at once. What reads raw text here reads it in windows or cuts it.
+    return map(nlp.tokenizer, texts)
 
 
 def read_words(path: str | Path) -> list[str]:

@@ -80,6 +80,15 @@ def test_teachers_vote_whatever_they_are(trained, ruled):
     assert iob_of(annotate(found, Sureness())) == ["", "", "", "O", "O", "B-GPE", "I-GPE"]
 
 
+def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained, ruled):
+    teachers = [spacy.load(trained), spacy.load(ruled(GPE="上海"))]
+    for teacher in teachers:
+        teacher.max_length = len(TEXT) - 1
+    for found in beliefs(teachers, [TEXT]):
+        assert found.doc.text == TEXT
+        assert (5, 7, "GPE") in found.entities
+
+
 @pytest.mark.parametrize("value", [0.5, 1.1, float("nan")])
 def test_what_is_no_probability_above_a_half_is_refused(value):
     with pytest.raises(RemedyError, match="Give a probability above a half"):

@@ -45,6 +45,13 @@ def test_long_paragraphs_are_cut_and_nothing_is_lost(tmp_path: Path) -> None:
     assert texts(raw_text(tmp_path, max_length=100, min_length=6, shuffle=False)) == pieces[:5]
 
 
+def test_a_paragraph_longer_than_spacy_lets_through_is_cut_too(file: Path) -> None:
+    nlp = spacy.blank("en")
+    nlp.max_length = 4
+    pieces = [example.predicted.text for example in raw_text(file, min_length=2, max_length=3, shuffle=False)(nlp)]
+    assert pieces == ["a b c ", "d e f "]
+
+
 def test_length_is_that_of_the_pipelines_own_tokens(file: Path) -> None:
     words = texts(raw_text(file, min_length=2, max_length=3, shuffle=False), "en")
     assert words == ["a b c ", "d e f "]
