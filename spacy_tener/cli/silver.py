@@ -12,6 +12,7 @@ from spacy.cli._util import import_code
 from ..errors import RemedyError
 from ..files import check_folder, locked
 from ..workbench.runs.processes import interrupted_by_signals
+from ..workbench.teaching.beliefs import lacking
 from ..workbench.teaching.silver import Counts, Sureness, write_silver
 from ..workbench.vectors.raw_text import find_texts, read_all
 from ._app import Code, GpuId, load_pipeline, messages, names, setup_gpu
@@ -51,6 +52,9 @@ def silver_cli(
         sources, left_out = find_texts(raw)
         if left_out:
             msg.warn(f"Left out: {len(left_out)} files that are no text", ", ".join(map(str, left_out[:5])))
+        if lacks := lacking(dict(zip(names(teachers), pipelines, strict=True))):
+            lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
+            msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
         settings = {"teachers": names(teachers), "texts": sources, "limit": limit}
         with interrupted_by_signals(), locked(output / ".lock"):
             total = write_silver(

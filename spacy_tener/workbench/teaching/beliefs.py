@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,26 @@ def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Beli
             for place, probability in vote.entities.items():
                 entities[place] += probability / len(votes)
         yield Belief(votes[0].doc, dict(entities), np.mean([vote.outside for vote in votes], axis=0))
+
+
+def lacking(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
+    """The labels that a teacher lacks and others have, by the teacher's name: it votes against all entities of these.
+
+    Teachers with a component that finds entities and does not tell their labels are left out.
+    """
+    known = {name: labels for name, teacher in teachers.items() if (labels := _labels(teacher)) is not None}
+    every = set().union(*known.values())
+    return {name: sorted(every - labels) for name, labels in known.items() if every - labels}
+
+
+def _labels(teacher: Language) -> set[str] | None:
+    if found := recognisers(teacher):
+        return set(found.popitem()[1].labels)
+    finding = [name for name in teacher.pipe_names if "doc.ents" in teacher.get_pipe_meta(name).assigns]
+    told = teacher.pipe_labels
+    if not finding or any(name not in told for name in finding):
+        return None
+    return {label for name in finding for label in told[name]}
 
 
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.cli._util import app
+from spacy.language import Language
 from spacy.tokens import DocBin
 from spacy.training import Corpus
 from typer.testing import CliRunner
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 import spacy_tener.cli  # noqa: F401  (adds the command to the group)
 import spacy_tener.workbench.teaching.silver as silver_module
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.teaching.beliefs import Belief, beliefs
+from spacy_tener.workbench.teaching.beliefs import Belief, beliefs, lacking
 from spacy_tener.workbench.teaching.silver import Sureness, annotate
 
 TEXT = "王小明去了上海"
@@ -89,6 +90,19 @@ def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained, ruled
         assert (5, 7, "GPE") in found.entities
 
 
+def test_labels_that_a_teacher_does_not_know_are_named(trained, ruled):
+    teachers = {"crf": spacy.load(trained), "rules": spacy.load(ruled(GPE="上海", ORG="小明"))}
+    assert lacking(teachers) == {"crf": ["ORG"], "rules": ["PER"]}
+    assert lacking({"crf": teachers["crf"], "same": teachers["crf"]}) == {}
+
+
+def test_a_teacher_that_does_not_tell_its_labels_is_not_compared(trained):
+    silent = spacy.blank("zh")
+    Language.component("finds_something", assigns=["doc.ents"], func=lambda doc: doc)
+    silent.add_pipe("finds_something")
+    assert lacking({"crf": spacy.load(trained), "silent": silent, "empty": spacy.blank("zh")}) == {}
+
+
 @pytest.mark.parametrize("value", [0.5, 1.1, float("nan")])
 def test_what_is_no_probability_above_a_half_is_refused(value):
     with pytest.raises(RemedyError, match="Give a probability above a half"):
@@ -136,3 +150,10 @@ def test_other_settings_do_not_mix_with_what_is_there(run, trained, tmp_path):
     assert code == 1
     assert "entity: 0.9 -> 0.7" in said
     assert json.loads((tmp_path / "silver" / "silver.json").read_text())["entity"] == 0.9
+
+
+def test_teachers_of_different_labels_are_warned_of(run, trained, ruled):
+    code, said = run(f"{trained},{ruled(GPE='上海', ORG='小明')}")
+    assert code == 0
+    assert f"{trained} does not know ORG" in said
+    assert "does not know PER" in said
