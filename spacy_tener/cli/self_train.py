@@ -20,7 +20,7 @@ from ..workbench.runs.processes import Processes, interrupted_by_signals
 from ..workbench.runs.requirements import missing
 from ..workbench.teaching.self_training import Plan, Round, Told, self_train
 from ..workbench.teaching.silver import Sureness
-from ..workbench.vectors.raw_text import find_texts, read_all
+from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
 from ._app import Code, GpuId, Settings, messages, numbers, setup_gpu
 from ._group import tener_cli
 from .silver import said
@@ -61,6 +61,9 @@ def self_train_cli(
         if lacking := missing(composed):
             raise ConfigError("Nothing was trained, since something is missing", "\n".join(lacking))
         sources, _ = find_texts(raw)
+        if once := [source for source in sources if comes_once(source)]:
+            reason = f"{', '.join(once)}: can be read only once, but every round reads the texts"
+            raise RemedyError(reason, "Write them to a file, and name that.")
 
         def texts() -> Iterable[str]:
             return itertools.islice(read_all(sources), limit or None)
@@ -73,7 +76,8 @@ def self_train_cli(
             seeds=numbers("--seeds", seeds),
             rounds=rounds,
             texts=texts,
-            sources=[*sources, f"limit {limit}"],
+            sources=sources,
+            limit=limit,
             sure=Sureness(sure, outside),
             weight=weight,
             repeat=repeat,

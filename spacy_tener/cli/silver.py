@@ -13,8 +13,8 @@ from ..errors import RemedyError
 from ..files import check_folder, locked
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.teaching.beliefs import lacking
-from ..workbench.teaching.silver import Counts, Sureness, write_silver
-from ..workbench.vectors.raw_text import find_texts, read_all
+from ..workbench.teaching.silver import Counts, Sureness, made_of, write_silver
+from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
 from ._app import Code, GpuId, load_pipeline, messages, names, setup_gpu
 from ._group import tener_cli
 
@@ -39,10 +39,14 @@ def silver_cli(
     probabilities (calibrate it: `spacy tener calibrate`); to what other components find, each gives 1.
 
     Every line of the text is a text. The output is read by `spacy.Corpus.v1`, and beside annotation of your own by
-    `spacy_tener.MixedCorpus.v1`. Stopped, the same command goes on behind the last whole file.
+    `spacy_tener.MixedCorpus.v1`. Stopped, the same command goes on behind the last whole file, unless teachers or texts
+    have changed, or come from standard input.
     """
     import_code(code)
-    with messages(stopped="The same command goes on behind the last whole file.") as msg:
+    stopped = "The same command goes on behind the last whole file."
+    if any(map(comes_once, raw)):
+        stopped = f"{output} keeps the files that are whole; from standard input the same command does not go on."
+    with messages(stopped=stopped) as msg:
         setup_gpu(gpu_id, silent=False)
         check_folder(output)
         kept = Sureness(sure, outside)
@@ -55,7 +59,7 @@ def silver_cli(
         if lacks := lacking(dict(zip(names(teachers), pipelines, strict=True))):
             lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
             msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
-        settings = {"teachers": names(teachers), "texts": sources, "limit": limit}
+        settings = {**made_of(names(teachers), pipelines, sources), "limit": limit}
         with interrupted_by_signals(), locked(output / ".lock"):
             total = write_silver(
                 pipelines,

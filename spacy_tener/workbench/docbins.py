@@ -11,12 +11,12 @@ from spacy.vocab import Vocab
 from ..errors import InputError
 
 
-def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
-    """The Docs of a `.spacy` file."""
+def read_docs(path: Path, vocab: Vocab | None = None, *, remedy: str = "Make it with `convert`.") -> Iterator[Doc]:
+    """The Docs of a `.spacy` file. remedy: what to do where it is none."""
     try:
         docs = DocBin().from_disk(path)
     except FileNotFoundError as error:
         raise InputError(str(path), "cannot be read: No such file or directory", "Check the path.") from error
     except Exception as error:  # whatever zlib and msgpack make of a file of another kind
-        raise InputError(str(path), f"is no .spacy file ({error})", "Make it with `convert`.") from error
+        raise InputError(str(path), f"is no .spacy file ({error})", remedy) from error
     yield from docs.get_docs(vocab or Vocab())

@@ -24,7 +24,7 @@ from ...files import staged
 from ..report.runs import CONFIG, METRICS_DEV, MODEL
 from ..runs.processes import Echo, Processes
 from ..runs.training import SCORE, train
-from .silver import Counts, Sureness, write_silver
+from .silver import Counts, Sureness, made_of, write_silver
 
 GOLD, SILVER = "gold", "silver"
 
@@ -36,7 +36,8 @@ class Plan:
     config: Complete, with its data.
     rounds: At most so many after the first training.
     texts: Makes the raw texts anew.
-    sources: Where they come from.
+    sources: The files that they come from.
+    limit: At most so many are taken of them; 0 for all.
     weight: What silver annotation counts in the loss.
     repeat: How often the gold annotation is read beside the silver.
     code: A Python file with what the config needs.
@@ -51,6 +52,7 @@ class Plan:
     sure: Sureness
     weight: float = 1.0
     repeat: int = 1
+    limit: int = 0
     gpu_id: int = -1
     code: Path | None = None
 
@@ -155,12 +157,13 @@ def config_of(plan: Plan, number: int, seed: int) -> Config:
 def _annotate(plan: Plan, best: Round, number: int, told: Told) -> None:
     models = [_folder(plan, best.number) / str(seed) / MODEL for seed in plan.seeds]
     output = _folder(plan, number) / SILVER
+    teachers = [spacy.load(model) for model in models]
     write_silver(
-        [spacy.load(model) for model in models],
+        teachers,
         plan.texts(),
         output,
         plan.sure,
-        settings={"teachers": [str(model) for model in models], "texts": list(plan.sources)},
+        settings={**made_of([str(model) for model in models], teachers, plan.sources), "limit": plan.limit},
         part_size=5000,
         done=told.annotated,
     )

@@ -6,9 +6,10 @@ Tokens whose annotation is missing are learned as such: `tener_ner`, and spaCy's
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from spacy.language import Language
@@ -16,11 +17,16 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import minibatch
 
 from ...errors import RemedyError
-from ...files import write_file, write_text
+from ...features.inputs import STDIN, open_file
+from ...files import digest, write_file, write_text
+from ..docbins import read_docs
+from ..vectors.raw_text import comes_once
 from .beliefs import Belief, beliefs
 
 SETTINGS = "silver.json"
+CONTENTS = "contents"
 BATCH = 256
+_REMEDY = "Remove the directory to make it anew, or choose another one."
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,21 @@ def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -
             yield annotate(belief, sure)
 
 
+def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
+    """What annotation depends on, as settings for `write_silver`: teachers and texts by their names, and by digests of
+    what they hold, which say whether one has changed. What can be read only once has none."""
+    weights = {name: digest(teacher.path) for name, teacher in zip(names, teachers, strict=True) if teacher.path}
+    raw = {source: _content(source) for source in sources}
+    return {"teachers": list(names), "texts": list(sources), CONTENTS: {**weights, **raw}}
+
+
+def _content(source: str) -> str | None:
+    if comes_once(source):
+        return None
+    with open_file(source):  # which says what is wrong with one that cannot be read
+        return digest(Path(source))
+
+
 def write_silver(
     teachers: Sequence[Language],
     texts: Iterable[str],
@@ -95,38 +116,54 @@ def write_silver(
 
     Parts that are there already are left alone, so that the same call goes on where it was stopped.
 
-    settings: What the annotation depends on. Parts that were made by others are refused.
+    settings: What the annotation depends on, of `made_of` and more. Parts that were made by others are refused.
     done: Called with what is in a part, and whether it had been there.
     """
-    _check_settings(output / SETTINGS, {**settings, **asdict(sure), "part_size": part_size})
+    settings = {**settings, **asdict(sure), "part_size": part_size}
+    if any(output.glob("part-*.spacy")):
+        _check_settings(output / SETTINGS, settings)
+    noted = False
     total = Counts()
     for number, part in enumerate(minibatch(texts, part_size)):
         path = output / f"part-{number:05}.spacy"
         made = path.exists()
         docs = [] if made else list(silver(teachers, part, sure))
         if not made:
+            if not noted:  # not before there is a text: a mistyped path would leave settings that refuse the right one
+                write_text(output / SETTINGS, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
+                noted = True
             data = DocBin(docs=docs).to_bytes()
             write_file(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
-        counts = count(DocBin().from_disk(path).get_docs(teachers[0].vocab) if made else docs)
+        again = "Remove this file: the same command makes it anew."
+        counts = count(read_docs(path, teachers[0].vocab, remedy=again) if made else docs)
         total.add(counts)
         done(counts, made)
     return total
 
 
-def _check_settings(path: Path, settings: dict[str, object]) -> None:
-    if not path.exists():
-        write_text(path, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
-        return
-    try:
-        before = json.loads(path.read_text(encoding="utf8"))
-    except ValueError as error:
-        raise RemedyError(f"{path}: is damaged ({error})", "Remove the directory, or choose another one.") from error
-    changed = [
-        f"{name}: {before.get(name)} -> {value}" for name, value in settings.items() if before.get(name) != value
-    ]
+def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse parts that were made with other settings or of other texts, and those of which nothing tells that."""
+    before = _read_settings(path)
+    old, new = before[CONTENTS], settings[CONTENTS]
+    pairs = {name: (before.get(name), value) for name, value in settings.items() if name != CONTENTS}
+    changed = [f"{name}: {was} -> {value}" for name, (was, value) in pairs.items() if was != value]
+    # Other names have other contents, which need not be said.
+    changed = changed or [f"{name} has changed" for name, content in new.items() if old.get(name) != content]
     if changed:
-        remedy = "Remove the directory to make it anew, or choose another one."
-        raise RemedyError(f"{path.parent}: was made with other settings ({'; '.join(changed)})", remedy)
+        raise RemedyError(f"{path.parent}: was made with other settings ({'; '.join(changed)})", _REMEDY)
+    if once := ["standard input" if name == STDIN else name for name, content in new.items() if content is None]:
+        reason = f"{path.parent}: has parts already, perhaps of other texts than {', '.join(once)} brings now"
+        raise RemedyError(reason, f"{_REMEDY} Texts of a file go on where they were stopped.")
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        before = json.loads(path.read_text(encoding="utf8")) if path.exists() else None
+    except ValueError as error:
+        raise RemedyError(f"{path}: is damaged ({error})", _REMEDY) from error
+    if not isinstance(before, dict) or not isinstance(before.get(CONTENTS), dict):
+        raise RemedyError(f"{path}: does not say what the parts beside it were made of", _REMEDY)
+    return before
 
 
 def count(docs: Iterable[Doc]) -> Counts:

@@ -41,6 +41,11 @@ def find_texts(inputs: Sequence[str | Path]) -> tuple[list[str], list[Path]]:
     return sources, left_out
 
 
+def comes_once(source: str | Path) -> bool:
+    """Whether a source can be read only once: standard input, or a pipe."""
+    return str(source) == STDIN or (Path(source).exists() and not Path(source).is_file())
+
+
 def read_texts(source: str | Path) -> Iterator[str]:
     """The paragraphs of a file, or of standard input for `-`. Some may be empty or blank."""
     suffix = suffix_of(source)

@@ -1,6 +1,7 @@
 """Self-training: rounds of real trainings, what they learn from, and going on after a stop."""
 
 import json
+import shutil
 
 import pytest
 from made_trainings import make_config, needs_code, sentences, tener, write_corpus
@@ -13,7 +14,7 @@ import spacy_tener.workbench.teaching.self_training as module
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import TrainingResult
-from spacy_tener.workbench.teaching.self_training import Plan, Told, config_of, self_train
+from spacy_tener.workbench.teaching.self_training import Plan, Round, Told, config_of, self_train
 from spacy_tener.workbench.teaching.silver import Sureness
 
 
@@ -39,6 +40,28 @@ def test_the_command_trains_annotates_and_trains_on_both(corpus):
     assert read["weights"] == {"silver": 0.5}
     assert (corpus / "out/round-1/silver/part-00000.spacy").is_file()
     assert (corpus / "out/model-best/meta.json").is_file()
+
+
+def test_silver_annotation_goes_on_unless_the_raw_text_has_changed(corpus, saved):
+    plan = Plan(
+        make_config(corpus, tener()), corpus / "out", [1], 1, lambda: ["北京"], [str(corpus / "raw.txt")], Sureness()
+    )
+    shutil.copytree(saved["tener"], corpus / "out/round-0/1/model-best")
+    made = []
+    told = Told(lambda *_: None, lambda _, made_before: made.append(made_before), lambda *_: None)
+    for _ in range(2):
+        module._annotate(plan, Round(0, {1: 0.5}), 1, told)
+    assert made == [False, True]
+    (corpus / "raw.txt").write_text("上海", encoding="utf8")
+    with pytest.raises(RemedyError, match=r"raw\.txt has changed"):
+        module._annotate(plan, Round(0, {1: 0.5}), 1, told)
+
+
+def test_texts_that_come_only_once_are_refused(corpus):
+    arguments = ["tener", "self-train", str(corpus / "config.cfg"), "-", "-o", str(corpus / "out")]
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, [*arguments, *needs_code(corpus)], input="北京\n")
+    assert result.exit_code == 1
+    assert "-: can be read only once" in result.output
 
 
 @pytest.fixture

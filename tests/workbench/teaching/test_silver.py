@@ -114,9 +114,11 @@ def run(tmp_path):
     raw = tmp_path / "raw.txt"
     raw.write_text("\n".join([TEXT, "", "北京很大", "他去了上海"]) + "\n", encoding="utf8")
 
-    def silver(*arguments):
+    def silver(*arguments, raw=raw, stdin=None):
         result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(
-            app, ["tener", "silver", *map(str, arguments), str(raw), "-o", str(tmp_path / "silver"), "--part-size", "2"]
+            app,
+            ["tener", "silver", *map(str, arguments), str(raw), "-o", str(tmp_path / "silver"), "--part-size", "2"],
+            input=stdin,
         )
         return result.exit_code, " ".join(result.output.split())
 
@@ -157,3 +159,74 @@ def test_teachers_of_different_labels_are_warned_of(run, trained, ruled):
     assert code == 0
     assert f"{trained} does not know ORG" in said
     assert "does not know PER" in said
+    assert "does not know" not in run(trained, "--sure", "0.8")[1]
+
+
+@pytest.mark.parametrize(
+    "now", [f"{TEXT}\n北京很大\n他去了上海\n北京\n", f"{TEXT}\n", f"{TEXT}\n北京很小\n他去了上海\n"]
+)
+def test_annotation_of_other_texts_by_the_same_name_is_refused(run, trained, tmp_path, now):
+    assert run(trained)[0] == 0
+    (tmp_path / "raw.txt").write_text(now, encoding="utf8")
+    code, said = run(trained)
+    assert code == 1
+    assert "was made with other settings" in said
+    assert f"{tmp_path / 'raw.txt'} has changed" in said
+
+
+def test_annotation_by_another_teacher_of_the_same_name_is_refused(run, ruled):
+    teacher = ruled(GPE="上海")
+    assert run(teacher)[0] == 0
+    nlp = spacy.load(teacher)
+    nlp.get_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "北京"}])
+    nlp.to_disk(teacher)
+    code, said = run(teacher)
+    assert code == 1
+    assert f"{teacher} has changed" in said
+
+
+def test_standard_input_does_not_go_on_behind_what_other_input_left(run, trained, tmp_path):
+    assert run(trained, raw="-", stdin=f"{TEXT}\n")[0] == 0
+    part = (tmp_path / "silver" / "part-00000.spacy").read_bytes()
+    code, said = run(trained, raw="-", stdin="北京很大\n")
+    assert code == 1
+    assert "perhaps of other texts than standard input brings now" in said
+    assert (tmp_path / "silver" / "part-00000.spacy").read_bytes() == part
+
+
+@pytest.mark.parametrize("content", [None, "", "\n \n"])
+def test_a_path_without_text_leaves_nothing_that_refuses_the_right_one(run, trained, tmp_path, content):
+    wrong = tmp_path / "wrong.txt"
+    if content is not None:
+        wrong.write_text(content, encoding="utf8")
+    code, said = run(trained, raw=wrong)
+    assert code == 1
+    assert f"{wrong}: " in said
+    assert run(trained)[0] == 0
+
+
+@pytest.mark.parametrize("settings", ["[]", "{}", "{", None])
+def test_parts_of_which_nothing_tells_how_they_were_made_are_refused(run, trained, tmp_path, settings):
+    assert run(trained)[0] == 0
+    path = tmp_path / "silver" / "silver.json"
+    path.unlink()
+    if settings is not None:
+        path.write_text(settings)
+    code, said = run(trained)
+    assert code == 1
+    assert f"{path}: " in said
+    assert "Remove the directory" in said
+
+
+def test_a_damaged_part_is_named_and_made_anew_once_it_is_removed(run, trained, tmp_path):
+    assert run(trained)[0] == 0
+    part = tmp_path / "silver" / "part-00000.spacy"
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-9])
+    code, said = run(trained)
+    assert code == 1
+    assert f"{part}: is no .spacy file" in said
+    assert "Remove this file" in said
+    part.unlink()
+    assert run(trained)[0] == 0
+    assert part.read_bytes() == whole
