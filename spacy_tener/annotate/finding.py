@@ -90,5 +90,5 @@ def _worth(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:
 
 def labels(nlp: Language) -> list[str]:
     """The labels that entities of a pipeline can have, as its components say."""
-    named = (nlp.pipe_labels[name] for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns)
+    named = (nlp.pipe_labels.get(name, ()) for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns)
     return sorted({label for names in named for label in names})

@@ -54,7 +54,8 @@ class Recogniser:
 
     def read(self, texts: Iterable[str | Doc]) -> list[Doc]:
         """Texts as the component gets them. Docs keep their tokens and are not changed."""
-        docs = [self.nlp.make_doc(text) if isinstance(text, str) else text.copy() for text in texts]
+        # Not by nlp.make_doc, which ends at a text of nlp.max_length characters: this component reads windows.
+        docs = [self.nlp.tokenizer(text) if isinstance(text, str) else text.copy() for text in texts]
         return self._run(docs, self.before)
 
     def _run(self, docs: Sequence[Doc], names: Sequence[str]) -> list[Doc]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import spacy
+from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.annotate.finding import Found, _found, entity_task
+from spacy_tener.annotate.finding import Found, _found, entity_task, labels
 from spacy_tener.pipeline.entities import Entity, set_entities
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.views.units import view_of
@@ -42,3 +43,14 @@ def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
     with pytest.warns(UserWarning, match=r"spans\['sc'\] is another component's.* give tener_ner a spans_key"):
         set_entities(view_of(doc, "tokens"), [Entity(2, 3, "GPE", 0.8)], settings)
     assert list(_found(doc, [settings])) == [Found(0, 1, "PER", 1.0), Found(2, 3, "GPE", 0.8)]
+
+
+def test_components_may_have_no_labels() -> None:
+    @Language.component("finds_something", assigns=["doc.ents"])
+    def component(doc: Doc) -> Doc:
+        return doc
+
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
+    nlp.add_pipe("finds_something")
+    assert labels(nlp) == ["GPE"]

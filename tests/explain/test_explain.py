@@ -21,6 +21,12 @@ def log_odds(p):
     return math.log(p / (1 - p))
 
 
+def test_a_text_may_be_longer_than_spacys_limit(learned, monkeypatch):
+    nlp = learned()
+    monkeypatch.setattr(nlp, "max_length", 5)
+    assert len(explain(nlp, TEXT, evidence=False, maps=False).texts[0].entities) == 2
+
+
 def test_it_says_what_the_component_says(learned):
     nlp = learned()
     ner, doc = nlp.get_pipe("tener_ner"), nlp.make_doc(TEXT)
