@@ -134,21 +134,10 @@ def tener(*arguments: object, stdout: int | None = None) -> str:
     return subprocess.run(command, check=True, stdout=stdout, encoding="utf8", env=one_thread()).stdout or ""
 
 
-def scores(runs: Sequence[Path], systems: str = "", *options: object, baseline: str) -> tuple[str, str]:
-    """What `spacy tener table` says of some systems beside one: the table, and how it is to be read."""
-    chosen = ["--system", systems] if systems else []
-    said = tener(
-        "table",
-        *runs,
-        *chosen,
-        "--baseline",
-        baseline,
-        "--no-published",
-        *options,
-        "--format",
-        "md",
-        stdout=subprocess.PIPE,
-    )
+def scores(runs: Sequence[Path], baseline: str, *options: object) -> tuple[str, str]:
+    """What `spacy tener table` says of systems beside one: the table, and how it is to be read."""
+    form = ("--baseline", baseline, "--no-published", "--format", "md")
+    said = tener("table", *runs, *form, *options, stdout=subprocess.PIPE)
     _, found, meaning = said.strip().split("\n\n")
     return found, meaning
 

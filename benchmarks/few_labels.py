@@ -44,7 +44,7 @@ def main() -> None:
             if not args.only_table:
                 prepare(args.data / corpus, work / "data" / corpus, size)
                 learn(work, corpus, args.transformer)
-            table, meaning = _report.scores([work / "runs"], "", "--corpus", corpus, baseline="tener")
+            table, meaning = _report.scores([work / "runs"], "tener", "--corpus", corpus)
             parts += [f"## {corpus}, {size:,} sentences", table]
     _report.write(HERE / "results" / "few-labels.md", "Few labels", NOTE, *parts, meaning)
 

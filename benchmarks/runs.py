@@ -19,7 +19,7 @@ def main() -> None:
 def tables(runs: Sequence[Path], beside: Sequence[str], options: Sequence[str]) -> list[str]:
     if not beside:
         return [_report.tener("table", *runs, *options, "--format", "md", stdout=subprocess.PIPE).strip()]
-    found = [_report.scores(runs, systems, *options, baseline=systems.split(",")[0]) for systems in beside]
+    found = [_report.scores(runs, systems.split(",")[0], "--system", systems, *options) for systems in beside]
     return [*(table for table, _ in found), found[0][1]]
 
 

@@ -77,7 +77,7 @@ def main() -> None:
         grid(args, configs, f"{BASE}+{name}")
     for name, lists in zip(GAZETTEERS, write_lists(args), strict=True):
         grid(args, as_overlay(configs, "gazetteer", name), f"{BASE}+{name}", f"paths.word_lists={lists}")
-    _report.write(args.out, "What did not help", NOTE, *_report.scores([runs], baseline=BASE), ensemble(args, runs))
+    _report.write(args.out, "What did not help", NOTE, *_report.scores([runs], BASE), ensemble(args, runs))
 
 
 def parse_args() -> argparse.Namespace:

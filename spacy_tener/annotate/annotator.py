@@ -13,7 +13,7 @@ from spacy.language import Language
 from thinc.api import require_gpu
 
 from ..errors import RemedyError
-from ..pipeline.finding import recognisers
+from ..pipeline.finding import entity_finders, recognisers
 from .answers import Answer
 from .batches import Task, alike, answer_each
 from .finding import entity_task, reading_task
@@ -116,7 +116,7 @@ class _Text:
 
 def make_task(nlp: Language, settings: Settings) -> Task:
     """What a pipeline is asked for."""
-    if not any("doc.ents" in nlp.get_pipe_meta(name).assigns for name in nlp.pipe_names):
+    if not entity_finders(nlp):
         raise RemedyError("The pipeline has no component that finds entities", "Name one with a trained tener_ner.")
     if not settings.k_best:
         return entity_task(nlp, probability=settings.probability)

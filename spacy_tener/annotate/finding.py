@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 
 from ..pipeline.confidence.pipe import ConfidentPipe, Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, Place, place_of, placed
-from ..pipeline.finding import find_recogniser, recognisers
+from ..pipeline.finding import entity_finders, find_recogniser, recognisers
 from ..pipeline.settings import NERSettings
 from .batches import Task
 
@@ -90,5 +90,5 @@ def _worth(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:
 
 def labels(nlp: Language) -> list[str]:
     """The labels that entities of a pipeline can have, as its components say."""
-    named = (nlp.pipe_labels.get(name, ()) for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns)
+    named = (nlp.pipe_labels.get(name, ()) for name in entity_finders(nlp))
     return sorted({label for names in named for label in names})

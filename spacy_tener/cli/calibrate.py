@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from spacy.cli._util import import_code
-from spacy.language import Language
-from spacy.training import Example
 
 from ..errors import RemedyError
 from ..pipeline.confidence.calibration import CALIBRATION, Calibration
@@ -24,7 +21,7 @@ from ..workbench.calibration.precision import Threshold, thresholds
 from ..workbench.report.canvas import ENDINGS
 from ._app import Code, GpuId, Messages, load_pipeline, messages, setup_gpu
 from ._group import tener_cli
-from .evaluate import NamingCorpus
+from .evaluate import read_examples
 
 BEFORE, AFTER = "before", "after"
 
@@ -59,9 +56,9 @@ def calibrate_cli(
         setup_gpu(gpu_id, silent=False)
         nlp = load_pipeline(model)
         labels = find_recogniser(nlp, name).labels
-        outcomes = judged(nlp, name, _read(nlp, data), data)
+        outcomes = judged(nlp, name, read_examples(nlp, data), data)
         check_enough(outcomes, data)
-        tested = judged(nlp, name, _read(nlp, test), test) if test else None
+        tested = judged(nlp, name, read_examples(nlp, test), test) if test else None
         calibration = fit(outcomes, labels)
         changes: dict[str, Any] = {CALIBRATION: as_cfg(calibration, labels)}
         _tell_fit(msg, outcomes, calibration, labels)
@@ -94,15 +91,6 @@ def _check(model: str, output: Path | None, precision: float | None, confidence:
             raise RemedyError(f"{option} {value}: is no share between 0 and 1", f"Give one, as in {option} 0.9.")
     if plot and plot.suffix not in ENDINGS:
         raise RemedyError(f"--plot {plot}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
-
-
-def _read(nlp: Language, path: Path) -> list[Example]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"\[W090\]")  # no files: said below
-        examples = list(NamingCorpus(path)(nlp))
-    if not examples:
-        raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
-    return examples
 
 
 def _series(outcomes: Outcomes, tested: Outcomes | None, calibration: Calibration, labels: Sequence[str]) -> Series:

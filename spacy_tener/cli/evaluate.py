@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 import typer
 from spacy.cli._util import import_code
+from spacy.language import Language
 from spacy.tokens import Doc
-from spacy.training import Corpus
+from spacy.training import Corpus, Example
 from spacy.vocab import Vocab
 
 from ..errors import RemedyError
@@ -30,6 +31,16 @@ class NamingCorpus(Corpus):
 
     def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
         return (doc for path in locs for doc in read_docs(Path(path), vocab) if len(doc))
+
+
+def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False) -> list[Example]:
+    """All that is annotated in a corpus, of which there must be something."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\[W090\]")  # no files: said below
+        examples = list(NamingCorpus(path, gold_preproc=gold_preproc)(nlp))
+    if not examples:
+        raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
+    return examples
 
 
 @tener_cli.command("evaluate")
@@ -55,11 +66,7 @@ def evaluate_cli(
             raise RemedyError(f"--output {output}: is a directory", "Name a file, as in -o metrics.json.")
         setup_gpu(gpu_id, silent=False)
         nlp = load_pipeline(model)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"\[W090\]")  # no files: said below
-            examples = list(NamingCorpus(data, gold_preproc=gold_preproc)(nlp))
-        if not examples:
-            raise RemedyError(f"{data}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
+        examples = read_examples(nlp, data, gold_preproc=gold_preproc)
         # What a first text loads, such as a dictionary, is no part of the speed.
         deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
         scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))

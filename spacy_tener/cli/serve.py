@@ -10,6 +10,7 @@ from spacy.cli._util import import_code
 from spacy.language import Language
 
 from ..errors import RemedyError
+from ..pipeline.finding import entity_finders
 from ._app import Code, load_pipeline, messages
 from ._group import tener_cli
 
@@ -70,6 +71,6 @@ def _named(models: list[str]) -> dict[str, str]:
 
 def _load(model: str) -> Language:
     nlp = load_pipeline(model)
-    if not any("doc.ents" in nlp.get_pipe_meta(name).assigns for name in nlp.pipe_names):
+    if not entity_finders(nlp):
         raise RemedyError(f"{model}: no component finds entities", "Name a pipeline with a trained tener_ner.")
     return nlp

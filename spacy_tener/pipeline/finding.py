@@ -1,4 +1,4 @@
-"""The components of a pipeline that are of `tener_ner`'s kind."""
+"""The components of a pipeline that find entities, and those of `tener_ner`'s kind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from spacy.language import Language
 
 from ..errors import RemedyError
 from .confidence.pipe import ConfidentPipe
+
+
+def entity_finders(nlp: Language) -> list[str]:
+    """The names of all components that say they set `doc.ents`, of whatever kind."""
+    return [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
 
 
 def recognisers(nlp: Language) -> dict[str, ConfidentPipe]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ...pipeline.finding import recognisers
+from ...pipeline.finding import entity_finders, recognisers
 from ..vectors.raw_text import make_docs
 
 FloatArray = NDArray[np.float64]
@@ -57,8 +57,7 @@ def lacking(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 def _labels(teacher: Language) -> set[str] | None:
     if found := recognisers(teacher):
         return set(found.popitem()[1].labels)
-    finding = [name for name in teacher.pipe_names if "doc.ents" in teacher.get_pipe_meta(name).assigns]
-    told = teacher.pipe_labels
+    finding, told = entity_finders(teacher), teacher.pipe_labels
     if not finding or any(name not in told for name in finding):
         return None
     return {label for name in finding for label in told[name]}

@@ -122,16 +122,14 @@ def write_silver(
     settings = {**settings, **asdict(sure), "part_size": part_size}
     if any(output.glob("part-*.spacy")):
         _check_settings(output / SETTINGS, settings)
-    noted = False
     total = Counts()
     for number, part in enumerate(minibatch(texts, part_size)):
         path = output / f"part-{number:05}.spacy"
         made = path.exists()
         docs = [] if made else list(silver(teachers, part, sure))
         if not made:
-            if not noted:  # not before there is a text: a mistyped path would leave settings that refuse the right one
+            if not number:  # not before there is a text: a mistyped path would leave settings that refuse the right one
                 write_text(output / SETTINGS, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
-                noted = True
             data = DocBin(docs=docs).to_bytes()
             write_file(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
         again = "Remove this file: the same command makes it anew."
