@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from spacy.cli._util import import_code
 from spacy.language import Language
+from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc
 from spacy.util import minibatch
+from thinc.api import Model
 
 from ..errors import RemedyError
 from ..models.embed.tables import table_nodes
 from ..models.embed.trimming import Trimmed, count_rows, trim
+from ..pipeline.confidence.pipe import ConfidentPipe
 from ..pipeline.finding import find_recogniser
 from ..pipeline.views.units import View, view_of
 from ..workbench.pipelines import check_new, write_pipeline
@@ -33,7 +36,7 @@ def trim_cli(
     output: Annotated[Path, typer.Option("--output", "-o", help="New directory")],
     min_count: Annotated[int, typer.Option(help="How often a string must come to keep its row", min=1)] = 1,
     half: Annotated[bool, typer.Option("--half", help="Keep rows in numbers of 16 bits")] = False,
-    name: Annotated[str, typer.Option("--name", help="Component of the pipeline")] = "tener_ner",
+    name: Annotated[str, typer.Option("--name", help="Component with the rows: tok2vec, say, if shared")] = "tener_ner",
     code: Code = None,
 ) -> None:
     """
@@ -47,12 +50,10 @@ def trim_cli(
     with messages() as msg:
         check_new(output)
         nlp = load_pipeline(model)
-        pipe = find_recogniser(nlp, name)
-        if not table_nodes(pipe.model):
-            raise RemedyError(f"'{name}' has no table of rows of its own", "There is nothing to make smaller.")
+        layers = _with_rows(nlp, name)
         sources, _ = find_texts(texts)
-        counts = count_rows(pipe.model, minibatch(_inputs(nlp, name, pipe.settings.view, sources), _AT_ONCE))
-        made = trim(pipe.model, counts, least=min_count, half=half)
+        counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _AT_ONCE))
+        made = trim(layers, counts, least=min_count, half=half)
         msg.table(
             [_row(each) for each in made],
             header=("Layer", "Table", "Rows", "Kept", "MB", "Kept"),
@@ -63,8 +64,24 @@ def trim_cli(
         msg.good(f"Saved to {output}")
 
 
-def _inputs(nlp: Language, name: str, view: View, sources: Sequence[str]) -> Iterator[Doc]:
+def _with_rows(nlp: Language, name: str) -> Model[Any, Any]:
+    """The model of the component, which has rows."""
+    models: dict[str, Model[Any, Any]] = {
+        each: pipe.model for each, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
+    }
+    if name not in models:
+        find_recogniser(nlp, name)
+    if table_nodes(models[name]):
+        return models[name]
+    others = [each for each, model in models.items() if table_nodes(model)]
+    remedy = f"Name one that has, by --name: {', '.join(others)}." if others else "There is nothing to make smaller."
+    raise RemedyError(f"'{name}' has no table of rows of its own", remedy)
+
+
+def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
     """Texts as the component's model sees them: with what earlier components say."""
+    pipe = nlp.get_pipe(name)
+    view: View = pipe.settings.view if isinstance(pipe, ConfidentPipe) else "tokens"
     found = False
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
         for doc in nlp.pipe(make_docs(nlp, read_all(sources))):

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import spacy_tener.cli  # noqa: F401 - registers the commands
 import spacy_tener.cli.trim as trim_module
 from spacy_tener.models.embed import trimming
+from spacy_tener.models.embed.tables import table_nodes
 
 TEXT = "王小明去了上海"
 
@@ -31,6 +32,32 @@ def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch
         assert re.search(r"char_embed unigram \d+ 8 ", output)
         assert found(tmp_path / view) == found(model)
         assert size(tmp_path / view) < size(model)
+
+
+def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_path, monkeypatch, train, sentences):
+    monkeypatch.setattr(trimming, "FEW", 0)
+    embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "bigram_width": 8}
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 24, "upstream": "*"}
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tok2vec", config={"model": embed})
+    tagger = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": listener}
+    nlp.add_pipe("tener_ner", config={"model": tagger})
+    train(nlp=nlp).to_disk(tmp_path / "whole")
+    (tmp_path / "raw.txt").write_text(sentences[0][0], encoding="utf8")
+    code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out")
+    assert code
+    assert "'tener_ner' has no table of rows of its own Name one that has, by --name: tok2vec." in output
+    code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out", "--name", "tok2vec")
+    assert code == 0, output
+    before, after = (spacy.load(tmp_path / each) for each in ("whole", "out"))
+    assert n_rows(after) < n_rows(before)
+    (one, other) = (nlp.get_pipe("tener_ner").scored([nlp(sentences[0][0])]) for nlp in (before, after))
+    assert one == other
+
+
+def n_rows(nlp):
+    [node] = table_nodes(nlp.get_pipe("tok2vec").model)
+    return sum(map(len, node.attrs["vocabulary"].tables.values()))
 
 
 def test_a_text_longer_than_spacy_lets_through_counts_whole(saved, tmp_path, monkeypatch):
