@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 
+from ..features.lexicon.layered import find_layered
 from ..models.embed.component import ComponentVocabulary
 from ..models.embed.lexicon import WORD, LexiconVocabulary
 
@@ -19,7 +21,8 @@ class LexiconWord:
 
     start, end: the units that it covers.
     tag: what the lexicon says of it beside, or nothing: a part of speech in jieba's dictionary.
-    known: whether the model has a row for this word, from training or from a file of vectors. All others share one.
+    known: whether the model has a row for this word, from training or from a file of vectors, or for words that it is
+        like, if it came after training. All others share one.
     """
 
     start: int
@@ -43,13 +46,21 @@ def _vocabularies(models: Iterable[Model[Any, Any]], kind: type[Any]) -> Iterato
 
 
 def lexicon_words(vocabulary: LexiconVocabulary, doc: Doc) -> list[LexiconWord]:
-    """The words of the lexicon in a Doc, in the order in which the encoder has them."""
-    match, lexicon = vocabulary.match([doc]), vocabulary.lexicon
-    known = vocabulary.tables[WORD].rows(vocabulary.keys(match.words)[WORD]) != 0
-    columns = (match.words, match.heads, match.tails, known)
+    """The words of the lexicon and of lists in a Doc, in the order in which the encoder has them."""
+    lists = vocabulary.lists.active([doc])
+    found = find_layered(vocabulary.lexicon, [doc], lists, vocabulary.max_words)
+    match, own = found.match, found.layers == 0
+    lexicons = [vocabulary.lexicon, *(words.lexicon for words, _ in lists)]
+    known = np.zeros(own.size, dtype=bool)
+    known[own] = vocabulary.tables[WORD].rows(vocabulary.keys(match.words[own])[WORD]) != 0
+    if not own.all():
+        likes = vocabulary.likes(found, [words for words, _ in lists])
+        known[~own] = np.maximum.reduceat(likes.words, np.cumsum(likes.sizes) - likes.sizes)[likes.which] != 0
+    columns = (found.layers, match.words, match.heads, match.tails, known)
     return [
-        LexiconWord(head, tail + 1, lexicon.words[word], lexicon.tag_names[lexicon.tags[word]], bool(row))
-        for word, head, tail, row in zip(*(column.tolist() for column in columns), strict=True)
+        LexiconWord(head, tail + 1, lexicon.words[word], lexicon.tag_names[lexicon.tags[word]], row)
+        for layer, word, head, tail, row in zip(*(column.tolist() for column in columns), strict=True)
+        for lexicon in [lexicons[layer]]
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from thinc.api import Model
 
 from ..errors import RemedyError, check_choice
-from ..features.lexicon.lists import Entry, Limits, WatchedFile, WordList, WordLists, bounded
+from ..features.lexicon.lists import Entry, Limits, WatchedFile, WordList, WordLists, bounded, check_list_name
 from ..features.vectors.vectors import read_vectors
 from ..models.embed.gazetteer import GazetteerVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
@@ -82,31 +82,26 @@ class PipelineWords:
         vectors (Optional[Union[str, Path]]): A file of vectors, which tells for each word what it is used like.
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
-        if isinstance(words, str):
-            raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
-        tags = words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
-        rows = [(word, Entry(own, tuple(like))) for word, own in bounded(tags, self.limits.words, name)]
-        for word, entry in rows:
-            if not (isinstance(word, str) and isinstance(entry.tag, str)):
-                raise ValueError(f"Words and their tags must be strings, but got {word!r} with the tag {entry.tag!r}.")
-        self._check_tags({entry.tag for _, entry in rows})
+        check_list_name(name)
+        tags = words.items() if isinstance(words, Mapping) else ((word, tag) for word in _listed(words))
+        rows = [(_stripped(word, own), own) for word, own in bounded(tags, self.limits.words, name)]
+        self._check_tags({own for _, own in rows})
         if like or vectors is not None:
-            self._check_likes(like)
-        if vectors is not None:
-            nearest = self._nearest([word for word, _ in rows], vectors)
-            rows = [(word, entry._replace(like=nearest.get(word, entry.like))) for word, entry in rows]
-        for lists in self._lists:
-            lists.update(name, rows, saved=saved)
+            like = self._likes(like)
+        nearest = {} if vectors is None else self._nearest([word for word, _ in rows], vectors)
+        entries = [(word, Entry(own, nearest.get(word, tuple(like)))) for word, own in rows]
+        self._change(name, lambda vocabulary: entries, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
         """Take words out of a list, and let those that the model's own lexicon has not be found any more."""
-        gone = list(bounded(words, self.limits.words, name))
-        for vocabulary in self._vocabularies:
-            vocabulary.lists.discard(name, gone)
+        check_list_name(name)
+        gone = [_stripped(word) for word in bounded(_listed(words), self.limits.words, name)]
+
+        def hidden(vocabulary: _WITH_WORDS) -> list[tuple[str, Entry]]:
             known = () if isinstance(vocabulary, SegmentVocabulary) else vocabulary.lexicon
-            hidden = [(word, Entry(hidden=True)) for word in gone if word in known]
-            if hidden or name:  # Docs may ask for a list that only hides words
-                vocabulary.lists.update(name, hidden)
+            return [(word, Entry(hidden=True)) for word in gone if word in known]
+
+        self._change(name, hidden, gone=gone)
 
     def clear(self, name: str = "") -> None:
         """Take a list away, with all that it added and hid."""
@@ -125,11 +120,32 @@ class PipelineWords:
         min_frequency (int): Words with a smaller frequency are left out.
         saved (bool): Whether the words are saved with the pipeline. It does not look for the file when it is loaded.
         """
-        tags = {entry.tag for _, entry in WatchedFile(Path(path), tag, min_frequency).read()}
-        self._check_tags(tags)
+        check_list_name(name)
+        words = dict(bounded(WatchedFile(Path(path), tag, min_frequency).read(), self.limits.words, name))
+        self._check_tags(tags := {entry.tag for entry in words.values()})
+        lost = [word for word in self._lists[0].lists.get(name, WordList()).entries if word not in words]
+        if lost and not self._lists[0].is_watched(name):
+            raise RemedyError(
+                f"The list of words {name!r} has words that {path} lacks, such as {lost[0]!r}",
+                "Read the file into a list with another name, or `clear` this one.",
+            )
         known = frozenset({"", *tags}.union(*(vocabulary.tag_names for vocabulary in self._vocabularies)))
         for lists in self._lists:
             lists.watch(name, WatchedFile(Path(path), tag, min_frequency, known), saved=saved)
+
+    def _change(
+        self,
+        name: str,
+        words: Callable[[_WITH_WORDS], list[tuple[str, Entry]]],
+        *,
+        gone: Sequence[str] = (),
+        saved: bool | None = None,
+    ) -> None:
+        """Change the lists of this name in all embedders, or in none."""
+        with self._lists[0].lock:
+            made = [each.lists.changed(name, words(each), gone=gone, saved=saved) for each in self._vocabularies]
+            for lists, changed in zip(self._lists, made, strict=True):
+                lists.put(name, changed)
 
     def _list(self, name: str) -> WordList:
         lists = self._lists[0].lists
@@ -140,24 +156,26 @@ class PipelineWords:
     def _check_tags(self, tags: set[str]) -> None:
         for tag in sorted(tags - {""}):
             if not any(vocabulary.knows_tag(tag) for vocabulary in self._vocabularies):
-                known = sorted(set().union(*(vocabulary.tag_names for vocabulary in self._vocabularies)))
+                known = dict.fromkeys(name for vocabulary in self._vocabularies for name in vocabulary.tag_names)
                 raise RemedyError(
                     f"Unknown tag of words '{tag}'",
                     f"Use one that the model was trained with: {', '.join(known)}." if known else "Give none.",
                 )
 
-    def _check_likes(self, like: Sequence[str]) -> None:
+    def _likes(self, like: Iterable[str]) -> tuple[str, ...]:
         if isinstance(like, str):
             raise ValueError(f"`like` must be a list of words, not the string {like!r}: [{like!r}].")
         if not any(isinstance(vocabulary, LexiconVocabulary) for vocabulary in self._vocabularies):
             raise RemedyError(
                 "The model has no lexicon, which `like` and `vectors` are for", "Tell it the words' tags."
             )
+        like = tuple(like)
         if unknown := sorted(set(like) - self._known()):
             warnings.warn(
                 f"{len(unknown)} of the words in `like` say nothing, since training has not shown them: {unknown[:3]}.",
                 stacklevel=3,
             )
+        return like
 
     def _known(self) -> set[str]:
         """The words of lexicons with a row."""
@@ -177,4 +195,18 @@ class PipelineWords:
             if word in places:
                 order = np.argsort(-(rows @ table[places[word]]), kind="stable")[: _NEIGHBOURS + 1]
                 nearest[word] = tuple(others[index] for index in order if others[index] != word)[:_NEIGHBOURS]
+        if words and not nearest:
+            warnings.warn(f"{path} has no vector for any of the words, or none for words of training.", stacklevel=3)
         return nearest
+
+
+def _listed(words: Iterable[str]) -> Iterable[str]:
+    if isinstance(words, str):
+        raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
+    return words
+
+
+def _stripped(word: object, tag: object = "") -> str:
+    if not (isinstance(word, str) and isinstance(tag, str)):
+        raise ValueError(f"Words and their tags must be strings, but got {word!r} with the tag {tag!r}.")
+    return word.strip()

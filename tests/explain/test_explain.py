@@ -97,6 +97,23 @@ def test_words_of_the_lexicon_are_shown_with_what_is_known_of_them(learned):
     assert text.components == {"海": "氵每", "银": "钅艮"}
 
 
+def test_words_of_lists_are_shown_as_the_encoder_reads_them(learned):
+    nlp = learned("MECT")
+    words = nlp.get_pipe("tener_ner").lexicon
+    words.remove(["重阳"])
+    words.add(["上海银行"], like=["上海"])
+    try:
+        (text,) = explain(nlp, "吴重阳去上海银行").texts
+        (passage,) = text.passages
+        assert [(word.text, word.start, word.end, word.known) for word in passage.words] == [
+            ("上海", 4, 6, True),
+            ("上海银行", 4, 8, True),
+            ("银行", 6, 8, True),
+        ]
+    finally:
+        words.clear()
+
+
 def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
     """Twelve sentences in windows of 40 characters: what is masked lies near, and nothing is far from its place."""
     (text,) = explain(learned(), TEXT * 12).texts

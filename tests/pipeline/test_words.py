@@ -142,8 +142,11 @@ def test_a_tenants_words_are_for_its_docs_only(nlp, place):
         docs[-1]._.tener_words = asked
     assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [1, 0, 0, 1, 1]
     assert found(nlp, "说到和田就笑", tener_words="b") == ["和田"]
-    with pytest.raises(ValueError, match=r"asks for the words 'c'\. There are lists for: 'a', 'b'"):
-        found(nlp, TEXT, tener_words="c")
+    with pytest.warns(UserWarning, match=r"Docs ask for the words 'c', and are read without .* lists for 'a', 'b'"):
+        assert found(nlp, TEXT, tener_words=["a", "c"]) == [NEW]
+    for wrong in (17, b"a", ["a", None]):
+        with pytest.raises(ValueError, match="tener_words is the name of a list of words, or several, but got"):
+            found(nlp, TEXT, tener_words=wrong)
 
 
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
@@ -216,6 +219,45 @@ def test_a_file_is_read_again_when_it_changes(nlp, place, tmp_path, monkeypatch)
         assert found(nlp, TEXT) == [NEW]
 
 
+@pytest.mark.parametrize("kind", ["words"], indirect=True)
+def test_a_file_is_read_again_once_it_may_be(nlp, place, tmp_path, monkeypatch):
+    monkeypatch.setattr(lists, "_SECONDS_BETWEEN_LOOKS", 0.0)
+    path = tmp_path / "names.txt"
+    path.write_text("和田", encoding="utf8")
+    words_of(nlp).read(path, place)
+    path.write_text(NEW, encoding="utf8")
+    real = lists.read_user_list
+
+    def refused(*arguments):
+        raise OSError("Permission denied")
+
+    monkeypatch.setattr(lists, "read_user_list", refused)
+    with pytest.warns(UserWarning, match="stay as they were: Permission denied"):
+        assert found(nlp, TEXT) == []
+    monkeypatch.setattr(lists, "read_user_list", real)
+    path.chmod(0o644)  # the content is the same, and so are size and time of the last change
+    assert found(nlp, TEXT) == [NEW]
+
+
+@pytest.mark.parametrize("kind", ["words"], indirect=True)
+def test_what_a_list_has_from_a_file_and_from_calls_is_not_mixed(nlp, place, tmp_path):
+    words = words_of(nlp)
+    path = tmp_path / "names.txt"
+    path.write_text("和田", encoding="utf8")
+    words.add([NEW], place)
+    with pytest.raises(ValueError, match=rf"'' has words that .* lacks, such as '{NEW}'\. .* another name, or `clear`"):
+        words.read(path, place)
+    assert words.words() == {NEW: place}
+    words.read(path, place, name="file", saved=True)
+    for change in (words.add, words.remove):
+        with pytest.raises(ValueError, match=r"'file' is what is in .*names.txt\. Change the file, or give"):
+            change([NEW], name="file")
+    assert words.words("file") == {"和田": place}
+    words.clear("file")
+    words.add(["和田"], place, name="file")
+    words.read(path, place, name="file")
+
+
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
 @pytest.mark.parametrize(
     ("content", "reason"),
@@ -252,7 +294,7 @@ def test_a_list_is_there_while_its_file_is_read_again():
             yield "和田", lists.Entry()
 
     both = lists.WordLists()
-    both.update("a", [(NEW, lists.Entry())])
+    both.put("a", both.changed("a", [(NEW, lists.Entry())]))
     both.watch("a", File(), saved=False)
     assert both.lists["a"].entries.keys() == {"和田"}
 
@@ -316,9 +358,32 @@ def test_wrong_arguments_are_told(nlp, saved):
         words.add({NEW: None})
     with pytest.raises(ValueError, match=r"no lexicon, which `like` and `vectors` are for\. Tell it the words' tags"):
         words_of(saved["segmenter"]).add([NEW], like=["北京"])
+    with pytest.raises(ValueError, match=r"not the string '和田': \['和田'\]"):
+        words.remove("和田")
+    for name in (17, None, ("a", "b"), "\ud800"):
+        for change in (words.add, words.remove):
+            with pytest.raises(ValueError, match="name of a list of words must be a string"):
+                change([NEW], name=name)
     assert words.words() == {}
+    assert words.names == []
     with pytest.warns(UserWarning, match=r"1 of the words in `like` say nothing.*\['从未'\]"):
-        words.add([NEW], like=["从未", "北京"])
+        words.add([NEW, "和田"], like=(word for word in ["从未", "北京"]))
+    assert {entry.like for entry in words._list("").entries.values()} == {("从未", "北京")}
+
+
+@pytest.mark.parametrize("kind", ["words"], indirect=True)
+def test_vectors_of_other_words_are_told(nlp, tmp_path):
+    path = tmp_path / "words.vec"
+    path.write_text("巴黎 1 0\n伦敦 0 1\n", encoding="utf8")
+    with pytest.warns(UserWarning, match=r"words.vec has no vector for any of the words"):
+        words_of(nlp).add([NEW], vectors=path)
+
+
+def test_lines_of_a_file_are_words(nlp, place):
+    words_of(nlp).add([f" {NEW}\n", "和田\n"], place)
+    assert found(nlp, TEXT) == [NEW]
+    words_of(nlp).remove([f"{NEW}\n"])
+    assert words_of(nlp).words() == {"和田": place}
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
@@ -342,7 +407,12 @@ def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place):
         words.add("和田")
     words.add([], name="a")
     words.add([], name="b")
-    with pytest.raises(ValueError, match="lists of words already"):
+    with pytest.raises(ValueError, match="There are 2 lists of words already"):
+        words.add([], name="c")
+    words.clear("b")
+    words.clear()
+    words.add([], name="b")
+    with pytest.raises(ValueError, match="There are 2 lists of words already"):
         words.add([], name="c")
 
 
@@ -409,3 +479,51 @@ def test_listed_words_are_whole_and_what_is_left_of_others_are_words(nlp):
     assert after[4] != before[4]
     # 'AI' lies within a longer word of Latin letters both times.
     assert after[9:15] == before[9:15]
+
+
+@pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
+def test_a_word_of_latin_letters_that_is_none_hides_no_other(nlp):
+    vocabulary = words_of(nlp)._vocabularies[0]
+
+    def edges(text, *words):
+        words_of(nlp).clear()
+        words_of(nlp).add(words, "ns")
+        return vocabulary.read([nlp.make_doc(text)]).keys["segment"].tolist()
+
+    assert edges("玩大数据AIR吧", "大数据AI", "大数据") == edges("玩大数据AIR吧", "大数据")
+    assert edges("看了MAI芯片工厂", "AI芯片", "芯片工厂") == edges("看了MAI芯片工厂", "芯片工厂")
+    assert edges("大数据AI芯片", "大数据AI", "AI芯片", "数据") == edges("大数据AI芯片", "大数据AI")
+
+
+@pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
+def test_a_tag_that_training_has_not_shown_at_such_a_place_says_nothing(nlp):
+    vocabulary = words_of(nlp)._vocabularies[0]
+    docs = [nlp.make_doc("说到北京就笑")]
+    before = vocabulary.read(docs).keys["segment"]
+    words_of(nlp).add(["北京"], "v")  # 看, a verb of one character
+    np.testing.assert_array_equal(vocabulary.read(docs).keys["segment"], before)
+    words_of(nlp).add(["北京"], "n")
+    assert (vocabulary.read(docs).keys["segment"] != before).tolist() == [False, False, True, True, False, False]
+
+
+def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lists):
+    tok2vec = flat(word_lists, 0)
+    tok2vec["embed"] = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": EMBED, "second": SEGMENT}
+    nlp = trained(tok2vec)
+    words = words_of(nlp)
+    words.add([NEW, "和田"], "place")
+    words.remove(["北京"])
+    words.limits = Limits(words=3)
+    with pytest.raises(ValueError, match=r"more than 3\. Nothing was changed"):
+        words.remove([NEW, "上海", "天津"])
+    for lists_of in words._lists:
+        assert lists_of.lists[""].entries.keys() >= {NEW, "和田"}
+
+
+@pytest.mark.parametrize("kind", ["words"], indirect=True)
+def test_the_row_of_a_listed_word_does_not_depend_on_its_batch(nlp, place):
+    words_of(nlp).add(["甲甲", NEW], place)
+    embed = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
+    doc, other = nlp.make_doc(TEXT), nlp.make_doc("甲" * 400)
+    alone, together = (embed.predict(docs).floats for docs in ([doc], [other, doc]))
+    np.testing.assert_array_equal(together[-len(alone) :], alone)

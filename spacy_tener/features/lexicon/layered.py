@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 
 from ...types import IntArray
 from .lexicon import Lexicon, Match, are_longest
-from .lists import WordList
+from .lists import Entry, WordList
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,14 @@ class LayeredMatch:
 
     match: Match
     layers: IntArray
+
+    def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, Entry]], IntArray]:
+        """The distinct words of lists, and which of them each word of a list is. *Shape* [W with a layer above 0]"""
+        places = np.flatnonzero(self.layers)
+        pairs, which = np.unique(np.stack((self.layers[places], self.match.words[places])), axis=1, return_inverse=True)
+        found = [(lists[layer - 1], index) for layer, index in pairs.T.tolist()]
+        words = [(own, words.entries[own]) for words, index in found for own in [words.lexicon.words[index]]]
+        return words, which.reshape(-1)
 
 
 def find_layered(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -155,6 +156,11 @@ class Lexicon:
     def _index_of(self) -> dict[str, int]:
         return {word: index for index, word in enumerate(self.words)}
 
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The tags that words have; the empty string among them where some have none."""
+        return frozenset(self.tag_names[index] for index in np.unique(self.tags).tolist())
+
     def to_bytes(self) -> bytes:
         """The words and tags, compressed."""
         data = pack(self.words, self.tag_names, self.tags)
@@ -181,6 +187,15 @@ class Lexicon:
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
         return type(self).from_bytes, (self.to_bytes(),)
+
+
+def warn_if_empty(lexicon: Lexicon, layer: str) -> None:
+    if not len(lexicon):
+        warnings.warn(
+            f"The lexicon of {layer} is empty: no word will be found in any text. Check its source in the config, and "
+            "its limits on frequency and length.",
+            stacklevel=3,
+        )
 
 
 def is_fit(word: str) -> bool:

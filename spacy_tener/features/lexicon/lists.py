@@ -96,9 +96,10 @@ class WatchedFile:
         self._stamp = self._look()
         self._next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
 
-    def _look(self) -> tuple[int, int]:
+    def _look(self) -> tuple[int, int, int]:
         status = os.stat(self.path)
-        return status.st_mtime_ns, status.st_size
+        # The last changes also where a file can be read again that could not.
+        return status.st_mtime_ns, status.st_size, status.st_ctime_ns
 
     def read(self) -> Iterable[tuple[str, Entry]]:
         for entry in read_user_list(self.path, self.tag):
@@ -126,54 +127,67 @@ class WordLists:
         self.limits = Limits()
         self.lists: dict[str, WordList] = {}
         self._files: dict[str, WatchedFile] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+        return {name: value for name, value in self.__dict__.items() if name != "lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         _register(self.lists)
 
-    def update(self, name: str, words: Iterable[tuple[str, Entry]], *, saved: bool | None = None) -> None:
-        """Add words to a list, or change what is known of them. saved: as it was, or true, if it is None."""
-        with self._lock:
-            old = self.lists.get(name)
-            entries = dict(old.entries) if old else {}
-            self._take(name, entries, words)
-            self._set(name, entries, saved if saved is not None else old.saved if old else True)
+    def changed(
+        self, name: str, words: Iterable[tuple[str, Entry]], *, gone: Iterable[str] = (), saved: bool | None = None
+    ) -> WordList:
+        """A list as it would be without some words and with others, or with what is now known of them.
 
-    def discard(self, name: str, words: Iterable[str]) -> None:
-        """Take words out of a list."""
-        with self._lock:
-            if old := self.lists.get(name):
-                gone = set(words)
-                kept = {word: entry for word, entry in old.entries.items() if word not in gone}
-                self._set(name, kept, old.saved)
+        saved: as it was, or true, if it is None.
+        """
+        if file := self._files.get(name):
+            raise RemedyError(
+                f"The list of words {name!r} is what is in {file.path}",
+                "Change the file, or give the words to a list with another name.",
+            )
+        old = self.lists.get(name, WordList())
+        entries = dict(old.entries)
+        for word in gone:
+            entries.pop(word, None)
+        self._take(name, entries, words)
+        self._check_name(name)
+        return WordList(entries, old.saved if saved is None else saved)
+
+    def put(self, name: str, words: WordList) -> None:
+        with self.lock:
+            # Replaced at once, so that no thread sees half of a change.
+            self.lists = {**self.lists, name: words}
+            _register(self.lists)
 
     def clear(self, name: str) -> None:
         """Take a list away."""
-        with self._lock:
+        with self.lock:
             self.lists = {other: words for other, words in self.lists.items() if other != name}
             self._files.pop(name, None)
 
     def watch(self, name: str, file: WatchedFile, *, saved: bool) -> None:
         """Let a list be what is in a file."""
-        with self._lock:
+        with self.lock:
             entries: dict[str, Entry] = {}
             self._take(name, entries, file.read())
-            self._set(name, entries, saved)
+            self._check_name(name)
+            self.put(name, WordList(entries, saved))
             self._files[name] = file
 
-    def _set(self, name: str, entries: dict[str, Entry], saved: bool) -> None:
-        if name not in self.lists and len(self.lists) > self.limits.lists:
+    def is_watched(self, name: str) -> bool:
+        return name in self._files
+
+    def _check_name(self, name: str) -> None:
+        if name in self.lists or not name:
+            return
+        if len(others := list(filter(None, self.lists))) >= self.limits.lists:
             raise RemedyError(
-                f"There are {len(self.lists):,} lists of words already", "Take some away, or raise the limits."
+                f"There are {len(others):,} lists of words already", "Take some away, or raise the limits."
             )
-        # Replaced at once, so that no thread sees half of a change.
-        self.lists = {**self.lists, name: WordList(entries, saved)}
-        _register(self.lists)
 
     def _take(self, name: str, entries: dict[str, Entry], words: Iterable[tuple[str, Entry]]) -> None:
         """Put words into entries, but for those that no text has or that are too long, of which is told."""
@@ -204,10 +218,15 @@ class WordLists:
         named: dict[tuple[int, str], list[int]] = {}
         for index, doc in enumerate(docs):
             for rank, name in enumerate(names_of(doc)):
-                if name not in lists:
-                    known = ", ".join(map(repr, filter(None, lists)))
-                    raise RemedyError(f"A Doc asks for the words {name!r}", f"There are lists for: {known or 'none'}.")
                 named.setdefault((rank, name), []).append(index)
+        if unknown := sorted({name for _, name in named} - set(lists)):
+            known = ", ".join(map(repr, filter(None, lists)))
+            warnings.warn(
+                f"Docs ask for the words {', '.join(map(repr, unknown))}, and are read without them: there are lists "
+                f"for {known or 'none'}.",
+                stacklevel=2,
+            )
+            named = {place: indices for place, indices in named.items() if place[1] in lists}
         found += [(lists[name], np.array(named[rank, name])) for rank, name in sorted(named)]
         return [(words, indices) for words, indices in found if words.entries]
 
@@ -233,7 +252,7 @@ class WordLists:
             name: WordList({word: Entry(tag, tuple(like), hidden) for word, tag, like, hidden in rows})
             for name, rows in message.items()
         }
-        with self._lock:
+        with self.lock:
             kept = {name: words for name, words in self.lists.items() if not words.saved}
             self.lists = {**kept, **read}
             self._files = {name: file for name, file in self._files.items() if name in kept and name not in read}
@@ -260,4 +279,16 @@ def bounded(items: Iterable[Item], limit: int, name: str) -> Iterator[Item]:
 def names_of(doc: Doc) -> list[str]:
     """The lists that a Doc asks for."""
     wanted = doc.user_data.get(USER_DATA_KEY) if doc.user_data else None
-    return [wanted] if isinstance(wanted, str) else list(wanted or ())
+    if wanted is None:
+        return []
+    names = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else list(wanted)
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"doc._.{ATTRIBUTE} is the name of a list of words, or several, but got {wanted!r}.")
+    return names
+
+
+def check_list_name(name: object) -> None:
+    """Refuse what cannot be saved as the name of a list."""
+    if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
+        raise ValueError(f"The name of a list of words must be a string that UTF-8 can hold, but got {name!r}.")

@@ -16,8 +16,8 @@ from ...features.characters import stretches
 from ...features.keys import Keys, search
 from ...features.lexicon.entity_counts import EntityCounts, place_keys
 from ...features.lexicon.layered import find_layered
-from ...features.lexicon.lexicon import Lexicon
-from ...features.lexicon.lists import WordLists
+from ...features.lexicon.lexicon import Lexicon, warn_if_empty
+from ...features.lexicon.lists import Entry, WordLists
 from ...features.lexicon.sources import jieba_lexicon
 from ...features.lexicon.text import JoinedText, join_texts
 from ...plans.settings import Probability, Settings, Size
@@ -127,17 +127,33 @@ class GazetteerVocabulary(Vocabulary):
     def _find(self, docs: list[Doc]) -> _Matches:
         lists = self.lists.active(docs)
         found = find_layered(self.lexicon, docs, lists, self.max_words)
-        match, layers = found.match, found.layers
-        tags = np.zeros(layers.size, dtype=np.uint64)
-        for layer, lexicon in enumerate([self.lexicon, *(words.lexicon for words, _ in lists)]):
-            own = layers == layer
-            hashes = np.array([get_string_id(name) if name else 0 for name in lexicon.tag_names], dtype=np.uint64)
-            tags[own] = hashes[lexicon.tags[match.words[own]]]
+        match, own = found.match, found.layers == 0
+        words, tags = match.words.copy(), np.zeros(match.words.size, dtype=np.int64)
+        if not own.all():
+            listed, which = found.listed([words for words, _ in lists])
+            words[~own], tags[~own] = np.array([self._of_list(*each) for each in listed], dtype=np.int64)[which].T
+        own = words >= 0
+        tags[own] = self.lexicon.tags[words[own]]
         text = join_texts(docs)
         places = np.repeat(np.arange(len(docs)), match.counts)
         first_tokens = (np.cumsum(text.lengths) - text.lengths)[places]
-        words = np.where(layers == 0, match.words.astype(np.uint64), _NO_WORD)
-        return _Matches(text, words, tags, places, match.heads + first_tokens, match.tails + first_tokens)
+        heads, tails = match.heads + first_tokens, match.tails + first_tokens
+        names = [get_string_id(name) if name else 0 for name in self.lexicon.tag_names]
+        read = tags >= 0
+        hashes = np.array(names, dtype=np.uint64)[tags[read]]
+        # -1, a new word, becomes _NO_WORD.
+        return _Matches(text, words[read].astype(np.uint64), hashes, places[read], heads[read], tails[read])
+
+    def _of_list(self, word: str, entry: Entry) -> tuple[int, int]:
+        """The index of a listed word here, -1 for a new one, and of its tag, -1 for one that training has not shown.
+
+        A word that training has counted keeps its counts, unless it is listed as something else.
+        """
+        (index,), names = self.lexicon.index([word]).tolist(), self.lexicon.tag_names
+        tag = names.index(entry.tag) if entry.tag in self.lexicon.kinds else -1
+        if index >= 0 and (not entry.tag or tag in (-1, self.lexicon.tags[index])):
+            return index, int(self.lexicon.tags[index])
+        return -1, tag
 
     def count(self, batches: Iterable[Sequence[tuple[Doc, Annotation]]], n_labels: int) -> None:
         """Count how often the words are entities."""
@@ -206,4 +222,5 @@ def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None, *, sourc
     vocabulary: GazetteerVocabulary = model.attrs["vocabulary"]
     vocabulary.lexicon, vocabulary.counts = source(), _no_counts()
     vocabulary.lexicon.prepare()
+    warn_if_empty(vocabulary.lexicon, "spacy_tener.GazetteerEmbed.v1")
     init_tables(model)

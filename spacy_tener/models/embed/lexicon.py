@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,7 @@ from thinc.types import Floats2d
 
 from ...features.keys import Keys
 from ...features.lexicon.layered import LayeredMatch, find_layered
-from ...features.lexicon.lexicon import Lexicon, Match
+from ...features.lexicon.lexicon import Lexicon, Match, warn_if_empty
 from ...features.lexicon.lists import WordList, WordLists
 from ...features.lexicon.sources import jieba_lexicon
 from ...plans.lattice import Lattice
@@ -185,12 +184,7 @@ def _init(
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     vocabulary.lexicon = lexicon = source()
     lexicon.prepare()
-    if not len(lexicon):
-        warnings.warn(
-            "The lexicon of spacy_tener.LexiconEmbed.v1 is empty: no word will be found in any text. Check its source "
-            "in the config, and its limits on frequency and length.",
-            stacklevel=2,
-        )
+    warn_if_empty(lexicon, "spacy_tener.LexiconEmbed.v1")
     init_tables(model)
     load_vectors(
         model,
@@ -239,7 +233,9 @@ def _forward_with_lists(
     ops: Any = model.ops
     joined = ops.alloc2f(found.layers.size, floats.shape[1])
     joined[ops.asarray1i(own)] = floats[: len(own)]
-    joined[ops.asarray1i(listed)] = _means(ops, floats[len(own) :], likes.sizes)
+    if listed.size:
+        means = ops.reduce_mean(floats[len(own) :], ops.asarray1i(likes.sizes))
+        joined[ops.asarray1i(listed)] = means[ops.asarray1i(likes.which)]
 
     def backprop(d_words: LatticeWords) -> list[Doc]:
         d_floats = ops.alloc2f(*floats.shape)
@@ -248,13 +244,6 @@ def _forward_with_lists(
         return docs
 
     return LatticeWords(_lattice(docs, found.match), joined), backprop
-
-
-def _means(ops: Any, rows: Any, sizes: IntArray) -> Any:
-    """The mean of each stretch of rows. *Shape* [sum of sizes, width] -> [sizes, width]"""
-    sums = ops.xp.concatenate((ops.alloc2f(1, rows.shape[1]), rows.cumsum(axis=0)))
-    ends = np.cumsum(sizes)
-    return (sums[ops.asarray1i(ends)] - sums[ops.asarray1i(ends - sizes)]) / ops.asarray2f(sizes[:, None])
 
 
 def _lattice(docs: list[Doc], match: Match) -> Lattice:

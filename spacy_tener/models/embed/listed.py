@@ -21,16 +21,18 @@ UNKNOWN = np.zeros(1, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Likes:
-    """The words that each listed word of a batch is like, joined.
+    """The words that each distinct listed word of a batch is like, joined.
 
-    sizes: how many they are. *Shape: [listed words]*
+    sizes: how many they are. *Shape: [distinct words]*
     words: their rows. *Shape: [sum of sizes]*
     tags: the row of the listed word's own tag, for each of them. *Shape: [sum of sizes]*
+    which: the distinct word that each listed one is. *Shape: [listed words]*
     """
 
     sizes: IntArray
     words: IntArray
     tags: IntArray
+    which: IntArray
 
 
 class KnownWords:
@@ -51,8 +53,10 @@ class KnownWords:
             by_edge[word[-1], False].append(row)
         self._by_edge = by_edge
 
-    def tag(self, word: str) -> str:
-        """What the lexicon says a word is; the empty string where it has no row."""
+    def tag(self, word: str, entry: Entry) -> str:
+        """What a listed word is: as the list says, in the lexicon's own tags, or else as the lexicon does."""
+        if entry.tag in self._tag_index:
+            return entry.tag
         return self._names[int(self._tags[self._rows.get(word, 0)])]
 
     def rows(self, word: str, entry: Entry) -> IntArray:
@@ -60,7 +64,7 @@ class KnownWords:
         listed as; those of its tag that begin or end with the same character, or if these are few all of its tag; row
         0, the unknown word's, where there are none."""
         named = [self._rows[like] for like in entry.like if like in self._rows]
-        if not named and entry.tag in ("", self.tag(word)) and word in self._rows:
+        if not named and self.tag(word, Entry()) == self.tag(word, entry) and word in self._rows:
             named = [self._rows[word]]
         if named:
             return np.array(named)
@@ -78,15 +82,8 @@ class KnownWords:
 
 def like_words(known: KnownWords, tag_rows: dict[str, int], found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
     """What each listed word of a match is like. tag_rows: the row of each tag that has one."""
-    listed = np.flatnonzero(found.layers)
-    pairs, which = np.unique(np.stack((found.layers[listed], found.match.words[listed])), axis=1, return_inverse=True)
-    rows, tags = [], []
-    for layer, index in pairs.T.tolist():
-        words = lists[layer - 1]
-        word = words.lexicon.words[index]
-        rows.append(known.rows(word, words.entries[word]))
-        tags.append(tag_rows.get(words.entries[word].tag or known.tag(word), 0))
-    which = which.reshape(-1)
-    sizes = np.array([part.size for part in rows], dtype=np.int64)[which]
-    joined = np.concatenate([np.zeros(0, dtype=np.int64), *(rows[index] for index in which.tolist())])
-    return Likes(sizes, joined, np.repeat(np.array(tags, dtype=np.int64)[which], sizes))
+    words, which = found.listed(lists)
+    rows = [known.rows(word, entry) for word, entry in words]
+    tags = np.array([tag_rows.get(known.tag(word, entry), 0) for word, entry in words], dtype=np.int64)
+    sizes = np.array([part.size for part in rows], dtype=np.int64)
+    return Likes(sizes, np.concatenate([np.zeros(0, dtype=np.int64), *rows]), np.repeat(tags, sizes), which)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 
@@ -23,7 +24,13 @@ from .tables import build_tables, init_tables, table_embedder, table_rows
 from .vocabulary import Reading, Vocabulary
 
 SEGMENT = "segment"
-_TAGS = ("nr", "nrt", "nrfg", "ns", "nt", "nz", "n", "vn", "v", "a", "d", "m", "q", "r", "t", "eng", "x")
+# jieba's and LTP's, names first; those of the Penn Chinese Treebank, which `zh_core_web_*` and CTB taggers give; UD's.
+_TAGS = (
+    "nr nrt nrfg ns nt nz n nh ni nl nd nw vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
+    "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w wp ws y z zg "
+    "NR NN NT VV VA VC VE AD AS BA CC CD CS DEC DEG DER DEV DT ETC FW IJ INF JJ LB LC M MSP OD ON P PN PU SB SP X "
+    "PROPN NOUN VERB ADJ ADV NUM PRON DET ADP AUX PART CCONJ SCONJ INTJ SYM PUNCT"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +86,15 @@ class SegmentVocabulary(Vocabulary):
         text = join_texts(docs)
         division = self.segmenter.divide(docs, text)
         if lists := self.lists.active(docs):
-            division = with_user_words(text, division, lists)
+            told, untold = (token_keys(text, each) for each in with_user_words(text, division, lists))
+            # A tag that training has not shown at such a place says nothing: the segmenter's stands.
+            return Reading({SEGMENT: np.where(self.tables[SEGMENT].rows(told), told, untold)})
         return Reading({SEGMENT: token_keys(text, division)})
 
     @property
     def tag_names(self) -> list[str]:
-        """Parts of speech that training has shown, of those that jieba gives to names and to most words."""
-        return [tag for tag in _TAGS if self.knows_tag(tag)]
+        """Parts of speech that training has shown, of the usual ones."""
+        return [tag for tag in _TAGS.split() if self.knows_tag(tag)]
 
     def knows_tag(self, tag: str) -> bool:
         return bool(self.tables[SEGMENT].rows(keys_of_tag(tag)).any())

@@ -10,6 +10,7 @@ import spacy
 from spacy.training import Example
 
 from spacy_tener.features.lexicon.entity_counts import ALWAYS, NEVER, OFTEN, SELDOM, UNSEEN, EntityCounts
+from spacy_tener.features.lexicon.lists import Entry
 from spacy_tener.models.embed.gazetteer import GazetteerVocabulary
 
 GOOD = ["北京", "上海", "天津", "广州", "南京", "武汉", "花园"]
@@ -137,6 +138,41 @@ def test_it_is_saved_with_what_it_counted(nlp, folder):
         docs = [nlp.make_doc(text) for text, _ in data()]
         expected = vocabulary_of(nlp).read(docs).keys["match"]
         np.testing.assert_array_equal(vocabulary_of(other).read(docs).keys["match"], expected)
+
+
+def test_a_word_that_training_counted_keeps_its_counts_when_it_is_given_again(nlp, folder):
+    words = nlp.get_pipe("tener_ner").lexicon
+    docs = [nlp.make_doc(text) for text, _ in data()]
+    before = vocabulary_of(nlp).read(docs).keys["match"]
+    words.read(folder / "good.txt", "good")
+    words.add(WRONG, name="untold")
+    words.add(GOOD, "wrong", name="other")
+    for asked, same in ((None, True), ("untold", True), ("other", False)):
+        for doc in docs:
+            doc._.tener_words = asked
+        assert (vocabulary_of(nlp).read(docs).keys["match"] == before).all() == same
+    for name in ("", "untold", "other"):
+        words.clear(name)
+
+
+def test_a_word_of_what_training_has_no_list_of_is_none_here(nlp):
+    words = nlp.get_pipe("tener_ner").lexicon
+    texts = [nlp.make_doc("说到石头就笑"), nlp.make_doc("说到北京就笑")]
+    before = vocabulary_of(nlp).read(texts).keys["match"]
+    words.add(["石头"])
+    lists = vocabulary_of(nlp).lists
+    lists.put("", lists.changed("", [("北京", Entry("ns"))]))  # a tag of another embedder's
+    np.testing.assert_array_equal(vocabulary_of(nlp).read(texts).keys["match"], before)
+    words.clear()
+
+
+def test_an_empty_list_is_told(tmp_path):
+    (tmp_path / "empty.txt").write_text("\n")
+    nlp = pipeline(tmp_path)
+    examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in data()]
+    with pytest.warns(UserWarning, match=r"lexicon of spacy_tener.GazetteerEmbed.v1 is empty"):
+        nlp.initialize(lambda: examples)
+    assert len(vocabulary_of(nlp).lexicon) == 0
 
 
 def test_words_given_after_training_are_worth_what_their_list_is(nlp):
