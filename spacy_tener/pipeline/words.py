@@ -67,7 +67,7 @@ class PipelineWords:
         tag: str = "",
         *,
         name: str = "",
-        like: Sequence[str] = (),
+        like: Iterable[str] = (),
         vectors: str | Path | None = None,
         saved: bool | None = None,
     ) -> None:
@@ -77,7 +77,7 @@ class PipelineWords:
         tag (str): What the words are, by a tag that the model was trained with: by jieba's, `nr` is a person, `ns` a
             place, `nt` an organisation.
         name (str): The list; the one that counts for every Doc without a name.
-        like (Sequence[str]): Words of the lexicon that these are used like. Otherwise a word is taken to be used like
+        like (Iterable[str]): Words of the lexicon that these are used like. Otherwise a word is taken to be used like
             those of its tag that begin or end with the same character.
         vectors (Optional[Union[str, Path]]): A file of vectors, which tells for each word what it is used like.
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
