@@ -11,8 +11,9 @@ from spacy.cli._util import import_code
 
 from ..errors import RemedyError
 from ..files import check_folder, locked
+from ..pipeline.finding import entity_finders
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.teaching.beliefs import lacking
+from ..workbench.teaching.beliefs import check_teachers, lacking
 from ..workbench.teaching.silver import Counts, Sureness, made_of, write_silver
 from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
 from ._app import Code, GpuId, load_pipeline, messages, names, setup_gpu
@@ -56,7 +57,11 @@ def silver_cli(
         sources, left_out = find_texts(raw)
         if left_out:
             msg.warn(f"Left out: {len(left_out)} files that are no text", ", ".join(map(str, left_out[:5])))
-        if lacks := lacking(dict(zip(names(teachers), pipelines, strict=True))):
+        named = dict(zip(names(teachers), pipelines, strict=True))
+        check_teachers(named)
+        if silent := [name for name, teacher in named.items() if not entity_finders(teacher)]:
+            msg.warn(f"No component says that it finds entities: {', '.join(silent)}", "Its silence counts as sure.")
+        if lacks := lacking(named):
             lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
             msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
         settings = {**made_of(names(teachers), pipelines, sources), "limit": limit}

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from wasabi.printer import Printer
 
+from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.vectors.coverage import Coverage
 from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, VectorsReport, make_vectors
 from ..workbench.vectors.raw_text import find_texts
@@ -62,7 +63,7 @@ def vectors_cli(
 
     Digits and case must be what the embedders of the config say: by default digits are read as 0, and case is kept.
     """
-    with messages() as msg:
+    with messages() as msg, interrupted_by_signals():
         settings = TrainingSettings(
             width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers
         )

@@ -100,7 +100,7 @@ def test_probabilities_of_all_readings_sum_to_one_at_any_temperature(crf):
     for temperature in (0.5, 1.0, 3.0):
         decoding, _ = decoding_of(crf, [4], weigh=calibration(temperature))
         (readings,) = decoding.kbest(20_000)
-        weights = [weight for weight, _ in readings]
+        weights = np.exp([log_probability for log_probability, _ in readings]).tolist()
         assert sum(weights) == pytest.approx(1.0)
         assert weights == sorted(weights, reverse=True)
 

@@ -1,5 +1,8 @@
 """A trained pipeline as a teacher: the loss against brute force, and students that learn from it without annotation."""
 
+import sqlite3
+from contextlib import closing
+
 import numpy as np
 import pytest
 import spacy
@@ -134,6 +137,35 @@ def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences, 
     assert warm.crf.start.detach().numpy() == pytest.approx(plain.crf.start.detach().numpy() / 2)
 
 
+def test_temperature_flattens_the_shares_of_readings_of_a_text_of_any_length(teacher_path):
+    """Over units that are not the teacher's."""
+    doubtful = "北天王海好" * 2400
+    teacher = load_teacher(teacher_path)
+    assert teacher.pipe.readings([teacher.nlp.tokenizer(doubtful)], 1)[0][0].probability == 0.0
+    words = spacy.util.get_lang_class("zh").from_config({"nlp": {"tokenizer": {"segmenter": "jieba"}}})
+    for text in ("王小明去了上海", doubtful):
+        plain, warm = (load_teacher(teacher_path, temperature=each) for each in (1.0, 2.0))
+        view = view_of(words(text), "tokens")
+        [cold], [hot] = (teacher.lessons([view], teacher.pipe.labels) for teacher in (plain, warm))
+        assert cold.weights.sum() == pytest.approx(1.0)
+        assert hot.weights == pytest.approx(np.sqrt(cold.weights) / np.sqrt(cold.weights).sum())
+
+
+def test_a_text_longer_than_spacy_lets_through_is_taught(teacher_path):
+    teacher = load_teacher(teacher_path)
+    teacher.nlp.max_length = 5
+    [lesson] = teacher.lessons([view_of(spacy.blank("zh")("王小明去了上海"), "tokens")], teacher.pipe.labels)
+    assert len(lesson.scores) == 7
+
+
+def test_a_teacher_without_labels_is_refused(tmp_path):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner")
+    nlp.to_disk(tmp_path / "untrained")
+    with pytest.raises(RemedyError, match=r"untrained has no labels\. Name a trained pipeline"):
+        load_teacher(tmp_path / "untrained")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -178,6 +210,18 @@ def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences
     asked._ask = None
     with pytest.raises(TypeError):
         lessons_of(asked, sentences, labels)
+
+
+def test_a_damaged_lesson_is_told(teacher_path, sentences, tmp_path):
+    path, labels = tmp_path / "lessons.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
+    lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
+    with closing(sqlite3.connect(path)) as file, file:
+        (width,) = file.execute("SELECT max(length(rows)) FROM lessons WHERE weights IS NULL").fetchone()
+        step = 4 * (4 * len(labels) + 1)
+        assert width % step == 0
+        file.execute(f"UPDATE lessons SET rows = substr(rows, 1, length(rows) - {step}) WHERE weights IS NULL")
+    with pytest.raises(RemedyError, match=r"cache_file .*lessons\.sqlite cannot be used: cannot reshape"):
+        lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
 
 
 def test_a_file_that_holds_no_lessons_is_refused(teacher_path, sentences, tmp_path):

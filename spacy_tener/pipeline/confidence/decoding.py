@@ -88,14 +88,11 @@ class Decoding:
         return self.calibration.calibrated(found.astype(np.float64, copy=False), spans.label)
 
     def kbest(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
-        """Up to k readings of each text, best first: their probability and their entities."""
+        """Up to k readings of each text, best first: the logarithm of their probability, and their entities."""
         found = self.crf.kbest(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
         log_z = self.passes.log_partition().tolist()
         return [
-            [
-                (float(np.exp(score / self.calibration.temperature - total)), self._entities(text, tags))
-                for score, tags in paths
-            ]
+            [(score / self.calibration.temperature - total, self._entities(text, tags)) for score, tags in paths]
             for text, (paths, total) in enumerate(zip(found, log_z, strict=True))
         ]
 

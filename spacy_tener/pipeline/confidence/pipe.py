@@ -43,10 +43,14 @@ class ScoredEntity:
 
 @dataclass(frozen=True)
 class Reading:
-    """One of the k best readings of a text, and its entities. Their own probabilities are those in all readings."""
+    """One of the k best readings of a text, and its entities. Their own probabilities are those in all readings.
+
+    log_probability: What is left of the probability of a long text's reading, which is 0 as a number.
+    """
 
     probability: float
     entities: list[ScoredEntity]
+    log_probability: float
 
 
 @dataclass(frozen=True)
@@ -159,11 +163,11 @@ class ConfidentPipe(TrainablePipe):
             spans = joined([entities for readings in found for _, entities in readings])
             entities = iter(self._entities(views, spans, decoding.probabilities(spans)))
             return [
-                [Reading(probability, [next(entities) for _ in each.label]) for probability, each in readings]
+                [Reading(float(np.exp(log_p)), [next(entities) for _ in each.label], log_p) for log_p, each in readings]
                 for readings in found
             ]
 
-        return self._ask(docs, ask, lambda: [Reading(1.0, [])])
+        return self._ask(docs, ask, lambda: [Reading(1.0, [], 0.0)])
 
     def rivals(self, docs: Iterable[Doc], n: int = 3, minimum: float = 0.01) -> list[list[list[ScoredEntity]]]:
         """What each entity of each Doc might be instead: the other spans that share characters with it, be it with

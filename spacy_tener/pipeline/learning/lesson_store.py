@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -39,9 +40,21 @@ class LessonStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
             # Readers and a writer do not wait for each other. What the system's crash takes is asked again.
-            self._file.execute("PRAGMA journal_mode = WAL")
+            self._patiently("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = NORMAL")
-            self._file.execute(_TABLE)
+            self._patiently(_TABLE)
+
+    def _patiently(self, statement: str) -> None:
+        """SQLite's own patience does not hold while a file that several make at once is set up."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._file.execute(statement)
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def read(self, keys: Iterable[Key]) -> dict[Key, Lesson]:
         """Those that are there."""
@@ -53,7 +66,7 @@ class LessonStore:
                 for block in (asked[i : i + _AT_ONCE] for i in range(0, len(asked), _AT_ONCE))
                 for row in self._file.execute(_FIND.format(",".join("?" * len(block))), block)
             ]
-        return {names[name]: self._lesson(rows, weights) for name, rows, weights in found}
+            return {names[name]: self._lesson(names[name], rows, weights) for name, rows, weights in found}
 
     def write(self, lessons: Mapping[Key, Lesson]) -> None:
         rows = [(self._name(key), *_columns(lesson)) for key, lesson in lessons.items()]
@@ -68,11 +81,12 @@ class LessonStore:
         whole.update(text.encode("utf8", "surrogatepass"))
         return whole.digest()
 
-    def _lesson(self, rows: bytes, weights: bytes | None) -> Lesson:
+    def _lesson(self, key: Key, rows: bytes, weights: bytes | None) -> Lesson:
+        n_units = np.frombuffer(key[1], dtype=np.int64).size // 2
         if weights is None:
-            return Emissions(np.frombuffer(rows, dtype=np.float32).reshape(-1, self.teacher.n_tags))
+            return Emissions(np.frombuffer(rows, dtype=np.float32).reshape(n_units, self.teacher.n_tags))
         shares = np.frombuffer(weights, dtype=np.float64)
-        return Paths(np.frombuffer(rows, dtype=np.int64).reshape(len(shares), -1), shares, self.student)
+        return Paths(np.frombuffer(rows, dtype=np.int64).reshape(len(shares), n_units), shares, self.student)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

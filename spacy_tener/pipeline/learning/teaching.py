@@ -107,7 +107,8 @@ class Teacher:
 
     def _ask(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
         with self.nlp.select_pipes(disable=self.nlp.pipe_names[self.nlp.pipe_names.index(self.pipe.name) :]):
-            docs = list(self.nlp.pipe(view.doc.text for view in views))
+            # Not the texts themselves: spaCy refuses those of more than a million characters.
+            docs = list(self.nlp.pipe(self.nlp.tokenizer(view.doc.text) for view in views))
         pipe = self.pipe
         own = [view_of(doc, pipe.settings.view) for doc in docs]
         same = [np.array_equal(mine.places(), view.places()) for mine, view in zip(own, views, strict=True)]
@@ -115,7 +116,7 @@ class Teacher:
         others = [doc for doc, equal in zip(docs, same, strict=True) if not equal]
         read = iter(pipe.readings(others, self.readings) if others else [])
         return [
-            next(emitted) if equal else _paths(view, next(read), labels)
+            next(emitted) if equal else _paths(view, next(read), labels, self.temperature)
             for view, equal in zip(views, same, strict=True)
         ]
 
@@ -166,6 +167,8 @@ def load_teacher(
         raise RemedyError("spacy_tener.Teacher.v1: no pipeline is named", remedy)
     nlp = spacy.load(path)
     pipe = find_recogniser(nlp, component, what=f"spacy_tener.Teacher.v1: the pipeline {path}")
+    if not pipe.labels:
+        raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Name a trained pipeline.")
     return Teacher(
         nlp,
         pipe,
@@ -177,15 +180,17 @@ def load_teacher(
     )
 
 
-def _paths(view: DocView, readings: Sequence[Reading], labels: Sequence[str]) -> Paths:
-    """Readings as tags of a view. An entity off the edges of its units, or in white space, is left out."""
+def _paths(view: DocView, readings: Sequence[Reading], labels: Sequence[str], temperature: float) -> Paths:
+    """Readings as tags of a view, and their shares. An entity off the edges of its units, or in white space, is left
+    out."""
     layout, index = TagLayout(len(labels)), {label: i for i, label in enumerate(labels)}
     units = view.units()
     rows = [
         layout.encode(*_columns(view, units, reading, index), len(view)) if len(view) else np.empty(0, dtype=np.int64)
         for reading in readings
     ]
-    weights = np.array([reading.probability for reading in readings])
+    scores = np.array([reading.log_probability for reading in readings]) / temperature
+    weights = np.exp(scores - scores.max())
     return Paths(np.array(rows), weights / weights.sum(), layout)
 
 

@@ -13,6 +13,10 @@ from ...pipeline.learning.targets import WEIGHT
 
 Reader = Callable[[Language], Iterator[Example]]
 
+_PLACE = "spacy_tener.MixedCorpus.v1"
+_OWN_WEIGHT = "tener_own_weight"
+"""In a Doc's `user_data`: the weight that it came with."""
+
 
 def mixed_corpus(
     readers: dict[str, Any],
@@ -25,7 +29,8 @@ def mixed_corpus(
 
     readers (Dict[str, Callable[[Language], Iterator[Example]]]): The readers, by names of your choice.
     weights (Optional[Dict[str, float]]): What the annotation of a reader's examples counts in the loss of `tener_ner`,
-        by the reader's name; 1 where a name is missing. Other components do not know of weights.
+        by the reader's name; 1 where a name is missing. A Doc's own weight is multiplied with it. Other components do
+        not know of weights.
     repeat (Optional[Dict[str, int]]): How often a reader is read, by its name; once where a name is missing.
     """
     # `Any`: spaCy checks what is in the section before it makes readers of it.
@@ -36,21 +41,26 @@ def mixed_corpus(
         for name, reader in readers.items():
             weight = weights.get(name, 1.0)
             for _ in range(repeat.get(name, 1)):
+                example = None
                 for example in reader(nlp):
                     if weight != 1.0:
-                        example.reference.user_data[WEIGHT] = weight
+                        data = example.reference.user_data
+                        # A reader may give the same example again.
+                        data[WEIGHT] = weight * data.setdefault(_OWN_WEIGHT, data.get(WEIGHT, 1.0))
                     yield example
+                if example is None:
+                    remedy = "Check its path, or take it out of the config."
+                    raise InputError(_PLACE, f"the reader {name!r} has no examples", remedy)
 
     return read
 
 
 def _check(readers: Mapping[str, Reader], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
-    place = "spacy_tener.MixedCorpus.v1"
     if unknown := sorted({*weights, *repeat} - set(readers)):
-        raise InputError(place, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
+        raise InputError(_PLACE, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
     for name, weight in weights.items():
         if not 0.0 <= weight < float("inf"):
-            raise InputError(place, f"the weight of {name!r} is {weight}", "Give a number of 0 or more.")
+            raise InputError(_PLACE, f"the weight of {name!r} is {weight}", "Give a number of 0 or more.")
     for name, times in repeat.items():
         if times < 0:
-            raise InputError(place, f"{name!r} is repeated {times} times", "Give a whole number of 0 or more.")
+            raise InputError(_PLACE, f"{name!r} is repeated {times} times", "Give a whole number of 0 or more.")

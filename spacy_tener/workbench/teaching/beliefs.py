@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc
 
+from ...errors import RemedyError
 from ...pipeline.finding import entity_finders, recognisers
 from ..vectors.raw_text import make_docs
 
@@ -55,12 +56,17 @@ def lacking(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 
 
 def _labels(teacher: Language) -> set[str] | None:
-    if found := recognisers(teacher):
-        return set(found.popitem()[1].labels)
     finding, told = entity_finders(teacher), teacher.pipe_labels
     if not finding or any(name not in told for name in finding):
         return None
     return {label for name in finding for label in told[name]}
+
+
+def check_teachers(teachers: Mapping[str, Language]) -> None:
+    """Refuse teachers that would find nothing anywhere."""
+    for name, teacher in teachers.items():
+        if _labels(teacher) == set():
+            raise RemedyError(f"{name}: no component has a label of entities", "Name a trained pipeline.")
 
 
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
@@ -68,12 +74,37 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
     if not found:
         return [_certain(doc) for doc in teacher.pipe(make_docs(teacher, texts))]
     name, pipe = found.popitem()
-    with teacher.select_pipes(disable=[name]):
+    at = teacher.pipe_names.index(name)
+    with teacher.select_pipes(disable=teacher.pipe_names[at:]):
         docs = list(teacher.pipe(make_docs(teacher, texts)))
-    return [
+    believed = [
         Belief(doc, {(e.start, e.end, e.label): e.probability for e in each.entities}, each.outside)
         for doc, each in zip(docs, pipe.marginals(docs, LEAST), strict=True)
     ]
+    if len(entity_finders(teacher)) > 1 or teacher.pipe_names[at + 1 :]:
+        for belief in believed:
+            _correct(belief, [component for _, component in teacher.pipeline[at:]])
+    return believed
+
+
+def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None:
+    """Let entities of components before and behind the first of these, which gives the probabilities, be certain, and
+    those that are taken away again not be found."""
+    doc = belief.doc
+    before = _places(doc)
+    found = _places(components[0](doc))
+    for component in components[1:]:
+        doc = component(doc)
+    final = _places(doc)
+    for place in found - final:
+        belief.entities.pop(place, None)
+    for start, end, label in (before & final) | (final - found):
+        belief.entities[start, end, label] = 1.0
+        belief.outside[start:end] = 0.0
+
+
+def _places(doc: Doc) -> set[Place]:
+    return {(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents}
 
 
 def _certain(doc: Doc) -> Belief:

@@ -21,8 +21,9 @@ from thinc.api import Config
 
 from ...errors import RemedyError
 from ...files import staged
-from ..report.runs import CONFIG, METRICS_DEV, MODEL
+from ..report.runs import METRICS_DEV, MODEL
 from ..runs.processes import Echo, Processes
+from ..runs.record import Record, changes, make_record, read_record, write_record
 from ..runs.training import SCORE, train
 from .silver import Counts, Sureness, made_of, write_silver
 
@@ -108,23 +109,24 @@ def _folder(plan: Plan, number: int) -> Path:
 def _train(plan: Plan, number: int, seed: int, processes: Processes, told: Told) -> float:
     folder = _folder(plan, number) / str(seed)
     config = config_of(plan, number, seed)
-    if not _finished(folder, config):
+    record = make_record(config, plan.code)
+    if not _finished(folder, record):
         told.training(number, seed)
         result = train(processes, config, folder, gpu_id=plan.gpu_id, code=plan.code, echo=told.echo)
         if result.score is None:
             raise RemedyError(f"{folder}: {result.failure}", "Its output.log says more.")
+        write_record(folder, record)
     score: float = json.loads((folder / METRICS_DEV).read_text(encoding="utf8"))[SCORE]
     return score
 
 
-def _finished(folder: Path, config: Config) -> bool:
-    if not ((folder / METRICS_DEV).is_file() and (folder / MODEL / "meta.json").is_file()):
+def _finished(folder: Path, record: Record) -> bool:
+    before = read_record(folder)
+    if before is None or not ((folder / METRICS_DEV).is_file() and (folder / MODEL / "meta.json").is_file()):
         return False
-    before = Config().from_disk(folder / CONFIG, interpolate=False)
-    before["training"]["logger"] = config["training"]["logger"]
-    if before != config:
+    if changed := changes(before, record):
         remedy = "Choose another directory, or remove this one to begin anew."
-        raise RemedyError(f"{folder}: was trained from another config or with other options", remedy)
+        raise RemedyError(f"{folder}: was trained otherwise ({'; '.join(changed)})", remedy)
     return True
 
 

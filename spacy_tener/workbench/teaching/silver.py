@@ -42,7 +42,6 @@ class Sureness:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            # Above a half no two entities that are kept overlap, and none with a token that is kept outside.
             if not 0.5 < value <= 1.0:
                 raise RemedyError(f"{name} = {value}", "Give a probability above a half and at most 1.")
 
@@ -66,15 +65,17 @@ def annotate(belief: Belief, sure: Sureness) -> Doc:
     """Keep what is sure of a text: entities, and tokens outside. All other tokens are missing."""
     doc = belief.doc
     entities: list[Span] = []
-    for (start, end, label), probability in belief.entities.items():
+    taken = np.zeros(len(doc), dtype=bool)
+    # The likeliest first: after a calibration by labels, spans that exclude each other may both be above a half.
+    for (start, end, label), probability in sorted(belief.entities.items(), key=lambda each: -each[1]):
         span = doc.char_span(start, end, label=label) if probability >= sure.entity else None
-        if span is not None:  # another teacher's entity may not lie on the edges of tokens
+        # Another teacher's entity may not lie on the edges of tokens.
+        if span is not None and not taken[span.start : span.end].any():
             entities.append(span)
+            taken[span.start : span.end] = True
     starts = np.array([token.idx for token in doc], dtype=np.int64)
     outside = np.minimum.reduceat(belief.outside, starts) if len(doc) else np.empty(0)
-    known = outside >= sure.outside
-    for entity in entities:
-        known[entity.start : entity.end] = True
+    known = taken | (outside >= sure.outside)
     missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~known).tolist()]
     doc.set_ents(entities, missing=missing, default="outside")
     return doc

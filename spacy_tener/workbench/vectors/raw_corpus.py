@@ -46,10 +46,15 @@ def raw_text(
             held = list(texts)
             random.shuffle(held)
             texts = iter(held)
+        given = False
         for paragraph in make_docs(nlp, texts):
             for doc in _cut(paragraph, max_length):
                 if len(doc) >= min_length:
+                    given = True
                     yield Example(doc, doc.copy())
+        if not given:
+            remedy = f"Give texts of at least min_length = {min_length} tokens."
+            raise InputError(", ".join(sources), "there is no text", remedy)
 
     return read
 
@@ -58,5 +63,8 @@ def _cut(doc: Doc, length: int) -> Iterator[Doc]:
     if len(doc) <= length:
         yield doc
     else:
+        # Not Span.as_doc(), which reads the whole Doc for every piece of it.
         for start in range(0, len(doc), length):
-            yield doc[start : start + length].as_doc()
+            tokens = doc[start : start + length]
+            words, spaces = [token.text for token in tokens], [bool(token.whitespace_) for token in tokens]
+            yield Doc(doc.vocab, words=words, spaces=spaces)

@@ -3,6 +3,7 @@
 import pytest
 import spacy
 from spacy.tokens import DocBin
+from spacy.training import Example
 from spacy.util import registry
 from thinc.api import Config
 
@@ -38,6 +39,19 @@ def test_gold_counts_in_full_and_silver_by_its_weight(tmp_path):
     read = registry.resolve(Config().from_str(config))["corpus"]
     found = [(example.text, example.reference.user_data.get(WEIGHT, 1.0)) for example in read(nlp)]
     assert found == [("王小明", 1.0), ("王小明", 1.0), ("上海", 0.25)]
+
+
+def test_the_weight_of_a_doc_is_multiplied_once_however_often_it_is_read():
+    nlp = spacy.blank("zh")
+    held = [Example(nlp("上海"), nlp("上海")), Example(nlp("北京"), nlp("北京"))]
+    held[0].reference.user_data[WEIGHT] = 0.5
+    read = mixed_corpus({"silver": lambda nlp: held}, {"silver": 0.2}, {"silver": 3})
+    assert [example.reference.user_data[WEIGHT] for example in [*read(nlp), *read(nlp)]] == [0.1, 0.2] * 6
+
+
+def test_a_reader_without_examples_is_told():
+    with pytest.raises(InputError, match=r"the reader 'silver' has no examples\. Check its path"):
+        list(mixed_corpus({"silver": lambda nlp: iter(())})(spacy.blank("zh")))
 
 
 @pytest.mark.parametrize(

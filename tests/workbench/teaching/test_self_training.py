@@ -121,8 +121,17 @@ def test_finished_trainings_of_another_config_are_not_taken_over(plan, corpus):
     run(make(0.5, 0.6, 0.4, 0.4))
     changed = make(0.5, 0.6)
     changed.config["training"]["max_steps"] = 14
-    with pytest.raises(RemedyError, match="was trained from another config"):
+    with pytest.raises(RemedyError, match=r"was trained otherwise \(training.max_steps: was \d+, is 14\)"):
         run(changed)
+
+
+def test_finished_trainings_on_other_data_are_not_taken_over(plan, corpus):
+    make, _ = plan
+    run(make(0.5, 0.6, 0.4, 0.4))
+    train = corpus / "train.spacy"
+    train.write_bytes(train.read_bytes() + b" ")
+    with pytest.raises(RemedyError, match=r"was trained otherwise \((corpora.train.path|paths.train): was .*train"):
+        run(make(0.5, 0.6))
 
 
 def test_the_seed_and_the_readers_are_all_that_a_round_changes(plan):

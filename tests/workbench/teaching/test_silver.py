@@ -69,6 +69,44 @@ def test_the_sure_is_kept_and_the_doubtful_left_open():
     ]
 
 
+def test_of_entities_that_exclude_each_other_the_likelier_is_kept():
+    believed = belief({(0, 3, "PER"): 0.6, (1, 3, "ORG"): 0.9, (5, 7, "GPE"): 0.7}, [0.6, 0, 0, 1, 1, 0, 0])
+    found = iob_of(annotate(believed, Sureness(entity=0.55, outside=0.55)))
+    assert found == ["O", "B-ORG", "I-ORG", "O", "O", "B-GPE", "I-GPE"]
+
+
+def test_what_other_components_of_a_teacher_say_counts(trained):
+    """Rules before and behind the model, one that its labels do not have, and a component that takes entities away."""
+    Language.component("no_places", func=without_places)
+    for where in ("before", "after"):
+        teacher = spacy.load(trained)
+        ruler = teacher.add_pipe("entity_ruler", **{where: "tener_ner"}, config={"overwrite_ents": True})
+        ruler.add_patterns([{"label": "VERB", "pattern": [{"ORTH": "去"}, {"ORTH": "了"}]}])
+        teacher.add_pipe("no_places", last=True)
+        assert [(ent.text, ent.label_) for ent in teacher(TEXT).ents] == [("王小明", "PER"), ("去了", "VERB")]
+        [found] = beliefs([teacher], [TEXT])
+        assert iob_of(annotate(found, Sureness())) == ["B-PER", "I-PER", "I-PER", "B-VERB", "I-VERB", "", ""]
+        assert lacking({"all": teacher, "crf": spacy.load(trained)}) == {"crf": ["VERB"]}
+
+
+def without_places(doc):
+    doc.set_ents([ent for ent in doc.ents if ent.label_ != "GPE"])
+    return doc
+
+
+def test_teachers_that_find_nothing_are_refused_or_warned_of(run, tmp_path):
+    nlp = spacy.blank("zh")
+    nlp.to_disk(tmp_path / "blank")
+    nlp.add_pipe("tener_ner")
+    nlp.to_disk(tmp_path / "unlabelled")
+    code, output = run(tmp_path / "unlabelled")
+    assert code
+    assert "unlabelled: no component has a label of entities Name a trained pipeline." in output
+    code, output = run(tmp_path / "blank")
+    assert code == 0
+    assert f"No component says that it finds entities: {tmp_path / 'blank'}" in output
+
+
 def test_teachers_vote_whatever_they_are(trained, ruled):
     """A CRF with its probabilities, and rules that know one place but take a name for another entity."""
     both = [spacy.load(trained), spacy.load(ruled(GPE="上海", ORG="小明"))]

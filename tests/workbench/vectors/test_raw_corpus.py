@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,22 @@ def test_long_paragraphs_are_cut_and_nothing_is_lost(tmp_path: Path) -> None:
     assert [len(piece) for piece in pieces] == [100, 100, 100, 100, 100, 5]
     assert "".join(pieces) == long
     assert texts(raw_text(tmp_path, max_length=100, min_length=6, shuffle=False)) == pieces[:5]
+
+
+def test_text_of_which_nothing_is_left_is_told(file: Path) -> None:
+    with pytest.raises(InputError, match=r"raw.txt.gz: there is no text\. Give texts of at least min_length = 50"):
+        texts(raw_text(file, min_length=50))
+
+
+def test_cutting_takes_time_linear_in_a_paragraph(tmp_path: Path) -> None:
+    def seconds(size: int) -> float:
+        (tmp_path / "long.txt").write_text("第一条为了规范保护" * size, encoding="utf8")
+        reader, start = raw_text(tmp_path, shuffle=False), time.process_time()
+        assert sum(len(text) for text in texts(reader)) == 9 * size
+        return time.process_time() - start
+
+    seconds(100)
+    assert seconds(8000) < 16 * seconds(1000)
 
 
 def test_a_paragraph_longer_than_spacy_lets_through_is_cut_too(file: Path) -> None:
