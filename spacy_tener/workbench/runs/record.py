@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from thinc.api import Config
 
+from ...errors import RemedyError
 from ...files import digest, write_text
 from ..composing.files import entries
 from ..versions import installed_versions
@@ -80,6 +81,19 @@ def changes(before: Record, now: Record) -> tuple[str, ...]:
     lines = [f"{name}: was {_shown(old)}, is {_shown(new)}" for name, (old, new) in other.items()]
     versions = [f"{name} {old}" for name, old in before.versions.items() if now.versions.get(name, old) != old]
     return (*lines, *([f"trained with {', '.join(versions)}"] if lines and versions else ()))
+
+
+def is_finished(folder: Path, record: Record, files: Iterable[str], *, remedy: str) -> bool:
+    """Whether a training has ended in a folder and left these files. One that was trained otherwise is refused.
+
+    remedy: What to do about such a one.
+    """
+    before = read_record(folder)
+    if before is None or not all((folder / name).is_file() for name in files):
+        return False
+    if changed := changes(before, record):
+        raise RemedyError(f"{folder}: was trained otherwise ({'; '.join(changed)})", remedy)
+    return True
 
 
 def _identity(name: str, value: Any) -> Any:

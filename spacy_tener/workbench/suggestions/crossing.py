@@ -23,7 +23,7 @@ from ...files import write_file
 from ..composing.files import ConfigError
 from ..report.runs import MODEL
 from ..runs.processes import Echo, Processes
-from ..runs.record import changes, make_record, read_record, write_record
+from ..runs.record import is_finished, make_record, write_record
 from ..runs.requirements import corpus_reader
 from ..runs.training import train
 from .doubts import Judged, judge
@@ -100,11 +100,9 @@ def _train(
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config, "train_corpus").get("path") != config["paths"]["train"]:
         raise ConfigError("The config reads other data", "Let [corpora.train] have path = ${paths.train}.")
-    record, before = make_record(config, crossing.code), read_record(folder)
-    trained = before is not None and (folder / MODEL / "meta.json").is_file()
-    if trained and (differences := changes(before, record)):  # type: ignore[arg-type]
-        remedy = "Choose another --output, or remove this one to begin anew."
-        raise RemedyError(f"{folder} was trained from something else: {'; '.join(differences)}", remedy)
+    record = make_record(config, crossing.code)
+    remedy = "Choose another --output, or remove this one to begin anew."
+    trained = is_finished(folder, record, [f"{MODEL}/meta.json"], remedy=remedy)
     begun(fold, trained)
     if not trained:
         result = train(processes, config, folder, gpu_id=crossing.gpu_id, code=crossing.code, echo=echo)

@@ -12,12 +12,11 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...errors import RemedyError
+from ...pipeline.entities import Place, place_of
 from ...pipeline.finding import entity_finders, recognisers
 from ..vectors.raw_text import make_docs
 
 FloatArray = NDArray[np.float64]
-Place = tuple[int, int, str]
-"""Start and end in characters of a text, and the label."""
 LEAST = 0.05
 """Entities that a teacher finds less probable count as not found."""
 
@@ -104,7 +103,7 @@ def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None
 
 
 def _places(doc: Doc) -> set[Place]:
-    return {(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents}
+    return set(map(place_of, doc.ents))
 
 
 def _certain(doc: Doc) -> Belief:
@@ -112,4 +111,4 @@ def _certain(doc: Doc) -> Belief:
     outside = np.ones(len(doc.text))
     for ent in doc.ents:
         outside[ent.start_char : ent.end_char] = 0.0
-    return Belief(doc, {(ent.start_char, ent.end_char, ent.label_): 1.0 for ent in doc.ents}, outside)
+    return Belief(doc, dict.fromkeys(map(place_of, doc.ents), 1.0), outside)

@@ -23,7 +23,7 @@ from ...errors import RemedyError
 from ...files import staged
 from ..report.runs import METRICS_DEV, MODEL
 from ..runs.processes import Echo, Processes
-from ..runs.record import Record, changes, make_record, read_record, write_record
+from ..runs.record import is_finished, make_record, write_record
 from ..runs.training import SCORE, train
 from .silver import Counts, Sureness, made_of, write_silver
 
@@ -110,7 +110,8 @@ def _train(plan: Plan, number: int, seed: int, processes: Processes, told: Told)
     folder = _folder(plan, number) / str(seed)
     config = config_of(plan, number, seed)
     record = make_record(config, plan.code)
-    if not _finished(folder, record):
+    remedy = "Choose another directory, or remove this one to begin anew."
+    if not is_finished(folder, record, [METRICS_DEV, f"{MODEL}/meta.json"], remedy=remedy):
         told.training(number, seed)
         result = train(processes, config, folder, gpu_id=plan.gpu_id, code=plan.code, echo=told.echo)
         if result.score is None:
@@ -118,16 +119,6 @@ def _train(plan: Plan, number: int, seed: int, processes: Processes, told: Told)
         write_record(folder, record)
     score: float = json.loads((folder / METRICS_DEV).read_text(encoding="utf8"))[SCORE]
     return score
-
-
-def _finished(folder: Path, record: Record) -> bool:
-    before = read_record(folder)
-    if before is None or not ((folder / METRICS_DEV).is_file() and (folder / MODEL / "meta.json").is_file()):
-        return False
-    if changed := changes(before, record):
-        remedy = "Choose another directory, or remove this one to begin anew."
-        raise RemedyError(f"{folder}: was trained otherwise ({'; '.join(changed)})", remedy)
-    return True
 
 
 def config_of(plan: Plan, number: int, seed: int) -> Config:

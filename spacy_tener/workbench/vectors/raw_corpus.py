@@ -11,6 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...errors import InputError
+from ...pipeline.views.units import view_of
 from .raw_text import find_texts, make_docs, read_all
 
 Reader = Callable[[Language], Iterator[Example]]
@@ -60,11 +61,5 @@ def raw_text(
 
 
 def _cut(doc: Doc, length: int) -> Iterator[Doc]:
-    if len(doc) <= length:
-        yield doc
-    else:
-        # Not Span.as_doc(), which reads the whole Doc for every piece of it.
-        for start in range(0, len(doc), length):
-            tokens = doc[start : start + length]
-            words, spaces = [token.text for token in tokens], [bool(token.whitespace_) for token in tokens]
-            yield Doc(doc.vocab, words=words, spaces=spaces)
+    view = view_of(doc, "tokens")
+    return (view.piece(start, min(start + length, len(doc))) for start in range(0, len(doc), length))
