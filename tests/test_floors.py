@@ -26,7 +26,7 @@ FOREIGN = {
     "tagging": {"spacy", "thinc", "torch"},
     "types": {"spacy", "thinc", "torch"},
     "plans": {"spacy", "thinc", "torch"},
-    "paths": {"spacy", "thinc", "torch"},
+    "crf": {"spacy", "thinc", "torch"},
     "runtime": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
     "features": {"torch", "thinc"},

@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 from thinc.api import Model, chain
 from thinc.types import Floats2d
 
-from ..paths.scorer import PathScorer
+from ..crf.scorer import PathScorer
 from ..runtime.head import Emissions
 from ..tagging import TagLayout
 from .shims.bridge import ragged_layer, torch_shim

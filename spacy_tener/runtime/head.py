@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..paths.scorer import PathScorer
+from ..crf.scorer import PathScorer
 from ..plans.sequences import Lengths
 from ..types import FloatArray
 from .dense import Linear

@@ -14,11 +14,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ...paths.forward import ForwardBackward
-from ...paths.kbest import ScoredPath
-from ...paths.marginals import EntitySpans, span_marginals
-from ...paths.scorer import PathScorer, packing_of
-from ...paths.transitions import CRFArrays
+from ...crf.forward import ForwardBackward
+from ...crf.kbest import ScoredPath
+from ...crf.marginals import EntitySpans, span_marginals
+from ...crf.scorer import PathScorer, packing_of
+from ...crf.transitions import CRFArrays
 from ...plans.packing import Packing
 from ...plans.sequences import Lengths
 from ...tagging import TagLayout

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ...paths.forward import ForwardBackward
-from ...paths.scorer import masked
-from ...paths.transitions import Transitions, weight_gradients
+from ...crf.forward import ForwardBackward
+from ...crf.scorer import masked
+from ...crf.transitions import Transitions, weight_gradients
 from ...plans.packing import Packing
 from ...types import AnyFloats, BoolArray, IntArray
 

@@ -14,8 +14,8 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
+from ...crf.marginals import EntitySpans
 from ...models.tagger import TaggerModel, path_scorer
-from ...paths.marginals import EntitySpans
 from ...plans.sequences import ranges
 from ..learning.targets import make_target
 from ..settings import NERSettings

@@ -4,7 +4,7 @@ import crf_brute_force as brute
 import numpy as np
 import pytest
 
-from spacy_tener.paths.outside import surely_outside
+from spacy_tener.crf.outside import surely_outside
 from spacy_tener.plans.packing import Packing
 
 LENGTHS = [4, 0, 1, 3, 4, 2, 4]

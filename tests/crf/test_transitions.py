@@ -9,7 +9,7 @@ import torch
 from paper_forms import allowed_transitions
 from torch.testing import assert_close
 
-from spacy_tener.paths.transitions import MODERATE, Transitions, mirror, weight_gradients
+from spacy_tener.crf.transitions import MODERATE, Transitions, mirror, weight_gradients
 from spacy_tener.tagging import TagLayout
 
 SIZES = [0, 1, 3]
