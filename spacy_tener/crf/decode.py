@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..plans.packing import Packing
+from ..batching.packing import Packing
 from ..types import AnyFloats, BoolArray, IntArray
 from .outside import surely_outside
 from .transitions import Transitions, inside_scores

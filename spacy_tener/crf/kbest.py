@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..plans.packing import Packing
+from ..batching.packing import Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats, IntArray
 from .transitions import Transitions, inside_scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..plans.sequences import ranges
+from ..batching.sequences import ranges
 from ..types import AnyFloats, BoolArray, IntArray
 from .forward import ForwardBackward
 from .marginals import EntitySpans

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plans.packing import Packing
-from ..plans.sequences import ranges
+from ..batching.packing import Packing
+from ..batching.sequences import ranges
 from ..tagging import TagLayout
 from ..types import AnyFloats, IntArray
 from .marginals import EntitySpans

@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..plans.packing import Packing
-from ..plans.sequences import Lengths
+from ..batching.packing import Packing
+from ..batching.sequences import Lengths
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
 from .decode import viterbi

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from thinc.api import Model
 from torch import Tensor, nn
 
+from ..batching.lattice import Lattice
 from ..layers.attention.transformer import TransformerEncoder
 from ..layers.convolution.grn import GRNEncoder
 from ..layers.lattice.atssa import AtssaEncoder
@@ -26,7 +27,6 @@ from ..layers.lattice.flat import FlatEncoder
 from ..layers.lattice.mect import MectEncoder
 from ..models.shims.bridge import torch_shim
 from ..models.shims.shim import TorchShim
-from ..plans.lattice import Lattice
 
 _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa", "mect"}
 """Of the layers whose modules have maps to show."""

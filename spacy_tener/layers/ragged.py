@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..plans.sequences import Lengths, as_lengths, bucket_cuts, cuts_by_cost, ranges, starts
+from ..batching.sequences import Lengths, as_lengths, bucket_cuts, cuts_by_cost, ranges, starts
 from .devices import on_device
 
 # What one more bucket costs, in pairs of tokens: its dozen operations take as long as attention over so many pairs.

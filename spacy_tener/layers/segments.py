@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..plans.sequences import Lengths, as_lengths, starts
+from ..batching.sequences import Lengths, as_lengths, starts
 from ..types import IntArray
 from .devices import on_device
 

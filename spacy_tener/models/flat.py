@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..plans.lattice_encoders import FlatConfig
 from ..runtime.lattice import FlatEncoder
+from ..settings import FlatConfig
 from .embed.char import build_char_embed
 from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer

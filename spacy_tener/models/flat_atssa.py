@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..plans.lattice_encoders import AtssaConfig
 from ..runtime.lattice import AtssaEncoder
+from ..settings import AtssaConfig
 from .embed.char import build_char_embed
 from .embed.lexicon import LexiconModel
 from .lattice import lattice_layer

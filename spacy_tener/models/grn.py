@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..plans.convolution import GRNConfig
 from ..runtime.convolution import GRNEncoder
+from ..settings import GRNConfig
 from .embed.word_char import build_word_char_embed
 from .settings import expand_config
 from .shims.bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer

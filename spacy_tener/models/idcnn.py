@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..plans.convolution import IDCNNConfig
 from ..runtime.convolution import IDCNNEncoder
+from ..settings import IDCNNConfig
 from .settings import expand_config
 from .shims.bridge import RaggedModel, encoder_layer
 

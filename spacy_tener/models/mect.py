@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..plans.lattice_encoders import MectConfig
 from ..runtime.lattice import MectEncoder
+from ..settings import MectConfig
 from .embed.char import build_char_embed
 from .embed.component import build_component_embed
 from .embed.lexicon import LexiconModel

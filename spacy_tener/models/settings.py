@@ -12,7 +12,7 @@ from inspect import Parameter
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
-from ..plans.settings import SettingError
+from ..settings import SettingError
 
 Built = TypeVar("Built")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..plans.transformer import TransformerConfig
 from ..runtime.transformer import TransformerEncoder
+from ..settings import TransformerConfig
 from .embed.char import build_char_embed
 from .settings import expand_config
 from .shims.bridge import EmbedModel, RaggedModel, chain_sized, encoder_layer

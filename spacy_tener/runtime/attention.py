@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ..plans.transformer import StackConfig, TransformerConfig
+from ..settings import StackConfig, TransformerConfig
 from ..types import BoolArray, FloatArray
 from .dense import Linear
 from .rectangles import Rectangle

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..plans.packing import Packing
-from ..plans.sequences import Lengths, as_lengths, starts
+from ..batching.packing import Packing
+from ..batching.sequences import Lengths, as_lengths, starts
 from ..types import FloatArray, IntArray
 from .convolution import Convolution
 from .dense import Linear, sigmoid

@@ -6,8 +6,8 @@ from functools import reduce
 
 import numpy as np
 
-from ..plans.convolution import GRNConfig, IDCNNConfig
-from ..plans.sequences import Lengths, as_lengths, ranges
+from ..batching.sequences import Lengths, as_lengths, ranges
+from ..settings import GRNConfig, IDCNNConfig
 from ..types import FloatArray, IntArray
 from .dense import Linear, relu
 from .relation import relate

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..plans.lattice import Lattice
-from ..plans.sequences import ranges, starts
+from ..batching.lattice import Lattice
+from ..batching.sequences import ranges, starts
 from ..types import FloatArray, IntArray
 from .attention import interleave, sinusoids
 from .dense import Linear

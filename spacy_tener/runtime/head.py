@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..batching.sequences import Lengths
 from ..crf.scorer import PathScorer
-from ..plans.sequences import Lengths
 from ..types import FloatArray
 from .dense import Linear
 from .weights import Weights

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..plans.lattice import Lattice
-from ..plans.lattice_encoders import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
-from ..plans.span_plan import SpanPlan
+from ..batching.lattice import Lattice
+from ..batching.span_plan import SpanPlan
+from ..settings import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
 from ..types import FloatArray, IntArray
 from .attention import AdaptedAttention, divided
 from .dense import Linear

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..plans.sequences import Lengths, as_lengths, cuts_by_cost, starts
+from ..batching.sequences import Lengths, as_lengths, cuts_by_cost, starts
 from ..types import BoolArray, FloatArray, IntArray
 
 PAIRS_PER_TOKEN = 160

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..plans.convolution import EXPONENT_LIMIT, RelationKind
+from ..settings import EXPONENT_LIMIT, RelationKind
 from ..types import FloatArray, IntArray
 from .dense import sigmoid
 

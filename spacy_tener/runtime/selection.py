@@ -6,7 +6,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from ..plans.lattice_encoders import AtssaConfig
+from ..settings import AtssaConfig
 from ..types import BoolArray, FloatArray
 from .attention import AdaptedAttention, Heads, attend, exponentials
 from .dense import Linear

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..plans.lattice_encoders import DISTANCES
-from ..plans.lattice_encoders import RANDOM_BLOCK as BLOCK
-from ..plans.span_plan import QueryGroup, SpanPlan
-from ..plans.transformer import StackConfig
+from ..batching.span_plan import QueryGroup, SpanPlan
+from ..settings import DISTANCES, StackConfig
+from ..settings import RANDOM_BLOCK as BLOCK
 from ..types import FloatArray
 from .attention import divided, exponentials, interleave, sinusoids, with_ones
 from .dense import Linear, relu

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..plans.sequences import Lengths
-from ..plans.transformer import StackConfig, TransformerConfig
+from ..batching.sequences import Lengths
+from ..settings import StackConfig, TransformerConfig
 from ..types import FloatArray
 from .attention import AdaptedAttention, VanillaAttention, interleave, sinusoids
 from .dense import FeedForward, LayerNorm, Linear

@@ -15,13 +15,11 @@ from spacy_tener.layers.embedding import EmbeddingTables
 from spacy_tener.layers.lattice.atssa import AtssaEncoder
 from spacy_tener.layers.lattice.flat import FlatEncoder
 from spacy_tener.layers.lattice.mect import MectEncoder
-from spacy_tener.plans.convolution import GRNConfig, IDCNNConfig
-from spacy_tener.plans.lattice_encoders import AtssaConfig, FlatConfig, MectConfig
-from spacy_tener.plans.transformer import TransformerConfig
 from spacy_tener.runtime import attention, characters, convolution, embedding, lattice, relation, transformer
 from spacy_tener.runtime.rectangles import in_rectangles
 from spacy_tener.runtime.selection import kth_largest
 from spacy_tener.runtime.weights import Weights
+from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, IDCNNConfig, MectConfig, TransformerConfig
 
 TOLERANCE = 1e-4
 BATCHES = [[5, 0, 9, 9, 1, 30], [7], [700, 3], [4, 4, 4], []]

@@ -8,8 +8,8 @@ from typing import Any, TypeVar, cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...plans.sequences import Lengths
-from ...plans.transformer import StackConfig, TransformerConfig
+from ...batching.sequences import Lengths
+from ...settings import StackConfig, TransformerConfig
 from ..dropout import Dropout
 from ..linear import Linear
 from ..ragged import Ragged

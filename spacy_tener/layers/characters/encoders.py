@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ...plans.packing import Packing
-from ...plans.sequences import Lengths, as_lengths
-from ...plans.transformer import TransformerConfig
+from ...batching.packing import Packing
+from ...batching.sequences import Lengths, as_lengths
+from ...settings import TransformerConfig
 from ..attention.transformer import TransformerEncoder
 from ..convolution.convolution import Convolution, ConvolutionWindows
 from ..devices import on_device

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...plans.sequences import as_lengths, ranges
+from ...batching.sequences import as_lengths, ranges
 from ..devices import on_device
 from ..linear import Linear
 from ..ragged import Ragged

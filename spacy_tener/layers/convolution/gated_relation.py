@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...plans.convolution import EXPONENT_LIMIT, RelationKind
-from ...plans.sequences import as_lengths
+from ...batching.sequences import as_lengths
+from ...settings import EXPONENT_LIMIT, RelationKind
 from ..checkpointing import checkpointed
 from ..devices import on_device
 from ..linear import Linear

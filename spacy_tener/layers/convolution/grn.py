@@ -9,8 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ...plans.convolution import GRNConfig
-from ...plans.sequences import Lengths
+from ...batching.sequences import Lengths
+from ...settings import GRNConfig
 from ..dropout import Dropout
 from ..linear import Linear
 from ..ragged import Ragged

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...plans.convolution import IDCNNConfig
-from ...plans.sequences import Lengths
+from ...batching.sequences import Lengths
+from ...settings import IDCNNConfig
 from ..dropout import Dropout
 from ..ragged import Ragged
 from .convolution import Convolution, ConvolutionWindows

@@ -14,13 +14,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from ...batching.packing import Packing
+from ...batching.sequences import Lengths
 from ...crf.forward import ForwardBackward
 from ...crf.kbest import ScoredPath
 from ...crf.marginals import EntitySpans, span_marginals
 from ...crf.scorer import PathScorer, packing_of
 from ...crf.transitions import CRFArrays
-from ...plans.packing import Packing
-from ...plans.sequences import Lengths
 from ...tagging import TagLayout
 from ...types import AnyFloats, IntArray
 from ..devices import to_host

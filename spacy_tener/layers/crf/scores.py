@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ...batching.packing import Packing
 from ...crf.forward import ForwardBackward
 from ...crf.scorer import masked
 from ...crf.transitions import Transitions, weight_gradients
-from ...plans.packing import Packing
 from ...types import AnyFloats, BoolArray, IntArray
 
 Gradients = tuple[Tensor | None, ...]

@@ -7,8 +7,8 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ...plans.lattice import Lattice
-from ...plans.lattice_encoders import AtssaConfig
+from ...batching.lattice import Lattice
+from ...settings import AtssaConfig
 from ..attention.adapted import AdaptedAttention, RelativePositions
 from ..attention.dot_product import Attention
 from ..attention.transformer import TransformerLayer, each_layer

@@ -6,8 +6,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from ...plans.lattice import Lattice
-from ...plans.lattice_encoders import DISTANCES, FlatConfig
+from ...batching.lattice import Lattice
+from ...settings import DISTANCES, FlatConfig
 from ..attention.transformer import TransformerLayer, each_layer
 from ..linear import Linear
 from .span_attention import span_layer

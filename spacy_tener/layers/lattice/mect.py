@@ -9,8 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ...plans.lattice import Lattice
-from ...plans.lattice_encoders import MECT_DISTANCES, MectConfig
+from ...batching.lattice import Lattice
+from ...settings import MECT_DISTANCES, MectConfig
 from ..attention.transformer import TransformerLayer, each_layer
 from ..linear import Linear
 from .span_attention import SpanAttention, span_layer

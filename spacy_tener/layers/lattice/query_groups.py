@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ...plans import span_plan
+from ...batching import span_plan
 
 
 class Queries(ABC):

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...plans.sequences import cuts_by_cost, ranges, starts
-from ...plans.span_windows import PositionWindows
+from ...batching.sequences import cuts_by_cost, ranges, starts
+from ...batching.span_windows import PositionWindows
 from ...types import IntArray
 from .query_groups import QueryRectangle
 

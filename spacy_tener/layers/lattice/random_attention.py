@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...plans.lattice_encoders import RANDOM_BLOCK as BLOCK
+from ...settings import RANDOM_BLOCK as BLOCK
 
 
 class RandomAttention(nn.Module):

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...plans.transformer import StackConfig
+from ...settings import StackConfig
 from ..attention.dot_product import split_heads
 from ..attention.transformer import TransformerLayer
 from ..linear import Linear

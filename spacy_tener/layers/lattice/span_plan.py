@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...plans import span_plan
-from ...plans.lattice import Lattice
-from ...plans.sequences import starts
-from ...plans.span_plan import Groups
-from ...plans.span_windows import PositionWindows
+from ...batching import span_plan
+from ...batching.lattice import Lattice
+from ...batching.sequences import starts
+from ...batching.span_plan import Groups
+from ...batching.span_windows import PositionWindows
 from ...types import IntArray
 from ..devices import on_device
 from .query_groups import QueryGroup

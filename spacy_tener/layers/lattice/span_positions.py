@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...plans.lattice_encoders import DISTANCES, check_distances
+from ...settings import DISTANCES, check_distances
 from ..attention.positions import interleave, sinusoids
 from ..linear import Linear
 from .span_plan import SpanPlan

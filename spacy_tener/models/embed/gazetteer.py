@@ -20,7 +20,7 @@ from ...features.lexicon.lexicon import Lexicon, warn_if_empty
 from ...features.lexicon.lists import Entry, WordLists
 from ...features.lexicon.sources import jieba_lexicon
 from ...features.lexicon.text import JoinedText, join_texts
-from ...plans.settings import Probability, Settings, Size
+from ...settings import Probability, Settings, Size
 from ...types import BoolArray, IntArray
 from ..settings import expand_config
 from ..shims.bridge import EmbedModel

@@ -14,13 +14,13 @@ from spacy.util import logger
 from thinc.api import Model
 from thinc.types import Floats2d
 
+from ...batching.lattice import Lattice
 from ...features.keys import Keys
 from ...features.lexicon.layered import LayeredMatch, find_layered
 from ...features.lexicon.lexicon import Lexicon, Match, warn_if_empty
 from ...features.lexicon.lists import WordList, WordLists
 from ...features.lexicon.sources import jieba_lexicon
-from ...plans.lattice import Lattice
-from ...plans.settings import Count, Probability, Settings, Size
+from ...settings import Count, Probability, Settings, Size
 from ...types import IntArray
 from ..settings import expand_config
 from ..shims.bridge import TorchShim, run_module, token_counts

@@ -16,7 +16,7 @@ from ...features.lexicon.text import join_texts
 from ...features.segmenter.division import keys_of_tag, token_keys
 from ...features.segmenter.segmenters import Segmenter, SegmenterSource, jieba_segmenter
 from ...features.segmenter.user_words import with_user_words
-from ...plans.settings import Probability, Settings, Size
+from ...settings import Probability, Settings, Size
 from ..settings import expand_config
 from ..shims.bridge import EmbedModel
 from ..shims.checksum import pack, unpack

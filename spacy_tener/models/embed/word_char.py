@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ...plans.settings import check
 from ...runtime.head import Projection as Projecting
+from ...settings import check
 from ..settings import expand_config
 from ..shims.bridge import EmbedModel, chain_sized, ragged_layer
 from .char import CharEmbedConfig, char_embed

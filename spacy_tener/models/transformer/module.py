@@ -14,7 +14,7 @@ from ...layers.devices import on_device
 from ...layers.dropout import Dropout
 from ...layers.ragged import Ragged
 from ...layers.segments import Segments
-from ...plans.settings import Count, Probability, Settings, Size, check
+from ...settings import Count, Probability, Settings, Size, check
 from .feature_cache import FeatureCache
 from .pieces import PieceReader, Pieces
 

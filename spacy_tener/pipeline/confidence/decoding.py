@@ -11,12 +11,12 @@ import numpy as np
 from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 
+from ...batching.sequences import ranges, starts
 from ...crf.entropy import entropy
 from ...crf.forward import ForwardBackward
 from ...crf.likely import candidate_spans
 from ...crf.marginals import EntitySpans, span_marginals
 from ...crf.scorer import PathScorer
-from ...plans.sequences import ranges, starts
 from ...types import AnyFloats, BoolArray, IntArray
 from ..views.tags import Mask, join_masks
 from .calibration import Calibration, Probabilities

@@ -14,9 +14,9 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
+from ...batching.sequences import ranges
 from ...crf.marginals import EntitySpans
 from ...models.tagger import TaggerModel, path_scorer
-from ...plans.sequences import ranges
 from ..learning.targets import make_target
 from ..settings import NERSettings
 from ..views.reading import DocReader, check_shared

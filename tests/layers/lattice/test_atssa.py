@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from paper_forms import reference_scores
 from torch import Tensor
 
+from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.attention import dot_product as attention_module
 from spacy_tener.layers.attention.adapted import AdaptedAttention
 from spacy_tener.layers.lattice.atssa import AtssaConfig, AtssaEncoder
 from spacy_tener.layers.lattice.selective_attention import SelectiveAttention
 from spacy_tener.layers.lattice.word_fusion import Covers
-from spacy_tener.plans.lattice import Lattice
 
 CHARS, WORDS = 10, 6
 LENGTHS = [9, 2, 0, 30, 1]

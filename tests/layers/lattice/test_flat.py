@@ -13,8 +13,8 @@ from lattices import lattice_of, random_lattice, sentences_of
 from paper_forms import reference_span_attention
 from torch import Tensor
 
+from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.lattice.flat import FlatConfig, FlatEncoder
-from spacy_tener.plans.lattice import Lattice
 
 LENGTHS = [4, 0, 11, 1, 35]
 KINDS: list[dict[str, Any]] = [

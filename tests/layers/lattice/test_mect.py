@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from lattices import lattice_of, random_lattice, sentences_of
 from torch import Tensor
 
+from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.lattice.mect import MectConfig, MectEncoder
 from spacy_tener.layers.lattice.random_attention import BLOCK
 from spacy_tener.layers.lattice.span_plan import SpanPlan
-from spacy_tener.plans.lattice import Lattice
 
 WIDTH, HEADS = 12, 3
 CHARS, COMPONENTS, WORDS = 6, 4, 5

@@ -12,12 +12,12 @@ from lattices import lattice_of, random_lattice, sentences_of
 from paper_forms import reference_span_attention
 from torch import Tensor
 
+from spacy_tener.batching import span_plan
+from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.lattice import span_mixing
 from spacy_tener.layers.lattice.span_attention import SpanAttention
 from spacy_tener.layers.lattice.span_plan import SpanPlan
 from spacy_tener.layers.lattice.span_positions import DISTANCES, SpanPositions
-from spacy_tener.plans import span_plan
-from spacy_tener.plans.lattice import Lattice
 
 WIDTH = 24
 LENGTHS = [7, 1, 0, 40, 12]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice
 from torch import Tensor
 
+from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.lattice import query_rectangles, span_mixing
 from spacy_tener.layers.lattice.span_mixing import SpanHeads, attend_spans, span_weights
 from spacy_tener.layers.lattice.span_plan import QueryGroup, SpanPlan
-from spacy_tener.plans.lattice import Lattice
 
 HEADS, HEAD_WIDTH = 2, 3
 

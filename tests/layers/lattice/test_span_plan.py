@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice, sentences_of
 
+from spacy_tener.batching import span_plan as span_plan_module
+from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.lattice.span_plan import QueryGroup, SpanPlan
-from spacy_tener.plans import span_plan as span_plan_module
-from spacy_tener.plans.lattice import Lattice
 
 MIXED = [5, 0, 1, 60, 13]
 

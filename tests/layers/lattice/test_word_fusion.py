@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.lattice.word_fusion import Covers, WordFusion
-from spacy_tener.plans.lattice import Lattice
 
 CHARS, WORDS, WIDTH, HEADS = 5, 4, 12, 3
 

@@ -1,4 +1,4 @@
-"""Sequences of different lengths, joined end to end: the index arithmetic that all plans of a batch share.
+"""Sequences of different lengths, joined end to end: the index arithmetic that everything in this room shares.
 
 numpy only: lengths are known on the host, whatever device holds the floats.
 """

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, random_lattice
 
-from spacy_tener.plans.lattice import Lattice, LatticeSpans
-from spacy_tener.plans.sequences import starts
-from spacy_tener.plans.span_windows import PositionWindows, QueryGroups
+from spacy_tener.batching.lattice import Lattice, LatticeSpans
+from spacy_tener.batching.sequences import starts
+from spacy_tener.batching.span_windows import PositionWindows, QueryGroups
 
 
 class Planned:

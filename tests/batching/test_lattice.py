@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lattices import any_lattice, lattice_of, sentences_of
 
-from spacy_tener.plans.lattice import Lattice, LatticeSpans, ranges, starts
+from spacy_tener.batching.lattice import Lattice, LatticeSpans, ranges, starts
 
 
 def numbers(*values: int) -> np.ndarray:
