@@ -16,8 +16,8 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ..errors import RemedyError
-from ..features.inputs import STDIN
 from ..files import write_text
+from ..inputs import STDIN
 from ..workbench.report.canvas import ENDINGS, draw
 from ..workbench.vectors.raw_text import read_texts
 from ._app import Code, GpuId, Messages, load_pipeline, messages, setup_gpu

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from ...errors import InputError, RemedyError
-from ...features.inputs import suffix_of, walk
+from ...inputs import suffix_of, walk
 
 TEXT, WHOLE = "text", "whole files"
 FORMATS = {

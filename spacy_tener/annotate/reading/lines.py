@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from ...features.inputs import MAX_LINE_BYTES, suffix_of
+from ...inputs import MAX_LINE_BYTES, suffix_of
 from ..damaged import Damaged, checked
 
 Record = tuple[dict[str, Any], int]

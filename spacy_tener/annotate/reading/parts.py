@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from ...errors import InputError, RemedyError
-from ...features.inputs import check_encoding, decompressed
+from ...inputs import check_encoding, decompressed
 from ..damaged import Damaged
 from .addresses import TEXT, WHOLE, Source
 from .docs import read_spacy

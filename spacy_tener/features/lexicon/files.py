@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InputError
-from ..inputs import read_lines, suffix_of, walk
+from ...inputs import read_lines, suffix_of, walk
 
 _NUMBER = re.compile(r"\s*([0-9]+)")
 _TAG = re.compile("[a-z]+")

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
+from ...inputs import open_file
 from ...types import FloatArray
-from ..inputs import open_file
 from .names import RowNames, check_width
 
 _BOM = b"\xef\xbb\xbf"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...features.inputs import read_text
+from ...inputs import read_text
 from .offsets import RawSpan, RawText
 from .records import Event, Notes, RecordError
 

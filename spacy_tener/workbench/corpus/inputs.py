@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from ...errors import InputError
-from ...features.inputs import COMPRESSED, STDIN, suffix_of, walk
+from ...inputs import COMPRESSED, STDIN, suffix_of, walk
 from .brat import ANNOTATIONS, is_brat
 
 OUTPUT_SUFFIX = ".spacy"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import RemedyError, check_choice
-from ...features.inputs import STDIN, check_encoding, read_lines
+from ...inputs import STDIN, check_encoding, read_lines
 from .brat import ANNOTATIONS, BRAT, is_brat, parse_brat
 from .columns import DOCUMENT_START, ColumnReader, has_indices, has_positions, read_blocks, split_line
 from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents

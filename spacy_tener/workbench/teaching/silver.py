@@ -17,8 +17,8 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.util import minibatch
 
 from ...errors import RemedyError
-from ...features.inputs import STDIN, open_file
 from ...files import digest, write_file, write_text
+from ...inputs import STDIN, open_file
 from ..docbins import read_docs
 from ..vectors.raw_text import comes_once
 from .beliefs import Belief, beliefs

@@ -13,8 +13,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...errors import InputError
-from ...features.inputs import STDIN, read_lines, suffix_of, walk
 from ...features.lexicon.files import list_files, read_list
+from ...inputs import STDIN, read_lines, suffix_of, walk
 from ..docbins import read_docs
 
 _TEXT, _JSONL, _SPACY = ".txt", ".jsonl", ".spacy"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from ..errors import InputError, RemedyError
+from .errors import InputError, RemedyError
 
 STDIN = "-"
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})

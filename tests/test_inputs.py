@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from spacy_tener import inputs
 from spacy_tener.errors import InputError
-from spacy_tener.features import inputs
-from spacy_tener.features.inputs import read_lines
+from spacy_tener.inputs import read_lines
 
 
 def write(path: Path, content: bytes) -> Path:
