@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser test-slow test-gpu test-corpora lint format docs bench sample clean clean-project
+.PHONY: help run test browser test-slow test-gpu test-corpora lint format reference docs bench sample clean clean-project
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,9 @@ lint: $(DEV_ENV) ## ruff and mypy
 format: $(DEV_ENV) ## let ruff put the code in order
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+reference: $(DEV_ENV) ## write signatures, docstrings and options into the pages of docs/
+	$(PY) scripts/make_reference.py
 
 docs: $(DEV_ENV) ## the documentation, as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

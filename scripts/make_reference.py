@@ -1,0 +1,172 @@
+"""Write the reference into the pages of the documentation: registered names, classes, and options of commands.
+
+It stands between two comments of a page, and is made of signatures, docstrings and `--help`:
+
+    <!-- reference: spacy_tener.TENER.v1 -->
+    <!-- end of reference -->
+
+A name is one of setup.py's, a class by its dotted path, or `tener COMMAND`. tests/docs holds the pages to what this
+writes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import spacy
+import typer
+
+from spacy_tener.cli import tener_cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+REFERENCE = re.compile(r"^(<!-- reference: (.+?) -->)\n.*?^(<!-- end of reference -->)$", re.M | re.S)
+ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?: \((.+?)\))?: ")
+RETURNED = ("RETURNS", "YIELDS", "RAISES")
+
+
+def fill(page: str) -> str:
+    """Return a page with its references made anew."""
+    return REFERENCE.sub(lambda match: f"{match[1]}\n{reference(match[2])}\n{match[3]}", page)
+
+
+def reference(name: str) -> str:
+    """Return the reference of a registered name, a class or a command, in Markdown."""
+    if name.startswith("tener "):
+        return "\n" + options(name.removeprefix("tener ")) + "\n"
+    target = load(name)
+    if name in entry_points():
+        return "\n".join(["", f"### `{name}`", "", *described(target, defaults(name, target)), ""])
+    return "\n".join(["", f"### `{target.__name__}`", "", *described(target, {}), *methods(target), ""])
+
+
+def entry_points() -> dict[str, str]:
+    """Return the registered names, each with its place, `module:attribute`."""
+    return {entry.name: entry.value for entry in distribution("spacy_tener").entry_points}
+
+
+def load(name: str) -> Any:
+    """Return what a registered name or a dotted path names."""
+    module, _, attribute = entry_points().get(name, ":".join(name.rsplit(".", 1))).partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def options(command: str) -> str:
+    """Return a table of the arguments and options of a command."""
+    group: Any = typer.main.get_group(tener_cli)
+    rows = ["| argument or option | meaning | default |", "| --- | --- | --- |"]
+    for parameter in group.commands[command].params:
+        names = [*parameter.opts, *parameter.secondary_opts]
+        if parameter.param_type_name == "argument":
+            names = [parameter.name.upper()]
+        default = parameter.default
+        if parameter.required:
+            shown = "required"
+        else:
+            shown = "" if default in (None, "", [], ()) or callable(default) else f"`{default}`"
+        rows.append(f"| {', '.join(f'`{name}`' for name in names)} | {cell(parameter.help or '')} | {shown} |")
+    return "\n".join(rows)
+
+
+def defaults(name: str, function: Any) -> dict[str, str]:
+    """Return the default of each argument, as a config writes it; "required" where there is none."""
+    parameters = inspect.signature(function).parameters
+    if name == "tener_ner":
+        config = spacy.blank("zh").get_factory_meta(name).default_config or {}
+        return {argument: f"`{config[argument]!r}`" for argument in parameters if argument in config}
+    return {
+        argument: "required" if parameter.default is inspect.Parameter.empty else f"`{parameter.default!r}`"
+        for argument, parameter in parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+
+
+def methods(owner: type) -> Iterator[str]:
+    """Yield the reference of the public methods and properties that a class has of this package."""
+    for name, member in inspect.getmembers(owner):
+        function = member.fget if isinstance(member, property) else member
+        if name.startswith("_") or not getattr(function, "__module__", "").startswith("spacy_tener."):
+            continue
+        heading = name if isinstance(member, property) else f"{name}{signature(function)}"
+        yield from ("", f"#### `{owner.__name__}.{heading}`", "", *described(function, {}))
+
+
+def signature(function: Any) -> str:
+    """Return the arguments of a method as they are written in a call."""
+    shown = []
+    for parameter in list(inspect.signature(function).parameters.values())[1:]:
+        default = "" if parameter.default is inspect.Parameter.empty else f"={parameter.default!r}"
+        shown.append(f"{str(parameter).partition(':')[0].partition('=')[0]}{default}")
+    return f"({', '.join(shown)})"
+
+
+def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
+    """Yield a docstring in spaCy's style, as text and a table of its arguments."""
+    text, arguments, returned = parse(inspect.getdoc(target) or "")
+    text = re.sub(r"^Registered as `[^`]+`\.\s*", "", text, flags=re.M)
+    yield re.sub(r"\n{3,}", "\n\n", text).strip()
+    names = [*arguments, *(name for name in defaults if name not in arguments)]
+    if names and defaults:
+        yield from ("", "| argument | type | default | meaning |", "| --- | --- | --- | --- |")
+        for name in names:
+            kind, meaning = arguments.get(name, ("", ""))
+            yield f"| `{name}` | {code(kind)} | {defaults.get(name, '')} | {cell(meaning)} |"
+    elif names:
+        yield from ("", "| argument | type | meaning |", "| --- | --- | --- |")
+        for name in names:
+            kind, meaning = arguments[name]
+            yield f"| `{name}` | {code(kind)} | {cell(meaning)} |"
+    for name, (kind, meaning) in returned.items():
+        yield from ("", f"{name.capitalize()} {code(kind)}: {cell(meaning)}")
+
+
+def parse(docstring: str) -> tuple[str, dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
+    """Return a docstring's text, its arguments as name to type and meaning, and what it returns, yields and raises."""
+    text: list[str] = []
+    entries: dict[str, list[str]] = {}
+    kinds: dict[str, str] = {}
+    current = ""
+    for line in docstring.splitlines():
+        found = ARGUMENT.match(line)
+        if found:
+            current = found[1]
+            kinds[current] = found[2] or ""
+            entries[current] = [line[found.end() :]]
+        elif current and line.startswith("    "):
+            entries[current].append(line.strip())
+        else:
+            current = ""
+            text.append(line)
+    rows = {name: (kinds[name], " ".join(lines)) for name, lines in entries.items()}
+    returned = {name: rows.pop(name) for name in RETURNED if name in rows}
+    return "\n".join(text), rows, returned
+
+
+def code(text: str) -> str:
+    """Return a type as code; nothing for none."""
+    return f"`{cell(text)}`" if text else ""
+
+
+def cell(text: str) -> str:
+    """Return a text that a cell of a table can hold."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main(paths: list[Path]) -> None:
+    for path in paths:
+        before = path.read_text(encoding="utf8")
+        after = fill(before)
+        if after != before:
+            path.write_text(after, encoding="utf8")
+            print(f"{path.relative_to(ROOT)}: reference written")
+
+
+if __name__ == "__main__":
+    main([Path(name).resolve() for name in sys.argv[1:]] or PAGES)

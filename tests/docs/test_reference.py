@@ -1,0 +1,49 @@
+"""The reference in the pages is that of the code: every name, argument and option, as it is now."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+from commands import root_command
+from make_reference import REFERENCE, entry_points, fill, load, parse
+from pages import PAGES
+
+REFERENCES = {match[2] for path in PAGES.values() for match in REFERENCE.finditer(path.read_text(encoding="utf8"))}
+NAMES = [name for name in entry_points() if name != "tener"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_reference_of_a_page_is_up_to_date(page: str) -> None:
+    text = PAGES[page].read_text(encoding="utf8")
+    assert fill(text) == text, "run: make reference"
+
+
+def test_every_registered_name_and_every_command_has_a_reference() -> None:
+    commands = {f"tener {name}" for name in root_command().commands["tener"].commands}
+    assert {*NAMES, *commands} <= REFERENCES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_argument_is_explained(name: str) -> None:
+    function = load(name)
+    _, explained, _ = parse(inspect.getdoc(function) or "")
+    assert set(inspect.signature(function).parameters) - {"nlp", "name"} <= set(explained)
+
+
+def test_a_docstring_in_spacys_style_becomes_text_and_rows() -> None:
+    text, arguments, returned = parse(
+        "Do it.\n\nWell.\n\nn (int): How often,\n    or never.\nRETURNS (str): It | that.\n"
+    )
+    assert text.split() == ["Do", "it.", "Well."]
+    assert arguments == {"n": ("int", "How often, or never.")}
+    assert returned == {"RETURNS": ("str", "It | that.")}
+
+
+def test_an_option_that_is_not_in_the_page_is_written_into_it() -> None:
+    filled = fill("a\n<!-- reference: tener convert -->\nold\n<!-- end of reference -->\nz\n")
+    assert filled.startswith("a\n<!-- reference: tener convert -->\n")
+    assert filled.endswith("\n<!-- end of reference -->\nz\n")
+    assert "old" not in filled
+    assert re.search(r"^\| `--lang`.* \|$", filled, re.M)
