@@ -1,9 +1,75 @@
-"""`python -m spacy tener ...`. spaCy imports this by its entry point `spacy_cli`."""
+"""`python -m spacy tener ...`: the group of commands, each of which is imported when it is asked for.
 
+spaCy imports this by its entry point `spacy_cli` whatever command it runs: ours may not make all of them slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
 from spacy.cli._util import app
+from typer.core import TyperGroup
+from typer.main import get_command_from_info
 
-from ._group import tener_cli
+MODULES = {
+    "annotate": "texts",
+    "calibrate": "models",
+    "card": "models",
+    "config": "training",
+    "convert": "data",
+    "debug-data": "data",
+    "evaluate": "scores",
+    "explain": "texts",
+    "grid": "training",
+    "plot": "scores",
+    "review": "annotation",
+    "search": "training",
+    "self-train": "self_train",
+    "serve": "texts",
+    "silver": "annotation",
+    "suggest": "annotation",
+    "table": "scores",
+    "trim": "models",
+    "vectors": "data",
+}
+"""The module of each command, which adds it to `tener_cli`."""
 
+
+class Commands(Mapping[str, Any]):
+    """The commands by their names."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in MODULES
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(name)
+        if name not in self._made:
+            import_module(f"{__package__}.{MODULES[name]}")
+            [info] = [each for each in tener_cli.registered_commands if each.name == name]
+            self._made[name] = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
+        return self._made[name]
+
+
+class Group(TyperGroup):
+    """Knows its commands' names before it imports them."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = Commands()
+
+
+tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.", cls=Group)
 app.add_typer(tener_cli, name="tener", no_args_is_help=True)
-
-__all__ = ["tener_cli"]

@@ -21,9 +21,9 @@ from ..workbench.runs.requirements import missing
 from ..workbench.teaching.self_training import Plan, Round, Told, self_train
 from ..workbench.teaching.silver import Sureness
 from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
-from ._app import Code, GpuId, Settings, messages, numbers, setup_gpu
-from ._group import tener_cli
-from .silver import said
+from . import tener_cli
+from ._common import Code, GpuId, Settings, messages, numbers, setup_gpu
+from .annotation import said
 
 
 @tener_cli.command("self-train")

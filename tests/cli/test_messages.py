@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_tener.cli._app import Messages
-from spacy_tener.cli._group import NAMES, Commands
+from spacy_tener.cli import MODULES, Commands
+from spacy_tener.cli._common import Messages
 
 
 def test_a_list_below_a_title_keeps_its_lines_and_long_ones_are_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,5 +30,5 @@ def test_a_failure_ends_the_command_and_what_is_not_shown_is_not(capsys: pytest.
 
 def test_every_command_that_loads_or_trains_a_pipeline_takes_code() -> None:
     without = {"config", "convert", "plot", "table", "vectors"}
-    for name in set(NAMES) - without:
+    for name in set(MODULES) - without:
         assert "--code" in [option for each in Commands()[name].params for option in each.opts], name

@@ -14,7 +14,7 @@ from spacy.training import Example
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-from spacy_tener.cli.search import _described
+from spacy_tener.cli.training import _described
 from spacy_tener.workbench.runs.processes import Processes
 
 TOK2VEC = "components.tener_ner.model.tok2vec"

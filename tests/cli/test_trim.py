@@ -7,7 +7,7 @@ from spacy.cli._util import app
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-import spacy_tener.cli.trim as trim_module
+import spacy_tener.cli.models as models_module
 from spacy_tener.models.embed import trimming
 from spacy_tener.models.embed.tables import table_nodes
 
@@ -66,7 +66,7 @@ def test_a_text_longer_than_spacy_lets_through_counts_whole(saved, tmp_path, mon
         nlp.max_length = 5
         return nlp
 
-    monkeypatch.setattr(trim_module, "load_pipeline", load)
+    monkeypatch.setattr(models_module, "load_pipeline", load)
     (tmp_path / "raw.txt").write_text(TEXT, encoding="utf8")
     code, output = run(saved["tener"], tmp_path / "raw.txt", "--output", tmp_path / "out")
     assert code == 0, output

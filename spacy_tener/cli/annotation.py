@@ -1,0 +1,256 @@
+"""Commands that help to annotate: silver, suggest, review."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import spacy
+import typer
+from spacy.cli._util import import_code
+from spacy.tokens import Doc, DocBin
+from wasabi.printer import Printer
+
+from ..errors import RemedyError, check_choice
+from ..explain.recogniser import Recogniser
+from ..files import check_folder, locked, write_file, write_text
+from ..pipeline.finding import entity_finders
+from ..workbench.composing.compose import compose
+from ..workbench.composing.files import ConfigError
+from ..workbench.composing.named import BASES, names_in
+from ..workbench.docbins import read_docs
+from ..workbench.runs.processes import interrupted_by_signals
+from ..workbench.runs.requirements import missing
+from ..workbench.suggestions.crossing import Crossing, cross_train
+from ..workbench.suggestions.doubts import Judged, judge, ranked
+from ..workbench.suggestions.page import as_json, docs_as_json, render
+from ..workbench.suggestions.tasks import TOOLS, tasks
+from ..workbench.suggestions.uncertain import MEASURES, suggest
+from ..workbench.teaching.beliefs import check_teachers, lacking
+from ..workbench.teaching.silver import Counts, Sureness, count, made_of, silver, write_silver
+from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
+from . import tener_cli
+from ._common import Code, GpuId, Settings, load_pipeline, messages, names, setup_gpu
+
+
+@tener_cli.command("silver")
+def silver_cli(
+    teachers: Annotated[str, typer.Argument(help="Pipelines with entities, with commas between them")],
+    raw: Annotated[list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for stdin")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of .spacy files to write")],
+    sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept")] = 0.9,
+    outside: Annotated[float, typer.Option(help="Least probability of a token that is kept as no entity")] = 0.9,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
+    part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
+    gpu_id: GpuId = -1,
+    code: Code = None,
+) -> None:
+    """
+    Annotate raw text by trained pipelines, as training data for another one.
+
+    Kept is what the teachers are sure of: entities, and tokens that are in none. The annotation of all other tokens is
+    missing, and learned as such. With several teachers, the mean of their probabilities counts. `tener_ner` gives
+    probabilities (calibrate it: `spacy tener calibrate`); to what other components find, each gives 1.
+
+    Every line of the text is a text. The output is read by `spacy.Corpus.v1`, and beside annotation of your own by
+    `spacy_tener.MixedCorpus.v1`. Stopped, the same command goes on behind the last whole file, unless teachers or texts
+    have changed, or come from standard input.
+    """
+    import_code(code)
+    stopped = "The same command goes on behind the last whole file."
+    if any(map(comes_once, raw)):
+        stopped = f"{output} keeps the files that are whole; from standard input the same command does not go on."
+    with messages(stopped=stopped) as msg:
+        setup_gpu(gpu_id, silent=False)
+        check_folder(output)
+        kept = Sureness(sure, outside)
+        pipelines = [load_pipeline(name) for name in names(teachers)]
+        if not pipelines:
+            raise RemedyError("no teacher is named", "Name one or more pipelines, as in teacher/model-best.")
+        sources, left_out = find_texts(raw)
+        if left_out:
+            msg.warn(f"Left out: {len(left_out)} files that are no text", ", ".join(map(str, left_out[:5])))
+        named = dict(zip(names(teachers), pipelines, strict=True))
+        check_teachers(named)
+        if silent := [name for name, teacher in named.items() if not entity_finders(teacher)]:
+            msg.warn(f"No component says that it finds entities: {', '.join(silent)}", "Its silence counts as sure.")
+        if lacks := lacking(named):
+            lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
+            msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
+        settings = {**made_of(names(teachers), pipelines, sources), "limit": limit}
+        with interrupted_by_signals(), locked(output / ".lock"):
+            total = write_silver(
+                pipelines,
+                itertools.islice(read_all(sources), limit or None),
+                output,
+                kept,
+                settings=settings,
+                part_size=part_size,
+                done=lambda counts, made: msg.info(said(counts, made=made)),
+            )
+        if not total.texts:
+            raise RemedyError(f"{', '.join(raw)}: there is no text", "Give files with a text on each line.")
+        msg.good(f"{output}: {said(total)}")
+
+
+def said(counts: Counts, *, made: bool = False) -> str:
+    """One line about annotated texts. made: before this call."""
+    open_share = 100 * counts.missing / max(1, counts.tokens)
+    numbers = f"{counts.texts:,} texts, {counts.entities:,} entities, {open_share:.1f} % of the tokens left open"
+    return f"{numbers} (made before)" if made else numbers
+
+
+INTERFACE, SURE = "-interface.xml", ".sure.spacy"
+
+
+@tener_cli.command("suggest")
+def suggest_cli(
+    model: Annotated[str, typer.Argument(help="Pipeline with a tener_ner: its directory or package")],
+    raw: Annotated[list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for stdin")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write")],
+    n: Annotated[int, typer.Option("--n", "-n", help="How many texts", min=1)] = 200,
+    format: Annotated[
+        str, typer.Option("--format", "-f", help=f"Tool to annotate with: {', '.join(TOOLS)}")
+    ] = "doccano",
+    by: Annotated[str, typer.Option(help=f"Measure of uncertainty: {', '.join(MEASURES)}")] = "entropy",
+    known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
+    agree: Annotated[
+        float, typer.Option(help="Least probability of what is written as partial annotation too; 0 for none")
+    ] = 0.0,
+    gpu_id: GpuId = -1,
+    code: Code = None,
+) -> None:
+    """
+    Choose the texts that are most worth annotating, filled in by the model.
+
+    Those are texts that the model is most uncertain about, each unlike those chosen before it, none of them twice.
+    Every line of the text is a text; there may be millions. The output is what doccano, Label Studio or Prodigy import,
+    with the model's entities to correct and their probabilities; `spacy tener convert` reads what they export.
+
+    With --agree 0.95, OUTPUT.sure.spacy has what the model is sure of in these texts, as training data: the tokens that
+    it is less sure of are without annotation, and are learned as such.
+    """
+    import_code(code)
+    with messages() as msg:
+        check_choice("annotation tool", format, tuple(TOOLS))
+        sure = Sureness(agree, agree) if agree else None
+        setup_gpu(gpu_id, silent=False)
+        nlp = load_pipeline(model)
+        labels = Recogniser.of(nlp).ner.labels
+        texts = _texts(raw)
+        first = next(texts, None)
+        if first is None:
+            raise RemedyError(f"{', '.join(raw)}: there is no text", "Give files with a text on each line.")
+        chosen = suggest(nlp, itertools.chain([first], texts), n, by=by, known=list(_texts(known or [])))
+        tool = TOOLS[format]
+        write_text(output, tool.write(tasks(nlp, chosen)))
+        msg.good(f"{output}: {len(chosen):,} texts to annotate in {format}")
+        if tool.interface:
+            interface = output.with_name(f"{output.stem}{INTERFACE}")
+            write_text(interface, tool.interface(labels))
+            msg.info(f"{interface}: the labelling interface for them")
+        if sure:
+            path = output.with_name(f"{output.stem}{SURE}")
+            docs = list(silver([nlp], [each.text for each in chosen], sure))
+            write_file(path, lambda file: file.write(DocBin(docs=docs).to_bytes()))
+            msg.good(f"{path}: {said(count(docs))}")
+
+
+def _texts(sources: Sequence[str]) -> Iterator[str]:
+    found, _ = find_texts(sources)
+    return read_all(found)
+
+
+PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
+
+
+@tener_cli.command("review")
+def review_cli(
+    model_or_config: Annotated[str, typer.Argument(help="Config (a .cfg, or a name as `weibo`), or a pipeline")],
+    data: Annotated[Path, typer.Argument(help="Gold annotation, a .spacy file")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to")],
+    dev: Annotated[Path | None, typer.Option(help="The config's paths.dev, by which models are chosen")] = None,
+    folds: Annotated[int, typer.Option("--folds", "-k", help="Parts that the data is cut into", min=2)] = 5,
+    settings: Settings = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", help="Most places on the page; the JSONL has all", min=1)
+    ] = 500,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once", min=1)] = 1,
+    gpu_id: GpuId = -1,
+    code: Code = None,
+) -> None:
+    """
+    Rank the places where gold annotation may be wrong.
+
+    With a config, a model is trained on all parts of the data but one, and judges that one; so no model has seen the
+    annotation that it judges. Stopped, the same command goes on. With a pipeline, that one judges all: where it was
+    trained on the same data, it knows wrong annotation by heart and finds less of it.
+
+    Ranked are the places where the model's best reading is another than gold: by how probable its entities are and how
+    improbable gold's; where it has none, by how rarely it overlooks one. review.html has them for reading, review.jsonl
+    as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+    """
+    import_code(code)
+    stopped = "The same command goes on; it trains again what was being trained."
+    with messages(stopped=stopped) as msg:
+        check_folder(output)
+        is_config = model_or_config.endswith(".cfg") or model_or_config in names_in(BASES)
+        blank = spacy.blank("xx")
+        docs = list(read_docs(data, blank.vocab))
+        if not any(doc.ents for doc in docs):
+            raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
+        with interrupted_by_signals(), locked(output / ".lock"):
+            if is_config:
+                crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu_id, code)
+                judged = list(_cross_trained(msg, crossing, jobs))
+                how = f"{folds} models judged what they were not trained on."
+            else:
+                setup_gpu(gpu_id, silent=False)
+                judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
+                how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
+                msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
+            _write(msg, output, judged, str(data), how, limit)
+
+
+def _crossing(
+    config: str,
+    docs: Sequence[Doc],
+    output: Path,
+    dev: Path | None,
+    folds: int,
+    settings: list[str],
+    gpu_id: int,
+    code: Path | None,
+) -> Crossing:
+    composed = compose(config, settings=settings).config
+    if dev is not None:
+        composed["paths"]["dev"] = str(dev)
+    path = composed["paths"].get("dev")
+    if path is None or not Path(path).exists():
+        raise ConfigError(f"paths.dev is {path}, which is no file to choose models by", "Name one: --dev dev.spacy")
+    if lacking := missing(composed):
+        raise ConfigError("Nothing was trained, since something is missing", "\n".join(lacking))
+    return Crossing(composed, docs, output, folds, gpu_id, code)
+
+
+def _cross_trained(msg: Printer, crossing: Crossing, jobs: int) -> Iterator[Judged]:
+    def begun(fold: int, trained: bool) -> None:
+        msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
+
+    return cross_train(crossing, jobs, begun=begun, echo=sys.stderr.write)
+
+
+def _write(msg: Printer, output: Path, judged: Sequence[Judged], data: str, how: str, limit: int) -> None:
+    by_number = {each.number: each for each in judged}
+    doubts = ranked(judged)
+    entities = sum(len(each.doc.ents) for each in judged)
+    summary = f"{len(doubts):,} places in {len(judged):,} texts with {entities:,} entities. {how}"
+    write_text(output / DOUBTS, as_json(doubts, by_number))
+    write_text(output / DOCS, docs_as_json(judged))
+    write_text(output / PAGE, render(f"Review of {data}", summary, doubts[:limit], by_number))
+    if unknown := sum(each.unknown for each in judged):
+        msg.warn(f"Entities left out: {unknown:,}", "Their model has never seen their label.")
+    msg.good(f"{output / PAGE}: {summary}")

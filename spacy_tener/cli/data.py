@@ -1,0 +1,295 @@
+"""Commands on corpora and raw text: convert, debug-data, vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+from spacy.cli._util import import_code, parse_config_overrides, show_validation_error
+from spacy.cli.debug_data import debug_data
+from spacy.language import Language
+from spacy.util import load_config, registry
+from wasabi.printer import Printer
+
+from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs
+from ..workbench.corpus.inputs import plan_jobs
+from ..workbench.corpus.offsets import OVERLAPS, UNITS
+from ..workbench.corpus.reader import FORMATS, ReadOptions
+from ..workbench.corpus.schemes import SCHEMES
+from ..workbench.runs.processes import interrupted_by_signals
+from ..workbench.vectors.coverage import Coverage
+from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, VectorsReport, make_vectors
+from ..workbench.vectors.raw_text import find_texts
+from ..workbench.vectors.strings import KINDS, TextSettings
+from ..workbench.vectors.word_vectors import TrainingSettings
+from . import tener_cli
+from ._common import messages, names
+
+_FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
+_LANG_HELP = "Language, whose tokenizer splits texts; auto tells Chinese and English by their letters"
+_COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
+_NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
+_SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join(SCHEMES)}"
+
+
+@tener_cli.command("convert")
+def convert_cli(
+    inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
+    output: Annotated[Path, typer.Argument(help="Output directory, or a .spacy file where there is one input")],
+    lang: Annotated[str, typer.Option("--lang", "-l", help=_LANG_HELP)] = "auto",
+    format: Annotated[str, typer.Option("--format", "-f", help=_FORMAT_HELP)] = "auto",
+    scheme: Annotated[str, typer.Option("--scheme", "-s", help=_SCHEME_HELP)] = "auto",
+    n_sents: Annotated[int, typer.Option("--n-sents", "-n", help="Sentences per Doc, 0 for whole documents")] = 1,
+    spaces: Annotated[
+        str, typer.Option(help="Spaces between the tokens of columns: auto (by language), yes, no")
+    ] = "auto",
+    offsets: Annotated[str, typer.Option(help=f"What JSON offsets count: {', '.join(UNITS)}")] = "codepoint",
+    overlap: Annotated[str, typer.Option(help=f"What to do where JSON spans overlap: {', '.join(OVERLAPS)}")] = "error",
+    glob: Annotated[str, typer.Option("--glob", "-g", help="Files to take from directories, as in '*.bmes'")] = "",
+    encoding: Annotated[str, typer.Option(help="Encoding of the inputs, as gb18030")] = "utf-8",
+    token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,
+    tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tags"), show_default="last")] = None,
+    tag_names: Annotated[str, typer.Option(help=_NAMES_HELP)] = "",
+    join: Annotated[bool, typer.Option("--join", "-j", help="Write all inputs into one .spacy file")] = False,
+    include_nt: Annotated[
+        bool, typer.Option("--include-nt", help="Keep OntoNotes' New Testament, which has no names annotated")
+    ] = False,
+) -> None:
+    """
+    Convert NER corpora to .spacy files, one for each input.
+
+    Reads `token ... TAG` columns (CoNLL-2003 with -DOCSTART-, one character a line, Weibo NER) with tags in BMES,
+    BIOES, BILOU, IOB1 or IOB2; OntoNotes 5 in the columns of CoNLL-2012 (*_gold_conll; without the New Testament);
+    JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, spaCy 2's training data) or with
+    tokens and tags (Hugging Face); brat's .ann beside .txt. Any of it plain, .gz, .bz2 or .xz. An output is named after
+    its input without the endings that name a format (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
+
+    Tags that cannot stand where they do are read as conlleval reads them (an I-X after O or after another type begins
+    an entity), counted and reported; so is everything else that is not taken as written.
+    """
+    with messages() as msg:
+        reading = ReadOptions(
+            format=format,
+            scheme=scheme,
+            offsets=offsets,
+            overlap=overlap,
+            new_testament=include_nt,
+            encoding=encoding,
+            token_column=token_column,
+            tag_column=tag_column,
+            tag_names=tag_names,
+        )
+        making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents, spaces=spaces)
+        jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
+        if left_out:
+            msg.info(f"Files left out: {len(left_out)}", ", ".join(path.name for path in left_out[:10]))
+        for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
+            print_conversion(msg, report, detected=lang == "auto")
+
+
+def print_conversion(msg: Printer, report: ConversionReport, *, detected: bool) -> None:
+    """Print what was read, and everything that was not taken as written."""
+    if report.docs:
+        msg.good(f"{report.source} -> {report.output}")
+    else:
+        msg.info(f"{report.source}: nothing to write")
+    if report.docs and detected:
+        msg.info(f"Language: {report.lang}, by its letters (name another with --lang)")
+    if report.docs:
+        msg.table(_counts(report), aligns=("l", "r"))
+    for event, count in report.notes.counts.items():
+        examples = report.notes.examples[event]
+        more = f" ... {count - len(examples)} more" if count > len(examples) else ""
+        msg.warn(f"{event.value}: {count:,}", "; ".join(examples) + more)
+
+
+def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
+    numbers = {
+        "Documents": report.documents,
+        "Sentences": report.sentences,
+        "Docs written": report.docs,
+        "Tokens": report.tokens,
+        "Tokens without annotation": report.missing,
+        "Entities": report.entities,
+        **{f"  {label}": count for label, count in sorted(report.labels.items())},
+    }
+    described = [("Format", report.format)]
+    if report.scheme:
+        described.append(("Tag scheme", report.scheme))
+    return [*described, *((name, f"{number:,}") for name, number in numbers.items())]
+
+
+Callback = Callable[[Language], Language]
+
+_CALLBACK = "spacy_tener_report_as_ner"
+
+
+@tener_cli.command("debug-data", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def debug_data_cli(
+    ctx: typer.Context,
+    config_path: Annotated[Path, typer.Argument(help="Path to config file", exists=True, allow_dash=True)],
+    code_path: Annotated[
+        Path | None, typer.Option("--code-path", "--code", "-c", help="Python file with what the config needs")
+    ] = None,
+    ignore_warnings: Annotated[
+        bool, typer.Option("--ignore-warnings", "-IW", help="Only show statistics and errors")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-V", help="Print additional explanations")] = False,
+    no_format: Annotated[bool, typer.Option("--no-format", "-NF", help="Print without colours")] = False,
+) -> None:
+    """
+    Check the training data as `spacy debug data` does, entities too.
+
+    spaCy's own command reports on entities only where a component is made by the factory `ner`, and skips that section
+    for `tener_ner`. Options are the same, and settings of the config can be overridden in the same way, as in
+    --paths.train corpus/train.spacy.
+    """
+    overrides = parse_config_overrides(ctx.args)
+    import_code(code_path)
+    with _reported_as_ner(config_path) as path:
+        debug_data(
+            path,
+            config_overrides=overrides,
+            ignore_warnings=ignore_warnings,
+            verbose=verbose,
+            no_format=no_format,
+            silent=False,
+        )
+
+
+@contextmanager
+def _reported_as_ner(config_path: Path) -> Iterator[Path]:
+    """A copy of the config whose pipeline says that its `tener_ner` is made by the factory `ner`."""
+    with show_validation_error(config_path), TemporaryDirectory() as directory:
+        config = load_config(config_path, interpolate=False)
+        nlp = config.setdefault("nlp", {})
+        nlp["after_pipeline_creation"] = {"@callbacks": _CALLBACK, "then": nlp.get("after_pipeline_creation")}
+        path = Path(directory) / "config.cfg"
+        config.to_disk(path, interpolate=False)
+        yield path
+
+
+def _report_as_ner(then: Callback | None = None) -> Callback:
+    """then: What the config itself has to be called there."""
+
+    def callback(nlp: Language) -> Language:
+        nlp = nlp if then is None else then(nlp)
+        for name in nlp.pipe_names:
+            meta = nlp.get_pipe_meta(name)
+            if meta.factory == "tener_ner":
+                nlp._pipe_meta[name] = replace(meta, factory="ner")
+        return nlp
+
+    return callback
+
+
+registry.callbacks.register(_CALLBACK, func=_report_as_ner)
+
+
+_EXAMPLES = 10
+_MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(
+    f"{count} for {kind}" for kind, count in MIN_COUNTS.items()
+)
+
+
+@tener_cli.command("vectors")
+def vectors_cli(
+    inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
+    output: Annotated[Path, typer.Argument(help="Output directory")],
+    kinds: Annotated[str, typer.Option("--kinds", "-k", help="What gets vectors, between commas")] = ",".join(KINDS),
+    lang: Annotated[str, typer.Option("--lang", "-l", help="Language, which decides how words are found")] = "zh",
+    width: Annotated[int, typer.Option("--width", "-w", help="Length of a vector")] = 50,
+    epochs: Annotated[int, typer.Option("--epochs", "-e", help="Passes over the text")] = 3,
+    window: Annotated[int, typer.Option(help="Neighbours on either side that are a string's context")] = 5,
+    negative: Annotated[int, typer.Option(help="Random strings that each string is told from")] = 5,
+    min_count: Annotated[int | None, typer.Option(help=_MIN_COUNT_HELP, show_default=False)] = None,
+    digits: Annotated[bool, typer.Option("--digits/--keep-digits", help="Read every digit as 0, or as it is")] = True,
+    lower: Annotated[bool, typer.Option("--lower/--keep-case", help="Read upper case as lower case, or not")] = False,
+    lexicon: Annotated[
+        list[str] | None, typer.Option(help="List of words that jieba is to know, or directory of such; repeatable")
+    ] = None,
+    all_matches: Annotated[
+        bool, typer.Option("--all-matches", help="Take all words of the dictionary that occur, nested ones too")
+    ] = False,
+    cover: Annotated[
+        list[str] | None, typer.Option(help="List of words, or .spacy or .jsonl corpus, to report on; repeatable")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Start of the random numbers")] = 1,
+    workers: Annotated[int, typer.Option(help="Threads; only one gives the same vectors each time")] = 1,
+) -> None:
+    """
+    Train character, bigram and word vectors on raw text.
+
+    Reads text with a paragraph on each line (.txt, or any other name), JSONL with a "text", and .spacy files; plain,
+    .gz, .bz2 or .xz. A file that is named several times counts so many times. Writes chars.vec, bigrams.vec and
+    words.vec (word2vec's text format) for a config's paths, vectors.json with all settings and counts, and
+    words.uncovered with the words of jieba's dictionary and of the lists that got no vector.
+
+    Words are jieba's reading of the text; with --all-matches every word of its dictionary wherever it occurs, as a
+    lattice has them, so that more of them get a vector. Lists given with --lexicon add to the dictionary.
+
+    Digits and case must be what the embedders of the config say: by default digits are read as 0, and case is kept.
+    """
+    with messages() as msg, interrupted_by_signals():
+        settings = TrainingSettings(
+            width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers
+        )
+        counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
+        training = {kind: replace(settings, min_count=count) for kind, count in counts.items()}
+        reading = TextSettings(
+            lang=lang, digits=digits, lower=lower, lexicon=tuple(lexicon or ()), all_matches=all_matches
+        )
+        sources, left_out = find_texts(inputs)
+        if left_out:
+            msg.info(f"Files left out: {len(left_out)}", ", ".join(path.name for path in left_out[:_EXAMPLES]))
+        if workers > 1:
+            msg.info(f"With {workers} workers the vectors differ from run to run, whatever the seed")
+        report = make_vectors(
+            sources,
+            output,
+            training,
+            reading=reading,
+            cover=cover or (),
+            progress=True,
+            note=lambda part: msg.good(f"{part.kind}: {part.strings:,} vectors in {part.seconds:.1f} s"),
+        )
+        print_vectors_report(msg, report, output)
+
+
+def print_vectors_report(msg: Printer, report: VectorsReport, output: Path) -> None:
+    """Print what was made, and what it covers."""
+    msg.info(f"{report.characters:,} characters of text, split in {report.seconds:.1f} s")
+    rows = [
+        (part.path, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}", f"{part.seconds:.1f}")
+        for part in report.kinds
+    ]
+    header = ("File", "Vectors", "Distinct", "Occurrences", "Seconds")
+    msg.table(rows, header=header, aligns=("l", "r", "r", "r", "r"), divider=True)
+    if report.coverage:
+        _print_coverage(msg, report.coverage)
+    if any(part.occurrences is None for part in report.coverage):
+        msg.text(f"All words without a vector: {output / UNCOVERED}")
+
+
+def _print_coverage(msg: Printer, coverage: Sequence[Coverage]) -> None:
+    header = ("Covered", "Kind", "With a vector", "Of", "%", "% of occurrences")
+    rows = [_coverage_row(part) for part in coverage]
+    msg.table(rows, header=header, aligns=("l", "l", "r", "r", "r", "r"), divider=True)
+    for part in coverage:
+        if part.missing:
+            msg.text(f"{part.source}, {part.kind} without: {' '.join(part.missing[:_EXAMPLES])}")
+
+
+def _coverage_row(part: Coverage) -> tuple[str, ...]:
+    occurrences = _percent(part.occurrences[1], part.occurrences[0]) if part.occurrences else ""
+    strings, covered = f"{part.strings:,}", f"{part.covered:,}"
+    return Path(part.source).name, part.kind, covered, strings, _percent(part.covered, part.strings), occurrences
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}" if whole else "-"

@@ -1,0 +1,371 @@
+"""Commands that make a trained pipeline into another one: calibrate, card, trim."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import statistics
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import srsly
+import typer
+from spacy.cli._util import import_code
+from spacy.language import Language
+from spacy.pipeline import TrainablePipe
+from spacy.tokens import Doc
+from spacy.util import minibatch
+from thinc.api import Model
+
+from ..errors import RemedyError
+from ..files import check_folder, writing
+from ..models.embed.tables import table_nodes
+from ..models.embed.trimming import Trimmed, count_rows, trim
+from ..pipeline.confidence.calibration import CALIBRATION, Calibration
+from ..pipeline.confidence.pipe import ConfidentPipe
+from ..pipeline.finding import find_recogniser
+from ..pipeline.views.units import View, view_of
+from ..workbench.calibration.diagram import Series, draw_reliability
+from ..workbench.calibration.fitting import as_cfg, cross_validated, fit, plain
+from ..workbench.calibration.measures import Probabilities, measures
+from ..workbench.calibration.model import check_enough, check_place, judged, store
+from ..workbench.calibration.outcomes import Outcomes
+from ..workbench.calibration.precision import Threshold, thresholds
+from ..workbench.docbins import read_docs
+from ..workbench.pipelines import check_new, write_pipeline
+from ..workbench.report.canvas import ENDINGS
+from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
+from ..workbench.report.runs import dev_metrics, size_mb
+from ..workbench.report.scores import parse_metrics, read_json
+from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
+from . import tener_cli
+from ._common import Code, GpuId, Messages, load_pipeline, messages, read_meta, read_pipeline_config, setup_gpu
+from .scores import read_examples
+
+BEFORE, AFTER = "before", "after"
+
+
+@tener_cli.command("calibrate")
+def calibrate_cli(
+    model: Annotated[str, typer.Argument(help="Directory of a pipeline, or its package with --output")],
+    data: Annotated[Path, typer.Argument(help="Annotated texts that the model has not learned: .spacy", exists=True)],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="New directory; default: MODEL itself")] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Other texts to check the result on", exists=True)] = None,
+    precision: Annotated[
+        float | None, typer.Option("--precision", help="Set thresholds that keep this share of right entities")
+    ] = None,
+    confidence: Annotated[float, typer.Option("--confidence", help="How certain --precision is to be")] = 0.9,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Reliability diagram to draw: .png or .svg")] = None,
+    name: Annotated[str, typer.Option("--name", help="Component of the pipeline")] = "tener_ner",
+    gpu_id: GpuId = -1,
+    code: Code = None,
+) -> None:
+    """
+    Make probabilities such that of the entities given 0.8, eight in ten are right, by texts like those to come.
+
+    Fits one temperature for all, and a line for each label with enough data, and keeps them in the model: what it
+    finds stays the same, but that thresholds of before are taken away. Prints the expected calibration error (ECE)
+    before and after, on --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the
+    thresholds above which nine in ten are right: for each label or group of labels, with the --confidence asked for,
+    on texts like these.
+    """
+    import_code(code)
+    with messages() as msg:
+        _check(model, output, precision, confidence, plot)
+        setup_gpu(gpu_id, silent=False)
+        nlp = load_pipeline(model)
+        labels = find_recogniser(nlp, name).labels
+        outcomes = judged(nlp, name, read_examples(nlp, data), data)
+        check_enough(outcomes, data)
+        tested = judged(nlp, name, read_examples(nlp, test), test) if test else None
+        calibration = fit(outcomes, labels)
+        changes: dict[str, Any] = {CALIBRATION: as_cfg(calibration, labels)}
+        _tell_fit(msg, outcomes, calibration, labels)
+        series = _series(outcomes, tested, calibration, labels)
+        _tell_errors(msg, series, f"{test}" if test else f"{data}, cross-validated")
+        if precision is not None:
+            found = thresholds(
+                outcomes.probabilities(calibration), outcomes.label, outcomes.right, labels, precision, confidence
+            )
+            if not any(each.is_kept for each in found):
+                raise RemedyError(
+                    f"--precision {precision}: cannot be promised by {outcomes.right.size} entities",
+                    "Give more texts, or wish less. Nothing was changed.",
+                )
+            changes["threshold"] = {label: each.value for each in found for label in each.labels}
+            _tell_thresholds(msg, found, tested, calibration, labels, precision, confidence)
+        elif find_recogniser(nlp, name).cfg["threshold"]:
+            changes["threshold"] = 0.0
+            msg.warn("The thresholds are taken away: they were of other probabilities", "Set new ones by --precision.")
+        if plot:
+            draw_reliability(plot, {str(test or data): series})
+            msg.good(str(plot))
+        msg.good(f"Saved to {store(nlp, name, changes, output)}")
+
+
+def _check(model: str, output: Path | None, precision: float | None, confidence: float, plot: Path | None) -> None:
+    check_place(model, output)
+    for option, value in (("--precision", precision), ("--confidence", confidence)):
+        if value is not None and not 0.0 < value < 1.0:
+            raise RemedyError(f"{option} {value}: is no share between 0 and 1", f"Give one, as in {option} 0.9.")
+    if plot and plot.suffix not in ENDINGS:
+        raise RemedyError(f"--plot {plot}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
+
+
+def _series(outcomes: Outcomes, tested: Outcomes | None, calibration: Calibration, labels: Sequence[str]) -> Series:
+    """Probabilities before and after, of texts that the calibration was not fitted to."""
+    shown = tested or outcomes
+    after: Probabilities = tested.probabilities(calibration) if tested else cross_validated(outcomes, labels)
+    return {BEFORE: (shown.probabilities(plain(len(labels))), shown.right), AFTER: (after, shown.right)}
+
+
+def _tell_fit(msg: Messages, outcomes: Outcomes, calibration: Calibration, labels: Sequence[str]) -> None:
+    msg.info(f"{outcomes.right.size} entities found, {int(outcomes.right.sum())} right")
+    lines = ", ".join(as_cfg(calibration, labels)["labels"]) or "none, for want of data or of a gain"
+    msg.text(f"Temperature {calibration.temperature:.2f}; lines of labels: {lines}")
+
+
+def _tell_errors(msg: Messages, series: Series, source: str) -> None:
+    rows = []
+    for title, pair in series.items():
+        each = measures(*pair)
+        rows.append((title, f"{each.ece:.3f}", f"{each.brier:.3f}", f"{each.nll:.3f}", str(each.count)))
+    msg.table(rows, header=(source, "ECE", "Brier", "NLL", "Entities"), aligns=("l", *"rrrr"), divider=True)
+
+
+def _tell_thresholds(
+    msg: Messages,
+    found: Sequence[Threshold],
+    tested: Outcomes | None,
+    calibration: Calibration,
+    labels: Sequence[str],
+    precision: float,
+    confidence: float,
+) -> None:
+    rows = [
+        (
+            each.labels[0] if len(each.labels) == 1 else f"{len(each.labels)} others",
+            f"{each.value:.3f}",
+            f"{each.kept} of {each.count}",
+            _share(each.right, each.kept),
+        )
+        for each in found
+    ]
+    msg.table(rows, header=("Label", "Threshold", "Kept", "Right"), aligns=("l", *"rrr"), divider=True)
+    without = [label for each in found if not each.is_kept for label in each.labels]
+    if without:
+        msg.warn(
+            f"Too little data, or too few right, for a precision of {precision}: {', '.join(without)}",
+            "Their threshold is 1, so that none of them is found. Give more texts, or wish less.",
+        )
+    msg.info(f"On texts like these, with a confidence of {confidence}, at least {precision} of each row's are right")
+    if tested is not None:
+        least = {label: each.value for each in found for label in each.labels}
+        kept = tested.probabilities(calibration) >= [least[labels[i]] for i in tested.label]
+        share = _share(int(tested.right[kept].sum()), int(kept.sum()))
+        msg.info(f"On test: {int(kept.sum())} of {kept.size} kept, {share} right")
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.3f}" if whole else "-"
+
+
+_PASSES, _TEXTS, _SINGLE = 3, 1000, 50
+
+
+@tener_cli.command("card")
+def card_cli(
+    model: Annotated[Path, typer.Argument(help="A trained pipeline's directory")],
+    output: Annotated[Path, typer.Argument(help="Directory to write: the pipeline with README.md and meta.json")],
+    metrics: Annotated[
+        Path, typer.Option("--metrics", "-m", help="Scores on test, as `spacy tener evaluate --output` writes them")
+    ],
+    corpus: Annotated[
+        str | None, typer.Option("--corpus", "-c", help="What it learned from: weibo, resume, ..., or any name")
+    ] = None,
+    training: Annotated[Path | None, typer.Option("--training", "-t", help=".spacy file it learned from")] = None,
+    speed: Annotated[Path | None, typer.Option("--speed", "-s", help=".spacy file with texts to time it on")] = None,
+    name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the package, without language")] = None,
+    version: Annotated[str | None, typer.Option("--version", "-v", help="Version of the package")] = None,
+    license: Annotated[str | None, typer.Option("--license", "-l", help="Licence that you give it")] = None,
+    author: Annotated[str | None, typer.Option("--author", "-a", help="Who made it")] = None,
+    hub: Annotated[
+        bool,
+        typer.Option("--front-matter", help="Begin the card with the Hub's metadata, which `push` adds itself"),
+    ] = False,
+    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to time it on, or -1 for the CPU")] = -1,
+    code: Annotated[Path | None, typer.Option("--code", help="Python file with what the pipeline needs")] = None,
+    force: Annotated[bool, typer.Option("--force", "-F", help="Write over a pipeline at the output")] = False,
+) -> None:
+    """
+    Copy a trained pipeline and describe it, for `spacy package`.
+
+    The copy has a model card, README.md: scores on test by label, training data, speed, how to use it, limitations.
+    Its meta.json has name, version, licence, sources and these scores. Both go into the wheel that
+
+        python -m spacy package OUTPUT packages --build wheel
+
+    makes of it, and `spacy huggingface-hub push` reads them there; it writes the Hub's metadata itself.
+    """
+    import_code(code)
+    with messages() as msg:
+        _check_places(model, output, force=force)
+        source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
+        scores, before = read_json(metrics), read_meta(model)
+        config = read_pipeline_config(model)
+        # On Windows, `spacy project run` leaves the quotes around a command's arguments.
+        license, author = (text and text.strip("'\"") for text in (license, author))
+        chosen = {"name": name, "version": version, "license": license, "author": author}
+        card = Card(
+            meta=fill_meta(before, config, scores, source, chosen),
+            config=config,
+            test=parse_metrics(scores, metrics),
+            dev=dev_metrics(model / "meta.json"),
+            corpus=source,
+            training=_count(training) if training else None,
+            speed=_measure(model, speed, gpu_id) if speed else None,
+            megabytes=size_mb(model),
+        )
+        text = (front_matter(card) if hub else "") + render_card(card)
+        with writing(output):
+            shutil.rmtree(output, ignore_errors=True)
+            shutil.copytree(model, output)
+            srsly.write_json(output / "meta.json", card.meta)
+            (output / "README.md").write_text(text, encoding="utf8")
+        msg.good(f"{output}: {card.package} {card.meta['version']}")
+        if not card.meta.get("license"):
+            msg.warn(
+                "The card states no licence", "Name yours with --license; it must suit those of the training data."
+            )
+
+
+def _check_places(model: Path, output: Path, *, force: bool) -> None:
+    if not (model / "meta.json").is_file() or not (model / "config.cfg").is_file():
+        raise RemedyError(f"{model}: there is no pipeline", "Name a directory that training wrote, as model-best.")
+    pipeline, copy = model.resolve(), output.resolve()
+    if pipeline == copy or pipeline in copy.parents or copy in pipeline.parents:
+        # meta.json of a run has its scores on dev, which `spacy tener table` reads.
+        raise RemedyError(f"{output}: the pipeline itself lies there", "Choose another output: a copy is made.")
+    check_folder(output)
+    if output.exists() and any(output.iterdir()):
+        if not (output / "meta.json").is_file():
+            raise RemedyError(f"{output}: there is something else than a pipeline", "Choose another output.")
+        if not force:
+            raise RemedyError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
+
+
+def _count(training: Path) -> TrainingSize:
+    docs = list(read_docs(training))
+    entities = Counter(ent.label_ for doc in docs for ent in doc.ents)
+    return TrainingSize(docs=len(docs), tokens=sum(map(len, docs)), entities=entities)
+
+
+def _measure(model: Path, data: Path, gpu_id: int) -> str:
+    """Speed over raw text: medians of some passes, after one to warm up."""
+    setup_gpu(gpu_id, silent=True)
+    nlp = load_pipeline(str(model))
+    texts = [doc.text for doc in read_docs(data)][:_TEXTS]
+    if not texts:
+        raise RemedyError(f"{data}: there is no text to time the pipeline on", "Name another file by --speed.")
+    tokens = sum(map(len, nlp.pipe(texts)))
+    seconds = statistics.median(_seconds(lambda: deque(nlp.pipe(texts), maxlen=0)) for _ in range(_PASSES))
+    milliseconds = 1000 * statistics.median(_seconds(partial(nlp, text)) for text in texts[:_SINGLE])
+    return (
+        f"{sum(map(len, texts)) / seconds:,.0f} characters ({tokens / seconds:,.0f} tokens) a second by `nlp.pipe`, "
+        f"{milliseconds:.1f} ms for a text by `nlp(text)`: {_machine(gpu_id)}"
+    )
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _machine(gpu_id: int) -> str:
+    import torch  # not above: `tener --help` is to answer without it
+
+    if gpu_id >= 0:
+        return torch.cuda.get_device_name(gpu_id)
+    info, threads = Path("/proc/cpuinfo"), torch.get_num_threads()
+    lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = next(iter(names), platform.processor() or platform.machine())
+    return f"{processor}, {threads} thread{'s' if threads > 1 else ''} of {os.cpu_count()} cores"
+
+
+_AT_ONCE = 256
+_MB = 1 << 20
+
+
+@tener_cli.command("trim")
+def trim_cli(
+    model: Annotated[str, typer.Argument(help="Pipeline with a tener_ner: its directory or package")],
+    texts: Annotated[list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for stdin")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="New directory")],
+    min_count: Annotated[int, typer.Option(help="How often a string must come to keep its row", min=1)] = 1,
+    half: Annotated[bool, typer.Option("--half", help="Keep rows in numbers of 16 bits")] = False,
+    name: Annotated[str, typer.Option("--name", help="Component with the rows: tok2vec, say, if shared")] = "tener_ner",
+    code: Code = None,
+) -> None:
+    """
+    Make a pipeline smaller: rows stay of the characters, bigrams and words that TEXTS have.
+
+    A pipeline has a row for every string of its vectors and of its training, few of which a text will ever have. TEXTS
+    are its training part, and raw text like that to come. All other strings are read as unknown ones. Small tables,
+    as of a segmenter's tags, stay whole, and so does the lexicon. Check the result by `spacy tener evaluate`.
+    """
+    import_code(code)
+    with messages() as msg:
+        check_new(output)
+        nlp = load_pipeline(model)
+        layers = _with_rows(nlp, name)
+        sources, _ = find_texts(texts)
+        counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _AT_ONCE))
+        made = trim(layers, counts, least=min_count, half=half)
+        msg.table(
+            [_row(each) for each in made],
+            header=("Layer", "Table", "Rows", "Kept", "MB", "Kept"),
+            aligns=("l", "l", *"rrrr"),
+            divider=True,
+        )
+        write_pipeline(nlp, output)
+        msg.good(f"Saved to {output}")
+
+
+def _with_rows(nlp: Language, name: str) -> Model[Any, Any]:
+    """The model of the component, which has rows."""
+    models: dict[str, Model[Any, Any]] = {
+        each: pipe.model for each, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
+    }
+    if name not in models:
+        find_recogniser(nlp, name)
+    if table_nodes(models[name]):
+        return models[name]
+    others = [each for each, model in models.items() if table_nodes(model)]
+    remedy = f"Name one that has, by --name: {', '.join(others)}." if others else "There is nothing to make smaller."
+    raise RemedyError(f"'{name}' has no table of rows of its own", remedy)
+
+
+def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
+    """Texts as the component's model sees them: with what earlier components say."""
+    pipe = nlp.get_pipe(name)
+    view: View = pipe.settings.view if isinstance(pipe, ConfidentPipe) else "tokens"
+    found = False
+    with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
+        for doc in nlp.pipe(make_docs(nlp, read_all(sources))):
+            whole, found = view_of(doc, view), True
+            if len(whole):
+                yield whole.piece(0, len(whole))
+    if not found:
+        raise RemedyError(f"{', '.join(sources)}: there is no text", "Give files with a text on each line.")
+
+
+def _row(each: Trimmed) -> tuple[str, ...]:
+    sizes = (f"{size / _MB:.1f}" for size in each.bytes)
+    return each.layer, each.table, *(f"{rows:,}" for rows in each.rows), *sizes

@@ -1,0 +1,331 @@
+"""Commands that make configs and train them: config, grid, search."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from spacy.cli._util import import_code
+from wasabi.printer import Printer
+
+from ..files import locked, write_text
+from ..workbench.composing.compose import compose
+from ..workbench.composing.named import SHIPPED, find_space
+from ..workbench.composing.search_space import read_space
+from ..workbench.report.rows import make_table
+from ..workbench.report.runs import METRICS, find_runs
+from ..workbench.report.scores import read_metrics
+from ..workbench.report.tables import render
+from ..workbench.runs.engines import Engine
+from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, run_grid_on, todo
+from ..workbench.runs.processes import interrupted_by_signals
+from ..workbench.runs.search import SAMPLERS, Plan, Search, open_search
+from ..workbench.runs.training import OUTPUT
+from ..workbench.runs.trials import TrialRow
+from . import tener_cli
+from ._common import (
+    Address,
+    Code,
+    CpusPerRun,
+    EngineName,
+    GpuId,
+    GpusPerRun,
+    Settings,
+    gpu_of_runs,
+    messages,
+    names,
+    numbers,
+    training_engine,
+)
+from .scores import warn
+
+STDOUT = "-"
+
+
+@tener_cli.command("config")
+def config_cli(
+    base: Annotated[str, typer.Argument(help="A config, as of a corpus: conll2003, or the path of a file")],
+    overlays: Annotated[
+        list[str] | None, typer.Argument(help="Overlays, as of models: encoder-bilstm, or paths of files")
+    ] = None,
+    settings: Settings = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="File to write, or - for standard output")] = STDOUT,
+) -> None:
+    """
+    Put a config together: a corpus' config, overlays on it, single settings on top.
+
+    Writes a complete and validated config for `spacy train`, with variables such as ${paths.train} as they are.
+    Configs that come with the package go by name, as in `tener config weibo flat-atssa`; your own files by path.
+
+    Later files win. A section that names another function (@architectures, ...) or factory than what stands there
+    replaces it whole; any other section adds its keys to what is there. Nothing else removes a key: `null` switches
+    off what takes it, and a component goes by an nlp.pipeline without it. Overlays may leave out empty parent sections.
+
+    --set only takes keys that the filled config has. Where max_steps changes and was equal to the total_steps of the
+    learning rate's schedule, total_steps changes with it, unless it is set too.
+    """
+    overlays, settings = overlays or [], settings or []
+    with messages(on_stderr=True) as msg:
+        composed = compose(base, overlays, settings)
+        text = f"{_heading(base, overlays, settings)}\n\n{composed.config.to_str(interpolate=False)}\n"
+        if output != STDOUT:
+            write_text(Path(output), text)
+            msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
+        for note in composed.notes:
+            msg.info(note)
+    if output == STDOUT:
+        typer.echo(text, nl=False)
+
+
+def _heading(base: str, overlays: list[str], settings: list[str]) -> str:
+    """How the config can be made again."""
+    arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
+    return " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
+
+
+@tener_cli.command("grid")
+def grid_cli(
+    output: Annotated[Path, typer.Argument(help="Where runs lie, as CORPUS/SYSTEM/SEED")],
+    corpora: Annotated[str, typer.Option(help="Names of configs and data, as in weibo,resume")],
+    systems: Annotated[str, typer.Option(help="Overlays, joined by +, as in tener,flat,flat+vectors,ner")],
+    seeds: Annotated[str, typer.Option(help="Whole numbers")] = "1,2,3",
+    data: Annotated[Path, typer.Option(help="Holds CORPUS/{train,dev,test}.spacy")] = Path("corpus"),
+    configs: Annotated[
+        Path | None, typer.Option(help="Holds CORPUS.cfg and models/OVERLAY.cfg (default: those of the package)")
+    ] = None,
+    settings: Settings = None,
+    gpu_id: GpuId = -1,
+    code: Code = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once on this machine", min=1)] = 1,
+    retrain: Annotated[
+        bool, typer.Option("--retrain", help="Train finished runs again where their config or data is another")
+    ] = False,
+    engine: EngineName = "local",
+    address: Address = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
+) -> None:
+    """
+    Train and score systems x corpora x seeds, and print their table.
+
+    The config of a run is CORPUS.cfg with the overlays models/NAME.cfg that the system's name is made of; `tener` and
+    `base` are the corpus' config as it is. Each run is trained by `spacy train`, chosen on dev, and scored on test by
+    `spacy tener evaluate`, in processes of its own, which share the cores (OMP_NUM_THREADS, unless it is set). Several
+    jobs are scored one after another when all are trained, so that their speeds compare. What they print is in the
+    run's output.log, and with one job here too.
+
+    Whatever ended the command, the same command goes on: finished runs are left alone, also without their model-best,
+    and the run that was interrupted is trained again. Where a finished run was trained from another config or other
+    data than is asked for, the command says what differs and trains nothing, unless --retrain is given. Where runs
+    fail the others go on, and the exit status is 1.
+
+    --engine ray hands all runs to a cluster of Ray, whose nodes see the same files: it chooses a node for each that has
+    the cores and the part of a GPU asked for, and does a run again whose node is lost. Needs the extra ray.
+    """
+    import_code(code)
+    stopped = "The same command goes on; it trains again what was being trained."
+    with messages(on_stderr=True, stopped=stopped) as msg:
+        grid = Grid(
+            output=output,
+            corpora=names(corpora),
+            systems=names(systems),
+            seeds=numbers("--seeds", seeds),
+            data=data,
+            configs=configs or SHIPPED,
+            settings=settings or [],
+            gpu_id=gpu_of_runs(gpu_id, engine, gpus_per_run),
+            code=code,
+        )
+        runs = plan(grid)
+        where = training_engine(engine, address, cpus_per_run, gpus_per_run)
+        with locked(output / LOCK), where as elsewhere, interrupted_by_signals():
+            failed = _run(msg, [todo(each) for each in runs], elsewhere or jobs, retrain=retrain)
+        text = _table(msg, grid)
+    typer.echo(text, nl=False)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _run(msg: Printer, todos: list[Todo], where: Engine | int, *, retrain: bool) -> bool:
+    """Do what is left to do, elsewhere or with so many jobs here. Returns whether anything went wrong."""
+    if not retrain:
+        check_unchanged(todos)
+    if done := [each.run.name for each in todos if each.action == "nothing"]:
+        msg.info(f"Finished already: {len(done)} of {len(todos)}", ", ".join(done))
+    left = [each for each in todos if each.action != "nothing"]
+    if not left:
+        msg.good("There is nothing to do")
+    begun, ended = partial(_begun, msg), partial(_ended, msg)
+    if isinstance(where, int):
+        failures = run_grid(left, where, begun=begun, ended=ended, echo=sys.stderr.write)
+    else:
+        failures = run_grid_on(where, left, begun=begun, ended=ended)
+    if failures:
+        lines = [f"{each.run.name}: {each.run.folder / OUTPUT}" for each in left if each.run.name in failures]
+        msg.fail(f"Failed: {len(failures)} of {len(todos)}", "\n".join(lines))
+    return bool(failures)
+
+
+def _begun(msg: Printer, each: Todo) -> None:
+    doing = "scoring" if each.action == "evaluate" else "training again" if each.changes else "training"
+    msg.info(f"{each.run.name}: {doing}", "\n".join(each.changes))
+
+
+def _ended(msg: Printer, each: Todo, failure: str) -> None:
+    if failure:
+        msg.fail(f"{each.run.name}: {failure}")
+    else:
+        msg.good(f"{each.run.name}: F1 {100 * read_metrics(each.run.folder / METRICS).overall.f:.2f}")
+
+
+def _table(msg: Printer, grid: Grid) -> str:
+    found = find_runs([grid.output]).only(corpora=grid.corpora, systems=grid.systems)
+    table = make_table(found)
+    warn(msg, found, table)
+    return render(table, "terminal")
+
+
+_SHOWN = 5
+_WIDEST = 60
+
+
+@tener_cli.command("search")
+def search_cli(
+    base: Annotated[str, typer.Argument(help="A config, as of a corpus: weibo, or the path of a file")],
+    overlays: Annotated[
+        list[str] | None, typer.Argument(help="Overlays, as of models: mect, or paths of files")
+    ] = None,
+    *,
+    space: Annotated[str, typer.Option("--space", help="What to draw from: mect, or the path of a file")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the search")],
+    trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="How many trials the search is to have in all")],
+    settings: Settings = None,
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, help="Start of what is drawn; the trainings have the config's")
+    ] = 0,
+    sampler: Annotated[str, typer.Option("--sampler", help=" or ".join(SAMPLERS))] = "random",
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Steps of each training (training.max_steps)")
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Stop a training that is below the median of the others at the same step")
+    ] = False,
+    keep_models: Annotated[
+        bool, typer.Option("--keep-models", help="Keep the pipelines of all trials, not of the best one only")
+    ] = False,
+    gpu_id: GpuId = -1,
+    code: Code = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="With --engine ray: how many at once (default: as many as fit now)"),
+    ] = None,
+) -> None:
+    """
+    Search settings: draw them, train with `spacy train`, and keep what is best on dev.
+
+    The config is put together as by `spacy tener config`, with what is drawn on top. A space is a file with lists to
+    choose from, ranges and formulas at the places of settings; those of the papers come with the package, by name:
+    tener, tener-english, flat-atssa, mect. Scores are F1 on dev; test is never looked at. The config must name its
+    corpora: --set paths.train=train.spacy --set paths.dev=dev.spacy
+
+    Each trial has a directory with its config and its logs. trials.csv and trials.json have all of them, and best.cfg
+    is the best one's config for `spacy train`. A training that fails is kept, with the reason, and the search goes on.
+    The same command goes on with a search, whatever ended it: the trial that was interrupted is done again. With more
+    --trials a finished search goes on as well.
+
+    Needs optuna: pip install 'spacy_tener[search]'. DIR/study.db is its database. --sampler tpe draws near what was
+    good before.
+
+    --engine ray trains several trials at once on a cluster of Ray, whose nodes see the same files: each on a node that
+    has the cores and the part of a GPU asked for, and again where its node is lost. Needs the extra ray.
+    """
+    import_code(code)
+    with messages(stopped="The same command goes on.") as msg:
+        gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
+        plan = Plan(
+            base=base,
+            overlays=tuple(overlays or ()),
+            settings=(*(settings or ()), *([] if steps is None else [f"training.max_steps={steps}"])),
+            space=read_space(find_space(space)),
+            seed=seed,
+            sampler=sampler,
+        )
+        opened = open_search(plan, output, gpu_id=gpu_id, code=code, prune=prune, keep_models=keep_models)
+        where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
+        with opened as search, where as elsewhere, interrupted_by_signals():
+            _search(msg, search, trials, elsewhere)
+
+
+def _search(msg: Printer, search: Search, trials: int, elsewhere: Engine | None) -> None:
+    before = [row for row in search.rows if row.state != "waiting"]
+    ended = sum(row.ended for row in before)
+    if before:
+        interrupted = sum(row.state == "interrupted" for row in before)
+        msg.info(f"{search.folder}: {ended} trials are there, and {interrupted} that were interrupted")
+    if ended >= trials:
+        msg.good(f"Nothing to do: {ended} of {trials} trials are there")
+    search.run(trials, lambda row: _say(msg, row, search.best), elsewhere)
+    _summary(msg, search)
+
+
+def _say(msg: Printer, row: TrialRow, best: TrialRow | None) -> None:
+    so_far = "no score yet" if best is None else f"best {_percent(best.score)} (trial {best.number})"
+    again = "" if row.again_of is None else f", again of {row.again_of}"
+    line = f"Trial {row.number}{again}: {_percent(row.score)}, {row.state}, {row.seconds:.0f} s; {so_far}"
+    if row.state == "failed":
+        msg.warn(line, f"{row.reason}\n{_described(row.values)}")
+    else:
+        msg.text(f"{line}\n  {_described(row.values)}")
+
+
+def _summary(msg: Printer, search: Search) -> None:
+    failed = [row for row in search.rows if row.state == "failed"]
+    if failed:
+        msg.warn(f"Failed trials: {len(failed)}", "\n".join(f"{row.number}: {row.reason}" for row in failed[:_SHOWN]))
+    best = search.best
+    if best is None:
+        msg.fail("No trial has a score", f"Their logs are in {search.folder / 'trials'}.", exits=1)
+    rows = sorted((row for row in search.rows if row.state == "done"), key=lambda row: -(row.score or 0.0))
+    table = [
+        (str(row.number), _percent(row.score), f"{row.seconds:.0f}", _described(row.values)) for row in rows[:_SHOWN]
+    ]
+    msg.table(
+        table,
+        header=("Trial", "F1 on dev", "Seconds", "Settings"),
+        aligns=("r", "r", "r", "l"),
+        divider=True,
+        max_col=_WIDEST,
+    )
+    msg.good(f"{search.folder / 'best.cfg'}: trial {best.number}, F1 {_percent(best.score)} on dev")
+
+
+def _described(values: Mapping[str, Any]) -> str:
+    """Settings by the last parts of their names, as many as tell them apart."""
+    names = _short(list(values))
+    return "  ".join(f"{names[name]}={_shown(value)}" for name, value in values.items())
+
+
+def _short(names: Sequence[str]) -> dict[str, str]:
+    short: dict[str, str] = {}
+    for name in names:
+        parts = name.split(".")
+        ends = (".".join(parts[-length:]) for length in range(1, len(parts) + 1))
+        short[name] = next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in names) == 1)
+    return short
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _percent(score: float | None) -> str:
+    return "-" if score is None else f"{100 * score:.2f}"
