@@ -11,7 +11,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ..pipeline.confidence.pipe import Reading, ScoredEntity
+from ..pipeline.confidence.pipe import Reading
+from ..pipeline.entities import FoundEntity
 from ..pipeline.views.units import DocView
 from ..pipeline.views.windows import Window
 from .encoders import HeatMap, encoders, look
@@ -116,7 +117,7 @@ class _Explainer:
         return notes
 
     def __call__(
-        self, doc: Doc, found: list[ScoredEntity], rivals: list[list[ScoredEntity]], readings: list[Reading]
+        self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], readings: list[Reading]
     ) -> ExplainedText:
         """All but the text's entropy and annotation."""
         view = self.recogniser.view(doc)
@@ -188,19 +189,19 @@ class _Explainer:
             yield _passage(stretch, view, words, maps if wanted else [])
 
 
-def _possible(found: Sequence[ScoredEntity], readings: Sequence[Reading]) -> list[ScoredEntity]:
+def _possible(found: Sequence[FoundEntity], readings: Sequence[Reading]) -> list[FoundEntity]:
     """Entities of other readings than the best that are not improbable, in the order of the text."""
     places = {(entity.start, entity.end, entity.label) for entity in found}
     others = {
         (entity.start, entity.end, entity.label): entity
         for reading in readings
         for entity in reading.entities
-        if entity.probability >= POSSIBLE
+        if (entity.probability or 0.0) >= POSSIBLE
     }
     return [others[place] for place in sorted(others.keys() - places)]
 
 
-def _overlap(a: ScoredEntity, b: ScoredEntity) -> bool:
+def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
     return a is not b and a.start < b.end and b.start < a.end
 
 

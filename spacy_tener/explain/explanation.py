@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
-from ..pipeline.confidence.pipe import Reading, ScoredEntity
+from ..pipeline.confidence.pipe import Reading
+from ..pipeline.entities import FoundEntity
 from .encoders import HeatMap
 from .page import listed, packed, page
 from .words import LexiconWord
@@ -27,14 +28,14 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class ExplainedEntity(ScoredEntity):
+class ExplainedEntity(FoundEntity):
     """An entity that was found, or that is possible.
 
     rivals: what else there may be in its place, with other edges or another label, likeliest first.
     evidence: what it rests on, in the order of the text. Empty where nothing was masked.
     """
 
-    rivals: list[ScoredEntity] = field(default_factory=list)
+    rivals: list[FoundEntity] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from spacy.attrs import ENT_IOB
@@ -31,8 +31,24 @@ Place = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
-class Entity:
-    """An entity over the units of a view. probability: 1 where nothing asked for it."""
+class FoundEntity:
+    """An entity that a pipeline found in a text.
+
+    start, end: Offsets in characters of `doc.text`, whatever the units of the component's view are.
+    probability: None where the component that found it gives none.
+    """
+
+    start: int
+    end: int
+    label: str
+    probability: float | None
+
+
+class UnitEntity(NamedTuple):
+    """An entity over the units of a view, between `predict` and `set_annotations`.
+
+    probability: 1 where the settings ask for none.
+    """
 
     start: int
     end: int
@@ -40,7 +56,7 @@ class Entity:
     probability: float = 1.0
 
 
-def set_entities(view: DocView, entities: Sequence[Entity], settings: NERSettings) -> None:
+def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSettings) -> None:
     """Add the entities to those that the Doc already has; tokens whose annotation was missing become outside."""
     doc = view.doc
     iob = doc.to_array(ENT_IOB)
@@ -101,7 +117,7 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
     doc.spans[key] = SpanGroup(doc, name=key, spans=list(doc.ents), attrs=attrs)
 
 
-def _set_char_spans(view: DocView, new: Iterable[Entity], preset: Iterable[Span], settings: NERSettings) -> None:
+def _set_char_spans(view: DocView, new: Iterable[UnitEntity], preset: Iterable[Span], settings: NERSettings) -> None:
     """Write all entities of the Doc to a group of `doc.spans`, which holds spans of tokens, with their exact offsets.
 
     A preset entity that an earlier run of the component found keeps the offsets that it had.

@@ -27,7 +27,7 @@ from ..models.tagger import TaggerModel, crf, set_labels
 from .confidence.calibration import CALIBRATION, Calibration
 from .confidence.decoding import Decoding
 from .confidence.pipe import ConfidentPipe
-from .entities import Entity, set_entities
+from .entities import UnitEntity, set_entities
 from .learning.targets import Target, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, explained
@@ -232,28 +232,28 @@ class TenerNER(ConfidentPipe):
                 spans = layout.decode(np.where(known, target.tags, layout.outside))
                 yield target.view.piece(0, len(target.view)), Annotation(*spans, known=known)
 
-    def predict(self, docs: Iterable[Doc]) -> list[list[Entity]]:
+    def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
         """Find the entities of a batch of Docs without changing them.
 
         docs (Iterable[Doc]): The Docs.
-        RETURNS (List[List[Entity]]): For each Doc, entities over its tokens, or its characters in that view.
+        RETURNS (List[List[UnitEntity]]): For each Doc, entities over its tokens, or its characters in that view.
         """
         return self._ask(docs, self._found, list, annotated=True)
 
-    def _found(self, views: Sequence[DocView], decoding: Decoding) -> Iterator[list[Entity]]:
+    def _found(self, views: Sequence[DocView], decoding: Decoding) -> Iterator[list[UnitEntity]]:
         labels, settings, best = self.labels, self.settings, decoding.best()
         weights, least = [1.0] * best.label.size, [0.0] * len(labels)
         if settings.asks_probabilities:
             weights, least = decoding.probabilities_of_few(best).tolist(), settings.thresholds(labels)
         rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), weights, strict=True))
         for part in decoding.per_text(best):
-            yield [Entity(a, z, labels[i], weight) for a, z, i, weight in rows[part] if weight >= least[i]]
+            yield [UnitEntity(a, z, labels[i], weight) for a, z, i, weight in rows[part] if weight >= least[i]]
 
-    def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[Entity]]) -> None:
+    def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
         """Write entities to the Docs, beside those that they already have.
 
         docs (Iterable[Doc]): The Docs.
-        scores (Sequence[Sequence[Entity]]): What `predict` returned for them.
+        scores (Sequence[Sequence[UnitEntity]]): What `predict` returned for them.
         """
         settings = self.settings
         for doc, entities in zip(docs, scores, strict=True):

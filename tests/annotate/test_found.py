@@ -10,7 +10,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
 from spacy_tener.annotate.finding import Found, _found, entity_task, labels
-from spacy_tener.pipeline.entities import Entity, set_entities
+from spacy_tener.pipeline.entities import UnitEntity, set_entities
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.views.units import view_of
 
@@ -29,7 +29,7 @@ def test_merged_tokens_change_nothing(saved: dict[str, Path], name: str) -> None
 def test_of_two_entities_in_a_token_the_one_that_the_doc_has_is_told() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王小明李"])
     settings = NERSettings(view="characters", spans_key="sure")
-    set_entities(view_of(doc, "characters"), [Entity(0, 3, "PER", 0.9), Entity(3, 4, "PER", 0.5)], settings)
+    set_entities(view_of(doc, "characters"), [UnitEntity(0, 3, "PER", 0.9), UnitEntity(3, 4, "PER", 0.5)], settings)
     assert list(_found(doc, [settings])) == [Found(0, 3, "PER", 0.9)]
 
 
@@ -41,7 +41,7 @@ def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
     doc.spans["sc"] = other
     assert list(_found(doc, [settings])) == [Found(0, 1, "PER", None)]
     with pytest.warns(UserWarning, match=r"spans\['sc'\] is another component's.* give tener_ner a spans_key"):
-        set_entities(view_of(doc, "tokens"), [Entity(2, 3, "GPE", 0.8)], settings)
+        set_entities(view_of(doc, "tokens"), [UnitEntity(2, 3, "GPE", 0.8)], settings)
     assert list(_found(doc, [settings])) == [Found(0, 1, "PER", 1.0), Found(2, 3, "GPE", 0.8)]
 
 

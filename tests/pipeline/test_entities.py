@@ -4,7 +4,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, Span
 
-from spacy_tener.pipeline.entities import Entity, set_entities
+from spacy_tener.pipeline.entities import UnitEntity, set_entities
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.views.units import TokenView, view_of
 
@@ -20,7 +20,7 @@ def write():
 
     def annotated(doc, entities, *, view="characters", alignment="expand"):
         settings = NERSettings(view=view, alignment_mode=alignment)
-        set_entities(view_of(doc, view), [Entity(*entity) for entity in entities], settings)
+        set_entities(view_of(doc, view), [UnitEntity(*entity) for entity in entities], settings)
         return doc
 
     return annotated

@@ -17,6 +17,7 @@ from spacy.vocab import Vocab
 from ...batching.sequences import ranges
 from ...crf.marginals import EntitySpans
 from ...models.tagger import TaggerModel, path_scorer
+from ..entities import FoundEntity
 from ..learning.targets import make_target
 from ..settings import NERSettings
 from ..views.reading import DocReader, check_shared
@@ -32,16 +33,6 @@ Ask = Callable[[Views, Decoding], Iterable[Answer]]
 
 
 @dataclass(frozen=True)
-class ScoredEntity:
-    """An entity and its probability. start, end: in characters of `doc.text`, whatever the units of the view are."""
-
-    start: int
-    end: int
-    label: str
-    probability: float
-
-
-@dataclass(frozen=True)
 class Reading:
     """One of the k best readings of a text, and its entities. Their own probabilities are those in all readings.
 
@@ -49,7 +40,7 @@ class Reading:
     """
 
     probability: float
-    entities: list[ScoredEntity]
+    entities: list[FoundEntity]
     log_probability: float
 
 
@@ -61,7 +52,7 @@ class Marginals:
     outside: How probable it is that each character of `doc.text` lies in no entity. *Shape* [n_characters]
     """
 
-    entities: list[ScoredEntity]
+    entities: list[FoundEntity]
     outside: Probabilities
 
 
@@ -93,14 +84,14 @@ class ConfidentPipe(TrainablePipe):
     def _label_index(self) -> LabelIndex:
         return LabelIndex([self.vocab.strings[label] for label in self.cfg["labels"]])
 
-    def scored(self, docs: Iterable[Doc]) -> list[list[ScoredEntity]]:
+    def scored(self, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
         """The entities of each Doc with their probabilities.
 
         docs (Iterable[Doc]): The Docs. Where the model listens to a shared component, that one has processed them.
-        RETURNS (List[List[ScoredEntity]]): For each Doc, what the component finds in it.
+        RETURNS (List[List[FoundEntity]]): For each Doc, what the component finds in it.
         """
 
-        def ask(views: Views, decoding: Decoding) -> Iterable[list[ScoredEntity]]:
+        def ask(views: Views, decoding: Decoding) -> Iterable[list[FoundEntity]]:
             best = decoding.best()
             found = self._entities(views, best, decoding.probabilities_of_few(best))
             return [found[part] for part in decoding.per_text(best)]
@@ -169,19 +160,19 @@ class ConfidentPipe(TrainablePipe):
 
         return self._ask(docs, ask, lambda: [Reading(1.0, [], 0.0)])
 
-    def rivals(self, docs: Iterable[Doc], n: int = 3, minimum: float = 0.01) -> list[list[list[ScoredEntity]]]:
+    def rivals(self, docs: Iterable[Doc], n: int = 3, minimum: float = 0.01) -> list[list[list[FoundEntity]]]:
         """What each entity of each Doc might be instead: the other spans that share characters with it, be it with
         other edges, another label or both.
 
         docs (Iterable[Doc]): The Docs.
         n (int): Most rivals of an entity.
         minimum (float): The least probability of a rival, above 0. All that are as probable are compared.
-        RETURNS (List[List[List[ScoredEntity]]]): For each entity that `scored` returns, its rivals, strongest first.
+        RETURNS (List[List[List[FoundEntity]]]): For each entity that `scored` returns, its rivals, strongest first.
         """
         if not 0.0 < minimum <= 1.0:
             raise ValueError(f"The least probability of a rival must be above 0 and at most 1, not {minimum}.")
 
-        def ask(views: Views, decoding: Decoding) -> Iterable[list[list[ScoredEntity]]]:
+        def ask(views: Views, decoding: Decoding) -> Iterable[list[list[FoundEntity]]]:
             best = decoding.best()
             owner, spans, probability = decoding.rivals(best, n, minimum)
             found = self._entities(views, spans, probability)
@@ -201,9 +192,12 @@ class ConfidentPipe(TrainablePipe):
 
         def ask(views: Views, decoding: Decoding) -> Iterator[Marginals]:
             spans, probability = decoding.candidates(minimum)
-            found: list[list[ScoredEntity]] = [[] for _ in views]
-            for text, entity in zip(spans.sequence.tolist(), self._entities(views, spans, probability), strict=True):
-                if entity.probability >= minimum:
+            found: list[list[FoundEntity]] = [[] for _ in views]
+            rows = zip(
+                spans.sequence.tolist(), probability.tolist(), self._entities(views, spans, probability), strict=True
+            )
+            for text, weight, entity in rows:
+                if weight >= minimum:
                     found[text].append(entity)
             for view, entities, outside in zip(views, found, decoding.outside(), strict=True):
                 yield Marginals(entities, _by_character(view, outside))
@@ -274,12 +268,12 @@ class ConfidentPipe(TrainablePipe):
         units = view.unit_span(start, end)
         return (0, *units, self.labels.index(label)) if units and label in self.labels else None
 
-    def _entities(self, views: Views, spans: EntitySpans, probability: Probabilities) -> list[ScoredEntity]:
+    def _entities(self, views: Views, spans: EntitySpans, probability: Probabilities) -> list[FoundEntity]:
         labels = self.labels
         edges = zip(spans.sequence.tolist(), spans.start.tolist(), spans.end.tolist(), strict=True)
         places = [views[text].char_span(start, end) for text, start, end in edges]
         return [
-            ScoredEntity(start, end, labels[label], weight)
+            FoundEntity(start, end, labels[label], weight)
             for (start, end), label, weight in zip(places, spans.label.tolist(), probability.tolist(), strict=True)
         ]
 

@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...explain.recogniser import Recogniser
-from ...pipeline.confidence.pipe import ScoredEntity
+from ...pipeline.entities import FoundEntity
 
 BATCH = 256
 
@@ -26,8 +26,8 @@ class Doubt:
     """
 
     doc: int
-    gold: tuple[ScoredEntity, ...]
-    found: tuple[ScoredEntity, ...]
+    gold: tuple[FoundEntity, ...]
+    found: tuple[FoundEntity, ...]
     suspicion: float = 0.0
 
     @property
@@ -80,8 +80,8 @@ def ranked(judged: Iterable[Judged]) -> list[Doubt]:
 
 
 def _suspicion(doubt: Doubt, recall: float) -> float:
-    gold = max((each.probability for each in doubt.gold), default=0.0)
-    return (1.0 - gold) * max((each.probability for each in doubt.found), default=recall)
+    gold = max((each.probability or 0.0 for each in doubt.gold), default=0.0)
+    return (1.0 - gold) * max((each.probability or 0.0 for each in doubt.found), default=recall)
 
 
 def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[Judged]:
@@ -106,7 +106,7 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[Judged]:
     columns = zip(batch, read_docs, ner.scored(read_docs), known, probabilities, strict=True)
     for (number, doc), bare, found, example, probability in columns:
         places = [(ent.start_char, ent.end_char, ent.label_) for ent in example.reference.ents]
-        gold = [ScoredEntity(*p, probability=v) for p, v in zip(places, ner.probabilities(bare, places), strict=True)]
+        gold = [FoundEntity(*p, probability=v) for p, v in zip(places, ner.probabilities(bare, places), strict=True)]
         unknown = len(doc.ents) - len(places)
         doubts = disagreements(number, gold, _where_annotated(example.reference, found))
         yield Judged(number, doc, probability, tuple(doubts), unknown)
@@ -131,17 +131,17 @@ def _with_known_labels(doc: Doc, labels: Sequence[str]) -> Doc:
     return changed
 
 
-def _where_annotated(doc: Doc, found: Iterable[ScoredEntity]) -> list[ScoredEntity]:
+def _where_annotated(doc: Doc, found: Iterable[FoundEntity]) -> list[FoundEntity]:
     missing = [(token.idx, token.idx + len(token)) for token in doc if not token.ent_iob_]
     return [entity for entity in found if all(end <= entity.start or entity.end <= start for start, end in missing)]
 
 
-def disagreements(number: int, gold: Sequence[ScoredEntity], found: Sequence[ScoredEntity]) -> Iterator[Doubt]:
+def disagreements(number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Iterator[Doubt]:
     """The entities of only one side, those together that share characters."""
     agreed = {_place(each) for each in gold} & {_place(each) for each in found}
     rest = [(each, side) for side, entities in enumerate((gold, found)) for each in entities]
     rest = sorted((pair for pair in rest if _place(pair[0]) not in agreed), key=lambda pair: pair[0].start)
-    group: list[tuple[ScoredEntity, int]] = []
+    group: list[tuple[FoundEntity, int]] = []
     for pair in rest:
         if group and pair[0].start >= max(each.end for each, _ in group):
             yield _doubt(number, group)
@@ -151,10 +151,10 @@ def disagreements(number: int, gold: Sequence[ScoredEntity], found: Sequence[Sco
         yield _doubt(number, group)
 
 
-def _doubt(number: int, group: Sequence[tuple[ScoredEntity, int]]) -> Doubt:
+def _doubt(number: int, group: Sequence[tuple[FoundEntity, int]]) -> Doubt:
     gold, found = ([each for each, own in group if own == side] for side in (0, 1))
     return Doubt(number, tuple(gold), tuple(found))
 
 
-def _place(entity: ScoredEntity) -> tuple[int, int, str]:
+def _place(entity: FoundEntity) -> tuple[int, int, str]:
     return entity.start, entity.end, entity.label

@@ -9,7 +9,7 @@ from html import escape
 from string import Template
 from typing import Any
 
-from ...pipeline.confidence.pipe import ScoredEntity
+from ...pipeline.entities import FoundEntity
 from .doubts import Doubt, Judged
 
 KINDS = {
@@ -86,7 +86,7 @@ def _article(rank: int, doubt: Doubt, judged: Judged, hues: Mapping[str, int]) -
     return f'<article data-kind="{doubt.kind}">\n<p class="facts">{facts}</p>\n{sides}\n</article>'
 
 
-def _marked(text: str, doubt: Doubt, entities: Sequence[ScoredEntity], hues: Mapping[str, int]) -> str:
+def _marked(text: str, doubt: Doubt, entities: Sequence[FoundEntity], hues: Mapping[str, int]) -> str:
     position, end = max(0, doubt.start - CONTEXT), min(len(text), doubt.end + CONTEXT)
     parts = ["…" if position else ""]
     for each in sorted(entities, key=lambda entity: entity.start):

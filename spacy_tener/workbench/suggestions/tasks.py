@@ -15,7 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...explain.recogniser import Recogniser
-from ...pipeline.confidence.pipe import ScoredEntity
+from ...pipeline.entities import FoundEntity
 from .uncertain import Suggestion
 
 Record = dict[str, Any]
@@ -31,7 +31,7 @@ class Task:
     """
 
     doc: Doc
-    entities: Sequence[ScoredEntity]
+    entities: Sequence[FoundEntity]
     probability: float
     uncertainty: float
 
@@ -155,5 +155,5 @@ def _numbers(task: Task) -> Record:
     return {"uncertainty": _rounded(task.uncertainty), "probability": _rounded(task.probability)}
 
 
-def _rounded(value: float) -> float:
-    return round(value, DIGITS)
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, DIGITS)

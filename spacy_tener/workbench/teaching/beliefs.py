@@ -77,7 +77,7 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
     with teacher.select_pipes(disable=teacher.pipe_names[at:]):
         docs = list(teacher.pipe(make_docs(teacher, texts)))
     believed = [
-        Belief(doc, {(e.start, e.end, e.label): e.probability for e in each.entities}, each.outside)
+        Belief(doc, {(e.start, e.end, e.label): e.probability or 0.0 for e in each.entities}, each.outside)
         for doc, each in zip(docs, pipe.marginals(docs, LEAST), strict=True)
     ]
     if len(entity_finders(teacher)) > 1 or teacher.pipe_names[at + 1 :]:

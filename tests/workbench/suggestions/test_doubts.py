@@ -12,7 +12,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from spacy_tener.pipeline.confidence.pipe import ScoredEntity
+from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.workbench.suggestions.doubts import Doubt, Judged, disagreements, judge, ranked
 from spacy_tener.workbench.suggestions.page import as_json, docs_as_json, render
 
@@ -20,8 +20,8 @@ TEXT = "王小明去了上海"
 Span = tuple[int, int, str]
 
 
-def entity(start: int, end: int, label: str, probability: float) -> ScoredEntity:
-    return ScoredEntity(start, end, label, probability)
+def entity(start: int, end: int, label: str, probability: float) -> FoundEntity:
+    return FoundEntity(start, end, label, probability)
 
 
 PER, ORG = entity(0, 3, "PER", 0.9), entity(0, 3, "ORG", 0.05)
@@ -39,7 +39,7 @@ SHORT, GPE = entity(0, 2, "PER", 0.03), entity(5, 7, "GPE", 0.8)
     ],
 )
 def test_entities_of_one_place_make_one_doubt_of_a_kind(
-    gold: list[ScoredEntity], found: list[ScoredEntity], kind: str
+    gold: list[FoundEntity], found: list[FoundEntity], kind: str
 ) -> None:
     (doubt,) = disagreements(3, gold, found)
     assert (doubt.doc, doubt.kind) == (3, kind)

@@ -10,7 +10,7 @@ from browser import DESKTOP, PHONE, Browser
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
-from spacy_tener.pipeline.confidence.pipe import ScoredEntity
+from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.workbench.suggestions.doubts import Doubt, Judged
 from spacy_tener.workbench.suggestions.page import render
 
@@ -19,7 +19,7 @@ TEXT = "</script><img src=x onerror=document.title='taken'>王小明去了上海
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
-    per, org = ScoredEntity(51, 54, "PER", 0.9), ScoredEntity(51, 54, "<b>", 0.01)
+    per, org = FoundEntity(51, 54, "PER", 0.9), FoundEntity(51, 54, "<b>", 0.01)
     doubts = [Doubt(0, (org,), (per,), 0.9), Doubt(0, (), (per,), 0.8), Doubt(0, (org,), (), 0.7)]
     judged = Judged(0, spacy.blank("zh").make_doc(TEXT), 0.1, tuple(doubts), 0)
     path = tmp_path / "review.html"

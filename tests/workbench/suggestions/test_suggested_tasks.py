@@ -11,7 +11,7 @@ import pytest
 import spacy
 from spacy.language import Language
 
-from spacy_tener.pipeline.confidence.pipe import ScoredEntity
+from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import Event
 from spacy_tener.workbench.suggestions.tasks import TOOLS, Task, labelling_interface, tasks
@@ -25,7 +25,7 @@ TEXTS = {
 
 
 def made(text: str, spans: list[tuple[int, int, str]]) -> Task:
-    entities = [ScoredEntity(*span, probability=0.75) for span in spans]
+    entities = [FoundEntity(*span, probability=0.75) for span in spans]
     return Task(spacy.blank("zh").make_doc(text), entities, 0.5, 1.25)
 
 
@@ -111,8 +111,8 @@ def test_label_studios_regions_fit_its_interface() -> None:
 
 def test_prodigys_tokens_join_to_the_text_and_hold_its_spans() -> None:
     english = spacy.blank("en").make_doc("Peter Blackburn left")
-    cut = Task(english, [ScoredEntity(2, 5, "X", 0.5)], 0.5, 0.5)
-    for task in [*TASKS, Task(english, [ScoredEntity(0, 15, "PER", 0.5)], 0.5, 0.5), cut]:
+    cut = Task(english, [FoundEntity(2, 5, "X", 0.5)], 0.5, 0.5)
+    for task in [*TASKS, Task(english, [FoundEntity(0, 15, "PER", 0.5)], 0.5, 0.5), cut]:
         record = json.loads(TOOLS["prodigy"].write([task]))
         tokens = record["tokens"]
         assert "".join(each["text"] + " " * each["ws"] for each in tokens) == task.doc.text
