@@ -15,9 +15,8 @@ from spacy.tokens import Doc, DocBin
 from wasabi.printer import Printer
 
 from ..errors import RemedyError, check_choice
-from ..explain.recogniser import Recogniser
 from ..files import check_folder, locked, write_file, write_text
-from ..pipeline.finding import entity_finders
+from ..pipeline.finding import Recogniser, entity_finders
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import ConfigError
 from ..workbench.composing.named import BASES, names_in

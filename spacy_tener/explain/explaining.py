@@ -13,13 +13,13 @@ from spacy.training import Example
 
 from ..pipeline.confidence.pipe import Reading
 from ..pipeline.entities import FoundEntity
+from ..pipeline.finding import Recogniser
 from ..pipeline.views.units import DocView
 from ..pipeline.views.windows import Window
 from .encoders import HeatMap, encoders, look
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, Passage
 from .masking import REACH, Mask, log_odds, mask_of, places_near
 from .passages import Stretch, stretches
-from .recogniser import Recogniser
 from .words import LexiconWord, components, lexicon_of, lexicon_words, structures_of
 
 Units = tuple[int, int]

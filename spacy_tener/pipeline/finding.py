@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from spacy.language import Language
+from spacy.tokens import Doc
+from thinc.api import Model
 
 from ..errors import RemedyError
+from .confidence.calibration import Probabilities
 from .confidence.pipe import ConfidentPipe
+from .views.units import DocView, view_of
+from .views.windows import Window
 
 
 def entity_finders(nlp: Language) -> list[str]:
@@ -29,3 +38,72 @@ def find_recogniser(nlp: Language, name: str | None = None, *, what: str = "The 
     has = ", ".join(nlp.pipe_names) or "none"
     remedy = f"Name {' or '.join(found)}." if found else "Name a pipeline trained with one."
     raise RemedyError(f"{what} has no {wanted}", f"Its components are: {has}. {remedy}")
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """A `tener_ner` in its pipeline.
+
+    before: the names of the components that come before it.
+    shared: of these, the ones whose vectors it listens to.
+    """
+
+    nlp: Language
+    ner: ConfidentPipe
+    before: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    @classmethod
+    def of(cls, nlp: Language, name: str | None = None) -> Recogniser:
+        """name: the component's name; None for the first `tener_ner` of the pipeline."""
+        ner = find_recogniser(nlp, name)
+        before = tuple(nlp.pipe_names[: nlp.pipe_names.index(ner.name)])
+        upstream = {node.upstream_name for node in ner.model.walk() if hasattr(node, "upstream_name")}
+        listened = [own for own in before if hasattr(nlp.get_pipe(own), "find_listeners")]
+        return cls(nlp, ner, before, tuple(own for own in listened if upstream & {own, "*"}))
+
+    @property
+    def models(self) -> list[Model[Any, Any]]:
+        """The models that the entities come from."""
+        return [self.ner.model, *(pipe.model for pipe in self._pipes())]
+
+    def _pipes(self) -> list[Any]:
+        return [self.nlp.get_pipe(name) for name in self.shared]
+
+    def describe(self) -> dict[str, str]:
+        """What the pipeline is."""
+        meta = {name: str(self.nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
+        return {**meta, "component": self.ner.name, "view": self.ner.settings.view}
+
+    def read(self, texts: Iterable[str | Doc]) -> list[Doc]:
+        """Texts as the component gets them. Docs keep their tokens and are not changed."""
+        # Not by nlp.make_doc, which ends at a text of nlp.max_length characters: this component reads windows.
+        docs = [self.nlp.tokenizer(text) if isinstance(text, str) else text.copy() for text in texts]
+        return self._run(docs, self.before)
+
+    def _run(self, docs: Sequence[Doc], names: Sequence[str]) -> list[Doc]:
+        if not names:
+            return list(docs)
+        others = [name for name in self.nlp.pipe_names if name not in names]
+        return list(self.nlp.pipe(docs, disable=others))
+
+    def view(self, doc: Doc) -> DocView:
+        return view_of(doc, self.ner.settings.view)
+
+    def piece(self, view: DocView, window: Window) -> Doc:
+        """A window of a Doc with its units as tokens, ready for the model."""
+        piece = view.piece(window.start, window.end)
+        return piece if piece is view.doc else self._run([piece], self.shared)[0]
+
+    def predict(self, piece: Doc) -> None:
+        """Let the encoders read one piece."""
+        for pipe in self._pipes():
+            pipe.predict([piece])
+        self.ner.model.predict([piece])
+
+    def probabilities(self, pieces: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
+        """How probable the same spans of tokens are in each of some Docs whose tokens are units.
+
+        *Shape* [pieces, spans]
+        """
+        return self.ner.compared(self._run(list(pieces), self.shared), spans)

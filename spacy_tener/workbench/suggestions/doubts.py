@@ -9,8 +9,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ...explain.recogniser import Recogniser
 from ...pipeline.entities import FoundEntity
+from ...pipeline.finding import Recogniser
 
 BATCH = 256
 

@@ -14,8 +14,8 @@ from xml.sax.saxutils import quoteattr
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ...explain.recogniser import Recogniser
 from ...pipeline.entities import FoundEntity
+from ...pipeline.finding import Recogniser
 from .uncertain import Suggestion
 
 Record = dict[str, Any]

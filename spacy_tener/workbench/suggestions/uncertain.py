@@ -12,8 +12,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...errors import check_choice
-from ...explain.recogniser import Recogniser
 from ...pipeline.confidence.pipe import ConfidentPipe
+from ...pipeline.finding import Recogniser
 from .spreading import profiles, spread
 
 BATCH = 256

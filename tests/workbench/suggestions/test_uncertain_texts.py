@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.explain.recogniser import Recogniser
+from spacy_tener.pipeline.finding import Recogniser
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.workbench.suggestions import uncertain
 from spacy_tener.workbench.suggestions.spreading import profiles, spread
