@@ -62,8 +62,8 @@ ENTRY_POINTS = {
         "tener = spacy_tener.cli:tener_cli",
     ],
     "thinc_optimizers": [
-        "spacy_tener.Adam.v1 = spacy_tener.optim.adam:Adam",
-        "spacy_tener.SGD.v1 = spacy_tener.optim.sgd:SGD",
+        "spacy_tener.Adam.v1 = spacy_tener.optim.optimizers:Adam",
+        "spacy_tener.SGD.v1 = spacy_tener.optim.optimizers:SGD",
     ],
     "thinc_schedules": [
         "spacy_tener.triangular.v1 = spacy_tener.optim.schedules:triangular",

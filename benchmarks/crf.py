@@ -17,7 +17,7 @@ import torch
 import torchcrf
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from spacy_tener.layers.crf.crf import CRF
+from spacy_tener.layers.crf import CRF
 
 HERE = Path(__file__).parent
 NOTE = (

@@ -11,7 +11,7 @@ import _report
 import torch
 from torch import Tensor, nn
 
-from spacy_tener.layers.linear import Linear
+from spacy_tener.layers.dense import Linear
 
 HERE = Path(__file__).parent
 ROWS = (16, 32, 64, 512, 2048)

@@ -9,7 +9,7 @@ import torch
 from paper_forms import allowed_transitions
 from torch import Tensor
 
-from spacy_tener.layers.crf.crf import CRF
+from spacy_tener.layers.crf import CRF
 from spacy_tener.tagging import TagLayout
 from spacy_tener.types import IntArray
 

@@ -35,7 +35,7 @@ import spacy_tener
 
 # Imported before their functions are replaced.
 from spacy_tener.models.shims import torch_side  # noqa: F401
-from spacy_tener.optim import together  # noqa: F401
+from spacy_tener.optim import updates  # noqa: F401
 
 DEVICE = torch.device("meta")
 PACKAGE = str(Path(spacy_tener.__file__).parent)

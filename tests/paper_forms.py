@@ -10,11 +10,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spacy_tener.layers.attention.adapted import AdaptedAttention
-from spacy_tener.layers.attention.dot_product import split_heads
-from spacy_tener.layers.convolution.gated_relation import MeanRelation, Relation
-from spacy_tener.layers.lattice.span_attention import SpanAttention
-from spacy_tener.layers.lattice.span_positions import SpanPositions
+from spacy_tener.layers.attention import AdaptedAttention, split_heads
+from spacy_tener.layers.relation import MeanRelation, Relation
+from spacy_tener.layers.spans import SpanAttention, SpanPositions
 from spacy_tener.tagging import TagLayout
 
 

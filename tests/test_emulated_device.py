@@ -14,9 +14,8 @@ from spacy.training import Example
 from thinc.api import use_ops
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.layers.linear import Linear
-from spacy_tener.optim.adam import Adam
-from spacy_tener.optim.sgd import SGD
+from spacy_tener.layers.dense import Linear
+from spacy_tener.optim.optimizers import SGD, Adam
 
 
 class Cost(NamedTuple):

@@ -1,4 +1,4 @@
-"""Sequences of different lengths, joined end to end: the index arithmetic that everything in this room shares.
+"""Sequences of different lengths, joined end to end: index arithmetic for layers, runtime and CRF.
 
 numpy only: lengths are known on the host, whatever device holds the floats.
 """
@@ -6,11 +6,13 @@ numpy only: lengths are known on the host, whatever device holds the floats.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from ..types import IntArray
+from ..types import AnyFloats, IntArray
 
 
 class ArrayLike(Protocol):
@@ -69,3 +71,100 @@ def cuts_by_cost(costs: IntArray, price: int) -> list[int]:
             cuts.add(begin + best)
             todo += [(begin, begin + best), (begin + best, end)]
     return sorted(cuts)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Which rows of the joined sequences are read at which time step.
+
+    The CRF's recursions go step by step through all sequences at once. Sorted by length, the sequences that still run
+    at a step are always the first few, so a finished sequence costs nothing, nothing is padded, and every array has
+    exactly one row per token.
+
+    A *flat* row counts tokens in reading order; a *packed* row counts them by time step, longest sequence first.
+    """
+
+    lengths: IntArray
+    """Tokens of each sequence; 0 is legal. *Shape* [n_sequences]"""
+
+    @classmethod
+    def of(cls, lengths: Lengths, n_tokens: int) -> Packing:
+        return cls(as_lengths(lengths, n_tokens))
+
+    @property
+    def n_sequences(self) -> int:
+        return self.lengths.size
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """The flat row at which each sequence begins."""
+        return starts(self.lengths)
+
+    @cached_property
+    def filled(self) -> IntArray:
+        """The sequences that have tokens, in reading order."""
+        return np.flatnonzero(self.lengths)
+
+    @cached_property
+    def order(self) -> IntArray:
+        """The sequences that have tokens, longest first."""
+        return np.argsort(-self.lengths, kind="stable")[: self.filled.size]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """How many sequences still run at each step."""
+        running: list[int] = (self.n_sequences - np.cumsum(np.bincount(self.lengths, minlength=1))).tolist()
+        return running[:-1]
+
+    @cached_property
+    def steps(self) -> list[tuple[int, int]]:
+        """The packed rows of each step, as `(begin, end)`."""
+        ends = np.cumsum(self.sizes, dtype=np.int64).tolist()
+        return [(end - size, end) for size, end in zip(self.sizes, ends, strict=True)]
+
+    @cached_property
+    def _place(self) -> tuple[IntArray, IntArray]:
+        """Time step and sequence of each packed row."""
+        sizes = np.asarray(self.sizes, dtype=np.int64)
+        step = np.repeat(np.arange(sizes.size), sizes)
+        begin = np.cumsum(sizes) - sizes
+        return step, self.order[np.arange(step.size) - begin[step]]
+
+    @cached_property
+    def forward(self) -> IntArray:
+        """The flat row that each packed row holds, reading from the first token on."""
+        step, sequence = self._place
+        return self.offsets[sequence] + step
+
+    @cached_property
+    def backward(self) -> IntArray:
+        """The flat row that each packed row holds, reading from the last token back."""
+        step, sequence = self._place
+        return self.offsets[sequence] + self.lengths[sequence] - 1 - step
+
+    @cached_property
+    def sequence(self) -> IntArray:
+        """The sequence of each flat row."""
+        return np.repeat(np.arange(self.n_sequences), self.lengths)
+
+    @cached_property
+    def first(self) -> IntArray:
+        """The flat row of the first token of each of the `filled` sequences."""
+        return self.offsets[self.filled]
+
+    @cached_property
+    def last(self) -> IntArray:
+        """The flat row of the last token of each of the `filled` sequences."""
+        return self.first + self.lengths[self.filled] - 1
+
+    @cached_property
+    def later(self) -> IntArray:
+        """Every flat row that has a token of its own sequence before it."""
+        joined = np.ones(self.sequence.size, dtype=bool)
+        joined[self.first] = False
+        return np.flatnonzero(joined)
+
+    def sums(self, values: AnyFloats) -> AnyFloats:
+        """The sum over each sequence, in float64. *Shape* [N] to [n_sequences]"""
+        totals = np.bincount(self.sequence, weights=values, minlength=self.n_sequences).astype(np.float64)
+        return totals

@@ -1,19 +1,68 @@
-"""The best path of every sequence (Viterbi) in numpy, looked for where a token is not outside for sure (`outside.py`).
+"""The best path of every sequence (Viterbi), and the k best (list Viterbi), in numpy.
 
 A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's. Many
 sequences go step by step viterbi_batch, tag by row, `[K, n]`, so that a step works on neighbouring columns; which
 predecessor was the best is looked up again, by the very same sums, on the path that won. For a single sequence the
 look-up would cost more than keeping every tag's predecessor.
+
+Tokens that are outside of entities on every best path, known without looking for a path.
+
+An entity of a path can be taken out, its tags becoming O. Where that gains score for all entities that could cover a
+token, be the rest of the path what it may, the token is O on every best path. The best entity over a token is the best
+beginning up to it with the best end from it on, so all are known by a few operations on the whole batch. Most tokens of
+a text are O for sure, and a path has to be looked for in stretches of a few tokens only.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..batching.packing import Packing
+from ..batching.sequences import Packing
+from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
-from .outside import surely_outside
 from .transitions import Transitions, inside_scores
+
+MARGIN = 1e-3
+"""What has to be gained, so that rounding does not decide."""
+FLOOR = 100.0
+"""A tag that is worse than O by more is taken to be worse by this much."""
+EXACT = 1e9
+"""Sums up to here are exact to much less than the margin."""
+
+
+def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing) -> BoolArray:
+    """Which tokens have O on every best path of their sequence, most of them if not all. *Shape* [K, N], flat rows, to
+    [N]; -inf bars a tag
+    """
+    layout, longest = transitions.layout, int(packing.lengths.max(initial=0))
+    of_outside = scores[layout.outside]
+    barred = np.isneginf(of_outside)
+    with np.errstate(invalid="ignore"):
+        gains = scores - of_outside
+        gains += transitions.entity_gains[:, None]
+        if barred.any():
+            # Whatever covers such a token is better than O.
+            gains[:, barred] = np.where(np.isposinf(gains[:, barred]), FLOOR * (longest + 1), -np.inf)
+    np.maximum(gains, -FLOOR, out=gains)
+    gains[layout.outside] = -FLOOR
+    # More than what any entity gains: none goes from one sequence to the next.
+    apart = 2.0 * (longest * max(float(gains.max(initial=0.0)), 1.0) + FLOOR)
+    if not apart * 2 * packing.n_sequences < EXACT:
+        return np.zeros(len(of_outside), dtype=bool)
+    begin, inside, end = gains[layout.begin], gains[layout.inside], gains[layout.end]
+    begin[:, packing.last] = end[:, packing.first] = -np.inf
+    inside[:, packing.first] = inside[:, packing.last] = -apart
+    passed = np.cumsum(inside, axis=1, dtype=np.float64)
+    begun = np.maximum.accumulate(begin - passed, axis=1)
+    passed += end - inside
+    ended = np.maximum.accumulate(passed[:, ::-1], axis=1)[:, ::-1]
+    over_two = (begun[:, :-1] + ended[:, 1:]).max(axis=0, initial=-np.inf)
+    best = gains[layout.single].max(axis=0, initial=-np.inf)
+    unsure = (best >= -MARGIN) | barred
+    unsure[:-1] |= over_two >= -MARGIN
+    unsure[1:] |= over_two >= -MARGIN
+    surely: BoolArray = ~unsure
+    return surely
 
 
 def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -> None:
@@ -126,3 +175,89 @@ def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) ->
     else:
         tags[unsure[stretches.forward]] = viterbi_batch(scores[:, stretches.forward], transitions, stretches, owner)
     return tags
+
+
+ScoredPath = tuple[float, IntArray]
+"""The score of a path and its tags."""
+
+
+def ranked(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
+    """The k largest along the last axis, best first, and where they stood: among equals the first.
+
+    *Shape* [..., m] to [..., k] twice
+    """
+    order = np.argsort(-candidates, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(candidates, order, -1), order
+
+
+def next_ways(ways: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: TagLayout) -> tuple[AnyFloats, IntArray]:
+    """From the k best ways to each tag of a token to those of the next, without its emissions.
+
+    outside, inside: transitions from the k ways to each closer, and within entities.
+    *Shape* [n, K, k] to [n, K, k] twice: scores, and where each came from, as `tag * k + rank`
+    """
+    n, _, k = ways.shape
+    opened, closer = ranked(ways[:, layout.closers].reshape(n, 1, -1) + outside, k)
+    parts = ways[:, None, layout.begin] + inside[0], ways[:, None, layout.inside] + inside[1]
+    continued, choice = ranked(np.concatenate(parts, -1), k)
+    label = np.arange(layout.n_labels)[:, None]
+    source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
+    shape = (n, 2 * layout.n_labels, k)
+    sources = [closer + layout.closers.start * k, source.reshape(shape)]
+    return np.concatenate([opened, continued.reshape(shape)], 1), np.concatenate(sources, 1)
+
+
+def forward_kbest(
+    emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int
+) -> tuple[AnyFloats, IntArray]:
+    """The k best ways to each sequence's end in each tag, and every token's sources.
+
+    *Shape* [N, K] to [n_filled, K, k] and [N, K, k], packed
+    """
+    n_rows, n_tags = emissions.shape
+    ways = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
+    ways[:, :, 0] = emissions[: packing.sizes[0]] + transitions.start
+    sources = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
+    layout = transitions.layout
+    outside = np.repeat(transitions.table[layout.closers, layout.openers].T, k, axis=1)
+    inside = inside_scores(transitions.table, layout)[..., None]
+    for begin, end in packing.steps[1:]:
+        values, sources[begin:end] = next_ways(ways[: end - begin], outside, inside, layout)
+        ways[: end - begin] = values + emissions[begin:end, :, None]
+    return ways, sources
+
+
+def backtrace_kbest(sources: IntArray, packing: Packing, last: IntArray) -> IntArray:
+    """Walk every path back from its last `tag * k + rank`. *Shape* [N, K, k] and [n_filled, k] to [N, k]"""
+    k = sources.shape[-1]
+    points: IntArray = np.empty((sources.shape[0], k), np.int64)
+    came_from = sources.reshape(sources.shape[0], -1)
+    current = last.copy()
+    for step in range(len(packing.steps) - 1, -1, -1):
+        begin, end = packing.steps[step]
+        points[begin:end] = current[: end - begin]
+        if step:
+            current[: end - begin] = np.take_along_axis(came_from[begin:end], points[begin:end], 1)
+    points //= k
+    return points
+
+
+def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
+    """Up to k paths of each sequence, best first. *Shape* [N, K]; -inf in emissions bars a tag
+
+    Each tag keeps the k best ways to reach it instead of one; a way is named by the tag before it and the rank there.
+    """
+    empty: ScoredPath = (0.0, np.empty(0, np.int64))
+    readings: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
+    if not packing.steps:
+        return readings
+    ways, sources = forward_kbest(emissions[packing.forward], transitions, packing, k)
+    values, last = ranked((ways + transitions.end[:, None]).reshape(len(ways), -1), k)
+    paths = np.empty((len(emissions), k), np.int64)
+    paths[packing.forward] = backtrace_kbest(sources, packing, last)
+    for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):
+        begin = packing.offsets[sequence]
+        tags = paths[begin : begin + packing.lengths[sequence]]
+        found = [score for score in scores if score > -np.inf]
+        readings[sequence] = [(score, tags[:, rank].copy()) for rank, score in enumerate(found)]
+    return readings

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..batching.packing import Packing
+from ..batching.sequences import Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats
 from .transitions import MODERATE, Transitions, mirror

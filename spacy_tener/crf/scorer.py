@@ -10,15 +10,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ..batching.packing import Packing
-from ..batching.sequences import Lengths
+from ..batching.sequences import Lengths, Packing
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
-from .decode import viterbi
+from .decode import ScoredPath, list_viterbi, viterbi
 from .forward import ForwardBackward
-from .kbest import ScoredPath, list_viterbi
-from .marginals import EntitySpans, span_marginals
-from .scaled import span_probabilities
+from .marginals import EntitySpans, span_marginals, span_probabilities
 from .transitions import CRFArrays, Transitions
 
 LONG = 1024

@@ -20,11 +20,9 @@ from thinc.api import Model
 from torch import Tensor, nn
 
 from ..batching.lattice import Lattice
-from ..layers.attention.transformer import TransformerEncoder
-from ..layers.convolution.grn import GRNEncoder
-from ..layers.lattice.atssa import AtssaEncoder
-from ..layers.lattice.flat import FlatEncoder
-from ..layers.lattice.mect import MectEncoder
+from ..layers.convolution import GRNEncoder
+from ..layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
+from ..layers.transformer import TransformerEncoder
 from ..models.shims.bridge import torch_shim
 from ..models.shims.shim import TorchShim
 

@@ -33,6 +33,6 @@ def build_flat(embed: EmbedModel | None = None, words: LexiconModel | None = Non
 
 
 def _encoder(config: FlatConfig, *widths: int) -> nn.Module:
-    from ..layers.lattice.flat import FlatEncoder
+    from ..layers.lattice import FlatEncoder
 
     return FlatEncoder(config, *widths)

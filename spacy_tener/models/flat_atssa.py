@@ -35,6 +35,6 @@ def build_flat_atssa(
 
 
 def _encoder(config: AtssaConfig, *widths: int) -> nn.Module:
-    from ..layers.lattice.atssa import AtssaEncoder
+    from ..layers.lattice import AtssaEncoder
 
     return AtssaEncoder(config, *widths)

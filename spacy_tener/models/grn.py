@@ -37,6 +37,6 @@ def build_gated_relation_encoder(*, config: GRNConfig) -> RaggedModel:
 
 
 def _encoder(*, config: GRNConfig, nI: int, nO: int) -> nn.Module:
-    from ..layers.convolution.grn import GRNEncoder
+    from ..layers.convolution import GRNEncoder
 
     return GRNEncoder(config, input_width=nI)

@@ -29,6 +29,6 @@ def build_idcnn_encoder(*, config: IDCNNConfig) -> RaggedModel:
 
 
 def _encoder(*, config: IDCNNConfig, nI: int, nO: int) -> nn.Module:
-    from ..layers.convolution.idcnn import IDCNNEncoder
+    from ..layers.convolution import IDCNNEncoder
 
     return IDCNNEncoder(config, input_width=nI)

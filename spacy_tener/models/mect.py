@@ -42,6 +42,6 @@ def build_mect(
 
 
 def _encoder(config: MectConfig, *widths: int) -> nn.Module:
-    from ..layers.lattice.mect import MectEncoder
+    from ..layers.lattice import MectEncoder
 
     return MectEncoder(config, *widths)

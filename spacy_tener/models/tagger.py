@@ -10,14 +10,13 @@ from thinc.api import Model, chain
 from thinc.types import Floats2d
 
 from ..crf.scorer import PathScorer
-from ..runtime.head import Emissions
+from ..runtime.dense import Emissions
 from ..tagging import TagLayout
 from .shims.bridge import ragged_layer, torch_shim
 from .tener import build_tener
 
 if TYPE_CHECKING:
-    from ..layers.crf.crf import CRF
-    from ..layers.crf.head import CRFHead
+    from ..layers.crf import CRF, CRFHead
 
 TaggerModel = Model[list[Doc], list[Floats2d]]
 
@@ -50,7 +49,7 @@ def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, 
 
 
 def _build_head(*, nI: int, nO: int, dropout: float) -> CRFHead:
-    from ..layers.crf.head import CRFHead
+    from ..layers.crf import CRFHead
 
     return CRFHead(width=nI, n_labels=_count_labels(nO), dropout=dropout)
 

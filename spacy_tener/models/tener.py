@@ -46,6 +46,6 @@ def build_transformer_encoder(*, config: TransformerConfig) -> RaggedModel:
 
 
 def _encoder(*, config: TransformerConfig, nI: int, nO: int) -> nn.Module:
-    from ..layers.attention.transformer import TransformerEncoder
+    from ..layers.transformer import TransformerEncoder
 
     return TransformerEncoder(config, input_width=nI)

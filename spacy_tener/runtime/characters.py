@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..batching.packing import Packing
-from ..batching.sequences import Lengths, as_lengths, starts
+from ..batching.sequences import Lengths, Packing, as_lengths, starts
 from ..types import FloatArray, IntArray
 from .convolution import Convolution
-from .dense import Linear, sigmoid
-from .embedding import EmbeddingTables
+from .dense import EmbeddingTables, Linear, sigmoid
 from .weights import Weights
 
 Encode = Callable[[FloatArray, Lengths], FloatArray]

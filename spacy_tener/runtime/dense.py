@@ -1,10 +1,14 @@
-"""What treats tokens one by one: linear layers, norms, the feed-forward."""
+"""Layers that treat tokens one by one: embedding tables, linear layers, norms, the feed-forward, the head of a CRF."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from ..types import FloatArray
+from ..batching.sequences import Lengths
+from ..crf.scorer import PathScorer
+from ..types import FloatArray, IntArray
 from .weights import Weights
 
 _EPSILON = 1e-5
@@ -89,3 +93,40 @@ def sigmoid(x: FloatArray) -> FloatArray:
     exponential: FloatArray = np.exp(-np.clip(x, -80.0, 80.0))
     exponential += 1.0
     return np.reciprocal(exponential, out=exponential)
+
+
+class EmbeddingTables:
+    """widths: Of the tables, in their order."""
+
+    def __init__(self, widths: Mapping[str, int], weights: Weights) -> None:
+        self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
+
+    def __call__(self, *rows: IntArray) -> FloatArray:
+        """*Shape* one [N] per table -> [N, sum of widths]"""
+        # Rows may be kept in half the bytes.
+        parts = [table[ids].astype(np.float32, copy=False) for table, ids in zip(self.tables, rows, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+class Emissions:
+    """The linear layer of a CRF's head. scorer: the CRF behind it."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.emit = Linear(weights.part("emit"))
+        start, end, outside, inside = (weights[f"crf.{name}"] for name in ("start", "end", "outside", "inside"))
+        self.scorer = PathScorer((start, end, outside, inside))
+
+    def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
+        """*Shape* [N, width] -> [N, n_tags]"""
+        return self.emit(tokens)
+
+
+class Projection:
+    """A linear layer in the place of an encoder."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.linear = Linear(weights.part("linear"))
+
+    def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
+        """*Shape* [N, width_in] -> [N, width_out]"""
+        return self.linear(tokens)

@@ -11,10 +11,9 @@ from ..batching.lattice import Lattice
 from ..batching.span_plan import SpanPlan
 from ..settings import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
 from ..types import FloatArray, IntArray
-from .attention import AdaptedAttention, divided
+from .attention import AdaptedAttention, Rectangle, divided, in_rectangles
 from .dense import Linear
 from .fusion import WordFusion
-from .rectangles import Rectangle, in_rectangles
 from .selection import SelectiveAttention
 from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans
 from .transformer import TransformerLayer, output_norm

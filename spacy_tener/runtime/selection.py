@@ -8,9 +8,8 @@ import numpy as np
 
 from ..settings import AtssaConfig
 from ..types import BoolArray, FloatArray
-from .attention import AdaptedAttention, Heads, attend, exponentials
+from .attention import AdaptedAttention, Heads, Rectangle, attend, exponentials
 from .dense import Linear
-from .rectangles import Rectangle
 from .weights import Weights
 
 _LOWEST = float(np.finfo(np.float32).min) / 2

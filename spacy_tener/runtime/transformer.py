@@ -10,9 +10,8 @@ import numpy as np
 from ..batching.sequences import Lengths
 from ..settings import StackConfig, TransformerConfig
 from ..types import FloatArray
-from .attention import AdaptedAttention, VanillaAttention, interleave, sinusoids
+from .attention import AdaptedAttention, Rectangle, VanillaAttention, in_rectangles, interleave, sinusoids
 from .dense import FeedForward, LayerNorm, Linear
-from .rectangles import Rectangle, in_rectangles
 from .weights import Weights
 
 

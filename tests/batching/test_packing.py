@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spacy_tener.batching.packing import Packing
+from spacy_tener.batching.sequences import Packing
 
 lists_of_lengths = st.lists(st.integers(0, 7), max_size=8)
 

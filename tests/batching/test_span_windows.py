@@ -12,7 +12,7 @@ from lattices import any_lattice, lattice_of, random_lattice
 
 from spacy_tener.batching.lattice import Lattice, LatticeSpans
 from spacy_tener.batching.sequences import starts
-from spacy_tener.batching.span_windows import PositionWindows, QueryGroups
+from spacy_tener.batching.span_plan import PositionWindows, QueryGroups
 
 
 class Planned:

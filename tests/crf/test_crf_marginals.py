@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from spacy_tener.layers.crf.crf import CRF, EntitySpans
+from spacy_tener.layers.crf import CRF, EntitySpans
 
 LENGTHS = brute.LENGTHS
 

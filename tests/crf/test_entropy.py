@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from spacy_tener.crf.entropy import entropy
-from spacy_tener.layers.crf.crf import CRF
+from spacy_tener.crf.marginals import entropy
+from spacy_tener.layers.crf import CRF
 
 LENGTHS = brute.LENGTHS
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from test_crf_marginals import all_spans
 
-from spacy_tener.crf.likely import candidate_spans
-from spacy_tener.crf.marginals import span_marginals
+from spacy_tener.crf.marginals import candidate_spans, span_marginals
 
 LENGTHS = [9, 0, 1, 14, 2]
 

@@ -10,7 +10,7 @@ from test_crf_marginals import all_spans
 
 from spacy_tener.crf import scorer
 from spacy_tener.crf.marginals import span_marginals
-from spacy_tener.layers.crf.crf import CRF, EntitySpans
+from spacy_tener.layers.crf import CRF, EntitySpans
 
 LENGTHS = [9, 0, 1, 30, 2]
 

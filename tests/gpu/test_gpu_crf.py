@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spacy_tener.layers.crf.crf import CRF, EntitySpans, cross_entropy
+from spacy_tener.layers.crf import CRF, EntitySpans, cross_entropy
 
 LENGTHS = [5, 0, 1, 40, 3]
 N_LABELS = 3

@@ -15,8 +15,7 @@ from thinc.api import get_current_ops, use_ops
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.models.shims.bridge import TorchShim, flat, ragged_layer, torch_shim
-from spacy_tener.optim.adam import Adam
-from spacy_tener.optim.sgd import SGD
+from spacy_tener.optim.optimizers import SGD, Adam
 
 SELECTED = {"selection": "top_k", "penalty": 0.0}
 """Of FLAT-ATSSA: what it draws in training is another number on every device."""

@@ -11,7 +11,7 @@ from thinc.api import use_ops
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.models.shims.bridge import TorchShim
-from spacy_tener.optim.adam import Adam
+from spacy_tener.optim.optimizers import Adam
 
 SYSTEMS = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
 LONG = "张三 在北京工作 李四" * 5

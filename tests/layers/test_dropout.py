@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spacy_tener.layers.dropout import Dropout, dropout
+from spacy_tener.layers.dense import Dropout, dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.15, 0.5, 0.9])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spacy_tener.layers.embedding import UNKNOWN_ROW, EmbeddingTables, random_rows
+from spacy_tener.layers.dense import UNKNOWN_ROW, EmbeddingTables, random_rows
 
 
 def tables(rows=None, word_dropout=0.0, dropout=0.0, widths=None):

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spacy_tener.layers import linear
-from spacy_tener.layers.linear import FEWEST_PRODUCTS, Linear
+from spacy_tener.layers import dense
+from spacy_tener.layers.dense import FEWEST_PRODUCTS, Linear
 
 WIDTH, OUT = 96, 160
 FEWEST_ROWS = -(-FEWEST_PRODUCTS // (WIDTH * OUT))
@@ -30,7 +30,7 @@ def outputs_and_gradients(layer, x):
 
 
 def test_this_torch_has_the_fast_operator():
-    assert linear.HAS_ONEDNN, "the tested versions of torch have it: if a new one lost it, speed tables must be redone"
+    assert dense.HAS_ONEDNN, "the tested versions of torch have it: if a new one lost it, speed tables must be redone"
 
 
 @pytest.mark.parametrize("rows", ROWS)
@@ -52,16 +52,14 @@ def test_prediction_is_that_of_nn_linear(rows):
 
 @given(st.integers(0, 5000))
 def test_blocks_cover_all_rows_in_few_sizes(n_rows):
-    blocks = list(linear._blocks(n_rows))
+    blocks = list(dense._blocks(n_rows))
     assert [row for block, _ in blocks for row in range(block.start, block.stop)] == list(range(n_rows))
     sizes = [block.stop - block.start + filling for block, filling in blocks]
-    assert all(
-        size in linear.BLOCKS or size in range(linear.STEP, min(linear.BLOCKS) + 1, linear.STEP) for size in sizes
-    )
+    assert all(size in dense.BLOCKS or size in range(dense.STEP, min(dense.BLOCKS) + 1, dense.STEP) for size in sizes)
 
 
 def test_without_the_operator_it_is_nn_linear(monkeypatch):
-    monkeypatch.setattr(linear, "HAS_ONEDNN", False)
+    monkeypatch.setattr(dense, "HAS_ONEDNN", False)
     ours, theirs = pair()
     x = torch.randn(256, WIDTH)
     for mine, expected in zip(outputs_and_gradients(ours, x), outputs_and_gradients(theirs, x), strict=True):
@@ -71,7 +69,7 @@ def test_without_the_operator_it_is_nn_linear(monkeypatch):
 @pytest.mark.parametrize("operator", [None, lambda x, weight, *rest: torch.zeros(len(x), len(weight)), lambda x: x])
 def test_an_operator_that_is_missing_or_computes_something_else_is_not_used(operator, monkeypatch):
     monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", operator)
-    assert not linear._onednn_works()
+    assert not dense._onednn_works()
 
 
 def test_other_precisions_and_non_contiguous_input_work():

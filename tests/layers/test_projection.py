@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from spacy_tener.layers.linear import Projection
+from spacy_tener.layers.dense import Projection
 
 
 def test_each_token_is_projected_alone() -> None:

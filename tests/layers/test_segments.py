@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spacy_tener.layers.segments import Segments
+from spacy_tener.layers.ragged import Segments
 
 INDEX = np.array([2, 0, 2, 5, 2, 0])
 N_SEGMENTS = 7

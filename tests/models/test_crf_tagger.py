@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from spacy.util import registry
 from thinc.api import Adam, Model
 
-from spacy_tener.layers.crf.crf import CRF
+from spacy_tener.layers.crf import CRF
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.models.tagger import build_crf_tagger, crf, resize_output, set_labels

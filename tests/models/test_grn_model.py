@@ -20,7 +20,7 @@ from teaching import (
     losses_of_steps,
 )
 
-from spacy_tener.layers.convolution.grn import GRNEncoder
+from spacy_tener.layers.convolution import GRNEncoder
 from spacy_tener.models.grn import build_gated_relation_encoder, build_grn
 from spacy_tener.models.shims.bridge import torch_shim
 

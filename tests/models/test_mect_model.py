@@ -10,14 +10,14 @@ from thinc.api import Adam
 
 from spacy_tener.features.components.components import Structures
 from spacy_tener.features.lexicon.lexicon import Lexicon
-from spacy_tener.layers.lattice.mect import MectEncoder
-from spacy_tener.layers.lattice.random_attention import BLOCK
+from spacy_tener.layers.lattice import MectEncoder
+from spacy_tener.layers.spans import BLOCK
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.component import build_component_embed
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.mect import build_mect
 from spacy_tener.models.shims.bridge import torch_shim
-from spacy_tener.optim.sgd import SGD
+from spacy_tener.optim.optimizers import SGD
 
 TEXTS = ["吴重阳在中国银行工作", "", "京", "江河湖12"]
 PARTS = {"江": ("氵", "工"), "河": ("氵", "可"), "湖": ("氵", "胡"), "银": ("钅", "艮"), "吴": ("口", "天")}

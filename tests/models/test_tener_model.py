@@ -16,7 +16,7 @@ from teaching import (
     losses_of_steps,
 )
 
-from spacy_tener.layers.attention.transformer import TransformerEncoder
+from spacy_tener.layers.transformer import TransformerEncoder
 from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.models.tener import build_adapted_transformer_encoder, build_tener, build_transformer_encoder
 

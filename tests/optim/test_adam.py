@@ -13,9 +13,8 @@ from spacy.util import load_config, registry
 from thinc.api import Adam as ThincAdam
 from thinc.api import Linear, NumpyOps, PyTorchWrapper, RAdam, chain
 
-from spacy_tener.optim.adam import Adam, RatedAdam
-from spacy_tener.optim.rows import apply_row_gradient
-from spacy_tener.optim.sgd import SGD
+from spacy_tener.optim.optimizers import SGD, Adam, RatedAdam
+from spacy_tener.optim.updates import apply_row_gradient
 
 Array = NDArray[np.float32]
 KEY = (1, "layers.0.weight")

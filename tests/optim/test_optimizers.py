@@ -16,7 +16,7 @@ from spacy.training import Example
 from spacy.util import load_config, registry
 from thinc.api import Adam, Linear, NumpyOps
 
-from spacy_tener.optim.sgd import SGD, MomentumSGD
+from spacy_tener.optim.optimizers import SGD, MomentumSGD
 
 Array = NDArray[np.float32]
 KEY = (1, "layers.0.weight")

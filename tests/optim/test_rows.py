@@ -7,8 +7,8 @@ import pytest
 import torch
 from thinc.api import SGD, Adam, RAdam
 
-from spacy_tener.optim.rows import apply_row_gradient
-from spacy_tener.optim.sgd import MomentumSGD
+from spacy_tener.optim.optimizers import MomentumSGD
+from spacy_tener.optim.updates import apply_row_gradient
 
 HEIGHT, WIDTH = 6, 3
 KEY = (7, "tables.unigram")

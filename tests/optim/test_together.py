@@ -12,9 +12,8 @@ import torch
 from thinc import optimizers
 from torch import nn
 
-from spacy_tener.optim.adam import Adam
-from spacy_tener.optim.sgd import SGD
-from spacy_tener.optim.together import StepTogether
+from spacy_tener.optim.optimizers import SGD, Adam
+from spacy_tener.optim.updates import StepTogether
 
 OWNER = 7
 RATES = {"weight": 0.5, "2.*": 0.0}

@@ -8,7 +8,7 @@ from spacy.lang.zh import Chinese
 from spacy.tokens import Doc, Span
 from spacy_parts import spacy_s_ner
 
-from spacy_tener.layers.crf.crf import EntitySpans
+from spacy_tener.layers.crf import EntitySpans
 from spacy_tener.models.shims.bridge import TorchShim
 from spacy_tener.models.shims.torch_side import join
 from spacy_tener.models.tagger import crf

@@ -7,7 +7,7 @@ import torch
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_tener.layers.crf.crf import EntitySpans
+from spacy_tener.layers.crf import EntitySpans
 from spacy_tener.models.shims.torch_side import join
 from spacy_tener.models.tagger import crf
 

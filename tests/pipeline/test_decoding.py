@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from spacy_tener.layers.crf.crf import CRF, EntitySpans
+from spacy_tener.layers.crf import CRF, EntitySpans
 from spacy_tener.pipeline.confidence.calibration import Calibration
 from spacy_tener.pipeline.confidence.decoding import Decoding
 

@@ -8,7 +8,7 @@ import torch
 from spacy.training import Example
 from thinc.api import Adam, fix_random_seed
 
-from spacy_tener.optim.sgd import SGD
+from spacy_tener.optim.optimizers import SGD
 
 TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]

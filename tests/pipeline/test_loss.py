@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paper_forms import allowed_transitions
 
-from spacy_tener.layers.crf.crf import CRF
+from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.learning.loss import batch_loss, gradient, rehearsal_loss
 from spacy_tener.pipeline.learning.targets import IncorrectSpan, Target
 from spacy_tener.pipeline.views.tags import UNKNOWN

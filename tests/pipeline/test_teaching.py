@@ -11,7 +11,7 @@ from spacy.training import Example
 from test_loss import LAYOUT, LENGTH, PATHS, random_scores, weights_of
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.layers.crf.crf import CRF
+from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.learning.lessons import Emissions, Paths
 from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.pipeline.learning.teaching_loss import teaching_loss

@@ -7,16 +7,13 @@ import pytest
 import torch
 from lattices import lattice_of, random_lattice
 
-from spacy_tener.layers.attention.transformer import TransformerEncoder
-from spacy_tener.layers.characters.encoders import CharacterFeatures, char_bilstm, char_cnn, char_transformer
-from spacy_tener.layers.convolution.grn import GRNEncoder
-from spacy_tener.layers.convolution.idcnn import IDCNNEncoder
-from spacy_tener.layers.embedding import EmbeddingTables
-from spacy_tener.layers.lattice.atssa import AtssaEncoder
-from spacy_tener.layers.lattice.flat import FlatEncoder
-from spacy_tener.layers.lattice.mect import MectEncoder
-from spacy_tener.runtime import attention, characters, convolution, embedding, lattice, relation, transformer
-from spacy_tener.runtime.rectangles import in_rectangles
+from spacy_tener.layers.characters import CharacterFeatures, char_bilstm, char_cnn, char_transformer
+from spacy_tener.layers.convolution import GRNEncoder, IDCNNEncoder
+from spacy_tener.layers.dense import EmbeddingTables
+from spacy_tener.layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
+from spacy_tener.layers.transformer import TransformerEncoder
+from spacy_tener.runtime import attention, characters, convolution, dense, lattice, relation, transformer
+from spacy_tener.runtime.attention import in_rectangles
 from spacy_tener.runtime.selection import kth_largest
 from spacy_tener.runtime.weights import Weights
 from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, IDCNNConfig, MectConfig, TransformerConfig
@@ -202,7 +199,7 @@ def test_characters_of_words(kind):
 def test_tables_side_by_side():
     names = {"b": 5, "a": 3}
     module = EmbeddingTables(rows=names, widths={"b": 4, "a": 2}, word_dropout={"a": 0.5, "b": 0.5}, dropout=0.5)
-    made = embedding.EmbeddingTables({"b": 4, "a": 2}, weights_of(module))
+    made = dense.EmbeddingTables({"b": 4, "a": 2}, weights_of(module))
     check(module, made, np.array([0, 4, 4]), np.array([1, 2, 0]))
 
 

@@ -23,7 +23,7 @@ from .tables import build_tables, table_embedder
 from .vocabulary import Reading, Vocabulary
 
 if TYPE_CHECKING:
-    from ...layers.characters.encoders import CharacterEncoder, CharacterFeatures
+    from ...layers.characters import CharacterEncoder, CharacterFeatures
 
 CHARACTER = "character"
 
@@ -105,19 +105,19 @@ def build_char_transformer(
 
 
 def _cnn(**sizes: int) -> CharacterEncoder:
-    from ...layers.characters.encoders import char_cnn
+    from ...layers.characters import char_cnn
 
     return char_cnn(**sizes)
 
 
 def _bilstm(**sizes: int) -> CharacterEncoder:
-    from ...layers.characters.encoders import char_bilstm
+    from ...layers.characters import char_bilstm
 
     return char_bilstm(**sizes)
 
 
 def _transformer(layer: TransformerConfig, *, width: int) -> CharacterEncoder:
-    from ...layers.characters.encoders import char_transformer
+    from ...layers.characters import char_transformer
 
     return char_transformer(layer, width=width)
 
@@ -135,7 +135,7 @@ def _char_embed(
 
 
 def _build(*, encoder: Callable[[], CharacterEncoder], config: SpellingConfig, **heights: int) -> CharacterFeatures:
-    from ...layers.characters.encoders import CharacterFeatures
+    from ...layers.characters import CharacterFeatures
 
     widths, dropped = {CHARACTER: config.char_width}, {CHARACTER: config.char_dropout}
     tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)

@@ -21,7 +21,7 @@ from .char_encoders import SpellingVocabulary
 from .tables import build_tables, init_tables, table_embedder
 
 if TYPE_CHECKING:
-    from ...layers.characters.components import ComponentEncoder
+    from ...layers.characters import ComponentEncoder
 
 COMPONENT = "component"
 
@@ -123,8 +123,7 @@ def _init(
 
 
 def _build(*, config: ComponentConfig, **heights: int) -> ComponentEncoder:
-    from ...layers.characters.components import ComponentEncoder
-    from ...layers.characters.encoders import CharacterFeatures, char_cnn
+    from ...layers.characters import CharacterFeatures, ComponentEncoder, char_cnn
 
     widths = {COMPONENT: config.component_width}
     tables = build_tables(widths=widths, word_dropout={COMPONENT: 0.0}, dropout=config.dropout, **heights)

@@ -19,7 +19,7 @@ from thinc.types import Floats2d
 from ...features.keys import Keys
 from ...features.vectors.forms import prepared
 from ...features.vectors.vectors import read_vectors
-from ...runtime.embedding import EmbeddingTables as Rows
+from ...runtime.dense import EmbeddingTables as Rows
 from ...runtime.weights import Weights
 from ...types import IntArray
 from ..shims.bridge import Build, EmbedModel, Indices, TorchShim, run_module, token_counts, torch_shim
@@ -27,7 +27,7 @@ from ..shims.shim import MakePredictor
 from .vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from ...layers.embedding import EmbeddingTables
+    from ...layers.dense import EmbeddingTables
 
 _GROWTH = 8
 _ATTRIBUTES = {"vocabulary", "widths"}
@@ -62,7 +62,7 @@ def table_embedder(
 def build_tables(
     *, widths: Mapping[str, int], word_dropout: Mapping[str, float], dropout: float, **heights: int
 ) -> EmbeddingTables:
-    from ...layers.embedding import EmbeddingTables
+    from ...layers.dense import EmbeddingTables
 
     return EmbeddingTables(rows=heights, widths=widths, word_dropout=word_dropout, dropout=dropout)
 
@@ -107,7 +107,7 @@ def table_nodes(model: Model[Any, Any]) -> list[Model[Any, Any]]:
 
 def _tables(model: Model[Any, Any]) -> EmbeddingTables:
     """The tables in an embedder's module."""
-    from ...layers.embedding import EmbeddingTables
+    from ...layers.dense import EmbeddingTables
 
     return next(part for part in torch_shim(model).module.modules() if isinstance(part, EmbeddingTables))
 

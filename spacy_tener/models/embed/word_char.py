@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from ...runtime.head import Projection as Projecting
+from ...runtime.dense import Projection as Projecting
 from ...settings import check
 from ..settings import expand_config
 from ..shims.bridge import EmbedModel, chain_sized, ragged_layer
@@ -51,6 +51,6 @@ def build_word_char_embed(
 
 
 def _build(*, nI: int, nO: int) -> nn.Module:
-    from ...layers.linear import Projection
+    from ...layers.dense import Projection
 
     return Projection(width_in=nI, width_out=nO)

@@ -18,7 +18,7 @@ from .batches import Indices, cut, flat, token_counts
 from .shim import Build, MakePredictor, TorchShim
 
 if TYPE_CHECKING:
-    from ...layers.penalty import Penalty
+    from ...layers.selection import Penalty
 
 __all__ = [
     "Build",

@@ -163,7 +163,7 @@ class TorchShim(Shim):
     def step_together(self, *given: Any) -> bool:
         """One step of an optimizer for all parameters at once, on a GPU. Returns whether it was done."""
         if self._step is None:
-            from ...optim.together import StepTogether
+            from ...optim.updates import StepTogether
 
             self._step = StepTogether()
         return bool(self._step(*given))

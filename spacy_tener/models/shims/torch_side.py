@@ -15,8 +15,8 @@ from thinc.types import Floats2d, FloatsXd
 from torch import Tensor, nn
 
 from ...layers.devices import on_device
-from ...layers.penalty import Penalty
-from ...optim.rows import apply_row_gradient
+from ...layers.selection import Penalty
+from ...optim.updates import apply_row_gradient
 from .batches import Indices, cut, flat
 
 

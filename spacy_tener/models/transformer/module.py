@@ -10,10 +10,9 @@ import torch
 from spacy.tokens import Doc
 from torch import Tensor, nn
 
+from ...layers.dense import Dropout
 from ...layers.devices import on_device
-from ...layers.dropout import Dropout
-from ...layers.ragged import Ragged
-from ...layers.segments import Segments
+from ...layers.ragged import Ragged, Segments
 from ...settings import Count, Probability, Settings, Size, check
 from .feature_cache import FeatureCache
 from .pieces import PieceReader, Pieces

@@ -12,10 +12,8 @@ from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 
 from ...batching.sequences import ranges, starts
-from ...crf.entropy import entropy
 from ...crf.forward import ForwardBackward
-from ...crf.likely import candidate_spans
-from ...crf.marginals import EntitySpans, span_marginals
+from ...crf.marginals import EntitySpans, candidate_spans, entropy, span_marginals
 from ...crf.scorer import PathScorer
 from ...types import AnyFloats, BoolArray, IntArray
 from ..views.tags import Mask, join_masks

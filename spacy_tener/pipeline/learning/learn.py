@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from thinc.shims import PyTorchShim
 from torch import Tensor
 
-from ...layers.crf.crf import CRF
+from ...layers.crf import CRF
 from ...models.shims.bridge import TorchShim, penalties
 from ...models.tagger import TaggerModel, crf
 from ..settings import NERSettings

@@ -10,7 +10,7 @@ from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 from torch import Tensor
 
-from ...layers.crf.crf import CRF, cross_entropy
+from ...layers.crf import CRF, cross_entropy
 from ...layers.devices import on_device
 from ...models.shims.torch_side import join, split
 from ..views.tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags

@@ -26,7 +26,7 @@ from .lesson_store import Key, LessonStore
 from .lessons import Emissions, Lesson, Paths
 
 if TYPE_CHECKING:
-    from ...layers.crf.crf import CRF
+    from ...layers.crf import CRF
 
 _MB = 1 << 20
 

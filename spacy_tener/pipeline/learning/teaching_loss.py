@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...layers.crf.crf import CRF, cross_entropy
+from ...layers.crf import CRF, cross_entropy
 from ...layers.devices import on_device
 from ..views.tags import join_masks, possible_tags
 from ..views.units import Units

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...errors import RemedyError
-from ...layers.crf.crf import EntitySpans
+from ...layers.crf import EntitySpans
 from ...pipeline.confidence.calibration import Calibration
 from ...pipeline.confidence.decoding import Decoding
 from ...pipeline.finding import find_recogniser

@@ -12,7 +12,7 @@ from spacy.tokens import Doc
 from thinc.api import SGD, Adam
 
 from spacy_tener.features.characters import HALF
-from spacy_tener.layers.characters import encoders
+from spacy_tener.layers import characters as torch_characters
 from spacy_tener.models.embed.char_encoders import (
     CHARACTER,
     build_char_bilstm,
@@ -72,7 +72,7 @@ def learn(model, docs, optimizer=None, steps=1):
 def encoded_words(monkeypatch):
     """How many words are encoded, call by call, and how many characters: in training and in prediction."""
     calls = []
-    for module in (characters, encoders):
+    for module in (characters, torch_characters):
 
         def counted(rows, lengths, pool=module.rectified_maximum):
             calls.append((len(lengths), len(rows)))

@@ -22,7 +22,7 @@ from spacy_tener.models.embed.join import build_join_embed
 from spacy_tener.models.embed.tables import observe
 from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.models.tener import build_tener
-from spacy_tener.optim.sgd import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
+from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
 from spacy_tener.runtime import characters
 
 PARTS = {

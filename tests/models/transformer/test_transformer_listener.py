@@ -9,7 +9,7 @@ import torch
 from spacy.training import Example
 from tiny_transformer import WIDTH
 
-from spacy_tener.optim.adam import Adam
+from spacy_tener.optim.optimizers import Adam
 
 ARCHITECTURES = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
 TEXT = "吴重阳在中国银行工作。"

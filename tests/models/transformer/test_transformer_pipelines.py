@@ -14,8 +14,7 @@ from thinc.api import set_active_gpu, use_ops
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.models.shims.bridge import TorchShim
-from spacy_tener.optim.adam import Adam
-from spacy_tener.optim.sgd import SGD
+from spacy_tener.optim.optimizers import SGD, Adam
 
 ARCHITECTURES = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
 TEXT = "吴重阳在中国银行工作。"

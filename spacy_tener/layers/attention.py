@@ -1,0 +1,363 @@
+"""Attention among the tokens of a sequence: the vanilla form (eq. 1 to 6), TENER's adapted one (eq. 16 to 19), and the
+sines and cosines of positions (eq. 8, 9 and 17).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .checkpointing import checkpointed
+from .dense import Linear, dropout
+from .ragged import Ragged
+
+# Tables up to this length are kept, rounded up to a power of two, so that few of them serve all batches.
+LONGEST_KEPT = 8192
+
+
+def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """`sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
+
+    like: the tables get its device and dtype.
+    Returns two tables. *Shape: [length, width / 2]*
+    """
+    if length > LONGEST_KEPT:
+        return _angles(length, width, like.dtype, like.device)
+    rounded = 1 << max(length - 1, 63).bit_length()
+    sin, cos = _kept(rounded, width, like.dtype, like.device)
+    return sin[:length], cos[:length]
+
+
+def interleave(even: Tensor, odd: Tensor) -> Tensor:
+    """`[even_0, odd_0, even_1, odd_1, ...]` along the last dimension, the order of eq. 8, 9 and 17."""
+    return torch.stack((even, odd), dim=-1).flatten(-2)
+
+
+def turn(x: Tensor, by: Tensor) -> Tensor:
+    """Read the last dimension of `x` as complex numbers, pair after pair, and multiply them.
+
+    x: *Shape: [..., w]*; by: complex, broadcast against it. *Shape: [..., w / 2]*
+    """
+    return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], by.shape[-1], 2)) * by).flatten(-2)
+
+
+@lru_cache(maxsize=32)
+def _kept(length: int, width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    # A table first made under inference_mode must serve training later.
+    with torch.inference_mode(False):
+        return _angles(length, width, dtype, device)
+
+
+def _angles(length: int, width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    # In float32 the angle itself would be off by some 0.004 at position 100,000.
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    return angles.sin().to(device, dtype), angles.cos().to(device, dtype)
+
+
+# Up to this length a bucket's attention maps are made whole; their memory then grows with the number of tokens only.
+WHOLE_MAP = 512
+# Longer sequences are read some queries at a time, so many scores at once: about what a core's own cache holds.
+SCORES_AT_ONCE = 1 << 20
+
+Weighting = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+"""Another way than softmax from scores, -inf at padded keys, to a map of attention.
+
+It gets the scores, *Shape: [n, h, T, L]*, what belongs to each query, *[n, h, T, w'']*, and which of the queries
+are real, *[n, T]* or None for all of them.
+"""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Queries, keys and values by head, ready for `softmax(q k^T + q_position table^T) v`; any scale is in the queries.
+
+    q, k: *Shape: [N, h, w]*; v: *Shape: [N, h, d_k]*
+    q_position: queries to positions rather than to keys, if there are such. *Shape: [N, h, w']*
+    table: the row that stands for each position. *Shape: [longest, w']*
+    per_query: what a weighting other than softmax reads of each query. *Shape: [N, h, w'']*
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    q_position: Tensor | None = None
+    table: Tensor | None = None
+    per_query: Tensor | None = None
+
+
+class Attention(nn.Module, ABC):
+    """What every kind of attention does once it has said what its queries, keys and values are."""
+
+    def __init__(self, *, n_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.dropout = dropout
+
+    @abstractmethod
+    def heads(self, x: Tensor, *context: Any) -> Heads:
+        """Queries, keys and values of `x`. *Shape: [N, d]*"""
+
+    def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*
+
+        ragged: the sequences, planned for this number of heads.
+        context: what the attention needs to know of positions.
+        """
+        return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0)
+
+    def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
+        """The attention map of each sequence, in the batch's order. *Shape: [h, length, length]* each"""
+        return attention_maps(self.heads(x, *context), ragged)
+
+
+class VanillaAttention(Attention):
+    """Attention as in Vaswani et al.: projected keys, scaled scores, an output projection; positions are in its input.
+
+    Its linear layers have biases, as the parameter counts in the TENER paper's supplement (6.1) show; the released
+    code has one at the output only.
+    """
+
+    def __init__(self, *, width: int, n_heads: int, dropout: float = 0.0, scaled: bool = True) -> None:
+        super().__init__(n_heads=n_heads, dropout=dropout)
+        self.scale = 1.0 / math.sqrt(width // n_heads) if scaled else 1.0
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
+        self.out = Linear(width, width)
+
+    def heads(self, x: Tensor, *context: Any) -> Heads:
+        q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))  # eq. 1, 4
+        return Heads(q * self.scale, k, v)
+
+    def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
+        mixed: Tensor = self.out(super().forward(x, ragged, *context))  # eq. 6
+        return mixed
+
+
+def split_heads(x: Tensor, n_heads: int) -> Tensor:
+    """x: *Shape: [N, d]*. Returns *Shape: [N, h, d / h]*"""
+    return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
+
+
+def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None = None) -> Tensor:
+    """Attention within each sequence, with dropout of probability `p` on its map. *Returns Shape: [N, h d_k]*
+
+    weighting: what makes the map of the scores; None for softmax.
+    """
+    if not ragged.buckets:
+        return heads.v.flatten(1)
+    padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
+    if weighting is None and not heads.v.is_cpu:
+        mixed = [_on_device(own, bucket.mask, p) for own, bucket in padded]
+    else:
+        mixed = [_plain(own, bucket.mask, p, weighting) for own, bucket in padded]
+    return ragged.join(mixed).view(heads.v.shape[0], -1)
+
+
+def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = None) -> list[Tensor]:
+    """The attention map of each sequence, in plain view. *Shape: [h, length, length]* each"""
+    maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
+    for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
+        weights = _map(padded, bucket.mask, weighting)
+        for row, sequence in enumerate(bucket.sequences):
+            length = ragged.lengths[sequence]
+            maps[sequence] = weights[row, :, :length, :length]
+    return maps
+
+
+def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
+    """The same by bucket. q, k, v, q_position, per_query: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
+    none = [None] * len(ragged.buckets)
+    parts = (heads.q, heads.k, heads.v, heads.q_position, heads.per_query)
+    q, k, v, q_position, per_query = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in parts)
+    table = heads.table
+    tables = none if table is None else [table[: bucket.length] for bucket in ragged.buckets]
+    return map(Heads, q, k, v, q_position, tables, per_query)
+
+
+def _on_device(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
+    """One bucket by torch's fused kernel. *Returns Shape: [n, h, L, d_k]*"""
+    joined = _joined(padded)
+    seen = None if mask is None else mask[:, None, None, :]
+    return F.scaled_dot_product_attention(joined.q, joined.k, joined.v, attn_mask=seen, dropout_p=p, scale=1.0)
+
+
+def _plain(padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
+    """One bucket by plain products. *Returns Shape: [n, h, L, d_k]*
+
+    torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
+    """
+    if padded.q.shape[2] <= WHOLE_MAP:
+        return _mix(padded, mask, p, weighting)
+    joined = _joined(padded)
+    n, h, length, _ = joined.q.shape
+    step = max(SCORES_AT_ONCE // (n * h * length), 32)
+    queries = joined.q.split(step, dim=2)
+    per_query = [None] * len(queries) if joined.per_query is None else joined.per_query.split(step, dim=2)
+    cuts = [slice(begin, begin + step) for begin in range(0, length, step)]
+    # Memory grows with the length and not with its square: maps are made again in the backward pass.
+    attended = partial(checkpointed, _mix_some, joined.k, joined.v, mask, p, weighting)
+    return torch.cat([attended(*some) for some in zip(cuts, queries, per_query, strict=True)], dim=2)
+
+
+def _mix_some(
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    p: float,
+    weighting: Weighting | None,
+    cut: slice,
+    q: Tensor,
+    per_query: Tensor | None,
+) -> Tensor:
+    """Some queries of a bucket, cut out of all. *Returns Shape: [n, h, cut, d_k]*"""
+    return _mix(Heads(q, k, v, per_query=per_query), mask, p, weighting, cut)
+
+
+def _joined(padded: Heads) -> Heads:
+    """The same attention by queries and keys alone, which carry the positions in their second halves."""
+    if padded.q_position is None or padded.table is None:
+        return padded
+    table = padded.table.expand(*padded.k.shape[:3], -1)
+    queries, keys = torch.cat((padded.q, padded.q_position), dim=-1), torch.cat((padded.k, table), dim=-1)
+    return Heads(queries, keys, padded.v, per_query=padded.per_query)
+
+
+def _mix(
+    padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | None, queries: slice = slice(None)
+) -> Tensor:
+    return torch.matmul(dropout(_map(padded, mask, weighting, queries), p, training=True), padded.v)
+
+
+def _map(padded: Heads, mask: Tensor | None, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
+    """The map of a bucket, or of the `queries` that it was cut to. *Returns Shape: [n, h, T, L]*"""
+    scores = _scores(padded, mask)
+    if weighting is None:
+        return torch.softmax(scores, dim=-1)
+    return weighting(scores, padded.per_query, None if mask is None else mask[:, queries])
+
+
+def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
+    """q, q_position: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
+    shape = (*padded.q.shape[:3], padded.k.shape[2])
+    q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
+    if padded.q_position is None or padded.table is None:
+        scores = torch.bmm(q, keys)
+    else:
+        # Every head and sequence has the same table: one product for all of them.
+        scores = torch.matmul(padded.q_position.flatten(0, 2), padded.table.T).view(*q.shape[:2], -1).baddbmm_(q, keys)
+    scores = scores.view(shape)
+    if mask is not None:
+        scores += torch.where(mask, 0.0, -torch.inf)[:, None, None, :]
+    return scores
+
+
+@dataclass(frozen=True)
+class RelativePositions:
+    """What the position of each token of a batch puts into its query and its key. Made once, for all layers.
+
+    table: `[cos(c j), sin(c j), ..]` by position. *Shape: [longest, d_k]*
+    sin, cos: of each token's own position. *Shape: [N, 1, d_k / 2]*
+    """
+
+    table: Tensor
+    sin: Tensor
+    cos: Tensor
+
+    @classmethod
+    def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
+        """like: a tensor of the device and dtype of the computation."""
+        sin, cos = sinusoids(ragged.longest, head_width, like)
+        own = (part.index_select(0, ragged.positions)[:, None] for part in (sin, cos))
+        return cls(interleave(cos, sin), *own)
+
+    @cached_property
+    def query_turn(self) -> Tensor:
+        """`sin(c t) - i cos(c t)`. *Shape: [N, 1, d_k / 2]*"""
+        return torch.complex(self.sin, -self.cos)
+
+    @cached_property
+    def query(self) -> Tensor:
+        """`[sin(c t), cos(c t), ..]`. *Shape: [N, 1, d_k]*"""
+        return interleave(self.sin, self.cos)
+
+    @cached_property
+    def key_turn(self) -> Tensor:
+        """`cos(c j) - i sin(c j)`. *Shape: [N, 1, d_k / 2]*"""
+        return torch.complex(self.cos, -self.sin)
+
+
+class AdaptedAttention(Attention):
+    """Multi-head attention of the adapted transformer. Its keys are the input itself, split into heads; no output
+    projection follows.
+
+    It is aware of direction and distance, and un-scaled (eq. 16 to 19). For a query at `t` and a key at `j` the paper
+    has
+
+        A[t, j] = (q_t + u) . k_j + (q_t + v) . r_{t-j}
+
+    with `r_{t-j} = [.., sin((t-j) c_i), cos((t-j) c_i), ..]`, `c_i = 10000^(-2i / d_k)`, and no scale. A pair (sine,
+    cosine) of `q_t + v` is read as one complex number `z`. Then its product with `r_{t-j}` is
+
+        Re(z . -i e^{i c t} . e^{-i c j}) = turned_t . [cos(c j), sin(c j)],    turned_t = z . (sin(c t) - i cos(c t))
+
+    so that, per head, `A[t, j] = [q_t + u ; turned_t] . [k_j ; cos(c j), sin(c j), ..]`: ordinary attention of twice
+    the head width, with no table of relative positions, no shifting, and positions exact at any length.
+
+    The released code has a third term, `k_j . r_{t-j}`, which becomes one more pair of blocks: `[sin(c t), cos(c t),
+    ..]` beside the keys turned by `e^{-i c j}`.
+
+    width: d, the width of input and output.
+    n_heads: h; `d_k = width / n_heads` must be even.
+    dropout: on the attention map.
+    scaled: divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
+    key_projection: project the keys, as the released code does and the paper does not.
+    key_position: add the released code's third term.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        scaled: bool = False,
+        key_projection: bool = False,
+        key_position: bool = False,
+    ) -> None:
+        super().__init__(n_heads=n_heads, dropout=dropout)
+        head_width = width // n_heads
+        self.scale = 1.0 / math.sqrt(head_width) if scaled else 1.0
+        self.key_projection = key_projection
+        self.key_position = key_position
+        self.query = Linear(width, width, bias=False)
+        self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
+        self.value = Linear(width, width, bias=False)
+        self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
+        self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (eq. 16). x: *Shape: [N, d]*. Returns *Shape: [N, h, d_k]* each"""
+        q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))
+        return q, k, v
+
+    def heads(self, x: Tensor, *context: Any) -> Heads:
+        (relative,) = context
+        q, k, v = self.project(x)
+        queries = q + self.u
+        q_position = turn(q + self.v, relative.query_turn)
+        if self.key_position:
+            queries = torch.cat((queries, relative.query.expand_as(q)), dim=-1)
+            k = torch.cat((k, turn(k, relative.key_turn)), dim=-1)
+        if self.scale != 1.0:
+            queries, q_position = queries * self.scale, q_position * self.scale
+        return Heads(queries, k, v, q_position, relative.table)

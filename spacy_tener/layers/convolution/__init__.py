@@ -1,1 +1,0 @@
-"""Convolutions along a sequence: plain, dilated, and GRN with its gated relations."""

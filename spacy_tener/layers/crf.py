@@ -1,0 +1,361 @@
+"""A linear-chain conditional random field over BIOES tags (algorithms: Lafferty et al. 2001).
+
+`score(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_n]`, over those tag
+sequences only that are lists of entities: every other sequence is no path, in training as in decoding.
+
+Emissions are flat: the tokens of all sequences joined, `lengths` telling them apart. A sequence of no tokens has one
+path, the empty one, whose score is 0. Tags are numbered as in `spacy_tener.tagging.TagLayout`.
+
+Sums are float64, because a loss is a small difference of large ones. The gradient of the loss is expected less actual
+counts of tags and transitions, written down instead of being traced back through the recursion, which is numpy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ..batching.sequences import Lengths, Packing
+from ..crf.decode import ScoredPath
+from ..crf.forward import ForwardBackward
+from ..crf.marginals import EntitySpans, span_marginals
+from ..crf.scorer import PathScorer, masked, packing_of
+from ..crf.transitions import CRFArrays, Transitions, weight_gradients
+from ..tagging import TagLayout
+from ..types import AnyFloats, BoolArray, IntArray
+from .dense import Dropout, Linear
+from .devices import to_host
+
+Gradients = tuple[Tensor | None, ...]
+
+
+def upcast(emissions: Tensor) -> Tensor:
+    """At least float32, whatever precision the encoder runs in."""
+    return emissions.to(torch.promote_types(emissions.dtype, torch.float32))
+
+
+def as_arrays(like: Tensor, *tensors: Tensor) -> tuple[AnyFloats, ...]:
+    """Tensors of the host as arrays of one precision."""
+    return tuple(tensor.detach().to(like.dtype).numpy() for tensor in tensors)
+
+
+def as_mask(allowed: Tensor | None) -> BoolArray | None:
+    return None if allowed is None else allowed.cpu().numpy()
+
+
+def path_score(emissions: AnyFloats, transitions: Transitions, packing: Packing, tags: IntArray) -> AnyFloats:
+    """The score of one given path of each sequence, -inf where it is no path. *Shape* [n_sequences], float64"""
+    steps = np.take_along_axis(emissions, tags[:, None], axis=1)[:, 0].astype(np.float64)
+    later = packing.later
+    steps[later] += transitions.table[tags[later - 1], tags[later]]
+    steps[packing.first] += transitions.start[tags[packing.first]]
+    steps[packing.last] += transitions.end[tags[packing.last]]
+    return packing.sums(steps)
+
+
+class LogLikelihood(torch.autograd.Function):
+    """log Z of each sequence over the paths of allowed tags, less the score of one path if `tags` names it."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        emissions: Tensor,
+        start: Tensor,
+        end: Tensor,
+        outside: Tensor,
+        inside: Tensor,
+        packing: Packing,
+        allowed: Tensor | None,
+        tags: Tensor | None,
+        gradient: bool,
+    ) -> Tensor:
+        like = upcast(emissions)
+        scores, *weights = as_arrays(like, emissions, start, end, outside, inside)
+        transitions, backward = Transitions.of(*weights), gradient and any(ctx.needs_input_grad)
+        passes = ForwardBackward.of(masked(scores, as_mask(allowed)), transitions, packing, backward=backward)
+        sums = passes.log_partition()
+        ctx.passes, ctx.tags, ctx.dtype = passes, None if tags is None else tags.numpy(), emissions.dtype
+        if tags is not None:
+            sums -= path_score(scores, transitions, packing, ctx.tags)
+        return torch.from_numpy(sums)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, weight: Tensor) -> Gradients:
+        passes: ForwardBackward = ctx.passes
+        packing = passes.packing
+        weights = weight.numpy().astype(passes.alpha.dtype)[packing.sequence, None]
+        paths, total = passes.through()
+        paths -= total
+        counts = np.exp(paths, out=paths)
+        counts *= weights
+        moves = passes.expected_transitions(total, weights)
+        if ctx.tags is not None:
+            subtract_path(counts, moves, ctx.tags, weights, packing)
+        return *_gradients(passes.transitions, packing, counts, moves, ctx.dtype), None, None, None, None
+
+
+class PathScore(torch.autograd.Function):
+    """The score of one given path of each sequence."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        emissions: Tensor,
+        start: Tensor,
+        end: Tensor,
+        outside: Tensor,
+        inside: Tensor,
+        packing: Packing,
+        tags: Tensor,
+    ) -> Tensor:
+        scores, *weights = as_arrays(upcast(emissions), emissions, start, end, outside, inside)
+        ctx.transitions, ctx.packing, ctx.tags = Transitions.of(*weights), packing, tags.numpy()
+        ctx.shape, ctx.dtype = scores.shape, emissions.dtype
+        return torch.from_numpy(path_score(scores, ctx.transitions, packing, ctx.tags))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, weight: Tensor) -> Gradients:
+        table = ctx.transitions.table
+        counts, moves = np.zeros(ctx.shape, table.dtype), np.zeros_like(table)
+        weights = -weight.numpy().astype(table.dtype)[ctx.packing.sequence, None]
+        subtract_path(counts, moves, ctx.tags, weights, ctx.packing)
+        return *_gradients(ctx.transitions, ctx.packing, counts, moves, ctx.dtype), None, None
+
+
+def _gradients(
+    transitions: Transitions, packing: Packing, counts: AnyFloats, moves: AnyFloats, dtype: torch.dtype
+) -> Gradients:
+    """Those of emissions and weights, by the counts of tags and of transitions. *Shape* [N, K], [K, K]"""
+    start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
+    parameters = weight_gradients(transitions.layout, start, end, moves)
+    gradients = (torch.from_numpy(np.ascontiguousarray(part)) for part in (counts, *parameters))
+    return next(gradients).to(dtype), *gradients
+
+
+def subtract_path(counts: AnyFloats, moves: AnyFloats, tags: IntArray, weights: AnyFloats, packing: Packing) -> None:
+    """Take the counts of one path from the expected ones, in place. *Shape* [N, K], [K, K], [N], [N, 1]"""
+    counts[np.arange(len(tags)), tags] -= weights[:, 0]
+    later = packing.later
+    np.subtract.at(moves, (tags[later - 1], tags[later]), weights[later, 0])
+
+
+__all__ = ["CRF", "CRFWeights", "EntitySpans", "ScoredPath", "cross_entropy"]
+
+CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
+"""start, end, outside, inside: the parameters of a CRF."""
+
+
+class CRF(nn.Module):
+    """Transition scores between tags, and all that follows from them.
+
+    Everywhere `allowed` is a mask of the tags that a token may have, [N, K]; without one, it may have any.
+    Sums are computed in float32 at least, whatever the precision of the emissions.
+
+    All is computed on the CPU, and results are there, whatever devices emissions and weights are on: the recursions are
+    chains of hundreds of small steps, and a GPU would spend most of a training step on launching them.
+    """
+
+    def __init__(self, n_labels: int) -> None:
+        super().__init__()
+        self.layout = TagLayout(n_labels)
+        n_open = self.layout.n_open
+        self.start = nn.Parameter(torch.zeros(n_open))
+        self.end = nn.Parameter(torch.zeros(n_open))
+        self.outside = nn.Parameter(torch.zeros(n_open, n_open))
+        self.inside = nn.Parameter(torch.zeros(2, 2 * n_labels))
+
+    @property
+    def weights(self) -> CRFWeights:
+        return self.start, self.end, self.outside, self.inside
+
+    def on_host(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
+        """Emissions and weights on the CPU, by a single copy. Gradients go back by a single copy as well."""
+        emissions, start, end, outside, inside = to_host(emissions, *self.weights)
+        return emissions, (start, end, outside, inside)
+
+    @torch.no_grad()
+    def resize(self, n_labels: int) -> CRF:
+        """A CRF of more entity types: the weights of the types so far, and zeros for the new ones."""
+        old = self.layout
+        if n_labels < old.n_labels:
+            raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
+        grown = CRF(n_labels).to(self.start)
+        tags = torch.from_numpy(old.within(grown.layout)).to(self.start.device)
+        openers, closers = tags[old.openers], tags[old.closers] - grown.layout.closers.start
+        continuers = tags[old.continuers] - grown.layout.continuers.start
+        grown.start[openers] = self.start
+        grown.end[closers] = self.end
+        grown.outside[closers[:, None], openers] = self.outside
+        grown.inside[:, continuers] = self.inside
+        return grown
+
+    def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
+        """log Z: the log-sum of the scores of all paths of each sequence, -inf where there is none.
+
+        *Shape* [N, K] to [n_sequences]
+        """
+        emissions, weights = self.on_host(emissions)
+        sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
+        return sums.to(upcast(emissions).dtype)
+
+    def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
+        """The score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
+        emissions, weights = self.on_host(emissions)
+        scores: Tensor = PathScore.apply(  # type: ignore[no-untyped-call]
+            emissions, *weights, self._packing(emissions, lengths), tags.cpu()
+        )
+        return scores.to(upcast(emissions).dtype)
+
+    def loss(
+        self,
+        emissions: Tensor,
+        lengths: Lengths,
+        *,
+        tags: Tensor | None = None,
+        allowed: Tensor | None = None,
+        possible: Tensor | None = None,
+    ) -> Tensor:
+        """Negative log-likelihood of each sequence's annotation.
+
+        A full annotation is given as `tags` [N]. A partial one as the `allowed` tags that agree with what is
+        known: the loss is `log Z(possible) - log Z(allowed)`. `possible` leaves out what is never to be
+        considered, such as white space that begins an entity. The loss of an annotation that is no possible path is
+        infinite, with a finite gradient.
+
+        *Shape* [N, K] to [n_sequences]
+        """
+        if (tags is None) == (allowed is None):
+            raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
+        emissions, weights = self.on_host(emissions)
+        packing = self._packing(emissions, lengths)
+        if tags is not None:
+            return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
+        assert allowed is not None
+        # Both sums go step by step together, as one batch of twice as many sequences.
+        every = torch.ones_like(allowed) if possible is None else possible
+        twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
+        masks = torch.cat([every, every & allowed])
+        free, agreeing = _log_likelihood(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
+        return (free - agreeing).to(upcast(emissions).dtype)
+
+    @property
+    def scorer(self) -> PathScorer:
+        """The CRF as it predicts, with the weights that it has now."""
+        return PathScorer(cast(CRFArrays, tuple(weight.numpy() for weight in to_host(*map(_detached, self.weights)))))
+
+    def decode(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
+        """The best path of each sequence, joined. *Shape* [N, K] to [N], a numpy array"""
+        return self.scorer.decode(_array(emissions), lengths, as_mask(allowed))
+
+    def kbest(
+        self, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None
+    ) -> list[list[ScoredPath]]:
+        """The k best paths of each sequence with their scores, best first; fewer where fewer exist."""
+        return self.scorer.kbest(_array(emissions), lengths, k, as_mask(allowed))
+
+    def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
+        """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""
+        return torch.from_numpy(self.passes(emissions, lengths, allowed).marginals()).to(upcast(emissions).dtype)
+
+    def span_marginals(
+        self, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
+    ) -> Tensor:
+        """Probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
+        probabilities = span_marginals(self.passes(emissions, lengths, allowed), spans)
+        return torch.from_numpy(probabilities).to(upcast(emissions).dtype)
+
+    def passes(
+        self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, *, temperature: float = 1.0
+    ) -> ForwardBackward:
+        """The log-sums of all paths through each tag, of which probabilities are made.
+
+        temperature: what all scores are divided by. Above 1, the CRF is less sure of its best paths.
+        """
+        return self.scorer.passes(_array(emissions), lengths, as_mask(allowed), temperature=temperature)
+
+    def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
+        return packing_of(self.layout, tuple(emissions.shape), lengths)
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    return tensor.detach()
+
+
+def _array(emissions: Tensor) -> AnyFloats:
+    return upcast(to_host(emissions.detach())[0]).numpy()
+
+
+def _log_likelihood(
+    emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
+) -> Tensor:
+    gradient = torch.is_grad_enabled()
+    sums: Tensor = LogLikelihood.apply(  # type: ignore[no-untyped-call]
+        emissions, *weights, packing, allowed, tags, gradient
+    )
+    return sums
+
+
+def cross_entropy(
+    teacher: CRF,
+    teacher_emissions: Tensor,
+    student: CRF,
+    emissions: Tensor,
+    lengths: Lengths,
+    possible: Tensor | None = None,
+) -> Tensor:
+    """Cross-entropy of the student's distribution over paths under the teacher's, summed over all sequences.
+
+    Exact: `log Z(student) - E_teacher[score(student)]`, and a score is linear in the expected counts of tags and
+    transitions, which are the gradient of the teacher's log Z. The student's types may be more than the teacher's,
+    which come first; a new type the teacher never predicts.
+    """
+    layout = student.layout
+    emissions, weights = student.on_host(emissions)
+    known = torch.from_numpy(teacher.layout.within(layout))
+    scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
+    scores[:, known] = teacher_emissions.detach().to(scores)
+    grown = teacher.resize(layout.n_labels).cpu()
+    features = (scores.requires_grad_(), *grown.weights)
+    with torch.enable_grad():
+        counts = torch.autograd.grad(grown.log_partition(scores, lengths, possible).sum(), features)
+    expected = [
+        (count * score).sum(dtype=torch.float64) for count, score in zip(counts, (emissions, *weights), strict=True)
+    ]
+    total = student.log_partition(emissions, lengths, possible).sum(dtype=torch.float64) - torch.stack(expected).sum()
+    return total.to(counts[0].dtype)
+
+
+class CRFHead(nn.Module):
+    """Emissions of every tag for every token, with the CRF that turns them into paths.
+
+    The released code normalises emissions by log-softmax. That adds one number to all tags of a token, which no CRF
+    quantity can see, so it is left out.
+    """
+
+    def __init__(self, *, width: int, n_labels: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.emit = Linear(width, TagLayout(n_labels).n_tags)
+        self.crf = CRF(n_labels)
+
+    def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
+        """*Shape* [N, width] -> [N, n_tags]"""
+        emissions: Tensor = self.emit(self.dropout(tokens))
+        return emissions
+
+    def grown(self, n_labels: int) -> CRFHead:
+        """A head for more entity types, which emits the same scores as this one for the types that it had."""
+        head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p)
+        head.crf = self.crf.resize(n_labels)
+        kept = torch.from_numpy(self.crf.layout.within(head.crf.layout))
+        with torch.no_grad():
+            head.emit.weight[kept] = self.emit.weight.cpu()
+            head.emit.bias[kept] = self.emit.bias.cpu()
+        return head

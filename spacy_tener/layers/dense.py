@@ -1,0 +1,251 @@
+"""Layers that treat tokens one by one: linear layers, dropout, embedding tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..types import FloatArray, IntArray
+
+_STEPS = 1 << 16
+"""Probabilities are exact to one of so many steps."""
+
+
+def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
+    """Zero each number with probability `p` and scale the others by `1 / (1 - p)`; in evaluation return `x` itself.
+
+    torch's CPU kernel draws one random number per element, some 5 ns each: more than a product of 256 x 512 costs.
+    Here one 64-bit draw decides four elements. Other devices keep torch's own kernel.
+    """
+    dropped = round(p * _STEPS)
+    if not training or dropped == 0:
+        return x
+    if not x.is_cpu or dropped == _STEPS:
+        return F.dropout(x, p)
+    # Clamped arithmetic rather than a comparison: comparing and selecting are not vectorised.
+    keep = random_steps(x).sub_(dropped - _STEPS // 2 - 1).clamp_(0.0, 1.0)
+    return x * keep.mul_(_STEPS / (_STEPS - dropped))
+
+
+def random_steps(like: Tensor) -> Tensor:
+    """Whole numbers, each of -2^15 .. 2^15 - 1 as likely as any other. One 64-bit draw makes four of them."""
+    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
+    return draws.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
+
+
+class Dropout(nn.Module):
+    """`dropout` as a module, active in training mode."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, self.p, training=self.training)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+BLOCKS = (512, 128)
+"""Sizes of blocks of rows, from the largest."""
+STEP = 16
+"""What is left below the smallest block is filled up with zeros to a multiple of this."""
+FEWEST_PRODUCTS = 1 << 21
+"""Below so many multiplications oneDNN's fixed cost outweighs its speed."""
+
+
+class Linear(nn.Linear):
+    """`x W^T + b`: `nn.Linear` with the same parameters.
+
+    On a CPU, torch multiplies float32 matrices with MKL, which does not use the AVX-512 units of AMD's processors;
+    oneDNN, which comes with torch too, does: the same layer, the same precision, nearly twice the speed forwards and
+    backwards (benchmarks/results/linear.md). But oneDNN compiles a kernel for every new number of rows, which takes
+    longer than the product itself, and keeps a thousand of them at almost a megabyte each; batches of text hardly ever
+    have the same number of rows twice. So rows are multiplied in blocks of a few fixed sizes. Where torch lacks the
+    operator, or on another device, it is `F.linear`.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """*Shape* [N, in] -> [N, out]"""
+        if not _serves(x, self.weight) or torch.is_autocast_enabled("cpu"):
+            return F.linear(x, self.weight, self.bias)
+        if not torch.is_grad_enabled():
+            return _product(x, self.weight, self.bias)
+        product: Tensor = _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        return product
+
+
+class Projection(nn.Module):
+    """`x W^T + b` for each token, in the place of an encoder, where two parts of a model differ in width."""
+
+    def __init__(self, *, width_in: int, width_out: int) -> None:
+        super().__init__()
+        self.linear = Linear(width_in, width_out)
+
+    def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
+        """*Shape* [N, width_in] -> [N, width_out]"""
+        projected: Tensor = self.linear(tokens)
+        return projected
+
+
+def _serves(x: Tensor, weight: Tensor) -> bool:
+    return HAS_ONEDNN and x.is_cpu and x.dtype == torch.float32 and x.dim() == 2 and _pays(x, weight.numel())
+
+
+def _pays(rows: Tensor, n_weights: int) -> bool:
+    # No more rows than a block has are multiplied at once.
+    return min(len(rows), BLOCKS[0]) * n_weights >= FEWEST_PRODUCTS
+
+
+def _blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
+    """Where each block lies, and how many rows of zeros fill it up."""
+    start = 0
+    for size in BLOCKS:
+        while n_rows - start >= size:
+            yield slice(start, start + size), 0
+            start += size
+    if start < n_rows:
+        yield slice(start, n_rows), -(n_rows - start) % STEP
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`x W^T + b`. *Shape* x: [N, in]; weight: [out, in]; result: [N, out]"""
+    result = x.new_empty(len(x), len(weight))
+    for block, filling in _blocks(len(x)):
+        rows = x[block]
+        if not _pays(rows, weight.numel()):
+            result[block] = F.linear(rows, weight, bias)
+        elif filling:
+            result[block] = _onednn(F.pad(rows, (0, 0, 0, filling)), weight, bias)[: len(rows)]
+        else:
+            result[block] = _onednn(rows, weight, bias)
+    return result
+
+
+def _outer(dy: Tensor, x: Tensor) -> Tensor:
+    """`dy^T x`, the weight's gradient. *Shape* dy: [N, out]; x: [N, in]; result: [out, in]"""
+    result = x.new_zeros(dy.shape[1], x.shape[1])
+    for block, filling in _blocks(len(x)):
+        rows, d_rows = x[block], dy[block]
+        if not _pays(rows, result.numel()):
+            result.addmm_(d_rows.t(), rows)
+        else:
+            if filling:
+                rows, d_rows = (F.pad(part, (0, 0, 0, filling)) for part in (rows, d_rows))
+            result += _onednn(d_rows.t(), rows.t(), None)
+    return result
+
+
+def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
+
+
+def _onednn_works() -> bool:
+    """Whether the operator, which torch keeps for its own compiler, is there and computes what we use it for."""
+    x, weight, bias = torch.linspace(-1, 1, 128).split([48, 48, 32])
+    rows = x.view(STEP, 3), weight[:6].view(2, 3), bias[:2]
+    columns = rows[0].t(), weight.view(3, STEP).t().contiguous().t(), None
+    try:
+        return all(torch.allclose(_onednn(*given), F.linear(*given), atol=1e-5) for given in (rows, columns))
+    except (RuntimeError, AttributeError, TypeError):
+        return False
+
+
+HAS_ONEDNN = _onednn_works()
+
+
+class _OneDnnLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _product(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (dy,) = gradients
+        x, weight = ctx.saved_tensors
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad
+        return (
+            _product(dy, weight.t()) if wants_x else None,
+            _outer(dy, x) if wants_weight else None,
+            dy.sum(0) if wants_bias else None,
+        )
+
+
+UNKNOWN_ROW = 0
+
+
+class EmbeddingTables(nn.Module):
+    """Rows of one or several tables, side by side.
+
+    Word dropout replaces a known row by the unknown one now and then, so that the unknown row is trained as well;
+    dropout then acts on the joined embedding.
+
+    rows: height of each table, by name.
+    widths: width of each table, by name.
+    word_dropout: probability of being read as unknown, by table.
+    dropout: on the joined embedding.
+    """
+
+    def __init__(
+        self,
+        *,
+        rows: Mapping[str, int],
+        widths: Mapping[str, int],
+        word_dropout: Mapping[str, float],
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        # Kept beside the parameters, since a ParameterDict orders its keys by itself.
+        self.names = tuple(rows)
+        self.word_dropout = dict(word_dropout)
+        self.dropout = Dropout(dropout)
+        self.tables = nn.ParameterDict(
+            {name: nn.Parameter(random_rows(height, widths[name])) for name, height in rows.items()}
+        )
+
+    def forward(self, *rows: Tensor) -> Tensor:
+        """*Shape* one [N] per table, in the tables' order -> [N, sum of widths]"""
+        parts = [
+            F.embedding(self._drop_words(name, ids), self.tables[name], sparse=True)
+            for name, ids in zip(self.names, rows, strict=True)
+        ]
+        joined: Tensor = self.dropout(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
+        return joined
+
+    def _drop_words(self, name: str, rows: Tensor) -> Tensor:
+        probability = self.word_dropout[name]
+        if not self.training or probability == 0.0:
+            return rows
+        return rows.masked_fill(torch.rand(rows.shape, device=rows.device) < probability, UNKNOWN_ROW)
+
+    def grow(self, name: str, height: int) -> None:
+        """Make a table higher; its rows stay and the new ones are random."""
+        table = self.tables[name]
+        added = random_rows(height - len(table), table.shape[1]).to(table)
+        grown = torch.cat((table.data, added))
+        gradient = table.grad
+        self.tables[name] = nn.Parameter(grown)
+        if gradient is not None:
+            # Gradients may be accumulated over several batches, and a table may grow between two of them.
+            gradient = gradient.coalesce()
+            self.tables[name].grad = torch.sparse_coo_tensor(
+                gradient.indices(), gradient.values(), grown.shape, check_invariants=False
+            )
+
+    def fill(self, name: str, rows: IntArray, vectors: FloatArray) -> None:
+        """Put pretrained vectors into their rows."""
+        table = self.tables[name]
+        table.data[torch.as_tensor(rows)] = torch.as_tensor(vectors).to(table)
+
+
+def random_rows(height: int, width: int) -> Tensor:
+    """Uniform within ±sqrt(3 / width): rows of unit length, on average, as in the papers."""
+    bound = math.sqrt(3.0 / width)
+    return torch.empty(height, width).uniform_(-bound, bound)

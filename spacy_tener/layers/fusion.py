@@ -1,0 +1,110 @@
+"""The words that cover a character, read into one vector: FLAT-ATSSA's word fusion (Hu et al., eq. 13 to 15).
+
+A character at `i` is the query, the words with `head <= i <= tail` are keys and values:
+
+    R = W_r [p_{i - head} ; p_{i - tail}]    (eq. 15)
+    A = (q + u) . k + (q + v) . R            (eq. 5)
+
+`W_r` times two stacked vectors is the sum of two halves, each a small table by distance. Everything lies flat, one row
+per pair of a character and a word over it: there are as many as words have characters, so time and memory are linear in
+the text, however unevenly the words lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..batching.lattice import Lattice
+from ..batching.sequences import ranges, starts
+from .attention import interleave, sinusoids
+from .dense import Linear, dropout
+from .ragged import Segments
+
+
+@dataclass(frozen=True)
+class Covers:
+    """The P pairs of a character and a word that covers it. Made once per batch.
+
+    characters: the character of each pair, among all N of the batch.
+    words: the word of each pair, among all W.
+    from_head: its distance `i - head`, from 0.
+    from_tail: its distance `tail - i`, from 0.
+    longest: length of the longest word.
+    """
+
+    characters: Segments
+    words: Segments
+    from_head: Segments
+    from_tail: Segments
+    longest: int
+
+    @classmethod
+    def of(cls, lattice: Lattice, *, device: torch.device | str = "cpu") -> Covers:
+        first = np.repeat(starts(lattice.lengths), lattice.counts) + lattice.heads
+        lengths = lattice.tails - lattice.heads + 1
+        words = np.repeat(np.arange(len(lengths)), lengths)
+        from_head = ranges(np.zeros_like(lengths), lengths)
+        longest = int(lengths.max(initial=0))
+        return cls(
+            characters=Segments.of(ranges(first, lengths), lattice.n_characters, device=device),
+            words=Segments.of(words, lattice.n_words, device=device),
+            from_head=Segments.of(from_head, longest, device=device),
+            from_tail=Segments.of(lengths[words] - 1 - from_head, longest, device=device),
+            longest=longest,
+        )
+
+
+class WordFusion(nn.Module):
+    """Multi-head attention of each character to the words that cover it, un-scaled as in eq. 5.
+
+    char_width, word_width: of the input.
+    width: of the output, shared by the heads, and of the positions; even.
+    n_heads: h; each head is `width / n_heads` wide.
+    dropout: on the attention map.
+    """
+
+    def __init__(self, *, char_width: int, word_width: int, width: int, n_heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.width = width
+        self.dropout = dropout
+        self.query = Linear(char_width, width, bias=False)
+        self.key = Linear(word_width, width, bias=False)
+        self.value = Linear(word_width, width, bias=False)
+        self.from_head = Linear(width, width, bias=False)
+        self.from_tail = Linear(width, width, bias=False)
+        self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, width // n_heads)))
+        self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, width // n_heads)))
+
+    def forward(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
+        """chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
+
+        A character without words gets zeros.
+        """
+        weights = self.weights(chars, words, covers)
+        weights = dropout(weights, self.dropout, training=self.training)
+        values = self._by_head(covers.words.gather(self.value(words)))
+        return covers.characters.sum((weights[..., None] * values).flatten(1))
+
+    def weights(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
+        """How each character divides its attention among its words, for each pair and head. *Returns Shape: [P, h]*"""
+        return covers.characters.softmax(self.scores(chars, words, covers))
+
+    def scores(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
+        """A, for each pair and head. *Returns Shape: [P, h]*"""
+        q = self._by_head(covers.characters.gather(self.query(chars)))
+        k = self._by_head(covers.words.gather(self.key(words)))
+        r = self._by_head(self.positions(covers, like=chars))
+        return ((q + self.u) * k + (q + self.v) * r).sum(-1)
+
+    def positions(self, covers: Covers, *, like: Tensor) -> Tensor:
+        """R (eq. 15), for each pair. *Returns Shape: [P, width]*"""
+        sin, cos = sinusoids(covers.longest, self.width, like)
+        behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
+        return covers.from_head.gather(behind) + covers.from_tail.gather(ahead)
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        return x.view(len(x), *self.u.shape)

@@ -1,0 +1,273 @@
+"""Encoders of characters and the words of a lexicon: FLAT (Li et al., 2020), FLAT-ATSSA (Hu et al.) and MECT (Wu et
+al., 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..batching.lattice import Lattice
+from ..settings import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
+from .attention import AdaptedAttention, Attention, RelativePositions
+from .dense import Linear
+from .fusion import Covers, WordFusion
+from .ragged import Ragged, Segments
+from .selection import Selection, SelectiveAttention
+from .span_plan import SpanPlan
+from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans, span_layer
+from .transformer import TransformerLayer, each_layer
+
+
+class FlatEncoder(nn.Module):
+    """Characters and words, each brought to the model's width, through a stack of layers; what comes out for words is
+    cut off. So the queries of the last layer are the characters only.
+
+    config: sizes and choices.
+    char_width: width of the characters' input.
+    word_width: width of the words' input.
+    """
+
+    def __init__(self, config: FlatConfig, char_width: int, word_width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.char_input = Linear(char_width, config.width)
+        self.word_input = Linear(word_width, config.width)
+        self.positions = SpanPositions(width=config.width, distances=config.distances or DISTANCES)
+        self.layers = nn.ModuleList(span_layer(config, scaled=config.scaled) for _ in range(config.layers))
+        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+        """Encode the characters of all sentences, joined.
+
+        chars: *Shape: [N, char_width]*
+        words: the words of all sentences, joined. *Shape: [W, word_width]*
+        lattice: which sentences these are, and where the words lie.
+        Returns *Shape: [N, d]*
+        """
+        lattice.check_rows(characters=len(chars), words=len(words))
+        *inner, last = [cast(TransformerLayer, layer) for layer in self.layers]
+        plan = SpanPlan.of(lattice, word_queries=bool(inner), device=chars.device)
+        relative = self.positions(plan)
+        x = self.char_input(chars)
+        rows = plan.arrange(x, self.word_input(words))
+        for layer in inner:
+            rows = layer(rows, plan, relative)
+        x = rows.index_select(0, plan.characters) if inner else x
+        x = last(x, plan, relative, last.attention_input(rows))
+        return cast(Tensor, self.output_norm(x))
+
+    def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
+        """The attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]* each"""
+        lattice.check_rows(characters=len(chars), words=len(words))
+        plan = SpanPlan.of(lattice, word_queries=True, device=chars.device, rectangles=False)
+        relative = self.positions(plan)
+        rows = plan.arrange(self.char_input(chars), self.word_input(words))
+        return each_layer(self.layers, TransformerLayer.weights, rows, plan, relative)
+
+
+def context_attention(config: AtssaConfig) -> Attention:
+    """The attention of one context layer."""
+    sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
+    if not config.selects:
+        return AdaptedAttention(**sizes, key_projection=True)
+    by: Literal["threshold", "top_k"] = "top_k" if config.selection == "top_k" else "threshold"
+    selection = Selection(by=by, k=config.k, alpha=config.alpha, tau=config.tau)
+    adaptive = config.threshold == "adaptive"
+    return SelectiveAttention(**sizes, selection=selection, adaptive=adaptive, penalty=config.penalty)
+
+
+class AtssaEncoder(nn.Module):
+    """Word fusion, `[x ; x^w]` brought to the model's width, and context layers over the characters.
+
+    config: sizes and choices.
+    char_width: width of the characters.
+    word_width: width of the words.
+    """
+
+    def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.fusion = WordFusion(
+            char_width=char_width,
+            word_width=word_width,
+            width=config.fused_width,
+            n_heads=config.heads,
+            dropout=config.map_dropout,
+        )
+        self.input = Linear(char_width + config.fused_width, config.width)
+        self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
+        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+        """Encode the characters of all sentences, joined.
+
+        chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, d]*
+        """
+        x, *context = self._read(chars, words, lattice)
+        for layer in self.layers:
+            x = layer(x, *context)
+        return cast(Tensor, self.output_norm(x))
+
+    def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
+        """The attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
+        return each_layer(self.layers, TransformerLayer.weights, *self._read(chars, words, lattice))
+
+    def kept_keys(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
+        """How many keys each query of each sentence keeps in each layer, in evaluation. *Shape: [h, length]* each"""
+        return each_layer(self.layers, _kept_keys, *self._read(chars, words, lattice))
+
+    def word_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[Tensor]:
+        """How strongly each character of each sentence reads each of its words, 0 for words that do not cover it.
+
+        *Shape: [h, length, words]* each
+        """
+        lattice.check_rows(characters=len(chars), words=len(words))
+        covers = Covers.of(lattice, device=chars.device)
+        weights = chars.new_zeros(self.config.heads, len(chars), len(words))
+        weights[:, covers.characters.index, covers.words.index] = self.fusion.weights(chars, words, covers).T
+        rows, columns = lattice.lengths.tolist(), lattice.counts.tolist()
+        return [part.split(columns, dim=2)[i] for i, part in enumerate(weights.split(rows, dim=1))]
+
+    def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
+        """The first layer's input, and what each layer needs to know beside it."""
+        lattice.check_rows(characters=len(chars), words=len(words))
+        fused = self.fusion(chars, words, Covers.of(lattice, device=chars.device))
+        x = self.input(torch.cat((chars, fused), dim=-1))
+        ragged = Ragged.of(lattice.lengths, heads=self.config.heads, device=x.device)
+        relative = RelativePositions.of(ragged, self.config.head_width, x)
+        if not self.config.selects:
+            return x, ragged, relative
+        return x, ragged, relative, Segments.of_sequences(lattice.lengths, device=x.device)
+
+
+def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
+    if isinstance(layer.attention, SelectiveAttention):
+        return layer.attention.kept(layer.attention_input(x), ragged, *context)
+    return [x.new_full((ragged.heads, length), length, dtype=torch.int64) for length in ragged.lengths]
+
+
+Streams = Sequence[Tensor]
+"""The lattice's, then the radicals'; or one for both."""
+
+
+class MectLayer(nn.Module):
+    """Attention and feed-forward of each stream, each added to what the stream was.
+
+    config: sizes and choices.
+    """
+
+    def __init__(self, config: MectConfig) -> None:
+        super().__init__()
+        self.crossed = config.streams == "cross"
+        self.dropout = config.map_dropout
+        # The I of eq. 7 is in place of a projection of keys.
+        self.streams = nn.ModuleList(
+            span_layer(config, key_projection=False, places=config.random_attention) for _ in range(config.n_streams)
+        )
+
+    def forward(self, rows: Streams, plan: SpanPlan, relative: Streams, streams: Streams | None = None) -> list[Tensor]:
+        """rows: all rows, which are read. *Shape: [N + W, d]* each
+        relative: each stream's relative positions. *Shape: [R, d]* each
+        streams: the queries' spans: all characters, or None for all rows. *Shape: [n, d]* each
+        Returns *Shape: [n, d]* each
+        """
+        streams = rows if streams is None else streams
+        heads = [attention.heads(x, plan, *read) for attention, x, *read in self._read(streams, rows, relative)]
+        # One pass for all streams: the products of one sentence are small, and calling for them costs as much.
+        p = self.dropout if self.training else 0.0
+        mixed = (
+            attend_spans(SpanHeads.joined(heads), plan.groups(len(streams[0])), p).flatten(1).chunk(len(heads), dim=1)
+        )
+        return [layer.complete(x, own) for layer, x, own in zip(self._layers(), streams, mixed, strict=True)]
+
+    def weights(self, rows: Streams, plan: SpanPlan, relative: Streams) -> list[list[Tensor]]:
+        """The attention map of each sentence, for each stream that is read. *Shape: [h, L, L]* each"""
+        return [attention.weights(x, plan, *read) for attention, x, *read in self._read(rows, rows, relative)]
+
+    def _layers(self) -> list[TransformerLayer]:
+        return [cast(TransformerLayer, layer) for layer in self.streams]
+
+    def _read(
+        self, streams: Streams, rows: Streams, relative: Streams
+    ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor, Tensor]]:
+        """Each stream's attention, and what it is called with but for the plan."""
+        layers = self._layers()
+        own_input = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
+        read = [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
+        attentions = [cast(SpanAttention, layer.attention) for layer in layers]
+        # The queries of each stream come from the other.
+        query_input = own_input[::-1] if self.crossed else own_input
+        return zip(attentions, own_input, relative, read, query_input, strict=True)
+
+
+class MectEncoder(nn.Module):
+    """Each stream brought to the model's width, a stack of layers, the streams joined (eq. 14), and words cut off. So
+    the queries of the last layer are the characters only.
+
+    config: sizes and choices.
+    char_width, component_width, word_width: widths of the input.
+    """
+
+    def __init__(self, config: MectConfig, char_width: int, component_width: int, word_width: int) -> None:
+        super().__init__()
+        self.config = config
+        widths = [char_width + component_width] if config.n_streams == 1 else [char_width, component_width]
+        self.inputs = nn.ModuleList(Linear(width, config.width) for width in widths)
+        self.word_input = Linear(word_width, config.width)
+        self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=MECT_DISTANCES) for _ in widths)
+        self.layers = nn.ModuleList(MectLayer(config) for _ in range(config.layers))
+        normed = config.norm == "pre"
+        self.output_norms = nn.ModuleList(nn.LayerNorm(config.width) if normed else nn.Identity() for _ in widths)
+        self.fusion = Linear(2 * config.width, config.width) if config.n_streams == 2 else nn.Identity()
+
+    def forward(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+        """Encode the characters of all sentences, joined.
+
+        chars: *Shape: [N, char_width]*
+        components: the embedded components of each character. *Shape: [N, component_width]*
+        words: the words of all sentences, joined. *Shape: [W, word_width]*
+        lattice: which sentences these are, and where the words lie.
+        Returns *Shape: [N, d]*
+        """
+        *inner, last = self.layers
+        plan = self._plan(chars, components, words, lattice, word_queries=bool(inner))
+        relative = [positions(plan) for positions in self.positions]
+        streams = self._streams(chars, components)
+        rows = self._rows(streams, words, plan)
+        for layer in inner:
+            rows = layer(rows, plan, relative)
+        if inner:
+            streams = [stream.index_select(0, plan.characters) for stream in rows]
+        streams = last(rows, plan, relative, streams)
+        normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
+        return cast(Tensor, self.fusion(torch.cat(normed, dim=-1)))  # eq. 14
+
+    def attention_weights(
+        self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice
+    ) -> list[list[list[Tensor]]]:
+        """The attention map of each sentence, for each layer and in it for each stream that is read, over characters,
+        then words. *Shape: [h, L, L]* each"""
+        plan = self._plan(chars, components, words, lattice, word_queries=True, rectangles=False)
+        relative = [positions(plan) for positions in self.positions]
+        rows = self._rows(self._streams(chars, components), words, plan)
+        return each_layer(self.layers, MectLayer.weights, rows, plan, relative)
+
+    def _plan(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, **options: Any) -> SpanPlan:
+        for given in (chars, components):
+            lattice.check_rows(characters=len(given), words=len(words))
+        return SpanPlan.of(lattice, device=chars.device, **options)
+
+    def _streams(self, chars: Tensor, components: Tensor) -> list[Tensor]:
+        """What each stream has for the characters. *Shape: [N, d]* each"""
+        given = [torch.cat((chars, components), dim=-1)] if self.config.n_streams == 1 else [chars, components]
+        return [project(part) for project, part in zip(self.inputs, given, strict=True)]
+
+    def _rows(self, streams: Streams, words: Tensor, plan: SpanPlan) -> list[Tensor]:
+        """What each stream has for all spans; the radicals' has zeros for words. *Shape: [N + W, d]* each"""
+        lattice, *radicals = streams
+        of_words = self.word_input(words)
+        return [plan.arrange(lattice, of_words), *(plan.arrange(x, torch.zeros_like(of_words)) for x in radicals)]

@@ -1,0 +1,282 @@
+"""The relation layer of the gated relation network (Chen et al., 2019, eq. 4 to 8): every token reads every other.
+
+    r_ij = W [x_i ; x_j] + b              (4)
+    r_i  = 1/T sum_j r_ij                 (5)  "direct fusion" (DFN)
+    r_i  = 1/T sum_j sigma(r_ij) * x_j    (6)  gated: one gate for each pair of tokens and each channel
+    r_i  = 1/T sum_j alpha_ij x_j         (7)  "gated attention" (GAttN): r_ij is one number, alpha_ij = sigma(r_ij)
+    p_i  = tanh(r_i)                      (8)
+
+As written, (4) is a product of matrices for each pair of tokens, and an array of `T x T x d`. But `W` is two halves
+side by side, so that `r_ij = a_i + b_j` with two products for each token, and
+
+    sigma(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
+
+needs two exponentials for each token and none for a pair. What is left of a pair is a multiplication, an addition and
+a division, and these are done tile by tile, each small enough for a core's own cache: memory grows with the sentence,
+not with its square. The backward pass makes the gates again.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..batching.sequences import as_lengths
+from ..settings import EXPONENT_LIMIT, RelationKind
+from .checkpointing import checkpointed
+from .dense import Linear
+from .devices import on_device
+from .ragged import Ragged, Segments
+
+# What one more rectangle costs a GPU, in numbers of pairs that padding may have instead.
+NUMBERS_PER_RECTANGLE = 1 << 21
+
+
+@dataclass(frozen=True)
+class Rectangles:
+    """The sequences of a batch, those of like length side by side; on a CPU each is alone, as a view.
+
+    ragged: where they lie; None on a CPU.
+    """
+
+    lengths: list[int]
+    ragged: Ragged | None
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], like: Tensor) -> Rectangles:
+        if like.is_cpu:
+            return cls(list(lengths), None)
+        price = NUMBERS_PER_RECTANGLE // max(like.shape[1], 1)
+        return cls(list(lengths), Ragged.of(lengths, device=like.device, price=price))
+
+    @property
+    def most(self) -> int:
+        """How many sequences the largest rectangle has."""
+        buckets = () if self.ragged is None else self.ragged.buckets
+        return max((len(bucket.sequences) for bucket in buckets), default=1)
+
+    def cut(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
+        """x: *Shape: [N, w]*. Returns for each rectangle *Shape: [n, T, w]*
+
+        zeros: padding is to be zero, rather than any finite number.
+        """
+        if self.ragged is None:
+            return [part[None] for part in x.split(self.lengths)]
+        parts = [part[:, 0] for part in self.ragged.pad(x)]
+        if not zeros:
+            return parts
+        masks = [bucket.mask for bucket in self.ragged.buckets]
+        return [part if mask is None else part * mask[:, :, None] for part, mask in zip(parts, masks, strict=True)]
+
+    def join(self, parts: Sequence[Tensor], like: Tensor) -> Tensor:
+        """The inverse of `cut`. like: what was cut, which is returned where there is nothing."""
+        if not parts:
+            return like
+        if self.ragged is None:
+            return torch.cat([part[0] for part in parts])
+        return self.ragged.join([part[:, None] for part in parts])
+
+
+# Numbers in a tile. On a CPU: about what a core's own cache holds, and enough to drown the cost of calling torch.
+TILE = {"cpu": 1 << 18, "cuda": 1 << 23}
+# Sentences up to this length have the scalar gates of all their pairs at once; longer ones so many tokens at a time.
+TOKENS_AT_ONCE = 512
+
+
+class Relation(nn.Module, ABC):
+    """What every kind of relation layer has in common: the two halves of `W`, and tanh.
+
+    left: the half of `W` that reads x_i, with the bias. right: the half that reads x_j.
+
+    width: d, of input and output.
+    """
+
+    one_gate: ClassVar[bool] = False
+    """Whether r_ij is one number, or one for each channel."""
+
+    def __init__(self, *, width: int) -> None:
+        super().__init__()
+        gates = 1 if self.one_gate else width
+        self.left = Linear(width, gates)
+        self.right = Linear(width, gates, bias=False)
+        # The paper's Kaiming-uniform initialisation, for the whole of `W`: each half has half of its inputs.
+        bound = math.sqrt(6.0 / (2 * width))
+        for half in (self.left, self.right):
+            nn.init.uniform_(half.weight, -bound, bound)
+        nn.init.zeros_(self.left.bias)
+
+    def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """x: the tokens of all sequences. *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return torch.tanh(self.fuse(self.left(x), self.right(x), x, lengths))  # eq. 8
+
+    @abstractmethod
+    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        """r_i of every token. a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+
+    def strengths(self, x: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+        """How strongly tokens are related, as in the paper's figure 4: the length of each r_ij.
+
+        *Shape: [T, T]* for each sequence
+        """
+        pairs = zip(self.left(x).split(list(lengths)), self.right(x).split(list(lengths)), strict=True)
+        # The distance between a_i and -b_j.
+        return [torch.cdist(a, -b) for a, b in pairs]
+
+
+class GatedRelation(Relation):
+    """Eq. 6: the gated relation network itself."""
+
+    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        fused: Tensor = _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
+        return fused
+
+
+class MeanRelation(Relation):
+    """Eq. 5, the paper's DFN: the mean of r_ij, which is a_i and the mean of b_j."""
+
+    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        sequences = Segments.of_sequences(lengths, device=x.device)
+        return a + sequences.gather(sequences.mean(b))
+
+
+class AttentionRelation(Relation):
+    """Eq. 7, the paper's GAttN: one gate for each pair, the same for all channels."""
+
+    one_gate = True
+
+    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        rectangles = Rectangles.of(lengths, x)
+        padded = zip(rectangles.cut(a), rectangles.cut(b), rectangles.cut(x, zeros=True), strict=True)
+        return rectangles.join([_attention_relation(*own) for own in padded], like=x) * _shares(lengths, x)
+
+
+RELATIONS: dict[RelationKind, Callable[..., Relation]] = {
+    "gated": GatedRelation,
+    "mean": MeanRelation,
+    "attention": AttentionRelation,
+}
+
+
+def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """T times eq. 7 for one rectangle. *Shape* a, b: [n, T, 1]; x: [n, T, d]; result: [n, T, d]"""
+    if x.shape[1] <= TOKENS_AT_ONCE:
+        return _gated_sum(a, b, x)
+    # Gates of a long sentence are made again in the backward pass, as those of eq. 6 are.
+    parts = a.split(TOKENS_AT_ONCE, dim=1)
+    return torch.cat([checkpointed(_gated_sum, own, b, x) for own in parts], dim=1)
+
+
+def _gated_sum(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    return torch.bmm(torch.sigmoid(a + b.transpose(1, 2)), x)
+
+
+class _GatedMean(torch.autograd.Function):
+    """`1/T sum_j x_j / (1 + u_i v_j)` for each token of each sequence, tile by tile.
+
+    With the gates `g = 1 / (1 + u v)`, and `y` the gradient of `r` times 1/T, the gradients are
+
+        dx_j = sum_i g y_i        da_i = y_i u_i sum_j g^2 (v_j x_j)        db_j = x_j v_j sum_i g^2 (u_i y_i)
+
+    since `g (1 - g) = g^2 u v`: a form in which nothing cancels, however close to 1 a gate is.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+        u, v = _exponential(a), _exponential(b)
+        ctx.save_for_backward(u, v, x)
+        rectangles, ctx.shares = Rectangles.of(lengths, x), _shares(lengths, x)
+        ctx.rectangles, tiles = rectangles, _Tiles(x, rectangles.most)
+        padded = zip(rectangles.cut(u), rectangles.cut(v), rectangles.cut(x, zeros=True), strict=True)
+        sums = rectangles.join([_gated(tiles, *own) for own in padded], like=x)
+        return sums * cast(Tensor, ctx.shares)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        u, v, x = ctx.saved_tensors
+        y, rectangles = gradients[0] * ctx.shares, ctx.rectangles
+        tiles = _Tiles(x, rectangles.most)
+        cut = (rectangles.cut(part, zeros=part is x or part is y) for part in (u, v, x, y))
+        parts = [_gated_gradients(tiles, *own) for own in zip(*cut, strict=True)]
+        da, db, dx = (rectangles.join([own[i] for own in parts], like=x) for i in range(3))
+        return da, db, dx, None
+
+
+def _exponential(score: Tensor) -> Tensor:
+    return score.neg().clamp_(-EXPONENT_LIMIT, EXPONENT_LIMIT).exp_()
+
+
+def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
+    """1/T of each token's sequence. *Shape: [N, 1]*"""
+    sizes = as_lengths(lengths)
+    own_lengths = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
+    return on_device(own_lengths.reciprocal_(), like.device)
+
+
+class _Tiles:
+    """Room for what is computed of some pairs of tokens at a time.
+
+    like: the batch. *Shape: [N, d]*
+    most: how many sequences the largest rectangle has.
+    """
+
+    def __init__(self, like: Tensor, most: int = 1) -> None:
+        n_tokens, width = like.shape
+        room = min(TILE["cpu" if like.is_cpu else "cuda"], n_tokens * n_tokens * width)
+        self.pairs = max(room // width, most)
+        self._gates, self._terms = (like.new_empty(self.pairs * width) for _ in range(2))
+        self._one = like.new_ones(())
+
+    def shape(self, length: int, n: int = 1) -> tuple[int, int]:
+        """How many of a sequence's tokens are the rows and the columns of a tile, of `n` sequences side by side."""
+        pairs = self.pairs // n
+        columns = max(min(length, math.isqrt(pairs)), 1)
+        return pairs // columns, columns
+
+    def denominators(self, u: Tensor, v: Tensor) -> Tensor:
+        """`1 + u_i v_j`. *Shape* u: [n, I, d]; v: [n, J, d]; result: [n, I, J, d]"""
+        shape = (*u.shape[:2], *v.shape[1:])
+        return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
+
+    def product(self, gates: Tensor, rows: Tensor) -> Tensor:
+        """`gates * rows`, beside the gates. *Shape* gates: [n, I, J, d]; rows: [n, 1, J, d] or [n, I, 1, d]"""
+        return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
+
+
+def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
+    """The sum of eq. 6 for one rectangle. *Shape* of each array: [n, T, d]"""
+    total = torch.zeros_like(x)
+    rows, columns = tiles.shape(x.shape[1], len(x))
+    for total_i, u_i in _parts(rows, total, u):
+        for v_j, x_j in _parts(columns, v, x):
+            terms = tiles.denominators(u_i, v_j)
+            total_i += torch.div(x_j[:, None], terms, out=terms).sum(2)
+    return total
+
+
+def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of a, b and x for one rectangle, from that of T times its output. *Shape* of each: [n, T, d]"""
+    vx, uy = v * x, u * y
+    da, db, dx = (torch.zeros_like(x) for _ in range(3))
+    rows, columns = tiles.shape(x.shape[1], len(x))
+    for da_i, u_i, y_i, uy_i in _parts(rows, da, u, y, uy):
+        for db_j, dx_j, v_j, vx_j in _parts(columns, db, dx, v, vx):
+            gates = tiles.denominators(u_i, v_j).reciprocal_()
+            dx_j += tiles.product(gates, y_i[:, :, None]).sum(1)
+            gates *= gates
+            da_i += tiles.product(gates, vx_j[:, None]).sum(2)
+            db_j += tiles.product(gates, uy_i[:, :, None]).sum(1)
+    return da.mul_(uy), db.mul_(vx), dx
+
+
+def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """So many tokens of several arrays at a time. *Shape* of each array: [n, T, d]"""
+    if arrays[0].shape[1] <= size:
+        return iter((arrays,))
+    return zip(*(array.split(size, dim=1) for array in arrays), strict=True)

@@ -1,0 +1,274 @@
+"""Attention to selected keys only: the adaptive threshold of ATSSA (Hu et al., eq. 7 to 12, 16, 17), and top-k.
+
+A query keeps the keys whose score `A` reaches its threshold, made for each head of the query's input `x`, the mean `m`
+of its sentence, and both together, but never more than the k-th largest score, so that k keys always stay:
+
+    T = W_t [x ; m ; x * m ; x - m]    (eq. 7)
+    T~ = min(k-th largest of A, T)     (eq. 8)
+    b = sigmoid(alpha (A - T~))        (eq. 9)
+
+In training `z` is drawn from the Gumbel-softmax over `b` and `1 - b` at temperature tau. As `log b - log(1 - b)` is
+`alpha (A - T~)` and the difference of two Gumbel numbers is one logistic number, eq. 17 is
+
+    z = sigmoid((alpha (A - T~) + logistic noise) / tau)
+
+In prediction `z = [A >= T~]`. Then `z e^A / sum z e^A` is what values are mixed with: the softmax of eq. 11 and 12
+where z is 0 or 1, and with a gradient where it is between. A query that keeps nothing, which k = 0 allows, mixes
+nothing: its output is zero. The paper's penalty on z (eq. 19), its mean over the batch's sentences as the loss is, is
+added to the gradients where they pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .attention import AdaptedAttention, Heads, attend, attention_maps
+from .dense import Linear, random_steps
+from .ragged import Ragged, Segments
+
+
+class Penalty(nn.Module):
+    """The mean over the sequences of a batch of a weighted cost, and a record of what it came to.
+
+    weight: of the term in the loss.
+    share: the batch's share of all sequences over which the loss is a mean, where it is one of several batches.
+    """
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.weight = weight
+        self.share = 1.0
+        self._recorded: Tensor | None = None
+
+    def price(self, n_sequences: int) -> float:
+        """What one unit of the cost of one sequence adds to the loss."""
+        return self.weight * self.share / max(1, n_sequences)
+
+    def record(self, value: Tensor) -> None:
+        """Note a part of the term whose gradient has been added."""
+        value = value.detach()
+        self._recorded = value if self._recorded is None else self._recorded + value
+
+    def take(self) -> float:
+        """The sum of what was recorded since the last call."""
+        recorded, self._recorded = self._recorded, None
+        return 0.0 if recorded is None else float(recorded)
+
+
+LONG_FOR_TOPK = 64
+"""torch.topk on a CPU is quick for rows of at least so many numbers per number wanted."""
+MANY_FOR_TOPK = 8
+"""From so many numbers wanted on, torch.topk is as quick as a tournament in any row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which keys a query keeps.
+
+    by: "threshold" for ATSSA; "top_k" for the k largest scores (Zhao et al.'s explicit sparse transformer), in training
+        as in prediction.
+    k: how many keys stay at least (eq. 8): fewer in a shorter sentence, more where the k-th has equals; 0 for no floor.
+    alpha: how steep the step of eq. 9 is.
+    tau: temperature of eq. 17.
+    """
+
+    by: Literal["threshold", "top_k"] = "threshold"
+    k: int = 3
+    alpha: float = 50.0
+    tau: float = 1.0
+
+    def kept(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
+        """`z` at prediction: 1 or 0. *Returns Shape: [n, h, T, L]*"""
+        scores = scores.detach()
+        above = scores - self.bound(scores, per_query).detach()
+        # Arithmetic rather than a comparison: comparing and selecting are not vectorised on a CPU.
+        return above.sign_().add_(1.0).clamp_(max=1.0)
+
+    def decide(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
+        """The map at prediction, and in training by "top_k"."""
+        weights = torch.softmax(scores, dim=-1) * self.kept(scores, per_query, real)
+        return weights / _row_sums(weights)
+
+    def sample(
+        self, scores: Tensor, per_query: Tensor | None, real: Tensor | None, penalty: Penalty | None = None
+    ) -> Tensor:
+        """The map in training by "threshold". penalty: where the cost of the keys kept is recorded."""
+        drawn: Tensor = _Sample.apply(scores, per_query, real, self, penalty)  # type: ignore[no-untyped-call]
+        return drawn
+
+    def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
+        """`T~` (eq. 8). *Returns Shape: [n, h, T, 1]*"""
+        if per_query is None:
+            return self.floor(scores)
+        threshold = per_query[..., :1]
+        return torch.minimum(self.floor(scores), threshold) if self.k else threshold
+
+    def floor(self, scores: Tensor) -> Tensor:
+        """The k-th largest score of each query. *Returns Shape: [n, h, T, 1]*"""
+        # A sentence of fewer than k keys has none: every key stays, and the floor stays a number.
+        return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
+
+
+class SelectiveAttention(AdaptedAttention):
+    """TENER's attention (eq. 5 with `R_ij = p_{i-j}`) with projected keys, of which each query keeps a few.
+
+    width: d, the width of input and output.
+    n_heads: h; `d_k = width / n_heads` must be even.
+    selection: which keys are kept.
+    dropout: on the attention map.
+    adaptive: make a threshold for each query and head (eq. 7); else it is 0 for all. Without a use "by top_k".
+    penalty: lambda of eq. 19. It stands for the mean over the sentences of `lambda |z|_1 / L`, summed over the heads.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        n_heads: int,
+        selection: Selection,
+        dropout: float = 0.0,
+        adaptive: bool = True,
+        penalty: float = 0.0,
+    ) -> None:
+        super().__init__(width=width, n_heads=n_heads, dropout=dropout, key_projection=True)
+        self.selection = selection
+        self.penalty = Penalty(penalty)
+        by_threshold = selection.by == "threshold"
+        self.threshold = Linear(4 * width, n_heads, bias=False) if adaptive and by_threshold else None
+
+    def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
+        """T (eq. 7). sentences: the sentence of each token. x: *Shape: [N, d]*. Returns *Shape: [N, h]*"""
+        if self.threshold is None:
+            return x.new_zeros(len(x), self.n_heads)
+        mean = sentences.gather(sentences.mean(x))
+        made: Tensor = self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
+        return made
+
+    def heads(self, x: Tensor, *context: Any) -> Heads:
+        """context: the batch's `RelativePositions` and the sentence of each token, `Segments`."""
+        relative, sentences = context
+        heads = super().heads(x, relative)
+        if self.selection.by == "top_k":
+            return heads
+        thresholds = self.thresholds(x, sentences)
+        price = self.penalty.price(len(sentences.sizes))
+        prices = sentences.gather(price / sentences.sizes.to(x)).expand_as(thresholds)
+        return replace(heads, per_query=torch.stack((thresholds, prices), dim=-1))
+
+    def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        samples = self.training and self.selection.by == "threshold"
+        penalty = self.penalty if self.penalty.weight else None
+        weighting = partial(self.selection.sample, penalty=penalty) if samples else self.selection.decide
+        return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0, weighting)
+
+    def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
+        """The attention map of each sequence at prediction. *Shape: [h, length, length]* each"""
+        return attention_maps(self.heads(x, *context), ragged, self.selection.decide)
+
+    def kept(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
+        """How many keys each query of each sequence keeps at prediction. *Shape: [h, length]* each"""
+
+        z = attention_maps(self.heads(x, *context), ragged, self.selection.kept)
+        return [kept.sum(-1).long() for kept in z]
+
+
+def kth_largest(x: Tensor, k: int) -> Tensor:
+    """The k-th largest number of each row, equal ones counted; -inf where there are fewer than k.
+
+    x: *Shape: [.., L]*. Returns *Shape: [.., 1]*
+    """
+    length = x.shape[-1]
+    if k > length:
+        return torch.full_like(x[..., :1], -torch.inf)
+    if not x.is_cpu or k >= MANY_FOR_TOPK or length >= LONG_FOR_TOPK * k:
+        return torch.topk(x, k, dim=-1).values[..., -1:]
+    return _tournament(x.flatten(0, -2).T.contiguous(), k).view(*x.shape[:-1], 1)
+
+
+def _tournament(x: Tensor, k: int) -> Tensor:
+    """The k-th largest number of each column: halves are merged, number by number. *Shape* [L, R] -> [1, R]"""
+    best, odd = [x], []
+    while (length := len(best[0])) > 1:
+        half = length // 2
+        if length % 2:
+            odd.append([rank[-1:] for rank in best])
+        best = _merge([rank[:half] for rank in best], [rank[half : 2 * half] for rank in best], k)
+    for single in odd:
+        best = _merge(best, single, k)
+    return best[k - 1]
+
+
+def _merge(a: list[Tensor], b: list[Tensor], k: int) -> list[Tensor]:
+    """The k largest of two lists, each sorted from its largest: the r-th is the highest `min(a_i, b_r-i)`."""
+    merged = []
+    for r in range(1, min(k, len(a) + len(b)) + 1):
+        lowest = (_least(a[:i], b[: r - i]) for i in range(max(0, r - len(b)), min(r, len(a)) + 1))
+        merged.append(reduce(torch.maximum, lowest))
+    return merged
+
+
+def _least(a: list[Tensor], b: list[Tensor]) -> Tensor:
+    """The smallest of some numbers of two sorted lists."""
+    return reduce(torch.minimum, (numbers[-1] for numbers in (a, b) if numbers))
+
+
+def logistic_noise(like: Tensor) -> Tensor:
+    """Numbers of the logistic distribution: the difference of two Gumbel numbers."""
+    return random_steps(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
+
+
+class _Sample(torch.autograd.Function):
+    """Eq. 8, 9, 17, and the map. Its gradient adds the penalty's (eq. 19): `lambda / L` for each z of a real query."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, per_query: Tensor, real: Tensor | None, selection: Selection, penalty: Penalty | None
+    ) -> Tensor:
+        bound = selection.bound(scores, per_query)
+        above = scores - bound
+        at_bound = _zeros_of(above) if selection.k else None
+        z = above.mul_(selection.alpha).add_(logistic_noise(scores)).div_(selection.tau).sigmoid_()
+        weights = torch.softmax(scores, dim=-1).mul_(z)
+        weights.div_(_row_sums(weights))
+        ctx.save_for_backward(weights, z, at_bound, bound, per_query, real)
+        ctx.slope = selection.alpha / selection.tau
+        ctx.penalty = penalty
+        return weights
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        weights, z, at_bound, bound, per_query, real = ctx.saved_tensors
+        threshold, price = per_query[..., :1], per_query[..., 1:]
+        if real is not None:
+            price = price * real[:, None, :, None]
+        if ctx.penalty is not None:
+            ctx.penalty.record((z.sum(dim=-1, keepdim=True) * price).sum())
+        d_scores = gradients[0] * weights
+        d_scores.addcmul_(weights, d_scores.sum(dim=-1, keepdim=True), value=-1)
+        d_above = torch.addcmul(d_scores, z, price)
+        d_above.addcmul_(d_above, z, value=-1).mul_(ctx.slope)
+        d_bound = -d_above.sum(dim=-1, keepdim=True)
+        d_scores += d_above
+        # T~ is the threshold or the k-th score: its gradient goes to the one that it is.
+        d_threshold = d_bound * (threshold <= bound)
+        if at_bound is not None:
+            d_scores.addcmul_(at_bound, d_bound - d_threshold)
+        return d_scores, torch.cat((d_threshold, torch.zeros_like(d_threshold)), dim=-1), None, None, None
+
+
+def _row_sums(weights: Tensor) -> Tensor:
+    """The sum of each query's weights, to divide them by; 1 for a query that keeps nothing."""
+    total = weights.sum(dim=-1, keepdim=True)
+    return total + (total == 0.0)
+
+
+def _zeros_of(x: Tensor) -> Tensor:
+    """Where `x` is 0, equal shares of 1 in each row; elsewhere 0."""
+    zeros = x.sign().abs_().neg_().add_(1.0)
+    return zeros.div_(zeros.sum(dim=-1, keepdim=True).clamp_(min=1.0))

@@ -1,0 +1,333 @@
+"""Attention over characters and words that knows where spans lie, as FLAT and MECT have it (FLAT's eq. 4 to 6).
+
+For a query span `i` and a key span `j` of the same sentence
+
+    A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
+
+with `R_ij` the relative position of the two (`SpanPositions`). The paper's form makes `R_ij`, and multiplies it, for
+every pair. Here each distinct `R` of a batch is multiplied with `W_R` once, and neighbouring queries with just those
+rows of the result that they need, in one product.
+
+The attention itself, `softmax(q k^T + q_position table^T + bias) v`, is computed group by group, with gradients by
+hand.
+
+`SpanPlan` says which queries are taken at once, which rows of the table they need, and where the
+product for each pair lies. For the backward pass only the attention maps are kept; those of long sentences are made
+again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from ..settings import DISTANCES, StackConfig, check_distances
+from ..settings import RANDOM_BLOCK as BLOCK
+from .attention import WHOLE_MAP, interleave, sinusoids, split_heads
+from .dense import Linear, dropout
+from .span_plan import Queries, SpanPlan
+from .transformer import TransformerLayer
+
+
+class SpanPositions(nn.Module):
+    """`R_ij = ReLU(W_r [p(d_1) ; p(d_2) ; ..])` for each row of a plan's table, with `p` the sines and cosines of a
+    distance.
+
+    Since `W_r [p(d_1) ; ..] = W_1 p(d_1) + ..`, each distance is multiplied once for the whole batch, and a row is the
+    sum of as many rows as there are distances.
+
+    width: d, of `p` and of the result.
+    distances: which distances are known, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four; its released code and
+        MECT have `hh` and `tt`.
+    """
+
+    kinds: Tensor
+
+    def __init__(self, *, width: int, distances: Sequence[str] = DISTANCES) -> None:
+        super().__init__()
+        check_distances(distances)
+        # Not a list: torch would copy it to the device at each use, and wait for it.
+        kinds = torch.tensor([DISTANCES.index(distance) for distance in distances])
+        self.register_buffer("kinds", kinds, persistent=False)
+        # W_1, W_2, .. one above the other: W_r turned by blocks.
+        self.fuse = Linear(width, len(distances) * width, bias=False)
+        bound = 1.0 / math.sqrt(len(distances) * width)
+        nn.init.uniform_(self.fuse.weight, -bound, bound)
+
+    def forward(self, plan: SpanPlan) -> Tensor:
+        """Returns *Shape: [R, d]*"""
+        width, n = self.fuse.in_features, len(self.kinds)
+        terms = self.fuse(_symmetric(plan.longest, width, self.fuse.weight)).view(-1, width)
+        nearest = torch.arange(n, device=terms.device) + (plan.longest - 1) * n
+        return torch.relu(F.embedding_bag(plan.distances.index_select(1, self.kinds) * n + nearest, terms, mode="sum"))
+
+
+def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
+    """`p(d)` (eq. 3) for all distances nearer than `longest`, negative ones first. *Shape: [2 longest - 1, d]*"""
+    sin, cos = sinusoids(longest, width, like)
+    return interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
+
+
+class RandomAttention(nn.Module):
+    """B (eq. 12 and 13) of one stream. A sentence's places are its characters', then its words', as in the released
+    code.
+
+    Most sentences are short, and a place means nothing beyond the longest of a batch. So the square of places is kept
+    in small blocks, each one row of a table whose gradient is sparse: a batch reads, and an optimizer updates, only the
+    blocks that its sentences reach, as if they were the rows of an embedding.
+
+    n_heads: h.
+    places: M, how many places are told apart. Those behind have nothing added, so that a sentence may have any length;
+        the released code, whose M is the longest sentence of a corpus, ends there.
+    """
+
+    def __init__(self, *, n_heads: int, places: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.places = places
+        # As small as the released code begins: places that training does not reach will hardly count.
+        deviation = 1.0 / (places * math.sqrt(3 * n_heads))
+        self.blocks = nn.Parameter(torch.randn(self._along**2, n_heads * BLOCK * BLOCK) * deviation)
+
+    @property
+    def _along(self) -> int:
+        """Blocks along each side of the square."""
+        return -(-self.places // BLOCK)
+
+    def forward(self, queries: int, keys: int) -> Tensor:
+        """The numbers of so many first places of queries and of keys, as far as there are.
+
+        *Returns Shape: [h, min(queries, M), min(keys, M)]*
+        """
+        queries, keys = min(queries, self.places), min(keys, self.places)
+        down, across = (torch.arange(-(-n // BLOCK), device=self.blocks.device) for n in (queries, keys))
+        blocks = F.embedding(down[:, None] * self._along + across, self.blocks, sparse=True)
+        square = blocks.view(len(down), len(across), self.n_heads, BLOCK, BLOCK).permute(2, 0, 3, 1, 4)
+        square = square.reshape(self.n_heads, len(down) * BLOCK, len(across) * BLOCK)
+        return square[:, :queries, :keys]
+
+
+@dataclass(frozen=True)
+class SpanHeads:
+    """Queries, keys and values of a batch by head; any scale is in the queries.
+
+    q: queries to keys; q_position: queries to positions. *Shape: [n, h, d_k]* each
+    k, v: *Shape: [N + W, h, d_k]* each
+    table: the rows of position that the plan's columns are. *Shape: [R, h, d_k]*
+    bias: added to the scores by the places of query and key in their sentence, as far as it reaches. *Shape: [h, M, M]*
+    """
+
+    q: Tensor
+    q_position: Tensor
+    k: Tensor
+    v: Tensor
+    table: Tensor
+    bias: Tensor | None = None
+
+    @property
+    def parts(self) -> tuple[Tensor | None, ...]:
+        return self.q, self.q_position, self.k, self.v, self.table, self.bias
+
+    @classmethod
+    def joined(cls, each: Sequence[SpanHeads]) -> SpanHeads:
+        """The heads of several attentions over the same spans, side by side: one pass instead of several small ones."""
+        parts = zip(*(heads.parts for heads in each), strict=True)
+        q, q_position, k, v, table = (torch.cat(cast("tuple[Tensor, ...]", next(parts)), dim=1) for _ in range(5))
+        biases = [heads.bias for heads in each if heads.bias is not None]
+        return cls(q, q_position, k, v, table, torch.cat(biases) if biases else None)
+
+    def zeros(self) -> SpanHeads:
+        """As many zeros: sums that gradients can be added to."""
+        q, q_position, k, v, table = map(torch.zeros_like, (self.q, self.q_position, self.k, self.v, self.table))
+        return SpanHeads(q, q_position, k, v, table, None if self.bias is None else torch.zeros_like(self.bias))
+
+
+def attend_spans(heads: SpanHeads, groups: Sequence[Queries], p: float) -> Tensor:
+    """Attention within each sentence, with dropout of probability `p` on its map. *Returns Shape: [n, h, d_k]*"""
+    if not torch.is_grad_enabled():
+        return _attend_groups(heads, groups, p, kept=None)
+    mixed: Tensor = _SpanAttention.apply(*heads.parts, groups, p)  # type: ignore[no-untyped-call]
+    return mixed
+
+
+def span_weights(heads: SpanHeads, group: Queries) -> Tensor:
+    """The softmax over the keys of each query of a group. *Shape: [h n, G, L]*"""
+    queries, keys = group.take(heads.q, "queries"), group.take(heads.k, "keys")
+    columns = group.take(heads.table, "columns")
+    products = torch.bmm(group.take(heads.q_position, "queries"), columns.transpose(1, 2))
+    scores = _by_group(products, group).gather(2, _pairs(products, group))
+    scores = scores.view(*queries.shape[:2], keys.shape[1]).baddbmm_(queries, keys.transpose(1, 2))
+    if heads.bias is not None:
+        group.add_bias(scores, heads.bias)
+    group.bar_padding(scores)
+    return torch.softmax(scores, dim=-1)
+
+
+def _by_group(x: Tensor, group: Queries) -> Tensor:
+    """*Shape: [h n, ..]* to *[h, n, ..]*, all but the first dimension joined"""
+    return x.view(len(x) // group.n, group.n, -1)
+
+
+def _pairs(products: Tensor, group: Queries) -> Tensor:
+    """The same for each head. *Shape: [h, n, G L]*"""
+    return group.pairs().expand(len(products) // group.n, -1, -1)
+
+
+def _attend_groups(heads: SpanHeads, groups: Sequence[Queries], p: float, kept: list[Tensor | None] | None) -> Tensor:
+    """kept: where to put each group's map and the mask of its dropout, or None for either, for the backward pass."""
+    mixed = torch.zeros_like(heads.q)
+    for group in groups:
+        weights = span_weights(heads, group)
+        mask = dropout(torch.ones_like(weights), p, training=True) if p else None
+        if kept is not None:
+            kept += (weights if weights.shape[-1] <= WHOLE_MAP else None, mask)
+        own = torch.bmm(_masked(weights, mask), group.take(heads.v, "keys"))
+        group.add(mixed, "queries", group.without_padding(own))
+    return mixed
+
+
+class _SpanAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        *parts, groups, p = inputs
+        kept: list[Tensor | None] = []
+        mixed = _attend_groups(SpanHeads(*parts), groups, p, kept)
+        ctx.save_for_backward(*parts, *kept)
+        ctx.groups = groups
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        parts, kept = ctx.saved_tensors[:6], ctx.saved_tensors[6:]
+        heads = SpanHeads(*parts)
+        sums = heads.zeros()
+        for group, weights, mask in zip(ctx.groups, kept[::2], kept[1::2], strict=True):
+            weights = span_weights(heads, group) if weights is None else weights
+            d_mixed = group.without_padding(group.take(gradients[0], "queries"))
+            _add_gradients(heads, sums, group, _d_scores(heads, sums, group, weights, mask, d_mixed))
+        return (*sums.parts, None, None)
+
+
+def _masked(weights: Tensor, mask: Tensor | None) -> Tensor:
+    return weights if mask is None else weights * mask
+
+
+def _d_scores(
+    heads: SpanHeads, sums: SpanHeads, group: Queries, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
+) -> Tensor:
+    """From a group's output's gradient to that of its scores, adding the values' on the way. *Shape: [h n, G, L]*"""
+    group.add(sums.v, "keys", torch.bmm(_masked(weights, mask).transpose(1, 2), d_mixed))
+    d_weights = _masked(torch.bmm(d_mixed, group.take(heads.v, "keys").transpose(1, 2)), mask)
+    d_scores = d_weights.mul_(weights)
+    return d_scores.addcmul_(weights, d_scores.sum(-1, keepdim=True), value=-1)
+
+
+def _add_gradients(heads: SpanHeads, sums: SpanHeads, group: Queries, d_scores: Tensor) -> None:
+    """Add what the gradient of a group's scores gives to all that they are made of."""
+    if sums.bias is not None:
+        group.add_bias_gradient(sums.bias, d_scores)
+    queries, q_position = group.take(heads.q, "queries"), group.take(heads.q_position, "queries")
+    columns = group.take(heads.table, "columns")
+    group.add(sums.q, "queries", torch.bmm(d_scores, group.take(heads.k, "keys")))
+    group.add(sums.k, "keys", torch.bmm(d_scores.transpose(1, 2), queries))
+    # Two words of one sentence may be the same span: their gradients meet at one product.
+    d_products = d_scores.new_zeros(*d_scores.shape[:2], columns.shape[1])
+    _by_group(d_products, group).scatter_add_(2, _pairs(d_scores, group), _by_group(d_scores, group))
+    group.add(sums.q_position, "queries", torch.bmm(d_products, columns))
+    group.add(sums.table, "columns", torch.bmm(d_products.transpose(1, 2), q_position))
+
+
+class SpanAttention(nn.Module):
+    """Multi-head attention of spans. It has no output projection.
+
+    width: d, of input and output.
+    n_heads: h; each head is `width / n_heads` wide.
+    dropout: on the attention map.
+    scaled: divide the scores by `sqrt(d_k)`.
+    key_projection: keys are a projection of what is read, as FLAT has it; else they are that itself (MECT's eq. 7).
+    places: how many places of a sentence MECT's random attention knows (eq. 12 and 13); 0 for none.
+    """
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        scaled: bool = False,
+        key_projection: bool = True,
+        places: int = 0,
+    ) -> None:
+        super().__init__()
+        head_width = width // n_heads
+        self.n_heads = n_heads
+        self.dropout = dropout
+        self.scale = 1.0 / math.sqrt(head_width) if scaled else 1.0
+        self.query = Linear(width, width, bias=False)
+        self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
+        self.value = Linear(width, width, bias=False)
+        self.position = Linear(width, width, bias=False)
+        self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
+        self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
+        self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
+
+    def forward(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
+    ) -> Tensor:
+        """x: the queries' spans: the characters of a batch, or all its rows. *Shape: [n, d]*. Returns *Shape: [n, d]*
+
+        plan: of the batch.
+        relative: the relative positions, `SpanPositions()(plan)`. *Shape: [R, d]*
+        rows: all rows of the batch, which are read; None where these are `x`. *Shape: [N + W, d]*
+        query_input: what queries are made from, where this is another stream than `x` (MECT's cross). *Shape: [n, d]*
+        """
+        heads = self.heads(x, plan, relative, rows, query_input)
+        return attend_spans(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
+
+    def weights(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
+    ) -> list[Tensor]:
+        """The attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]* each"""
+        heads = self.heads(x, plan, relative, rows, query_input)
+        # Whoever wants maps plans for single groups.
+        maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
+        for group in plan.groups(len(x)):
+            maps[group.sentence].append(span_weights(heads, group))
+        return [torch.cat(parts, dim=1) for parts in maps]
+
+    def heads(
+        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
+    ) -> SpanHeads:
+        """Queries, keys, values (eq. 6) and positions by head."""
+        rows = x if rows is None else rows
+        q = self._split(self.query, x if query_input is None else query_input)
+        k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
+        queries, q_position = q + self.u, q + self.v
+        if self.scale != 1.0:
+            queries, q_position = queries * self.scale, q_position * self.scale
+        return SpanHeads(queries, q_position, k, v, r, self._bias(len(x), plan))
+
+    def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
+        return split_heads(projection(x), self.n_heads)
+
+    def _bias(self, n_queries: int, plan: SpanPlan) -> Tensor | None:
+        """The random attention of the places of queries and keys."""
+        if self.random is None:
+            return None
+        keys = max(plan.lengths, default=0)
+        bias: Tensor = self.random(plan.longest if n_queries == len(plan.characters) else keys, keys)
+        return bias
+
+
+def span_layer(config: StackConfig, **options: Any) -> TransformerLayer:
+    """Span attention and a feed-forward. options: of the attention."""
+    attention = SpanAttention(width=config.width, n_heads=config.heads, dropout=config.map_dropout, **options)
+    return TransformerLayer(attention, config)

@@ -1,0 +1,130 @@
+"""The transformer encoder of TENER and, for comparison, the vanilla one: a stack of attention and feed-forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..batching.sequences import Lengths
+from ..settings import StackConfig, TransformerConfig
+from .attention import AdaptedAttention, Attention, RelativePositions, VanillaAttention, interleave, sinusoids
+from .dense import Dropout, Linear
+from .ragged import Ragged
+
+Seen = TypeVar("Seen")
+
+
+def transformer_attention(config: TransformerConfig) -> Attention:
+    """The attention of one layer."""
+    scaled = not config.adapted if config.scaled is None else config.scaled
+    sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout, "scaled": scaled}
+    if not config.adapted:
+        return VanillaAttention(**sizes)
+    return AdaptedAttention(**sizes, key_projection=config.key_projection, key_position=config.key_position)
+
+
+class FeedForward(nn.Module):
+    """`max(0, x W_1 + b_1) W_2 + b_2` (eq. 7) with dropout after each half."""
+
+    def __init__(self, *, width: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.widen = Linear(width, hidden)
+        self.narrow = Linear(hidden, width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        hidden = F.relu(self.widen(x), inplace=True)
+        mixed: Tensor = self.dropout(self.narrow(self.dropout(hidden)))
+        return mixed
+
+
+class TransformerLayer(nn.Module):
+    """Attention and feed-forward, each added to what it read. Attention's output itself has no dropout.
+
+    attention: any kind with `weights`; both are called with the tokens and whatever the layer is called with beside
+        them.
+    """
+
+    def __init__(self, attention: nn.Module, config: StackConfig) -> None:
+        super().__init__()
+        self.pre_norm = config.norm == "pre"
+        self.attention = attention
+        hidden = config.ff_width or config.usual_ff * config.width
+        self.feed_forward = FeedForward(width=config.width, hidden=hidden, dropout=config.dropout)
+        self.attention_norm = nn.LayerNorm(config.width)
+        self.feed_forward_norm = nn.LayerNorm(config.width)
+
+    def forward(self, x: Tensor, *context: Any) -> Tensor:
+        """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return self.complete(x, self.attention(self.attention_input(x), *context))
+
+    def attention_input(self, x: Tensor) -> Tensor:
+        """The layer's input as its attention reads it. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        return cast(Tensor, self.attention_norm(x)) if self.pre_norm else x
+
+    def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """What follows attention. x: the layer's input; mixed: what attention made of it. *Shape: [N, d]* all"""
+        if self.pre_norm:
+            x = x + mixed
+            return cast(Tensor, x + self.feed_forward(self.feed_forward_norm(x)))
+        x = self.attention_norm(x + mixed)
+        return cast(Tensor, self.feed_forward_norm(x + self.feed_forward(x)))
+
+    def weights(self, x: Tensor, *context: Any) -> list[Tensor]:
+        """The attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
+        maps: list[Tensor] = cast(Any, self.attention).weights(self.attention_input(x), *context)
+        return maps
+
+
+def each_layer(layers: Iterable[nn.Module], look: Callable[..., Seen], x: Any, *context: Any) -> list[Seen]:
+    """What `look` sees in each layer of a stack, called with the layer and what the layer is called with."""
+    seen = []
+    for layer in layers:
+        seen.append(look(layer, x, *context))
+        x = layer(x, *context)
+    return seen
+
+
+class TransformerEncoder(nn.Module):
+    """A stack of layers over the sequences of a flat batch.
+
+    config: sizes and choices.
+    input_width: width of the input; a linear layer brings it to the model's width. None where it has that width and
+        no such layer is wanted.
+    """
+
+    def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.input = nn.Identity() if input_width is None else Linear(input_width, config.width)
+        self.layers = nn.ModuleList(
+            TransformerLayer(transformer_attention(config), config) for _ in range(config.layers)
+        )
+        self.output_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+
+    def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
+        """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.
+
+        x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
+        """
+        x, *context = self._read(x, lengths)
+        for layer in self.layers:
+            x = layer(x, *context)
+        return cast(Tensor, self.output_norm(x))
+
+    def attention_weights(self, x: Tensor, lengths: Lengths) -> list[list[Tensor]]:
+        """The attention map of each sequence in each layer. *Shape: [h, length, length]* each"""
+        return each_layer(self.layers, TransformerLayer.weights, *self._read(x, lengths))
+
+    def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
+        """The first layer's input, and what each layer needs to know beside it."""
+        ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
+        x = self.input(x)
+        if self.config.adapted:
+            return x, ragged, RelativePositions.of(ragged, self.config.head_width, x)
+        table = interleave(*sinusoids(ragged.longest, self.config.width, x))
+        return x + table.index_select(0, ragged.positions), ragged

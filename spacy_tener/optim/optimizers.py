@@ -1,0 +1,239 @@
+"""Optimizers with a learning rate for each group of parameters: Adam as Thinc has it, and SGD as the papers' code uses
+it.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar
+
+from thinc.api import Ops, Optimizer, registry
+from thinc.backends import get_array_ops
+from thinc.optimizers import FloatOrSeq, KeyT
+from thinc.types import Floats2d, FloatsXd
+
+
+class RatedOptimizer(Optimizer):
+    """An optimizer with a learning rate for each group of parameters.
+
+    learn_rate: a rate, or a list or generator of rates, one for each step.
+    rates: by what the learning rate is multiplied for parameters whose name matches a pattern (`*embed*`, `crf.*`). The
+        first pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
+    settings: those of Thinc's `Optimizer`.
+    """
+
+    __slots__ = ["rates"]
+
+    rates: dict[str, float]
+    registered: ClassVar[str]
+
+    def __init__(self, learn_rate: FloatOrSeq, *, rates: dict[str, float] | None, **settings: Any) -> None:
+        self.rates = dict(rates or {})
+        for pattern, rate in self.rates.items():
+            self._check(f"rates[{pattern!r}]", rate, rate >= 0.0, "at least 0")
+        super().__init__(learn_rate, **settings)
+        self._check("learn_rate", self.learn_rate, self.learn_rate >= 0.0, "at least 0")
+        self._check("L2", self.L2, self.L2 >= 0.0, "at least 0")
+
+    def factor_of(self, name: str) -> float:
+        """By what the learning rate of the parameter of this name is multiplied."""
+        return next((rate for pattern, rate in self.rates.items() if fnmatchcase(name, pattern)), 1.0)
+
+    def rate_of(self, name: str) -> float:
+        """The learning rate, as it is now, of the parameter of this name."""
+        return float(self.learn_rate * self.factor_of(name))
+
+    @classmethod
+    def _check(cls, name: str, value: float, valid: bool, needed: str) -> None:
+        """Refuse a setting that is not valid, by the name that the optimizer is registered under."""
+        if not valid:
+            raise ValueError(f"{cls.registered}: {name} must be {needed}, got {value}.")
+
+
+@registry.optimizers("spacy_tener.Adam.v1")
+def Adam(  # noqa: N802 - the name that it is known by, as in Thinc
+    learn_rate: FloatOrSeq = 1e-3,
+    *,
+    beta1: FloatOrSeq = 0.9,
+    beta2: FloatOrSeq = 0.999,
+    eps: FloatOrSeq = 1e-8,
+    L2: FloatOrSeq = 0.0,
+    L2_is_weight_decay: bool = True,
+    grad_clip: FloatOrSeq = 1.0,
+    use_averages: bool = True,
+    use_radam: bool = False,
+    rates: dict[str, float] | None = None,
+) -> RatedAdam:
+    """Make a `RatedAdam`; see there for the settings."""
+    return RatedAdam(
+        learn_rate,
+        beta1=beta1,
+        beta2=beta2,
+        eps=eps,
+        L2=L2,
+        L2_is_weight_decay=L2_is_weight_decay,
+        grad_clip=grad_clip,
+        use_averages=use_averages,
+        use_radam=use_radam,
+        rates=rates,
+    )
+
+
+class RatedAdam(RatedOptimizer):
+    """Thinc's `Adam.v1`, or its `RAdam.v1`, with `rates` by the names of parameters as `spacy_tener.SGD.v1` has them.
+
+    Parameters are known by the names that their torch modules give them: `transformer.*` are those of
+    `spacy_tener.TransformerEmbed.v1`, `components.*` those of `spacy_tener.ComponentEmbed.v1`, `crf.*` the CRF's. A
+    module in Thinc's own wrapper, as that of the component `transformer`, has names without any prefix.
+
+    learn_rate: a rate, or a list or generator of rates, one for each step.
+    beta1, beta2, eps: how much of the gradient's mean, and of its square's, stays from one step to the next; and what
+        is added to the root of the latter.
+    L2: weight decay; with `L2_is_weight_decay` as in AdamW, taken from the weights at the parameter's own rate,
+        otherwise added to the gradient.
+    grad_clip: the longest gradient of a parameter; 0 for no limit.
+    use_averages: keep an average of every parameter but rows of embedding tables, for spaCy to evaluate and save.
+    use_radam: rectify the first steps, as RAdam does.
+    rates: by what the learning rate is multiplied for parameters whose name matches a pattern. The first pattern that
+        matches is taken, in the given order; without a match the rate is multiplied by 1.
+    """
+
+    __slots__: list[str] = []
+    registered = "spacy_tener.Adam.v1"
+
+    def __call__(
+        self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
+    ) -> tuple[FloatsXd, FloatsXd]:
+        """One step for a whole parameter. Returns the weights, and the gradient set to zero.
+
+        key: the node's id and the parameter's name.
+        """
+        # Not as Thinc's `lr_scale`, which its RAdam does not read.
+        usual = self.learn_rate
+        self.learn_rate = lr_scale * self.rate_of(key[1])
+        try:
+            updated: tuple[FloatsXd, FloatsXd] = super().__call__(key, weights, gradient)
+        finally:
+            self.learn_rate = usual
+        return updated
+
+
+@registry.optimizers("spacy_tener.SGD.v1")
+def SGD(  # noqa: N802 - the name that it is known by, as in Thinc
+    learn_rate: FloatOrSeq = 1e-3,
+    *,
+    momentum: float = 0.9,
+    nesterov: bool = False,
+    clip_value: float = 5.0,
+    L2: FloatOrSeq = 0.0,
+    rates: dict[str, float] | None = None,
+) -> MomentumSGD:
+    """Make a `MomentumSGD`; see there for the settings."""
+    return MomentumSGD(learn_rate, momentum=momentum, nesterov=nesterov, clip_value=clip_value, L2=L2, rates=rates)
+
+
+class MomentumSGD(RatedOptimizer):
+    """Gradient descent with momentum, for Thinc's and spaCy's training loops.
+
+    A step is `torch.optim.SGD`'s, after clipping: `velocity = momentum * velocity + gradient`,
+    `weights -= learn_rate * velocity`. Weights are changed in place and gradients are used up. Parameter averages,
+    which cost a copy of every weight at each step, are off.
+
+    learn_rate: a rate, or a list or generator of rates, one for each step.
+    momentum: how much of the velocity stays from one step to the next; at least 0 and below 1.
+    nesterov: look ahead by one step of momentum.
+    clip_value: each number of a gradient is brought into ± this; 0 for no clipping.
+    L2: weight decay, added to the clipped gradient as `L2 * weights`; a number, list or generator.
+    rates: by what the learning rate is multiplied for parameters whose name matches a pattern (`*embed*`, `crf.*`). The
+        first pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
+    """
+
+    __slots__ = ["clip_value", "momentum", "nesterov"]
+    registered = "spacy_tener.SGD.v1"
+
+    momentum: float
+    nesterov: bool
+    clip_value: float
+
+    def __init__(
+        self,
+        learn_rate: FloatOrSeq,
+        *,
+        momentum: float = 0.9,
+        nesterov: bool = False,
+        clip_value: float = 5.0,
+        L2: FloatOrSeq = 0.0,
+        rates: dict[str, float] | None = None,
+    ) -> None:
+        self._check("momentum", momentum, 0.0 <= momentum < 1.0, "at least 0 and below 1")
+        self._check("nesterov", nesterov, not nesterov or momentum > 0.0, "false where momentum is 0")
+        self._check("clip_value", clip_value, clip_value >= 0.0, "at least 0 (0 switches clipping off)")
+        super().__init__(learn_rate, rates=rates, L2=L2, beta1=0.0, beta2=0.0, grad_clip=0.0, use_averages=False)
+        self.momentum = momentum
+        self.nesterov = nesterov
+        self.clip_value = clip_value
+
+    def __call__(
+        self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
+    ) -> tuple[FloatsXd, FloatsXd]:
+        """One step for a whole parameter. Returns the weights, and the gradient set to zero.
+
+        key: the node's id and the parameter's name.
+        """
+        self._prepare(gradient, weights)
+        step = self._step(key, gradient)
+        step *= lr_scale * self.rate_of(key[1])
+        weights -= step
+        gradient.fill(0.0)
+        return weights, gradient
+
+    def update_rows(self, key: KeyT, rows: Floats2d, gradient: Floats2d) -> None:
+        """One step for some rows of a table, taken out of it: its cost does not know the table's height.
+
+        Velocity would go on moving rows for many steps after they were last used, so there is none here: a row goes at
+        once as far as momentum would carry it in the end, `learn_rate / (1 - momentum) * gradient`.
+
+        key: the node's id and the parameter's name.
+        rows: changed in place. *Shape: [n, width]*
+        gradient: theirs; used up. *Shape: [n, width]*
+        """
+        self._prepare(gradient, rows)
+        gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)
+        rows -= gradient
+
+    def _prepare(self, gradient: FloatsXd, weights: Any) -> None:
+        """Clip, then add weight decay, in place."""
+        if self.clip_value:
+            _ops(gradient).xp.clip(gradient, -self.clip_value, self.clip_value, out=gradient)
+        if self.L2:
+            gradient += self.L2 * weights
+
+    def _step(self, key: KeyT, gradient: Any) -> Any:
+        """What the weights move by, but for the rate; it may be written to."""
+        if self.momentum == 0.0:
+            return gradient
+        velocity = self._velocity(key, gradient)
+        velocity *= self.momentum
+        velocity += gradient
+        if self.nesterov:
+            gradient += self.momentum * velocity
+        else:
+            gradient[...] = velocity
+        return gradient
+
+    def _velocity(self, key: KeyT, like: FloatsXd) -> Any:
+        """A parameter's velocity, where its gradient lives: a model may move between devices during its training.
+
+        It starts anew where a parameter has got another shape, as when a label was added.
+        """
+        ops = _ops(like)
+        if key not in self.mom1 or self.mom1[key].shape != like.shape:
+            self.mom1[key] = ops.xp.zeros_like(like)
+        velocity: Any = ops.asarray(self.mom1[key])
+        self.mom1[key] = velocity
+        return velocity
+
+
+def _ops(array: FloatsXd) -> Ops:
+    ops: Ops = get_array_ops(array)
+    return ops

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from paper_forms import reference_attention
+from torch import Tensor
+
+from spacy_tener.layers import attention as attention_module
+from spacy_tener.layers.attention import AdaptedAttention, RelativePositions
+from spacy_tener.layers.ragged import Ragged
+
+LENGTHS = [7, 1, 0, 40, 12]
+OPTIONS = [
+    {"scaled": scaled, "key_projection": projection, "key_position": position}
+    for scaled, projection, position in itertools.product([False, True], repeat=3)
+]
+
+
+def make(width: int = 24, n_heads: int = 3, dropout: float = 0.0, **options: bool) -> AdaptedAttention:
+    torch.manual_seed(0)
+    return AdaptedAttention(width=width, n_heads=n_heads, dropout=dropout, **options).double()
+
+
+def context(module: AdaptedAttention, lengths: list[int], x: Tensor) -> tuple[Ragged, RelativePositions]:
+    ragged = Ragged.of(lengths, heads=module.n_heads)
+    return ragged, RelativePositions.of(ragged, x.shape[1] // module.n_heads, x)
+
+
+def reference(module: AdaptedAttention, x: Tensor, lengths: list[int]) -> Tensor:
+    return torch.cat([reference_attention(module, own) for own in x.split(lengths)])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_fast_form_equals_the_papers_form(options: dict[str, bool]) -> None:
+    module = make(**options)
+    x = torch.randn(sum(LENGTHS), 24, dtype=torch.float64)
+    expected = reference(module, x, LENGTHS)
+    assert (module(x, *context(module, LENGTHS, x)) - expected).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_gradients_equal_those_of_the_papers_form(options: dict[str, bool]) -> None:
+    module = make(**options)
+    x = torch.randn(sum(LENGTHS), 24, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn_like(x)
+    wanted_by = [x, *module.parameters()]
+    wanted = torch.autograd.grad((reference(module, x, LENGTHS) * weight).sum(), wanted_by)
+    got = torch.autograd.grad((module(x, *context(module, LENGTHS, x)) * weight).sum(), wanted_by)
+    for a, b in zip(got, wanted, strict=True):
+        assert (a - b).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[-1]])
+def test_long_sequences_equal_the_papers_form(options: dict[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_module, "WHOLE_MAP", 16)
+    monkeypatch.setattr(attention_module, "SCORES_AT_ONCE", 1)
+    module = make(**options)
+    x = torch.randn(150, 24, dtype=torch.float64)
+    expected = reference(module, x, [130, 20])
+    assert (module(x, *context(module, [130, 20], x)) - expected).abs().max() < 1e-10
+
+
+def test_scores_are_those_of_equation_18_by_hand() -> None:
+    """One head of width 2 whose projections are the identity, so that every term can be written out."""
+    module = make(width=2, n_heads=1)
+    with torch.no_grad():
+        module.query.weight.copy_(torch.eye(2))
+        module.u.copy_(torch.tensor([[0.3, -0.2]], dtype=torch.float64))
+        module.v.copy_(torch.tensor([[-0.5, 0.7]], dtype=torch.float64))
+    x = torch.tensor([[1.0, 0.5], [-0.4, 0.2], [0.3, 0.9]], dtype=torch.float64)
+    (weights,) = module.weights(x, *context(module, [3], x))
+    for t in range(3):
+        scores = []
+        for j in range(3):
+            q, k, r = x[t].tolist(), x[j].tolist(), (math.sin(t - j), math.cos(t - j))
+            content = (q[0] + 0.3) * k[0] + (q[1] - 0.2) * k[1]
+            scores.append(content + (q[0] - 0.5) * r[0] + (q[1] + 0.7) * r[1])
+        total = sum(math.exp(score) for score in scores)
+        assert weights[0, t].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
+
+
+def test_the_released_codes_term_adds_the_keys_product_with_the_relative_position() -> None:
+    module = make(width=2, n_heads=1, key_position=True)
+    with torch.no_grad():
+        for parameter in (module.query.weight, module.u, module.v):
+            parameter.zero_()
+    x = torch.tensor([[1.0, 0.5], [-0.4, 0.2], [0.3, 0.9]], dtype=torch.float64)
+    (weights,) = module.weights(x, *context(module, [3], x))
+    scores = [[x[j, 0] * math.sin(t - j) + x[j, 1] * math.cos(t - j) for j in range(3)] for t in range(3)]
+    assert torch.allclose(weights[0], torch.softmax(torch.tensor(scores, dtype=torch.float64), dim=-1), atol=1e-12)
+
+
+def test_attention_tells_left_from_right() -> None:
+    """With the same token everywhere only direction and distance can make a difference."""
+    module = make()
+    x = torch.randn(1, 24, dtype=torch.float64).expand(5, 24).contiguous()
+    (weights,) = module.weights(x, *context(module, [5], x))
+    left, right = weights[:, 2, 1], weights[:, 2, 3]
+    assert ((left - right).abs() > 1e-3).any()
+
+
+def test_scores_depend_on_the_distance_only_at_any_position() -> None:
+    module = make()
+    x = torch.randn(1, 24, dtype=torch.float64).expand(9100, 24).contiguous()
+    _, relative = context(module, [9100], x)
+    heads = module.heads(x, relative)
+    for t in (10, 700, 9050):
+        near = heads.q[t] * heads.k[0] @ torch.ones(8, dtype=torch.float64)
+        row = near[:, None] + heads.q_position[t] @ relative.table[t - 10 : t + 11].T
+        if t == 10:
+            first = row
+        assert torch.allclose(row, first, atol=1e-9)
+
+
+def test_maps_are_what_the_values_are_mixed_with() -> None:
+    module = make(dropout=0.5).eval()
+    x = torch.randn(sum(LENGTHS), 24, dtype=torch.float64)
+    ragged, relative = context(module, LENGTHS, x)
+    mixed = module(x, ragged, relative).split(LENGTHS)
+    values = module.project(x)[2].split(LENGTHS)
+    maps = module.weights(x, ragged, relative)
+    for weights, v, got, length in zip(maps, values, mixed, LENGTHS, strict=True):
+        assert weights.shape == (3, length, length)
+        assert torch.allclose(weights.sum(-1), torch.ones(3, length, dtype=torch.float64))
+        assert torch.allclose(torch.einsum("htj,jhd->thd", weights, v).flatten(1), got, atol=1e-12)
+
+
+def test_keys_are_the_input_itself_by_default() -> None:
+    module = make()
+    x = torch.randn(4, 24, dtype=torch.float64)
+    assert torch.equal(module.project(x)[1], x.view(4, 3, 8))
+    assert sum(p.numel() for p in module.parameters()) == 2 * 24 * 24 + 2 * 24
+
+
+def test_a_key_projection_is_one_more_matrix_without_bias() -> None:
+    module = make(key_projection=True)
+    x = torch.randn(4, 24, dtype=torch.float64)
+    assert torch.allclose(module.project(x)[1].flatten(1), x @ module.key.weight.T)
+    assert sum(p.numel() for p in module.parameters()) == 3 * 24 * 24 + 2 * 24
+
+
+def test_u_and_v_start_xavier_normal() -> None:
+    torch.manual_seed(0)
+    module = AdaptedAttention(width=512, n_heads=8)
+    deviation = (2.0 / (8 + 64)) ** 0.5
+    for parameter in (module.u, module.v):
+        assert parameter.std().item() == pytest.approx(deviation, rel=0.15)
+    assert not torch.equal(module.u, module.v)

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from spacy_tener.layers import attention as attention
+from spacy_tener.layers.attention import Attention, Heads, VanillaAttention, attend, attention_maps
+from spacy_tener.layers.ragged import Ragged
+
+LENGTHS = [5, 0, 1, 60, 7, 3]
+
+
+def random_heads(lengths: list[int], *, n_heads: int = 3, q_position: bool = True) -> Heads:
+    torch.manual_seed(0)
+    n = sum(lengths)
+    sizes = [(n, n_heads, 4), (n, n_heads, 4), (n, n_heads, 5)]
+    sizes += [(n, n_heads, 6), (max(lengths), 6)] if q_position else []
+    return Heads(*(torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes))
+
+
+def inputs(heads: Heads) -> list[Tensor]:
+    return [x for x in (heads.q, heads.k, heads.v, heads.q_position) if x is not None]
+
+
+def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
+    """Attention sequence by sequence, head by head. Returns the mixed values, *[N, h d_k]*, and the maps."""
+    mixed, maps, start = [], [], 0
+    for length in lengths:
+        own = slice(start, start + length)
+        scores = torch.stack([heads.q[own, h] @ heads.k[own, h].T for h in range(heads.q.shape[1])])
+        if heads.q_position is not None and heads.table is not None:
+            places = [heads.q_position[own, h] @ heads.table[:length].T for h in range(heads.q.shape[1])]
+            scores = scores + torch.stack(places)
+        maps.append(torch.softmax(scores, dim=-1))
+        mixed.append(torch.cat([weights @ heads.v[own, h] for h, weights in enumerate(maps[-1])], dim=-1))
+        start += length
+    return torch.cat(mixed), maps
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat everything longer than 4 as long, 32 queries at a time."""
+    monkeypatch.setattr(attention, "WHOLE_MAP", 4)
+    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1)
+
+
+@pytest.mark.parametrize("q_position", [True, False])
+def test_attention_of_a_batch_is_that_of_its_sequences(q_position: bool) -> None:
+    heads = random_heads(LENGTHS, q_position=q_position)
+    expected, maps = plain(heads, LENGTHS)
+    ragged = Ragged.of(LENGTHS, heads=3)
+    assert torch.allclose(attend(heads, ragged, 0.0), expected, atol=1e-12)
+    for got, wanted in zip(attention_maps(heads, ragged), maps, strict=True):
+        assert got.shape == wanted.shape
+        assert torch.allclose(got, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("q_position", [True, False])
+def test_gradients_are_those_of_single_sequences(q_position: bool) -> None:
+    assert_same_gradients(q_position)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("q_position", [True, False])
+def test_reading_in_parts_changes_neither_result_nor_gradient(q_position: bool) -> None:
+    assert_same_gradients(q_position)
+
+
+def assert_same_gradients(q_position: bool) -> None:
+    heads = random_heads(LENGTHS, q_position=q_position)
+    expected, _ = plain(heads, LENGTHS)
+    got = attend(heads, Ragged.of(LENGTHS, heads=3), 0.0)
+    weight = torch.randn_like(expected)
+    assert torch.allclose(got, expected, atol=1e-12)
+    wanted = torch.autograd.grad((expected * weight).sum(), inputs(heads))
+    for a, b in zip(torch.autograd.grad((got * weight).sum(), inputs(heads)), wanted, strict=True):
+        assert torch.allclose(a, b, atol=1e-11)
+
+
+@pytest.mark.parametrize("q_position", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_the_fused_kernel_of_other_devices_gives_the_same(q_position: bool, padded: bool) -> None:
+    lengths = [6, 4, 5] if padded else [6, 6]
+    heads = random_heads(lengths, q_position=q_position)
+    ragged = Ragged.of(lengths, heads=3)
+    (bucket,) = ragged.buckets
+    (own,) = attention._pad(heads, ragged)
+    fused = ragged.join([attention._on_device(own, bucket.mask, 0.0)])
+    assert torch.allclose(fused.view(sum(lengths), -1), plain(heads, lengths)[0], atol=1e-12)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_the_backward_pass_of_parts_makes_the_same_dropout_again() -> None:
+    ragged = Ragged.of([40], heads=1)
+    heads = random_heads([40], n_heads=1)
+
+    def seeded(*parts: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return attend(Heads(*parts, heads.table), ragged, 0.4)[:, 0]
+
+    # Numerical gradients of one and the same dropout pattern.
+    assert torch.autograd.gradcheck(seeded, inputs(heads), atol=1e-5, fast_mode=True)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_the_backward_pass_of_parts_leaves_the_random_numbers_alone() -> None:
+    heads = random_heads([40], n_heads=1)
+    mixed = attend(heads, Ragged.of([40], heads=1), 0.4)
+    before = torch.get_rng_state()
+    mixed.sum().backward()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_long_text_does_not_import_torchs_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)
+    heads = random_heads([40])
+    got = attend(heads, Ragged.of([40], heads=3), 0.0)
+    got.sum().backward()
+    assert torch.allclose(got, plain(heads, [40])[0], atol=1e-12)
+
+
+def test_dropout_acts_on_the_map_and_keeps_its_mean() -> None:
+    lengths = [50] * 40
+    heads = random_heads(lengths)
+    ones = Heads(heads.q, heads.k, torch.ones_like(heads.v))
+    mixed = attend(ones, Ragged.of(lengths, heads=3), 0.3)
+    assert mixed.std() > 0.05
+    assert mixed.mean().item() == pytest.approx(1.0, abs=0.03)
+    # All columns of a head see the same map.
+    assert torch.allclose(mixed.view(-1, 3, 5), mixed.view(-1, 3, 5)[..., :1].expand(-1, -1, 5))
+
+
+class LargestResult(TorchDispatchMode):
+    """Notes the largest tensor that any operation makes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for x in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(x, Tensor):
+                self.numel = max(self.numel, x.numel())
+        return result
+
+
+def test_long_sequences_never_make_a_map_of_length_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "SCORES_AT_ONCE", 1 << 14)
+    length = 640
+    heads = random_heads([length], n_heads=1)
+    with LargestResult() as seen:
+        attend(heads, Ragged.of([length], heads=1), 0.2).sum().backward()
+    assert seen.numel <= 32 * length
+    with LargestResult() as whole:
+        attention_maps(heads, Ragged.of([length], heads=1))
+    assert whole.numel == length**2
+
+
+def test_a_batch_without_tokens_has_no_rows() -> None:
+    heads = Heads(*(torch.zeros(0, 2, 4) for _ in range(3)))
+    assert attend(heads, Ragged.of([0, 0], heads=2), 0.0).shape == (0, 8)
+    assert [m.shape for m in attention_maps(heads, Ragged.of([0, 0], heads=2))] == [(2, 0, 0)] * 2
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_vanilla_attention_is_torchs_multi_head_attention(scaled: bool) -> None:
+    torch.manual_seed(0)
+    ours = VanillaAttention(width=12, n_heads=3, scaled=scaled).double()
+    theirs = torch.nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
+    parts = (ours.query, ours.key, ours.value)
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+        theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+        theirs.out_proj.weight.copy_(ours.out.weight)
+        theirs.out_proj.bias.copy_(ours.out.bias)
+        if not scaled:
+            theirs.in_proj_weight[:12] *= 2.0  # their scale is 1 / sqrt(4)
+            theirs.in_proj_bias[:12] *= 2.0
+    lengths = [4, 9, 1]
+    x = torch.randn(14, 12, dtype=torch.float64)
+    ragged = Ragged.of(lengths, heads=3)
+    got = ours(x, ragged).split(lengths)
+    for own, mixed, weights in zip(x.split(lengths), got, ours.weights(x, ragged), strict=True):
+        expected, maps = theirs(own[None], own[None], own[None], average_attn_weights=False)
+        assert torch.allclose(mixed, expected[0], atol=1e-12)
+        assert torch.allclose(weights, maps[0], atol=1e-12)
+
+
+def test_attention_drops_in_training_only() -> None:
+    torch.manual_seed(0)
+    module = VanillaAttention(width=8, n_heads=2, dropout=0.5)
+    x, ragged = torch.randn(10, 8), Ragged.of([10], heads=2)
+    assert not torch.allclose(module(x, ragged), module(x, ragged))
+    module.eval()
+    assert torch.equal(module(x, ragged), module(x, ragged))
+
+
+def test_a_kind_of_attention_must_say_what_its_heads_are() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        Attention(n_heads=2, dropout=0.0)

@@ -1,0 +1,274 @@
+"""From characters to words: the four encoders of the TENER paper, each against its plain form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spacy_tener.layers.characters import (
+    CharacterEncoder,
+    CharacterFeatures,
+    char_bilstm,
+    char_cnn,
+    char_transformer,
+    rectified_maximum,
+)
+from spacy_tener.layers.dense import EmbeddingTables
+from spacy_tener.layers.transformer import TransformerConfig
+
+LENGTHS = [3, 1, 0, 12, 1, 5, 3]
+WIDTH = 12
+SMALL = TransformerConfig(width=WIDTH, heads=2, ff_width=10, dropout=0.2)
+VANILLA = TransformerConfig(width=WIDTH, heads=2, ff_width=10, dropout=0.2, adapted=False)
+KINDS: dict[str, Callable[[], CharacterEncoder]] = {
+    "cnn": partial(char_cnn, char_width=WIDTH, filters=7, window=3, width=5),
+    "wide cnn": partial(char_cnn, char_width=WIDTH, filters=7, window=5, width=5),
+    "cnn of one": partial(char_cnn, char_width=WIDTH, filters=7, window=1, width=5),
+    "bilstm": partial(char_bilstm, char_width=WIDTH, hidden=6, width=5),
+    "transformer": partial(char_transformer, VANILLA, width=5),
+    "adapted transformer": partial(char_transformer, SMALL, width=5),
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def make(kind: str) -> CharacterEncoder:
+    torch.manual_seed(0)
+    return KINDS[kind]().double().eval()
+
+
+def characters(lengths: list[int] = LENGTHS) -> Tensor:
+    return torch.randn(sum(lengths), WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def reference(encoder: CharacterEncoder, encode: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Word by word: encode, ReLU, maximum over the characters, linear layer."""
+    words = [
+        F.relu(encode(own)).max(dim=0).values if len(own) else torch.zeros(encoder.out.in_features, dtype=x.dtype)
+        for own in x.split(LENGTHS)
+    ]
+    return F.linear(torch.stack(words), encoder.out.weight, encoder.out.bias)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "count"),
+    [
+        (partial(char_bilstm, char_width=30, hidden=50, width=30), 35830),
+        (partial(char_cnn, char_width=30, filters=30, window=3, width=30), 3660),
+        (partial(char_transformer, TransformerConfig(width=30, heads=3, ff_width=60, adapted=False), width=30), 8460),
+        (partial(char_transformer, TransformerConfig(width=30, heads=3, ff_width=60), width=30), 6600),
+    ],
+    ids=["BiLSTM", "CNN", "Transformer", "adapted Transformer"],
+)
+def test_there_are_as_many_parameters_as_in_the_supplement_of_the_paper(
+    encoder: Callable[[], CharacterEncoder], count: int
+) -> None:
+    assert sum(parameter.numel() for parameter in encoder().parameters()) == count
+
+
+@every_kind
+def test_words_do_not_see_each_other(kind: str) -> None:
+    encoder, x = make(kind), characters()
+    together = encoder(x, LENGTHS)
+    assert together.shape == (len(LENGTHS), 5)
+    apart = torch.cat([encoder(own, [len(own)]) for own in x.split(LENGTHS)])
+    torch.testing.assert_close(together, apart, rtol=0, atol=1e-12)
+
+
+@every_kind
+def test_every_character_counts_in_its_own_word_only(kind: str) -> None:
+    encoder, x = make(kind), characters().requires_grad_()
+    for word, length in enumerate(LENGTHS):
+        (gradient,) = torch.autograd.grad(encoder(x, LENGTHS)[word].sum(), x)
+        begin = sum(LENGTHS[:word])
+        outside = torch.cat((gradient[:begin], gradient[begin + length :]))
+        assert not outside.any()
+        assert gradient.isfinite().all()
+        assert bool(gradient.any()) == (length > 0)
+
+
+@every_kind
+def test_the_order_of_characters_matters_unless_a_filter_sees_one_alone(kind: str) -> None:
+    encoder, x = make(kind), characters([5])
+    same = torch.allclose(encoder(x, [5]), encoder(x.flip(0), [5]))
+    assert same == (kind == "cnn of one")
+
+
+@every_kind
+def test_lengths_may_come_in_any_form(kind: str) -> None:
+    encoder, x = make(kind), characters()
+    expected = encoder(x, LENGTHS)
+    torch.testing.assert_close(encoder(x, np.array(LENGTHS)), expected, rtol=0, atol=0)
+    torch.testing.assert_close(encoder(x, torch.tensor(LENGTHS)), expected, rtol=0, atol=0)
+
+
+@every_kind
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
+def test_no_words_and_words_of_no_characters_are_legal(kind: str, lengths: list[int]) -> None:
+    encoder = make(kind)
+    x = characters(lengths).requires_grad_()
+    words = encoder(x, lengths)
+    assert words.shape == (len(lengths), 5)
+    torch.testing.assert_close(words, encoder.out.bias.expand(len(lengths), 5))
+    words.sum().backward()
+    assert encoder.out.bias.grad is not None
+    assert (encoder.out.bias.grad == len(lengths)).all()
+
+
+@pytest.mark.parametrize(("kind", "window"), [("cnn", 3), ("wide cnn", 5), ("cnn of one", 1)])
+def test_the_cnn_is_a_padded_convolution(kind: str, window: int) -> None:
+    encoder = make(kind)
+    filters = encoder.encode.convolution.product
+    # From neighbour after neighbour to torch's channel after channel.
+    kernel = filters.weight.view(7, window, WIDTH).transpose(1, 2)
+
+    def convolve(word: Tensor) -> Tensor:
+        return F.conv1d(word.T[None], kernel, filters.bias, padding=window // 2)[0].T
+
+    x = characters()
+    torch.testing.assert_close(encoder(x, LENGTHS), reference(encoder, convolve, x), rtol=0, atol=1e-12)
+
+
+def test_the_bilstm_reads_each_word_from_both_ends() -> None:
+    encoder = make("bilstm")
+    x = characters()
+    expected = reference(encoder, lambda word: encoder.encode.lstm(word)[0], x)
+    torch.testing.assert_close(encoder(x, LENGTHS), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "adapted transformer"])
+def test_the_transformer_is_that_of_sentences(kind: str) -> None:
+    encoder = make(kind)
+    x = characters()
+    expected = reference(encoder, lambda word: encoder.encode(word, [len(word)]), x)
+    torch.testing.assert_close(encoder(x, LENGTHS), expected, rtol=0, atol=1e-12)
+
+
+def test_the_maximum_over_each_word_is_at_least_zero() -> None:
+    rows = torch.tensor([[3.0, -1.0], [1.0, -2.0], [-4.0, 5.0], [2.0, 0.5]], dtype=torch.float64)
+    highest = rectified_maximum(rows, [2, 0, 1, 1])
+    assert highest.tolist() == [[3.0, 0.0], [0.0, 0.0], [0.0, 5.0], [2.0, 0.5]]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_equal_characters_share_the_gradient_of_a_maximum(sign: float) -> None:
+    rows = torch.tensor([[2.0], [2.0], [1.0], [4.0], [-1.0]], dtype=torch.float64, requires_grad=True)
+    (sign * rectified_maximum(rows, [3, 1, 1])).sum().backward()
+    assert rows.grad is not None
+    assert (sign * rows.grad).flatten().tolist() == [0.5, 0.5, 0.0, 1.0, 0.0]
+
+
+def numeric_gradient(loss: Callable[[], Tensor], parameter: Tensor, places: list[int]) -> Tensor:
+    flat, step, slopes = parameter.data.view(-1), 1e-6, []
+    for place in places:
+        kept = flat[place].item()
+        values = []
+        for shift in (step, -step):
+            flat[place] = kept + shift
+            values.append(loss().item())
+        flat[place] = kept
+        slopes.append((values[0] - values[1]) / (2 * step))
+    return torch.tensor(slopes, dtype=torch.float64)
+
+
+def features(kind: str, *, dropout: float = 0.0, unknown: float = 0.0) -> CharacterFeatures:
+    encoder = make(kind)
+    tables = EmbeddingTables(
+        rows={"character": 9}, widths={"character": WIDTH}, word_dropout={"character": unknown}, dropout=0.0
+    )
+    return CharacterFeatures(tables, encoder, dropout=dropout).double().eval()
+
+
+IDS = torch.tensor([1, 2, 3, 4, 0, 5, 6, 7, 1, 1, 2, 8])
+WORDS = torch.tensor([2, 0, 0, 3, 1, 2, 0])
+SPELLED = [4, 1, 5, 2]
+
+
+@every_kind
+def test_gradients_are_those_of_finite_differences(kind: str) -> None:
+    module = features(kind)
+    weights = torch.randn(len(WORDS), 5, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
+    def loss() -> Tensor:
+        value: Tensor = (module(IDS, SPELLED, WORDS) * weights).sum()
+        return value
+
+    loss().backward()
+    draw = np.random.default_rng(3)
+    for name, parameter in module.named_parameters():
+        assert parameter.grad is not None, name
+        gradient = parameter.grad.to_dense().view(-1)
+        assert gradient.any(), name
+        places = draw.choice(len(gradient), size=min(4, len(gradient)), replace=False).tolist()
+        numeric = numeric_gradient(loss, parameter, places)
+        torch.testing.assert_close(gradient[places], numeric, rtol=1e-5, atol=1e-7, msg=lambda text, n=name: n + text)
+
+
+def test_only_rows_of_the_characters_get_a_gradient() -> None:
+    module = features("cnn")
+    module(IDS[:5], [4, 1], torch.tensor([1, 0])).sum().backward()
+    gradient = module.tables.tables["character"].grad
+    assert gradient.is_sparse
+    assert set(gradient.coalesce().indices()[0].tolist()) <= {0, 1, 2, 3, 4}
+
+
+@every_kind
+def test_tokens_of_one_word_share_its_encoding(kind: str) -> None:
+    module = features(kind)
+    encoded: list[Tensor] = []
+    module.encoder.register_forward_hook(lambda _, inputs, output: encoded.append(output))
+    tokens = module(IDS, SPELLED, WORDS)
+    (words,) = encoded
+    assert words.shape == (4, 5)
+    assert torch.equal(tokens, words[WORDS])
+
+
+def test_tokens_of_one_word_are_dropped_apart() -> None:
+    module = features("cnn", dropout=0.5).train()
+    tokens = module(IDS, SPELLED, torch.zeros(200, dtype=torch.int64))
+    dropped = tokens == 0
+    assert 0.4 < dropped.double().mean() < 0.6
+    assert not torch.equal(dropped[0], dropped[1])
+    whole = features("cnn")(IDS, SPELLED, torch.zeros(200, dtype=torch.int64))
+    torch.testing.assert_close(tokens[~dropped], 2 * whole[~dropped])
+
+
+def test_a_character_is_read_as_unknown_now_and_then_in_training_only() -> None:
+    module = features("cnn", unknown=0.5)
+    ids = torch.full((400,), 3)
+    (seen,) = module.train()(ids, [1] * 400, torch.arange(400)).unique(dim=0).split(2)
+    unknown, known = (module.eval()(torch.tensor([row]), [1], torch.tensor([0]))[0] for row in (0, 3))
+    assert {tuple(row) for row in seen.tolist()} == {tuple(row.tolist()) for row in (unknown, known)}
+
+
+def test_the_table_grows_and_can_be_filled() -> None:
+    module = features("cnn")
+    before = module(IDS, SPELLED, WORDS)
+    module.tables.grow("character", 12)
+    assert len(module.tables.tables["character"]) == 12
+    assert torch.equal(module(IDS, SPELLED, WORDS), before)
+    module.tables.fill("character", torch.tensor([11]), torch.ones(1, WIDTH))
+    assert (module.tables.tables["character"][11] == 1).all()
+
+
+def modules(module: nn.Module) -> Iterator[str]:
+    return (type(part).__name__ for part in module.modules())
+
+
+@pytest.mark.parametrize(("kind", "attention"), [("transformer", "Vanilla"), ("adapted transformer", "Adapted")])
+def test_the_config_says_which_attention(kind: str, attention: str) -> None:
+    assert f"{attention}Attention" in set(modules(make(kind)))
+
+
+@pytest.mark.gpu
+@every_kind
+def test_a_gpu_gives_the_same(kind: str) -> None:
+    module = features(kind)
+    expected = module(IDS, SPELLED, WORDS)
+    module.cuda()
+    torch.testing.assert_close(module(IDS.cuda(), SPELLED, WORDS.cuda()).cpu(), expected)

@@ -1,0 +1,129 @@
+"""A convolution over a flat batch is torch's own over each sequence by itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spacy_tener.layers.convolution import Convolution, ConvolutionWindows
+from spacy_tener.layers.ragged import Ragged
+
+LENGTHS = [4, 0, 7, 1, 2]
+WIDTH, OUT = 3, 5
+SHAPES = [(1, 1), (3, 1), (3, 2), (5, 1), (5, 3), (7, 4)]
+
+
+def tokens(lengths: list[int] = LENGTHS, width: int = WIDTH) -> Tensor:
+    return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def windows(size: int, dilation: int = 1, lengths: list[int] = LENGTHS) -> ConvolutionWindows:
+    return ConvolutionWindows.of(Ragged.of(lengths), size, dilation)
+
+
+def make(size: int) -> Convolution:
+    return Convolution(WIDTH, OUT, size=size).double()
+
+
+def reference(module: Convolution, x: Tensor, dilation: int, lengths: list[int]) -> Tensor:
+    """torch's convolution of each sequence with zeros around it."""
+    weight = module.product.weight.view(OUT, module.size, WIDTH).transpose(1, 2)
+    padding = module.size // 2 * dilation
+    parts = [
+        F.conv1d(own.T[None], weight, module.product.bias, padding=padding, dilation=dilation)[0].T
+        for own in x.split(lengths)
+        if len(own)
+    ]
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize(("size", "dilation"), SHAPES)
+def test_it_equals_torchs_convolution_of_each_sequence(size: int, dilation: int) -> None:
+    module, x = make(size), tokens()
+    got = module(x, windows(size, dilation))
+    assert got.shape == (14, OUT)
+    assert torch.allclose(got, reference(module, x, dilation, LENGTHS), atol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "dilation"), SHAPES)
+def test_gradients_equal_those_of_torchs_convolution(size: int, dilation: int) -> None:
+    module, x = make(size), tokens().requires_grad_()
+    weight = torch.randn(14, OUT, dtype=torch.float64)
+    wanted_by = [x, *module.parameters()]
+    wanted = torch.autograd.grad((reference(module, x, dilation, LENGTHS) * weight).sum(), wanted_by)
+    got = torch.autograd.grad((module(x, windows(size, dilation)) * weight).sum(), wanted_by)
+    for a, b in zip(got, wanted, strict=True):
+        assert torch.allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize(("size", "dilation"), SHAPES)
+def test_the_gathers_gradient_is_the_numerical_one(size: int, dilation: int) -> None:
+    plan = windows(size, dilation)
+    assert torch.autograd.gradcheck(plan.gather, (tokens().requires_grad_(),))
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 9), max_size=6), st.sampled_from([1, 3, 5]), st.integers(1, 4))
+def test_each_token_has_its_neighbours_and_zeros_beyond_the_ends(lengths: list[int], size: int, dilation: int) -> None:
+    """Tokens are numbered from 1, so that a 0 can only be padding."""
+    numbers = torch.arange(1, sum(lengths) + 1, dtype=torch.float64)
+    seen = windows(size, dilation, lengths).gather(numbers[:, None])
+    rows = iter(seen.tolist())
+    for own in numbers.split(lengths):
+        for position in range(len(own)):
+            places = [position + (k - size // 2) * dilation for k in range(size)]
+            assert next(rows) == [own[place].item() if 0 <= place < len(own) else 0.0 for place in places]
+
+
+@pytest.mark.parametrize(("size", "dilation"), SHAPES)
+def test_sequences_do_not_see_each_other(size: int, dilation: int) -> None:
+    module, x = make(size), tokens()
+    before = module(x, windows(size, dilation)).split(LENGTHS)
+    x[4:11] = 1e6
+    after = module(x, windows(size, dilation)).split(LENGTHS)
+    for sequence in (0, 3, 4):
+        assert torch.equal(before[sequence], after[sequence])
+    assert not torch.equal(before[2], after[2])
+
+
+def test_float32_agrees_with_float64_where_the_fast_product_serves() -> None:
+    torch.manual_seed(0)
+    lengths = [60, 3, 100, 90]
+    module = Convolution(64, 96, size=3)
+    x = torch.randn(sum(lengths), 64)
+    plan = windows(3, lengths=lengths)
+    got = module(x, plan)
+    assert torch.allclose(got.double(), module.double()(x.double(), plan), atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [[], [0, 0]])
+def test_batches_without_tokens_are_legal(lengths: list[int]) -> None:
+    module, x = make(3), tokens([0]).requires_grad_()
+    got = module(x, windows(3, 2, lengths))
+    assert got.shape == (0, OUT)
+    got.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == (0, WIDTH)
+
+
+def test_the_number_of_weights_is_that_of_torchs_convolution() -> None:
+    ours, theirs = make(5), torch.nn.Conv1d(WIDTH, OUT, 5)
+    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
+
+
+@pytest.mark.parametrize("size", [0, 2, 4, -1])
+def test_a_window_without_a_middle_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"must be an odd number of tokens; got {size}"):
+        windows(size)
+
+
+@pytest.mark.gpu
+def test_a_gpu_computes_the_same() -> None:
+    module, x = make(3), tokens()
+    expected = module(x, windows(3, 2))
+    on_gpu = ConvolutionWindows.of(Ragged.of(LENGTHS, device="cuda"), 3, 2)
+    assert torch.allclose(module.cuda()(x.cuda(), on_gpu).cpu(), expected, atol=1e-12)

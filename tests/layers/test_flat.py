@@ -1,0 +1,265 @@
+"""encoder is the paper's: two projections, layers with residuals over characters and words, words cut off."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from lattices import lattice_of, random_lattice, sentences_of
+from paper_forms import reference_span_attention
+from torch import Tensor
+
+from spacy_tener.batching.lattice import Lattice
+from spacy_tener.layers.lattice import FlatConfig, FlatEncoder
+
+LENGTHS = [4, 0, 11, 1, 35]
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"layers": 1},
+    {"norm": "pre"},
+    {"layers": 1, "norm": "pre"},
+    {"scaled": True, "distances": ("hh", "tt"), "ff_width": 20},
+]
+
+
+def make(**options: Any) -> FlatEncoder:
+    torch.manual_seed(0)
+    config = FlatConfig(**{"width": 24, "heads": 3, "layers": 2, "dropout": 0.3, **options})
+    return FlatEncoder(config, char_width=10, word_width=7).double().eval()
+
+
+def inputs(lattice: Lattice, *, grad: bool = False) -> tuple[Tensor, Tensor, Lattice]:
+    generator = torch.Generator().manual_seed(1)
+    chars, words = (
+        torch.randn(n, width, dtype=torch.float64, generator=generator).requires_grad_(grad)
+        for n, width in [(lattice.n_characters, 10), (lattice.n_words, 7)]
+    )
+    return chars, words, lattice
+
+
+def of_sentences(lattice: Lattice, chars: Tensor, words: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Characters, words, and places of the spans of each sentence."""
+    parts = chars.split(lattice.lengths.tolist()), words.split(lattice.counts.tolist())
+    return list(zip(*parts, map(torch.from_numpy, sentences_of(lattice)), strict=True))
+
+
+def feed_forward(layer: Any, x: Tensor) -> Tensor:
+    widen, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
+    return F.linear(torch.relu(F.linear(x, widen.weight, widen.bias)), narrow.weight, narrow.bias)
+
+
+def plain(encoder: FlatEncoder, chars: Tensor, words: Tensor, places: Tensor) -> Tensor:
+    """One sentence as the paper has it: all spans through all layers, then the characters."""
+    x = torch.cat((encoder.char_input(chars), encoder.word_input(words)))
+    for layer in encoder.layers:
+        read = layer.attention_norm(x) if encoder.config.norm == "pre" else x
+        mixed = reference_span_attention(layer.attention, encoder.positions, read, read, places)
+        if encoder.config.norm == "pre":
+            x = x + mixed
+            x = x + feed_forward(layer, layer.feed_forward_norm(x))
+        else:
+            x = layer.attention_norm(x + mixed)
+            x = layer.feed_forward_norm(x + feed_forward(layer, x))
+    return encoder.output_norm(x)[: len(chars)]
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_outputs_and_all_gradients_are_the_papers(options: dict[str, Any]) -> None:
+    encoder = make(**options)
+    chars, words, lattice = inputs(random_lattice(LENGTHS), grad=True)
+    expected = torch.cat([plain(encoder, *sentence) for sentence in of_sentences(lattice, chars, words)])
+    got = encoder(chars, words, lattice)
+    assert got.shape == (sum(LENGTHS), 24)
+    assert (got - expected).abs().max() < 1e-10
+    weight = torch.randn_like(got)
+    leaves = [chars, words, *encoder.parameters()]
+    wanted = torch.autograd.grad((expected * weight).sum(), leaves)
+    for found, gradient in zip(torch.autograd.grad((got * weight).sum(), leaves), wanted, strict=True):
+        assert torch.allclose(found, gradient, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_a_sentence_does_not_depend_on_its_batch(options: dict[str, Any]) -> None:
+    encoder = make(**options)
+    chars, words, lattice = inputs(random_lattice([*LENGTHS, 90]))
+    together = encoder(chars, words, lattice).split(lattice.lengths.tolist())
+    for own, (own_chars, own_words, places) in zip(together, of_sentences(lattice, chars, words), strict=True):
+        spans = places[len(own_chars) :].numpy()
+        sizes = np.array([[len(own_chars)], [len(own_words)]])
+        alone = encoder(own_chars, own_words, Lattice(*sizes, spans[:, 0], spans[:, 1]))
+        assert torch.allclose(alone, own, atol=1e-11)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
+def test_a_batch_of_nothing_goes_through(lattice: Lattice, layers: int) -> None:
+    encoder = make(layers=layers)
+    assert encoder(*inputs(lattice)).shape == (0, 24)
+    assert [len(maps) for maps in encoder.attention_weights(*inputs(lattice))] == [len(lattice.lengths)] * layers
+
+
+def test_text_without_any_word_is_encoded() -> None:
+    encoder = make()
+    chars, words, lattice = inputs(lattice_of((6, []), (1, [])), grad=True)
+    out = encoder(chars, words, lattice)
+    out.sum().backward()
+    assert torch.isfinite(out).all()
+    assert chars.grad.shape == (7, 10)
+    assert words.grad.shape == (0, 7)
+
+
+def test_words_matter_and_so_do_their_places() -> None:
+    encoder = make()
+    chars, words, lattice = inputs(lattice_of((8, [(1, 2)])))
+    out = encoder(chars, words, lattice)
+    assert not torch.allclose(encoder(chars, words + 1, lattice), out, atol=1e-3)
+    assert not torch.allclose(encoder(chars, words, lattice_of((8, [(4, 6)]))), out, atol=1e-3)
+
+
+def test_the_residual_is_there() -> None:
+    """The released code adds attention's output to itself: then nothing would be left of the input."""
+    encoder = make(layers=1)
+    (layer,) = encoder.layers
+    with torch.no_grad():
+        layer.attention.value.weight.zero_()
+        layer.feed_forward.narrow.weight.zero_()
+        layer.feed_forward.narrow.bias.zero_()
+    chars, words, lattice = inputs(random_lattice(LENGTHS))
+    assert torch.allclose(encoder(chars, words, lattice), F.layer_norm(encoder.char_input(chars), (24,)), atol=1e-4)
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_maps_are_probabilities_of_every_span(options: dict[str, Any]) -> None:
+    encoder = make(**options)
+    chars, words, lattice = inputs(random_lattice(LENGTHS))
+    layers = encoder.attention_weights(chars, words, lattice)
+    assert len(layers) == encoder.config.layers
+    for maps in layers:
+        for weights, length in zip(maps, lattice.lengths + lattice.counts, strict=True):
+            assert weights.shape == (3, length, length)
+            assert torch.allclose(weights.sum(-1), torch.ones(3, length, dtype=torch.float64))
+
+
+def test_maps_are_those_that_the_encoder_used() -> None:
+    encoder = make(layers=1)
+    chars, words, lattice = inputs(lattice_of((5, [(2, 4)])))
+    ((weights,),) = encoder.attention_weights(chars, words, lattice)
+    (layer,) = encoder.layers
+    rows = torch.cat((encoder.char_input(chars), encoder.word_input(words)))
+    mixed = torch.einsum("hij,jhd->ihd", weights, layer.attention.value(rows).view(6, 3, 8)).flatten(1)
+    summed = layer.attention_norm(rows + mixed)
+    expected = layer.feed_forward_norm(summed + feed_forward(layer, summed))[:5]
+    assert torch.allclose(encoder(chars, words, lattice), expected, atol=1e-11)
+
+
+def test_dropout_is_in_training_only() -> None:
+    encoder, batch = make(attention_dropout=0.2), inputs(random_lattice(LENGTHS))
+    assert torch.equal(encoder(*batch), encoder(*batch))
+    encoder.train()
+    assert not torch.allclose(encoder(*batch), encoder(*batch))
+
+
+def test_training_repeats_with_the_same_seed() -> None:
+    gradients = []
+    for _ in range(2):
+        encoder, batch = make(attention_dropout=0.2).train(), inputs(random_lattice(LENGTHS))
+        torch.manual_seed(3)
+        encoder(*batch).square().sum().backward()
+        gradients.append([parameter.grad for parameter in encoder.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_prediction_is_what_training_sees_without_dropout() -> None:
+    encoder, batch = make(), inputs(random_lattice(LENGTHS))
+    with torch.inference_mode():
+        predicted = encoder(*batch)
+    assert torch.allclose(predicted, encoder(*batch), atol=1e-12)
+
+
+def test_it_learns_which_word_lies_over_a_character() -> None:
+    torch.manual_seed(0)
+    encoder = FlatEncoder(FlatConfig(width=16, heads=2, dropout=0.0), char_width=4, word_width=4)
+    head = torch.nn.Linear(16, 2)
+    rng = np.random.default_rng(0)
+    begins = rng.integers(0, 8, 64)
+    lattice = lattice_of(*((10, [(int(begin), int(begin) + 2)]) for begin in begins))
+    covered = torch.tensor([[begin <= i <= begin + 2 for i in range(10)] for begin in begins]).long().view(-1)
+    # All characters are alike, and all words: only their places can tell.
+    chars, words = torch.ones(640, 4), torch.ones(64, 4)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=0.01)
+    for _ in range(60):
+        optimizer.zero_grad()
+        F.cross_entropy(head(encoder(chars, words, lattice)), covered).backward()
+        optimizer.step()
+    right = head(encoder(chars, words, lattice)).argmax(1) == covered
+    assert right.float().mean() > 0.95
+
+
+def test_a_copy_with_the_same_weights_gives_the_same() -> None:
+    encoder, batch = make(), inputs(random_lattice(LENGTHS))
+    other = copy.deepcopy(encoder)
+    other.load_state_dict(encoder.state_dict())
+    assert torch.equal(other(*batch), encoder(*batch))
+
+
+def test_sizes_are_those_of_the_configuration() -> None:
+    sizes = {
+        name: tuple(p.shape) for name, p in FlatEncoder(FlatConfig(), char_width=100, word_width=50).named_parameters()
+    }
+    assert sizes["char_input.weight"] == (128, 100)
+    assert sizes["word_input.weight"] == (128, 50)
+    assert sizes["positions.fuse.weight"] == (4 * 128, 128)
+    assert sizes["layers.0.attention.u"] == (8, 16)
+    assert sizes["layers.0.feed_forward.widen.weight"] == (3 * 128, 128)
+    assert not any(name.endswith("bias") for name in sizes if ".attention." in name)
+
+
+def test_positions_are_shared_by_all_layers() -> None:
+    one, three = (sum(p.numel() for p in make(layers=n).positions.parameters()) for n in (1, 3))
+    assert one == three
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"width": 30}, "width must be a multiple of heads, which is 8; got 30"),
+        ({"width": 15, "heads": 5}, "width must be even"),
+        ({"layers": 0}, "layers must be at least 1; got 0"),
+        ({"heads": 0}, "heads must be at least 1; got 0"),
+        ({"ff_width": 0}, "ff_width must be at least 1; got 0"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
+        ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1; got -0.1"),
+        ({"norm": "middle"}, "norm must be one of 'post', 'pre'; got 'middle'"),
+        ({"distances": ("hh", "ab")}, "one or more of hh, ht, th, tt, each once; got hh, ab"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FlatConfig(**wrong)
+
+
+@pytest.mark.parametrize("use", [FlatEncoder.forward, FlatEncoder.attention_weights])
+def test_rows_that_do_not_fit_the_lattice_are_refused(use: Any) -> None:
+    encoder = make()
+    chars, words, lattice = inputs(random_lattice(LENGTHS))
+    with pytest.raises(ValueError, match="lattice's 51 characters; got 50 rows"):
+        use(encoder, chars[1:], words, lattice)
+    with pytest.raises(ValueError, match=f"lattice's {len(words)} words; got {len(words) - 1} rows"):
+        use(encoder, chars, words[1:], lattice)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", KINDS)
+def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
+    encoder = make(**options)
+    chars, words, lattice = inputs(random_lattice(LENGTHS), grad=True)
+    expected = encoder(chars, words, lattice)
+    (wanted,) = torch.autograd.grad(expected.square().sum(), chars)
+    got = encoder.cuda()(chars.cuda(), words.cuda(), lattice)
+    (found,) = torch.autograd.grad(got.square().sum(), chars)
+    assert torch.allclose(got.cpu(), expected, atol=1e-8)
+    assert torch.allclose(found, wanted, atol=1e-8)

@@ -1,0 +1,293 @@
+"""The relation layer in its fast forms against the paper's, pair by pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from paper_forms import reference_relation
+from torch import Tensor, nn
+
+from spacy_tener.layers import relation
+from spacy_tener.layers.relation import (
+    EXPONENT_LIMIT,
+    RELATIONS,
+    AttentionRelation,
+    GatedRelation,
+    MeanRelation,
+    Relation,
+)
+
+LENGTHS = [7, 1, 0, 30, 12]
+WIDTH = 6
+KINDS = sorted(RELATIONS)
+TILES = [1, 40, 700, 1 << 18]
+"""Numbers in a tile: less than one pair, some pairs, parts of a sentence, whole sentences."""
+
+
+def make(kind: str, width: int = WIDTH) -> Relation:
+    torch.manual_seed(0)
+    module = RELATIONS[kind](width=width).double()
+    nn.init.normal_(module.left.bias)
+    return module
+
+
+def tokens(lengths: list[int] = LENGTHS, width: int = WIDTH) -> Tensor:
+    return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def gradients(output: Tensor, module: Relation, x: Tensor) -> tuple[Tensor, ...]:
+    weight = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
+    return torch.autograd.grad((output * weight).sum(), [x, *module.parameters()])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_fast_form_equals_the_papers(kind: str) -> None:
+    module, x = make(kind), tokens()
+    assert torch.allclose(module(x, LENGTHS), reference_relation(module, x, LENGTHS), atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_equal_those_of_the_papers_form(kind: str) -> None:
+    module, x = make(kind), tokens().requires_grad_()
+    wanted = gradients(reference_relation(module, x, LENGTHS), module, x)
+    for a, b in zip(gradients(module(x, LENGTHS), module, x), wanted, strict=True):
+        assert torch.allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_the_size_of_tiles_changes_nothing(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x = make("gated"), tokens().requires_grad_()
+    expected = reference_relation(module, x, LENGTHS)
+    monkeypatch.setattr(relation, "TILE", {"cpu": tile})
+    got = module(x, LENGTHS)
+    assert torch.allclose(got, expected, atol=1e-13)
+    for a, b in zip(gradients(got, module, x), gradients(expected, module, x), strict=True):
+        assert torch.allclose(a, b, atol=1e-12)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 30), st.integers(1, 50), st.integers(1, 400))
+def test_tiles_cover_every_pair_once_and_fit(length: int, width: int, room: int) -> None:
+    seen = torch.zeros(length, length, dtype=torch.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relation, "TILE", {"cpu": room})
+        tiles = relation._Tiles(torch.empty(length, width))
+    rows, columns = tiles.shape(length)
+    for (i,) in relation._parts(rows, torch.arange(length)[None]):
+        for (j,) in relation._parts(columns, torch.arange(length)[None]):
+            seen[i[0, 0] : i[0, -1] + 1, j[0, 0] : j[0, -1] + 1] += 1
+            assert i.numel() * j.numel() <= tiles.pairs <= max(room // width, 1)
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("tile", [1, 1 << 18])
+def test_the_gates_gradients_are_the_numerical_ones(tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation, "TILE", {"cpu": tile})
+    lengths = [4, 0, 1, 3]
+    inputs = [torch.randn(8, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    assert torch.autograd.gradcheck(lambda a, b, x: relation._GatedMean.apply(a, b, x, lengths), inputs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_layers_gradients_are_the_numerical_ones(kind: str) -> None:
+    module, x = make(kind, width=3), tokens([4, 0, 1, 3], width=3).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, *_: module(x, [4, 0, 1, 3]), (x, *module.parameters()))
+
+
+def test_gates_are_those_of_equations_4_to_8_by_hand() -> None:
+    """Two tokens and one channel, so that every term can be written out."""
+    module = make("gated", width=1)
+    with torch.no_grad():
+        module.left.weight.fill_(0.7)
+        module.left.bias.fill_(-0.1)
+        module.right.weight.fill_(-1.3)
+    first, second = 0.5, -0.8
+
+    def gate(i: float, j: float) -> float:
+        return 1 / (1 + math.exp(-(0.7 * i - 1.3 * j - 0.1)))
+
+    expected = [math.tanh((gate(i, first) * first + gate(i, second) * second) / 2) for i in (first, second)]
+    got = module(torch.tensor([[first], [second]], dtype=torch.float64), [2])
+    assert got.flatten().tolist() == pytest.approx(expected, abs=1e-15)
+
+
+def test_the_mean_is_that_of_equation_5_by_hand() -> None:
+    module = make("mean", width=1)
+    with torch.no_grad():
+        module.left.weight.fill_(0.7)
+        module.left.bias.fill_(-0.1)
+        module.right.weight.fill_(-1.3)
+    got = module(torch.tensor([[0.5], [-0.8]], dtype=torch.float64), [2])
+    mean = -1.3 * (0.5 - 0.8) / 2
+    assert got.flatten().tolist() == pytest.approx([math.tanh(0.7 * i - 0.1 + mean) for i in (0.5, -0.8)], abs=1e-15)
+
+
+def test_attention_has_one_gate_for_all_channels() -> None:
+    module, x = make("attention"), tokens([2])
+    assert module.left.weight.shape == module.right.weight.shape == (1, WIDTH)
+    a, b = module.left(x), module.right(x)
+    first = (torch.sigmoid(a[0] + b[0]) * x[0] + torch.sigmoid(a[0] + b[1]) * x[1]) / 2
+    assert torch.allclose(module(x, [2])[0], torch.tanh(first), atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_do_not_see_each_other(kind: str) -> None:
+    module, x = make(kind), tokens()
+    before = module(x, LENGTHS).split(LENGTHS)
+    x[8:38] = 1e6
+    after = module(x, LENGTHS).split(LENGTHS)
+    assert all(torch.equal(before[sequence], after[sequence]) for sequence in (0, 1, 2, 4))
+    assert not torch.equal(before[3], after[3])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_token_reads_every_other_of_its_sequence(kind: str) -> None:
+    module, x = make(kind), tokens().requires_grad_()
+    (gradient,) = torch.autograd.grad(module(x, LENGTHS)[8:38].sum(), x)
+    read = gradient.abs().sum(1) > 0
+    assert read.tolist() == [8 <= token < 38 for token in range(50)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_order_makes_no_difference(kind: str) -> None:
+    module, x = make(kind), tokens([9])
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(2))
+    assert torch.allclose(module(x[order], [9]), module(x, [9])[order], atol=1e-13)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
+def test_batches_without_tokens_are_legal(kind: str, lengths: list[int]) -> None:
+    module, x = make(kind), tokens([0]).requires_grad_()
+    got = module(x, lengths)
+    assert got.shape == (0, WIDTH)
+    got.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == (0, WIDTH)
+
+
+@pytest.mark.parametrize("sign_left", [-1e3, 1e3])
+@pytest.mark.parametrize("sign_right", [-1e3, 1e3])
+def test_extreme_scores_give_finite_numbers(sign_left: float, sign_right: float) -> None:
+    a, b = torch.full((5, 4), sign_left), torch.full((5, 4), sign_right)
+    inputs = [a.requires_grad_(), b.requires_grad_(), torch.randn(5, 4).requires_grad_()]
+    mean = relation._GatedMean.apply(*inputs, [2, 3])
+    assert torch.isfinite(mean).all()
+    found = torch.autograd.grad(mean.sum(), inputs)
+    assert all(torch.isfinite(gradient).all() for gradient in found)
+
+
+@pytest.mark.parametrize("score", [-1e3, -100.0, -60.0, 60.0, 100.0, 1e3])
+@pytest.mark.parametrize("other", [-15.0, 0.0, 15.0])
+def test_clamped_exponents_leave_gates_right(score: float, other: float) -> None:
+    a, b, x = (torch.full((1, 1), value) for value in (score, other, 1.0))
+    gate = relation._GatedMean.apply(a, b, x, [1]).item()
+    assert abs(score) > EXPONENT_LIMIT
+    assert gate == pytest.approx(float(score > 0), abs=1e-10)
+
+
+def test_gradients_of_nearly_open_gates_do_not_cancel() -> None:
+    """1 - sigmoid(20) is below float32's resolution at 1; its gradient is not."""
+    a = torch.full((3, 2), 12.0, requires_grad=True)
+    b, x = torch.full((3, 2), 8.0), torch.ones(3, 2)
+    (gradient,) = torch.autograd.grad(relation._GatedMean.apply(a, b, x, [3]).sum(), a)
+    assert gradient.flatten().tolist() == pytest.approx([math.exp(-20.0)] * 6, rel=1e-5)
+
+
+def test_float32_is_as_exact_as_float32_can_be() -> None:
+    torch.manual_seed(0)
+    module = GatedRelation(width=64)
+    lengths = [100, 15, 30]
+    x = torch.tanh(torch.randn(145, 64)).requires_grad_()
+    got = module(x, lengths)
+    found = gradients(got, module, x)
+    exact = module.double()
+    x64 = x.detach().double().requires_grad_()
+    wanted = reference_relation(exact, x64, lengths)
+    assert torch.allclose(got.double(), wanted, atol=1e-6)
+    for a, b in zip(found, gradients(wanted, exact, x64), strict=True):
+        assert (a.double() - b).abs().max() < 1e-5 * b.abs().max()
+
+
+@pytest.mark.parametrize("length", [3, 4, 5, 11])
+def test_long_sentences_gates_of_one_number_are_made_in_parts(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x = make("attention"), tokens([length]).requires_grad_()
+    expected = reference_relation(module, x, [length])
+    monkeypatch.setattr(relation, "TOKENS_AT_ONCE", 4)
+    got = module(x, [length])
+    assert torch.allclose(got, expected, atol=1e-13)
+    for a, b in zip(gradients(got, module, x), gradients(expected, module, x), strict=True):
+        assert torch.allclose(a, b, atol=1e-12)
+    with torch.inference_mode():
+        assert torch.allclose(module(x, [length]), expected, atol=1e-13)
+
+
+@contextmanager
+def noting_sizes(sizes: list[int]) -> Iterator[None]:
+    """Note the sizes of what autograd keeps for the backward pass."""
+
+    def note(tensor: Tensor) -> Tensor:
+        sizes.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        yield
+
+
+@pytest.mark.parametrize("kind", ["gated", "mean"])
+def test_what_is_kept_grows_with_the_length_not_with_its_square(kind: str) -> None:
+    kept = {}
+    for length in (50, 100, 200):
+        sizes: list[int] = []
+        module, x = make(kind), tokens([length]).requires_grad_()
+        with noting_sizes(sizes):
+            module(x, [length])
+        kept[length] = sum(sizes)
+    assert kept[200] - kept[100] == 2 * (kept[100] - kept[50]) > 0
+
+
+def test_the_tiles_have_one_size_however_long_the_sentence() -> None:
+    pairs = [relation._Tiles(torch.empty(length, 400)).pairs for length in (2, 100, 10_000)]
+    assert pairs == [4, relation.TILE["cpu"] // 400, relation.TILE["cpu"] // 400]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strengths_are_the_lengths_of_the_relation_vectors(kind: str) -> None:
+    module, x = make(kind), tokens()
+    strengths = module.strengths(x, LENGTHS)
+    assert [tuple(found.shape) for found in strengths] == [(length, length) for length in LENGTHS]
+    a, b = module.left(x), module.right(x)
+    assert strengths[0][2, 5].item() == pytest.approx((a[2] + b[5]).norm().item(), abs=1e-12)
+    assert strengths[4][0, 11].item() == pytest.approx((a[38] + b[49]).norm().item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero(kind: str) -> None:
+    torch.manual_seed(0)
+    module = RELATIONS[kind](width=400)
+    bound = math.sqrt(6 / 800)
+    for half in (module.left, module.right):
+        assert half.weight.abs().max().item() == pytest.approx(bound, rel=0.02)
+        assert half.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
+    assert not module.left.bias.any()
+    assert module.right.bias is None
+
+
+def test_the_number_of_weights_is_that_of_the_papers_matrix() -> None:
+    counts = [sum(p.numel() for p in cls(width=10).parameters()) for cls in (GatedRelation, MeanRelation)]
+    assert counts == [2 * 10 * 10 + 10] * 2
+    assert sum(p.numel() for p in AttentionRelation(width=10).parameters()) == 2 * 10 + 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpu_computes_the_same(kind: str) -> None:
+    module, x = make(kind), tokens()
+    expected = module(x, LENGTHS)
+    assert torch.allclose(module.cuda()(x.cuda(), LENGTHS).cpu(), expected, atol=1e-12)

@@ -1,0 +1,193 @@
+"""The gated relation network's encoder: context layer, relation layer, and every part of it left out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from paper_forms import reference_relation
+from torch import Tensor, nn
+
+from spacy_tener.layers.convolution import ContextLayer, GRNConfig, GRNEncoder
+from spacy_tener.layers.ragged import Ragged
+from spacy_tener.layers.relation import RELATIONS
+
+LENGTHS = [4, 0, 11, 1, 35]
+INPUT, WIDTH = 7, 10
+KINDS: dict[str, dict[str, Any]] = {
+    "gated": {},
+    "DFN": {"relation": "mean"},
+    "GAttN": {"relation": "attention"},
+    "without relation": {"relation": None},
+    "without context": {"branches": ()},
+    "without context, as wide as its input": {"branches": (), "width": INPUT},
+    "branch 3": {"branches": (3,)},
+}
+
+
+def make(**options: Any) -> GRNEncoder:
+    torch.manual_seed(0)
+    return GRNEncoder(GRNConfig(**{"width": WIDTH, **options}), input_width=INPUT).double().eval()
+
+
+def tokens(lengths: list[int] = LENGTHS) -> Tensor:
+    return torch.randn(sum(lengths), INPUT, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def reference_context(layer: ContextLayer, x: Tensor, lengths: list[int]) -> Tensor:
+    """Eq. 3 as the paper writes it, with torch's own convolution of each sequence."""
+    parts = []
+    for own in x.split(lengths):
+        if not len(own):
+            continue
+        branches = []
+        for branch in layer.branches:
+            weight = branch.product.weight.view(WIDTH, branch.size, INPUT).transpose(1, 2)
+            convolved = F.conv1d(own.T[None], weight, branch.product.bias, padding=branch.size // 2)
+            branches.append(torch.tanh(convolved[0].T))
+        parts.append(torch.stack(branches).max(0).values)
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("branches", [(1, 3, 5), (3,), (1,), (5, 3), (7, 1)])
+def test_the_context_layer_equals_the_papers(branches: tuple[int, ...]) -> None:
+    layer = ContextLayer(input_width=INPUT, width=WIDTH, branches=branches).double()
+    x = tokens().requires_grad_()
+    got, expected = layer(x, Ragged.of(LENGTHS)), reference_context(layer, x, LENGTHS)
+    assert torch.allclose(got, expected, atol=1e-13)
+    wanted_by = [x, *layer.parameters()]
+    wanted = torch.autograd.grad((expected**2).sum(), wanted_by)
+    for a, b in zip(torch.autograd.grad((got**2).sum(), wanted_by), wanted, strict=True):
+        assert torch.allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("relation", sorted(RELATIONS))
+def test_the_whole_equals_the_papers_equations(relation: str) -> None:
+    encoder, x = make(relation=relation), tokens()
+    assert encoder.context is not None
+    assert encoder.relation is not None
+    context = reference_context(encoder.context, x, LENGTHS)
+    assert torch.allclose(encoder(x, LENGTHS), reference_relation(encoder.relation, context, LENGTHS), atol=1e-13)
+
+
+def test_without_relations_the_context_features_are_the_output() -> None:
+    encoder, x = make(relation=None), tokens()
+    assert encoder.context is not None
+    assert torch.allclose(encoder(x, LENGTHS), reference_context(encoder.context, x, LENGTHS), atol=1e-13)
+
+
+def test_without_context_relations_read_the_input_itself() -> None:
+    encoder, x = make(branches=(), width=INPUT), tokens()
+    assert encoder.relation is not None
+    assert torch.allclose(encoder(x, LENGTHS), reference_relation(encoder.relation, x, LENGTHS), atol=1e-13)
+    assert {name.split(".")[0] for name, _ in encoder.named_parameters()} == {"relation"}
+
+
+def test_without_context_another_width_is_reached_by_a_linear_layer() -> None:
+    encoder, x = make(branches=()), tokens()
+    assert encoder.relation is not None
+    assert encoder.input is not None
+    widened = x @ encoder.input.weight.T + encoder.input.bias
+    assert torch.allclose(encoder(x, LENGTHS), reference_relation(encoder.relation, widened, LENGTHS), atol=1e-13)
+
+
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS.keys())
+def test_sequences_do_not_see_each_other(options: dict[str, Any]) -> None:
+    encoder, x = make(**options), tokens()
+    together = encoder(x, LENGTHS)
+    apart = torch.cat([encoder(own, [len(own)]) for own in x.split(LENGTHS)])
+    assert together.shape == (sum(LENGTHS), encoder.config.width)
+    assert torch.allclose(together, apart, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS.keys())
+def test_every_parameter_gets_a_gradient(options: dict[str, Any]) -> None:
+    encoder, x = make(**options).train(), tokens()
+    (encoder(x, LENGTHS) ** 3).sum().backward()
+    assert [name for name, p in encoder.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
+
+
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS.keys())
+def test_batches_without_tokens_are_legal(options: dict[str, Any]) -> None:
+    encoder = make(**options)
+    for lengths in ([], [0, 0]):
+        assert encoder(tokens([0]), lengths).shape == (0, encoder.config.width)
+
+
+@pytest.mark.parametrize("options", KINDS.values(), ids=KINDS.keys())
+def test_output_is_between_minus_one_and_one(options: dict[str, Any]) -> None:
+    encoder = make(**options)
+    output = encoder(1e3 * tokens(), LENGTHS)
+    assert output.abs().max() <= 1
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_lengths_may_be_any_kind_of_sequence(kind: Any) -> None:
+    encoder, x = make(), tokens()
+    assert torch.equal(encoder(x, kind(LENGTHS)), encoder(x, LENGTHS))
+
+
+def test_dropout_is_on_the_context_features_in_training_only() -> None:
+    encoder, x = make(relation=None, dropout=0.5), tokens()
+    expected = encoder(x, LENGTHS)
+    dropped = encoder.train()(x, LENGTHS)
+    kept = dropped != 0
+    assert 0.3 < kept.double().mean().item() < 0.7
+    assert torch.allclose(dropped[kept], 2 * expected[kept], atol=1e-12)
+
+
+def test_convolutions_start_kaiming_uniform_with_biases_of_zero() -> None:
+    encoder = GRNEncoder(GRNConfig(), input_width=130)
+    assert encoder.context is not None
+    for branch, size in zip(encoder.context.branches, (1, 3, 5), strict=True):
+        bound = math.sqrt(6 / (130 * size))
+        assert branch.product.weight.abs().max().item() == pytest.approx(bound, rel=0.02)
+        assert branch.product.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+        assert not branch.product.bias.any()
+
+
+def test_the_number_of_weights_is_that_of_the_papers_equations() -> None:
+    encoder = GRNEncoder(GRNConfig(), input_width=130)
+    context = sum(size * 130 * 400 + 400 for size in (1, 3, 5))
+    relation = 2 * 400 * 400 + 400
+    assert sum(p.numel() for p in encoder.parameters()) == context + relation == 789_600
+
+
+def test_relation_strengths_are_those_of_the_context_features() -> None:
+    encoder, x = make(), tokens()
+    assert encoder.context is not None
+    assert isinstance(encoder.relation, nn.Module)
+    context = reference_context(encoder.context, x, LENGTHS)
+    expected = encoder.relation.strengths(context, LENGTHS)
+    for got, wanted in zip(encoder.relation_strengths(x, LENGTHS), expected, strict=True):
+        assert torch.allclose(got, wanted, atol=1e-12)
+
+
+def test_without_relations_there_are_no_strengths() -> None:
+    with pytest.raises(ValueError, match="without a relation layer"):
+        make(relation=None).relation_strengths(tokens(), LENGTHS)
+
+
+def test_lengths_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="lengths must sum to the number of tokens: got 7 for 6 tokens"):
+        make()(tokens([6]), [3, 4])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 0}, "width must be at least 1; got 0"),
+        ({"dropout": 1.0}, r"dropout must be at least 0 and below 1; got 1.0"),
+        ({"branches": (1, 2)}, r"branches must be odd numbers of tokens; got \(1, 2\)"),
+        ({"branches": (-1,)}, "branches must be odd numbers of tokens"),
+        ({"relation": "sum"}, "relation must be one of 'gated', 'mean', 'attention'; got 'sum'"),
+        ({"relation": None, "branches": ()}, "relation must be one of .* where there are no branches"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GRNConfig(**options)

@@ -1,0 +1,409 @@
+"""MECT's encoder is the paper's: two streams that ask each other, words without components, random attention."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from lattices import lattice_of, random_lattice, sentences_of
+from torch import Tensor
+
+from spacy_tener.batching.lattice import Lattice
+from spacy_tener.layers.lattice import MectConfig, MectEncoder
+from spacy_tener.layers.span_plan import SpanPlan
+from spacy_tener.layers.spans import BLOCK
+
+WIDTH, HEADS = 12, 3
+CHARS, COMPONENTS, WORDS = 6, 4, 5
+LENGTHS = [4, 0, 1, 17]
+# The rows of the paper's Table 8, and what else can be chosen. Random attention ends within the longest sentence in
+# most, within its words in one, and behind it in one.
+KINDS: dict[str, dict[str, Any]] = {
+    "MECT": {},
+    "experiment A": {"streams": "single"},
+    "experiment B": {"streams": "parallel"},
+    "- RA": {"random_attention": 0},
+    "A - RA": {"streams": "single", "random_attention": 0},
+    "random attention of many places": {"random_attention": 60},
+    "random attention that ends within words": {"random_attention": 19},
+    "two layers": {"layers": 2},
+    "two parallel layers": {"layers": 2, "streams": "parallel"},
+    "pre-norm": {"layers": 2, "norm": "pre"},
+    "pre-norm, one layer": {"norm": "pre", "ff_width": 20},
+    "pre-norm, single": {"layers": 2, "norm": "pre", "streams": "single"},
+}
+each_kind = pytest.mark.parametrize("options", KINDS.values(), ids=KINDS.keys())
+Inputs = tuple[Tensor, Tensor, Tensor, Lattice]
+
+
+def make(**options: Any) -> MectEncoder:
+    torch.manual_seed(0)
+    config = MectConfig(**{"width": WIDTH, "heads": HEADS, "random_attention": 9, "dropout": 0.3, **options})
+    encoder = MectEncoder(config, char_width=CHARS, component_width=COMPONENTS, word_width=WORDS).double().eval()
+    for name, parameter in encoder.named_parameters():
+        if name.endswith("blocks"):
+            # As they begin, the numbers of random attention are too small to be seen.
+            torch.nn.init.normal_(parameter)
+    return encoder
+
+
+def inputs(lattice: Lattice, *, grad: bool = False) -> Inputs:
+    generator = torch.Generator().manual_seed(1)
+    n, w = lattice.n_characters, lattice.n_words
+    chars, components, words = (
+        torch.randn(rows, width, dtype=torch.float64, generator=generator).requires_grad_(grad)
+        for rows, width in [(n, CHARS), (n, COMPONENTS), (w, WORDS)]
+    )
+    return chars, components, words, lattice
+
+
+# --- The paper's form, pair by pair ----------------------------------------------------------------------------------
+
+
+def linear(layer: Any, x: Tensor) -> Tensor:
+    return F.linear(x, layer.weight, getattr(layer, "bias", None))
+
+
+def sinusoid(distance: int) -> Tensor:
+    angles = [distance / 10000 ** (2 * k / WIDTH) for k in range(WIDTH // 2)]
+    return torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)], dtype=torch.float64)
+
+
+def relative_position(positions: Any, i: Any, j: Any) -> Tensor:
+    of_heads, of_tails = positions.fuse.weight.split(WIDTH)
+    distances = [sinusoid(int(a) - int(b)) for a, b in zip(i, j, strict=True)]
+    return torch.relu(of_heads @ distances[0] + of_tails @ distances[1])  # eq. 11
+
+
+def random_attention(attention: Any, i: int, j: int) -> Tensor:
+    """B of eq. 12, for each head."""
+    if attention.random is None or max(i, j) >= attention.random.places:
+        return torch.zeros(HEADS, dtype=torch.float64)
+    along = math.ceil(attention.random.places / BLOCK)
+    block = attention.random.blocks[i // BLOCK * along + j // BLOCK].view(HEADS, BLOCK, BLOCK)
+    return block[:, i % BLOCK, j % BLOCK]
+
+
+def attend(attention: Any, positions: Any, read: Tensor, query_input: Tensor, places: Any) -> Tensor:
+    """Eq. 7 to 13 for one stream of one sentence."""
+    by_head = (HEADS, WIDTH // HEADS)
+    rows = []
+    for i in range(len(read)):
+        q = linear(attention.query, query_input[i]).view(by_head)
+        scores = []
+        for j in range(len(read)):
+            r = (attention.position.weight @ relative_position(positions, places[i], places[j])).view(by_head)
+            score = ((q + attention.u) * read[j].view(by_head)).sum(-1) + ((q + attention.v) * r).sum(-1)  # eq. 10
+            scores.append(score + random_attention(attention, i, j))
+        weights = torch.softmax(torch.stack(scores), dim=0)
+        values = linear(attention.value, read).view(len(read), *by_head)
+        rows.append((weights[..., None] * values).sum(0).flatten())
+    return torch.stack(rows)
+
+
+def feed_forward(layer: Any, x: Tensor) -> Tensor:
+    return linear(layer.feed_forward.narrow, torch.relu(linear(layer.feed_forward.widen, x)))
+
+
+def plain_layer(encoder: MectEncoder, layer: Any, streams: list[Tensor], places: Any) -> list[Tensor]:
+    pre = encoder.config.norm == "pre"
+    read = [own.attention_norm(x) if pre else x for own, x in zip(layer.streams, streams, strict=True)]
+    query_input = {"cross": read[::-1], "parallel": read, "single": read}[encoder.config.streams]
+    results = []
+    for own, positions, x, rows, asked_by in zip(
+        layer.streams, encoder.positions, streams, read, query_input, strict=True
+    ):
+        x = x + attend(own.attention, positions, rows, asked_by, places)
+        if pre:
+            results.append(x + feed_forward(own, own.feed_forward_norm(x)))
+        else:
+            x = own.attention_norm(x)
+            results.append(own.feed_forward_norm(x + feed_forward(own, x)))
+    return results
+
+
+def plain(encoder: MectEncoder, chars: Tensor, components: Tensor, words: Tensor, places: Any) -> Tensor:
+    """One sentence: all spans of both streams through all layers, then the characters."""
+    of_words = linear(encoder.word_input, words)
+    if encoder.config.streams == "single":
+        streams = [torch.cat((linear(encoder.inputs[0], torch.cat((chars, components), dim=-1)), of_words))]
+    else:
+        radicals = torch.cat((linear(encoder.inputs[1], components), torch.zeros_like(of_words)))
+        streams = [torch.cat((linear(encoder.inputs[0], chars), of_words)), radicals]
+    for layer in encoder.layers if len(chars) else []:
+        streams = plain_layer(encoder, layer, streams, places)
+    normed = [norm(x)[: len(chars)] for norm, x in zip(encoder.output_norms, streams, strict=True)]
+    return normed[0] if len(normed) == 1 else linear(encoder.fusion, torch.cat(normed, dim=-1))  # eq. 14
+
+
+def of_sentences(inputs: Inputs) -> list[tuple[Any, ...]]:
+    """Characters, components, words, and places of the spans of each sentence."""
+    chars, components, words, lattice = inputs
+    lengths, counts = lattice.lengths.tolist(), lattice.counts.tolist()
+    parts = chars.split(lengths), components.split(lengths), words.split(counts), sentences_of(lattice)
+    return list(zip(*parts, strict=True))
+
+
+def dense(gradient: Tensor | None, of: Tensor) -> Tensor:
+    if gradient is None:
+        return torch.zeros_like(of)
+    return gradient.to_dense() if gradient.is_sparse else gradient
+
+
+@each_kind
+def test_outputs_and_all_gradients_are_the_paper_s(options: dict[str, Any]) -> None:
+    encoder, batch = make(**options), inputs(random_lattice(LENGTHS), grad=True)
+    expected = torch.cat([plain(encoder, *sentence) for sentence in of_sentences(batch)])
+    got = encoder(*batch)
+    assert got.shape == (sum(LENGTHS), WIDTH)
+    assert (got - expected).abs().max() < 1e-10
+    weight = torch.randn_like(got)
+    leaves = [*batch[:3], *encoder.parameters()]
+    wanted = torch.autograd.grad((expected * weight).sum(), leaves, allow_unused=True)
+    found = torch.autograd.grad((got * weight).sum(), leaves, allow_unused=True)
+    for leaf, a, b in zip(leaves, found, wanted, strict=True):
+        assert torch.allclose(dense(a, leaf), dense(b, leaf), atol=1e-9)
+
+
+@pytest.mark.parametrize("streams", ["cross", "parallel", "single"])
+def test_words_may_be_any_spans(streams: str) -> None:
+    """The same word twice, a single character, the whole sentence, in any order."""
+    encoder = make(streams=streams)
+    batch = inputs(lattice_of((5, [(0, 4), (1, 2), (1, 2), (3, 3)]), (2, []), (3, [(2, 2), (0, 2)])))
+    expected = torch.cat([plain(encoder, *sentence) for sentence in of_sentences(batch)])
+    assert (encoder(*batch) - expected).abs().max() < 1e-10
+
+
+# --- What the streams do ---------------------------------------------------------------------------------------------
+
+
+def maps(encoder: MectEncoder, batch: Inputs) -> list[Tensor]:
+    """The attention maps of the first sentence in the first layer, one for each stream."""
+    return [of_stream[0] for of_stream in encoder.attention_weights(*batch)[0]]
+
+
+@pytest.mark.parametrize("streams", ["cross", "parallel"])
+def test_in_the_cross_each_stream_is_asked_by_the_other(streams: str) -> None:
+    """Components make the queries to the lattice there, and only the radicals' own otherwise."""
+    encoder = make(streams=streams)
+    chars, components, words, lattice = inputs(random_lattice([9]))
+    lattice_map, radical_map = maps(encoder, (chars, components, words, lattice))
+    other_lattice_map, other_radical_map = maps(encoder, (chars, components + 1.0, words, lattice))
+    assert not torch.allclose(radical_map, other_radical_map)
+    assert torch.allclose(lattice_map, other_lattice_map) == (streams == "parallel")
+
+
+def test_words_have_no_components_but_take_the_radicals_attention() -> None:
+    encoder = make(streams="parallel")
+    chars, components, words, lattice = inputs(lattice_of((6, [(0, 1), (2, 4)])))
+
+    def radicals(words: Tensor, lattice: Lattice) -> Tensor:
+        """What the radicals' stream makes of the characters, seen through the fusion."""
+        only = copy.deepcopy(encoder)
+        with torch.no_grad():
+            only.fusion.weight[:, :WIDTH] = 0.0
+        return only(chars, components, words, lattice)
+
+    with_words = radicals(words, lattice)
+    assert torch.equal(radicals(words + 1.0, lattice), with_words)
+    assert not torch.allclose(radicals(words[:0], lattice_of((6, []))), with_words)
+
+
+def test_a_single_stream_reads_characters_components_and_words() -> None:
+    encoder = make(streams="single")
+    chars, components, words, lattice = inputs(random_lattice([9]))
+    results = [
+        encoder(chars, components, words, lattice),
+        encoder(chars + 1.0, components, words, lattice),
+        encoder(chars, components + 1.0, words, lattice),
+        encoder(chars, components, words + 1.0, lattice),
+    ]
+    for i, a in enumerate(results):
+        for b in results[:i]:
+            assert not torch.allclose(a, b)
+
+
+@each_kind
+def test_maps_are_of_each_layer_stream_and_sentence(options: dict[str, Any]) -> None:
+    encoder, batch = make(**options), inputs(random_lattice(LENGTHS))
+    found = encoder.attention_weights(*batch)
+    assert [len(layer) for layer in found] == [encoder.config.n_streams] * encoder.config.layers
+    spans = (batch[3].lengths + batch[3].counts).tolist()
+    for of_stream in (stream for layer in found for stream in layer):
+        assert [tuple(weights.shape) for weights in of_stream] == [(HEADS, n, n) for n in spans]
+        for weights in of_stream:
+            assert torch.allclose(weights.sum(-1), weights.new_ones(weights.shape[:-1]))
+
+
+@pytest.mark.parametrize("options", [KINDS["MECT"], KINDS["pre-norm, one layer"]])
+def test_the_maps_are_those_that_outputs_are_made_with(options: dict[str, Any]) -> None:
+    encoder, batch = make(**options), inputs(random_lattice([8]))
+    chars, components, words, lattice = batch
+    plan = SpanPlan.of(lattice)
+    rows = encoder._rows(encoder._streams(chars, components), words, plan)
+    relative = [positions(plan) for positions in encoder.positions]
+    read = [layer.attention_input(x) for layer, x in zip(encoder.layers[0].streams, rows, strict=True)]
+    for i, (own, weights) in enumerate(zip(encoder.layers[0].streams, maps(encoder, batch), strict=True)):
+        values = own.attention.value(read[i]).view(len(rows[i]), HEADS, -1)
+        expected = torch.einsum("hij,jhd->ihd", weights[:, :8], values).flatten(1)
+        got = own.attention(read[i][:8], plan, relative[i], read[i], read[1 - i][:8])
+        assert torch.allclose(got, expected)
+
+
+# --- Random attention ------------------------------------------------------------------------------------------------
+
+
+def test_a_sentence_may_have_more_places_than_random_attention() -> None:
+    encoder, batch = make(random_attention=5), inputs(random_lattice([40, 3, 6]), grad=True)
+    result = encoder(*batch)
+    assert result.isfinite().all()
+    result.square().sum().backward()
+    blocks = [parameter.grad.to_dense() for name, parameter in encoder.named_parameters() if name.endswith("blocks")]
+    assert [int((gradient != 0).any(0).sum()) for gradient in blocks] == [HEADS * 5 * 5] * 2
+
+
+@pytest.mark.parametrize("places", [2, 9, 16, 20])
+def test_places_behind_the_last_have_nothing_added(places: int) -> None:
+    """Random attention that reaches further with zeros changes nothing."""
+    short, long = make(random_attention=places), make(random_attention=64)
+    long.load_state_dict({k: v for k, v in short.state_dict().items() if not k.endswith("blocks")}, strict=False)
+    for of_short, of_long in zip(short.layers[0].streams, long.layers[0].streams, strict=True):
+        known = of_short.attention.random(places, places).detach()
+        square = torch.zeros(HEADS, 64, 64, dtype=torch.float64)
+        square[:, :places, :places] = known
+        in_blocks = square.view(HEADS, 4, BLOCK, 4, BLOCK).permute(1, 3, 0, 2, 4).reshape(16, -1)
+        of_long.attention.random.blocks.data.copy_(in_blocks)
+    batch = inputs(random_lattice([30, 4]))
+    assert torch.allclose(short(*batch), long(*batch), atol=1e-12)
+
+
+def test_without_random_attention_it_is_as_with_zeros() -> None:
+    without, zeros = make(random_attention=0), make(random_attention=50)
+    zeros.load_state_dict(without.state_dict(), strict=False)
+    for own in zeros.layers[0].streams:
+        own.attention.random.blocks.data.zero_()
+    batch = inputs(random_lattice([30, 4]))
+    assert torch.allclose(without(*batch), zeros(*batch), atol=1e-12)
+
+
+# --- Batches ---------------------------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_a_sentence_is_encoded_alike_alone_and_among_others(options: dict[str, Any]) -> None:
+    encoder, batch = make(**options), inputs(random_lattice([9, 2, 0, 30, 1]))
+    whole = encoder(*batch).split(batch[3].lengths.tolist())
+    for (chars, components, words, places), together in zip(of_sentences(batch), whole, strict=True):
+        own = [tuple(place) for place in places[len(chars) :].tolist()]
+        alone = encoder(chars, components, words, lattice_of((len(chars), own)))
+        assert torch.allclose(alone, together, atol=1e-12)
+
+
+@each_kind
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [1, 1, 1], [5, 3]])
+def test_batches_of_little_or_nothing(options: dict[str, Any], lengths: list[int]) -> None:
+    encoder = make(**options)
+    batch = inputs(lattice_of(*((length, []) for length in lengths)), grad=True)
+    result = encoder(*batch)
+    assert result.shape == (sum(lengths), WIDTH)
+    result.sum().backward()
+    assert batch[0].grad is not None
+    assert batch[0].grad.isfinite().all()
+    expected = [plain(encoder, *sentence) for sentence in of_sentences(batch)]
+    assert torch.allclose(result, torch.cat([result[:0], *expected]), atol=1e-10)
+
+
+@each_kind
+def test_prediction_is_deterministic(options: dict[str, Any]) -> None:
+    encoder, batch = make(dropout=0.4, attention_dropout=0.3, **options), inputs(random_lattice(LENGTHS))
+    assert torch.equal(encoder(*batch), encoder(*batch))
+
+
+@pytest.mark.parametrize("rates", [{"dropout": 0.3}, {"dropout": 0.0, "attention_dropout": 0.3}])
+def test_training_is_decided_by_the_seed(rates: dict[str, float]) -> None:
+    encoder, batch = make(**rates).train(), inputs(random_lattice(LENGTHS))
+    results = []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        results.append(encoder(*batch))
+    assert torch.equal(results[0], results[1])
+    assert not torch.allclose(results[0], results[2])
+
+
+@each_kind
+def test_every_kind_learns_from_all_that_it_reads(options: dict[str, Any]) -> None:
+    encoder = make(**{**options, "dropout": 0.1}).train()
+    batch = inputs(random_lattice([12, 7]), grad=True)
+    target = (torch.arange(19) % 3 == 0).double()
+    dense_ones = [p for name, p in encoder.named_parameters() if not name.endswith("blocks")]
+    optimizer, losses = torch.optim.Adam(dense_ones, lr=0.03), []
+    for _ in range(25):
+        encoder.zero_grad()
+        loss = F.binary_cross_entropy_with_logits(encoder(*batch)[:, 0], target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.2 * losses[0]
+    for x in batch[:3]:
+        assert x.grad is not None
+        assert x.grad.abs().sum() > 0
+
+
+# --- Sizes and refusals ----------------------------------------------------------------------------------------------
+
+
+def test_the_number_of_weights_is_that_of_the_paper_s_equations() -> None:
+    encoder = MectEncoder(MectConfig(), char_width=100, component_width=50, word_width=50)
+    width, hidden, places = 128, 384, 320
+    inputs_and_fusion = (100 + 1 + 50 + 1 + 50 + 1) * width + (2 * width + 1) * width
+    attention = 3 * width * width + 2 * width  # queries, values, W_R; u and v of all heads. Keys have none.
+    positions = 2 * width * width
+    feed_forward = (width + 1) * hidden + (hidden + 1) * width
+    stream = attention + positions + feed_forward + 2 * 2 * width + 8 * places**2
+    assert sum(p.numel() for p in encoder.parameters()) == inputs_and_fusion + 2 * stream == 2_060_288
+
+
+def test_no_weight_is_taken_for_one_of_the_component_embedder() -> None:
+    """An optimizer gives `components*` a rate of its own."""
+    assert not [name for name, _ in make().named_parameters() if name.startswith("components")]
+
+
+@pytest.mark.parametrize("given", [0, 1, 2])
+def test_rows_that_are_not_the_lattice_s_are_refused(given: int) -> None:
+    *floats, lattice = inputs(random_lattice([6]))
+    floats[given] = floats[given][1:]
+    with pytest.raises(ValueError, match="There must be a row for each of the lattice's"):
+        make()(*floats, lattice)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 10}, "width must be a multiple of heads, which is 3; got 10"),
+        ({"width": 9}, "width must be even"),
+        ({"layers": 0}, "layers must be at least 1"),
+        ({"ff_width": 0}, "ff_width must be at least 1"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+        ({"attention_dropout": -0.1}, "attention_dropout must be at least 0"),
+        ({"random_attention": -1}, "random_attention must be at least 0; got -1"),
+        ({"streams": "double"}, "streams must be one of 'cross', 'parallel', 'single'; got 'double'"),
+        ({"norm": "middle"}, "norm must be one of 'post', 'pre'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+@pytest.mark.gpu
+@each_kind
+def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
+    encoder, (*floats, lattice) = make(**options), inputs(random_lattice([9, 2, 0, 60]))
+    expected = encoder(*floats, lattice)
+    got = encoder.cuda()(*(x.cuda() for x in floats), lattice)
+    np.testing.assert_allclose(got.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-10)

@@ -1,0 +1,90 @@
+"""Random attention: a number for each head and pair of places, of which a batch touches what its sentences reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from spacy_tener.layers.spans import BLOCK, RandomAttention
+
+HEADS = 3
+PLACES = [1, 5, BLOCK, BLOCK + 1, 40, 3 * BLOCK]
+
+
+def make(places: int, n_heads: int = HEADS) -> RandomAttention:
+    torch.manual_seed(0)
+    return RandomAttention(n_heads=n_heads, places=places).double()
+
+
+def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
+    """The numbers, each looked up by itself."""
+    along = math.ceil(attention.places / BLOCK)
+    numbers = torch.zeros(HEADS, queries, keys, dtype=torch.float64)
+    for head in range(HEADS):
+        for i in range(queries):
+            for j in range(keys):
+                block = attention.blocks[i // BLOCK * along + j // BLOCK].view(HEADS, BLOCK, BLOCK)
+                numbers[head, i, j] = block[head, i % BLOCK, j % BLOCK]
+    return numbers
+
+
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 3), (1, 1), (16, 17), (17, 16), (12, 40), (40, 40)])
+def test_each_head_and_pair_of_places_has_its_number(places: int, queries: int, keys: int) -> None:
+    attention = make(places)
+    got = attention(queries, keys)
+    assert got.shape == (HEADS, min(queries, places), min(keys, places))
+    assert torch.equal(got, one_by_one(attention, *got.shape[1:]))
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_no_two_pairs_share_a_number(places: int) -> None:
+    numbers = make(places)(places, places)
+    assert len(numbers.unique()) == HEADS * places**2
+
+
+def test_a_longer_batch_sees_the_same_numbers_and_more() -> None:
+    attention = make(40)
+    assert torch.equal(attention(30, 37)[:, :9, :20], attention(9, 20))
+
+
+def test_beyond_its_places_there_is_nothing() -> None:
+    attention = make(20)
+    assert torch.equal(attention(1000, 2000), attention(20, 20))
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "blocks"),
+    [(1, 1, [0]), (16, 16, [0]), (16, 17, [0, 1]), (17, 17, [0, 1, 4, 5]), (33, 10, [0, 4, 8]), (99, 999, range(16))],
+)
+def test_a_batch_touches_only_the_blocks_that_it_reaches(queries: int, keys: int, blocks: Sequence[int]) -> None:
+    attention = make(4 * BLOCK)
+    attention(queries, keys).sum().backward()
+    gradient = attention.blocks.grad
+    assert gradient is not None
+    assert gradient.is_sparse
+    assert gradient.coalesce().indices().tolist() == [list(blocks)]
+
+
+def test_the_gradient_is_that_of_the_numbers_one_by_one() -> None:
+    attention = make(40)
+    weight = torch.randn(HEADS, 11, 21, dtype=torch.float64)
+    (found,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
+    (wanted,) = torch.autograd.grad((one_by_one(attention, 11, 21) * weight).sum(), attention.blocks)
+    assert torch.equal(found.to_dense(), wanted)
+    # What lies in the blocks but behind the last places has no part in it.
+    assert int((wanted != 0).sum()) == HEADS * 11 * 21
+
+
+def test_it_begins_as_small_as_in_the_released_code() -> None:
+    numbers = make(320, n_heads=8)(320, 320)
+    assert numbers.std().item() == pytest.approx(1 / math.sqrt(3 * 8 * 320 * 320), rel=0.01)
+    assert abs(numbers.mean().item()) < 1e-5
+
+
+def test_it_has_as_many_numbers_as_the_paper_says() -> None:
+    assert make(320, n_heads=8).blocks.numel() == 8 * 320 * 320

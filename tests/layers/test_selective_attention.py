@@ -1,0 +1,419 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from paper_forms import reference_scores
+from torch import Tensor
+
+from spacy_tener.layers import attention as attention_module
+from spacy_tener.layers import selection
+from spacy_tener.layers.attention import RelativePositions
+from spacy_tener.layers.ragged import Ragged, Segments
+from spacy_tener.layers.selection import Selection, SelectiveAttention, kth_largest, logistic_noise
+
+WIDTH, HEADS = 12, 3
+# Shorter than k, empty, of one token, and of several buckets' lengths.
+LENGTHS = [7, 1, 0, 40, 2, 12]
+VARIANTS: dict[str, dict[str, Any]] = {
+    "the paper's": {},
+    "without top-k": {"k": 0},
+    "k = 1": {"k": 1},
+    "k = 9": {"k": 9},
+    "without amplification": {"alpha": 1.0},
+    "cool": {"tau": 0.3, "alpha": 3.0},
+    "fixed threshold": {"adaptive": False},
+    "fixed threshold without top-k": {"adaptive": False, "k": 0},
+}
+each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
+
+
+def make(*, adaptive: bool = True, dropout: float = 0.0, penalty: float = 0.0, **selection: Any) -> SelectiveAttention:
+    torch.manual_seed(0)
+    module = SelectiveAttention(
+        width=WIDTH,
+        n_heads=HEADS,
+        selection=Selection(**selection),
+        dropout=dropout,
+        adaptive=adaptive,
+        penalty=penalty,
+    ).double()
+    if module.threshold is not None:
+        # Thresholds among the scores, so that either side of equation 8 decides somewhere.
+        module.threshold.weight.data.mul_(3.0)
+    return module
+
+
+def tokens(n: int) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randn(n, WIDTH, dtype=torch.float64, requires_grad=True)
+
+
+def context(lengths: list[int], like: Tensor) -> tuple[Any, ...]:
+    ragged = Ragged.of(lengths, heads=HEADS)
+    return ragged, RelativePositions.of(ragged, WIDTH // HEADS, like), Segments.of_sequences(ragged.lengths)
+
+
+def run(module: SelectiveAttention, x: Tensor, lengths: list[int]) -> Tensor:
+    mixed: Tensor = module(x, *context(lengths, x))
+    return mixed
+
+
+def paper_z(module: SelectiveAttention, x: Tensor, scores: Tensor, noise: Tensor | None) -> Tensor:
+    """Equations 7, 8, 9 and 17 for one sentence, query by query; without noise what is kept at prediction."""
+    selection, mean, z = module.selection, x.mean(0), torch.zeros_like(scores)
+    rows = []
+    for h in range(HEADS):
+        for t in range(len(x)):
+            matching = torch.cat((x[t], mean, x[t] * mean, x[t] - mean))
+            threshold = x.new_zeros(()) if module.threshold is None else module.threshold.weight[h] @ matching
+            if selection.k:
+                topk = torch.sort(scores[h, t], descending=True).values[: selection.k]
+                threshold = torch.minimum(topk[-1], threshold) if len(topk) == selection.k else x.new_tensor(-1e9)
+            if noise is None:
+                rows.append((scores[h, t] >= threshold).double())
+                continue
+            step = selection.alpha * (scores[h, t] - threshold)
+            log_b, log_rest = F.logsigmoid(step), F.logsigmoid(-step)
+            rows.append(torch.softmax(torch.stack((log_b + noise[h, t], log_rest)) / selection.tau, dim=0)[0])
+    return torch.stack(rows).view_as(z) if rows else z
+
+
+def paper(module: SelectiveAttention, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Output, map and z of one sentence."""
+    scores = reference_scores(module, x)
+    z = paper_z(module, x, scores, noise)
+    weights = z * (scores - scores.amax(-1, keepdim=True)).exp()
+    weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-300)
+    return torch.einsum("htj,jhd->thd", weights, module.project(x)[2]).flatten(1), weights, z
+
+
+def paper_batch(module: SelectiveAttention, x: Tensor, lengths: list[int], *, samples: bool) -> Tensor:
+    parts = []
+    for own in x.split(lengths):
+        noise = own.new_zeros(HEADS, len(own), len(own)) if samples else None
+        parts.append(paper(module, own, noise)[0] if len(own) else own)
+    return torch.cat(parts)
+
+
+@pytest.fixture
+def no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """z is b itself, or b cooled by tau."""
+    monkeypatch.setattr(selection, "logistic_noise", torch.zeros_like)
+
+
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat everything longer than 4 as long, 32 queries at a time."""
+    monkeypatch.setattr(attention_module, "WHOLE_MAP", 4)
+    monkeypatch.setattr(attention_module, "SCORES_AT_ONCE", 1)
+
+
+@each_variant
+def test_prediction_is_the_papers(options: dict[str, Any]) -> None:
+    module, x = make(**options).eval(), tokens(sum(LENGTHS))
+    expected = paper_batch(module, x, LENGTHS, samples=False)
+    assert (run(module, x, LENGTHS) - expected).abs().max() < 1e-10
+    maps, kept = module.weights(x, *context(LENGTHS, x)), module.kept(x, *context(LENGTHS, x))
+    for own, weights, counts in zip(x.split(LENGTHS), maps, kept, strict=True):
+        assert weights.shape == (HEADS, len(own), len(own))
+        if len(own):
+            _, wanted, z = paper(module, own)
+            assert torch.allclose(weights, wanted, atol=1e-12)
+            assert torch.equal(counts, z.sum(-1).long())
+
+
+@each_variant
+def test_training_is_the_papers_for_the_noise_drawn(options: dict[str, Any]) -> None:
+    module, x = make(**options), tokens(9)
+    torch.manual_seed(5)
+    noise = logistic_noise(x.new_empty(1, HEADS, 9, 9))[0]
+    torch.manual_seed(5)
+    got = run(module, x, [9])
+    expected = paper(module, x, noise)[0]
+    assert (got - expected).abs().max() < 1e-10
+    assert_same_gradients(module, x, got, expected)
+
+
+@pytest.mark.usefixtures("no_noise")
+@each_variant
+def test_a_batch_trains_as_its_sentences_do_alone(options: dict[str, Any]) -> None:
+    """So padding counts for nothing: not as a key, not in the mean, not among the largest."""
+    module, x = make(**options), tokens(sum(LENGTHS))
+    got, expected = run(module, x, LENGTHS), paper_batch(module, x, LENGTHS, samples=True)
+    assert (got - expected).abs().max() < 1e-10
+    assert_same_gradients(module, x, got, expected)
+
+
+def assert_same_gradients(module: SelectiveAttention, x: Tensor, got: Tensor, expected: Tensor) -> None:
+    torch.manual_seed(2)
+    weight, wanted_by = torch.randn_like(got), [x, *module.parameters()]
+    wanted = torch.autograd.grad((expected * weight).sum(), wanted_by, materialize_grads=True)
+    for a, b in zip(torch.autograd.grad((got * weight).sum(), wanted_by), wanted, strict=True):
+        assert (a - b).abs().max() < 1e-8 * (1 + b.abs().max())
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 6])
+def test_the_gradient_of_a_sampled_map_is_that_of_its_numbers(k: int) -> None:
+    selection = Selection(k=k, alpha=2.0, tau=0.7)
+    torch.manual_seed(3)
+    scores = torch.randn(2, 2, 5, 5, dtype=torch.float64)
+    scores[1, :, :, 4] = -torch.inf
+    per_query = torch.cat((torch.randn(2, 2, 5, 1), torch.zeros(2, 2, 5, 1)), dim=-1).double().requires_grad_()
+    real = torch.tensor([[True] * 5, [True] * 4 + [False]])
+
+    def seeded(finite: Tensor, per_query: Tensor) -> Tensor:
+        torch.manual_seed(4)
+        return selection.sample(torch.where(scores.isinf(), scores, finite), per_query, real)
+
+    finite = scores.clamp(min=-9.0).requires_grad_()
+    assert torch.autograd.gradcheck(seeded, (finite, per_query))
+
+
+@pytest.mark.usefixtures("no_noise")
+@pytest.mark.parametrize("options", [{}, {"k": 0, "alpha": 1.0}, {"adaptive": False, "tau": 2.0}])
+def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: dict[str, Any]) -> None:
+    x, penalty = tokens(sum(LENGTHS)), 0.7
+    module, free = make(penalty=penalty, **options), make(**options)
+    outputs = [run(each, x, LENGTHS) for each in (module, free)]
+    assert torch.equal(*outputs)
+    term = x.new_zeros(())
+    for own in x.split(LENGTHS):
+        if len(own):
+            z = paper(module, own, own.new_zeros(HEADS, len(own), len(own)))[2]
+            term = term + penalty * z.sum() / len(own) / len(LENGTHS)  # eq. 19, its mean over the sentences
+    wanted_by = [x, *module.parameters()]
+    wanted = torch.autograd.grad(term, wanted_by, materialize_grads=True)
+    priced = torch.autograd.grad(outputs[0].sum(), wanted_by)
+    unpriced = torch.autograd.grad(outputs[1].sum(), [x, *free.parameters()])
+    assert any(gradient.abs().max() > 1e-3 for gradient in wanted)
+    for a, b, c in zip(priced, unpriced, wanted, strict=True):
+        assert (a - b - c).abs().max() < 1e-9
+    assert module.penalty.take() == pytest.approx(term.item())
+    assert module.penalty.take() == free.penalty.take() == 0.0
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_the_penalty_of_a_text_does_not_grow_with_its_batch() -> None:
+    module, terms = make(penalty=0.7), []
+    for copies in (1, 4):
+        x = tokens(12).repeat(copies, 1)
+        run(module, x, [12] * copies).sum().backward()
+        terms.append(module.penalty.take())
+    assert terms[0] == pytest.approx(terms[1]) != 0.0
+
+
+def test_at_least_k_keys_stay_and_all_of_a_shorter_sentence() -> None:
+    module, x = make(k=3).eval(), tokens(sum(LENGTHS))
+    assert module.threshold is not None
+    kept = torch.cat([counts.flatten() for counts in module.kept(x, *context(LENGTHS, x))])
+    fewest = torch.cat([torch.full((HEADS * length,), min(length, 3)) for length in LENGTHS])
+    assert (kept >= fewest).all()
+    assert kept.unique().numel() > 3, "queries should keep different numbers of keys"
+
+
+def test_the_map_is_zero_outside_of_what_is_kept_and_sums_to_one() -> None:
+    module, x = make().eval(), tokens(sum(LENGTHS))
+    places = context(LENGTHS, x)
+    for weights, counts in zip(module.weights(x, *places), module.kept(x, *places), strict=True):
+        assert torch.equal((weights > 0).sum(-1), counts)
+        assert torch.allclose(weights.sum(-1), torch.ones(HEADS, weights.shape[1], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_query_that_keeps_nothing_mixes_nothing(training: bool) -> None:
+    module, x = make(k=0).train(training), tokens(6)
+    module.thresholds = lambda x, sentences: x.new_full((6, HEADS), 1e4)  # type: ignore[method-assign]
+    mixed = run(module, x, [6])
+    assert not mixed.any()
+    mixed.sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_top_k_keeps_exactly_the_k_largest(training: bool) -> None:
+    module, x = make(by="top_k", k=4).train(training), tokens(sum(LENGTHS))
+    assert module.threshold is None
+    places = context(LENGTHS, x)
+    mixed = run(module, x, LENGTHS).split(LENGTHS)
+    for own, got, counts in zip(x.split(LENGTHS), mixed, module.kept(x, *places), strict=True):
+        assert (counts == min(len(own), 4)).all()
+        if len(own):
+            scores = reference_scores(module, own)
+            lowest = torch.sort(scores, descending=True).values[..., :4][..., -1:]
+            weights = torch.softmax(scores.masked_fill(scores < lowest, -torch.inf), dim=-1)
+            expected = torch.einsum("htj,jhd->thd", weights, module.project(own)[2]).flatten(1)
+            assert torch.allclose(got, expected, atol=1e-12)
+
+
+def test_the_gradient_of_top_k_is_that_of_softmax_over_what_is_kept() -> None:
+    module, x = make(by="top_k", k=2), tokens(6)
+    assert torch.autograd.gradcheck(lambda x: run(module, x, [4, 2]), x)
+
+
+def test_prediction_is_the_same_every_time_and_draws_nothing() -> None:
+    module, x = make(dropout=0.3).eval(), tokens(30)
+    before = torch.get_rng_state()
+    assert torch.equal(run(module, x, [30]), run(module, x, [30]))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_training_is_decided_by_the_seed() -> None:
+    module, x = make(alpha=1.0), tokens(30)
+    results = []
+    for seed in (7, 7, 8):
+        torch.manual_seed(seed)
+        results.append(run(module, x, [30]))
+    assert torch.equal(results[0], results[1])
+    assert not torch.allclose(results[0], results[2])
+
+
+def test_dropout_acts_on_the_map_in_training() -> None:
+    x, module = tokens(30), make(by="top_k", dropout=0.5)
+    assert not torch.allclose(run(module, x, [30]), run(module, x, [30]))
+    assert torch.equal(run(module.eval(), x, [30]), run(module.eval(), x, [30]))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 4.0])
+@pytest.mark.parametrize("above", [-0.6, 0.0, 0.25])
+def test_a_key_is_kept_with_the_probability_of_equation_9(alpha: float, above: float) -> None:
+    """At a temperature near 0 every z is 0 or 1."""
+    n = 200
+    scores = torch.full((1, 1, n, n), above, dtype=torch.float64)
+    per_query = torch.zeros(1, 1, n, 2, dtype=torch.float64)
+    torch.manual_seed(0)
+    weights = Selection(k=0, alpha=alpha, tau=1e-6).sample(scores, per_query, None)
+    expected = 1 / (1 + math.exp(-alpha * above))
+    # 5 standard deviations of a mean over 40,000 draws.
+    assert abs((weights > 0).double().mean() - expected) < 5 * (expected * (1 - expected)) ** 0.5 / n
+
+
+def test_the_noise_is_logistic() -> None:
+    torch.manual_seed(0)
+    noise = logistic_noise(torch.empty(1000, 401))
+    assert noise.shape == (1000, 401)
+    assert abs(noise.mean()) < 5 * math.pi / 3**0.5 / noise.numel() ** 0.5
+    for value in (-4.0, -1.0, 0.5, 3.0):
+        share = 1 / (1 + math.exp(-value))
+        assert abs((noise < value).double().mean() - share) < 5 * (share * (1 - share) / noise.numel()) ** 0.5
+    neighbours = torch.corrcoef(noise[:, :400].reshape(-1, 4).double().T)
+    assert (neighbours - torch.eye(4, dtype=torch.float64)).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 13, 54, 200])
+def test_the_kth_largest_is_found_in_rows_of_any_length(k: int, length: int) -> None:
+    torch.manual_seed(0)
+    distinct = torch.randn(2, 3, 7, length)
+    repeated = torch.randint(0, 4, (2, 3, 7, length)).float()
+    for x in (distinct, repeated):
+        got = kth_largest(x, k)
+        assert got.shape == (2, 3, 7, 1)
+        if k > length:
+            assert (got == -torch.inf).all()
+        else:
+            assert torch.equal(got, x.sort(dim=-1, descending=True).values[..., k - 1 : k])
+
+
+@pytest.mark.usefixtures("no_noise")
+def test_equal_scores_at_the_bound_share_its_gradient() -> None:
+    """The gradient must not depend on which of several equal keys is called the k-th."""
+    scores = torch.tensor([[[[1.0, 1.0, 1.0, 2.0]]]], dtype=torch.float64, requires_grad=True)
+    per_query = torch.tensor([[[[5.0, 0.5]]]], dtype=torch.float64)
+    weights = Selection(k=3, alpha=1.0).sample(scores, per_query, None)
+    (gradient,) = torch.autograd.grad(weights, scores, torch.zeros_like(weights))
+    z = torch.sigmoid(scores.detach() - 1.0)
+    slopes = 0.5 * z * (1 - z)  # the penalty's, of each z
+    shares = torch.tensor([1 / 3, 1 / 3, 1 / 3, 0.0], dtype=torch.float64)
+    assert torch.allclose(gradient, slopes - slopes.sum() * shares, atol=1e-12)
+
+
+@pytest.mark.usefixtures("no_noise", "in_parts")
+@pytest.mark.parametrize("options", [{}, {"k": 0}, {"adaptive": False}, {"penalty": 0.3}])
+def test_reading_in_parts_changes_neither_training_nor_prediction(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = [40, 70, 33, 3]
+    module, x = make(**options), tokens(sum(lengths))
+    parts, predicted = run(module, x, lengths), run(module.eval(), x, lengths)
+    monkeypatch.setattr(attention_module, "WHOLE_MAP", 512)
+    assert torch.allclose(predicted, run(module, x, lengths), atol=1e-12)
+    whole = run(module.train(), x, lengths)
+    assert torch.allclose(parts, whole, atol=1e-12)
+    assert_same_gradients(module, x, parts, whole)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_long_sentences_never_have_all_their_scores_at_once(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    def noted(x: Tensor, k: int) -> Tensor:
+        sizes.append(x.numel())
+        return kth_largest(x, k)
+
+    monkeypatch.setattr(selection, "kth_largest", noted)
+    monkeypatch.setattr(attention_module, "SCORES_AT_ONCE", 1 << 14)
+    length = 700
+    module, x = make().train(training), tokens(length)
+    run(module, x, [length]).sum().backward()
+    assert sum(sizes) == 2 * HEADS * length**2, "forwards, and again backwards"
+    assert max(sizes) <= 32 * HEADS * length
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_the_backward_pass_of_parts_draws_the_same_noise_again() -> None:
+    module, x = make(alpha=1.0, dropout=0.2), tokens(40)
+
+    def seeded(x: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return run(module, x, [40])
+
+    assert torch.autograd.gradcheck(seeded, x, atol=1e-5, fast_mode=True)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("options", [{}, {"by": "top_k"}])
+def test_prediction_in_parts_has_a_gradient_too(options: dict[str, Any]) -> None:
+    module, x = make(**options).eval(), tokens(40)
+    assert torch.autograd.gradcheck(lambda x: run(module, x, [40]), x, atol=1e-5, fast_mode=True)
+
+
+def test_thresholds_are_of_each_query_and_head() -> None:
+    module, x = make(), tokens(9)
+    thresholds = module.thresholds(x, context([4, 5], x)[2])
+    assert thresholds.shape == (9, HEADS)
+    assert module.threshold is not None
+    mean = x[4:].mean(0)
+    own = torch.cat((x[6], mean, x[6] * mean, x[6] - mean))
+    assert torch.allclose(thresholds[6], module.threshold.weight @ own)
+
+
+def test_thresholds_cost_one_matrix_and_a_fixed_one_nothing() -> None:
+    sizes = [sum(p.numel() for p in make(adaptive=adaptive).parameters()) for adaptive in (True, False)]
+    assert sizes[0] - sizes[1] == 4 * WIDTH * HEADS
+    assert sizes[1] == 3 * WIDTH * WIDTH + 2 * WIDTH
+
+
+def test_a_batch_without_tokens_has_no_rows() -> None:
+    module, x = make(), tokens(0)
+    assert run(module, x, [0, 0]).shape == (0, WIDTH)
+    assert [counts.shape for counts in module.kept(x, *context([0, 0], x))] == [(HEADS, 0)] * 2
+
+
+@pytest.mark.gpu
+@each_variant
+def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
+    module, x = make(**options).eval(), tokens(sum(LENGTHS)).detach()
+    expected = run(module, x, LENGTHS)
+    ragged = Ragged.of(LENGTHS, heads=HEADS, device="cuda")
+    own = x.cuda()
+    places = ragged, RelativePositions.of(ragged, WIDTH // HEADS, own), Segments.of_sequences(ragged.lengths)
+    assert torch.allclose(module.cuda()(own, *places).cpu(), expected, atol=1e-10)
+    torch.manual_seed(0)
+    first = module.train()(own, *places)
+    torch.manual_seed(0)
+    assert torch.equal(module(own, *places), first)

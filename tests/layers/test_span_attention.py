@@ -1,0 +1,311 @@
+"""The attention of spans in its fast form is the papers' form, for each sentence as if it were alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from lattices import lattice_of, random_lattice, sentences_of
+from paper_forms import reference_span_attention
+from torch import Tensor
+
+from spacy_tener.batching import span_plan
+from spacy_tener.batching.lattice import Lattice
+from spacy_tener.layers import spans
+from spacy_tener.layers.span_plan import SpanPlan
+from spacy_tener.layers.spans import DISTANCES, SpanAttention, SpanPositions
+
+WIDTH = 24
+LENGTHS = [7, 1, 0, 40, 12]
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"scaled": True},
+    {"distances": ("hh", "tt")},
+    {"places": 100},
+    {"places": 60, "scaled": True, "distances": ("hh", "tt")},
+    {"key_projection": False},
+]
+
+
+class Setting:
+    """An attention with its positions, a batch, and random floats for it."""
+
+    def __init__(self, lattice: Lattice, *, n_heads: int = 3, width: int = WIDTH, **options: Any) -> None:
+        torch.manual_seed(0)
+        distances = options.pop("distances", DISTANCES)
+        self.attention = SpanAttention(width=width, n_heads=n_heads, **options).double()
+        if self.attention.random is not None:
+            # As they begin, the numbers of random attention are too small to be seen.
+            torch.nn.init.normal_(self.attention.random.blocks)
+        self.positions = SpanPositions(width=width, distances=distances).double()
+        self.lattice = lattice
+        self.characters, self.words, self.others = (
+            torch.randn(n, width, dtype=torch.float64, requires_grad=True)
+            for n in (lattice.n_characters, lattice.n_words, lattice.n_characters + lattice.n_words)
+        )
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        parameters = [*self.attention.parameters(), *self.positions.parameters()]
+        return [self.characters, self.words, self.others, *parameters]
+
+    def all_ask(self, *, cross: bool = False) -> Tensor:
+        plan = SpanPlan.of(self.lattice, word_queries=True)
+        rows = plan.arrange(self.characters, self.words)
+        return self.attention(rows, plan, self.positions(plan), None, self.others if cross else None)
+
+    def characters_ask(self, *, cross: bool = False) -> Tensor:
+        plan = SpanPlan.of(self.lattice)
+        rows = plan.arrange(self.characters, self.words)
+        query_input = self.others[plan.characters] if cross else None
+        return self.attention(self.characters, plan, self.positions(plan), rows, query_input)
+
+    def reference(self, *, cross: bool = False) -> list[Tensor]:
+        """For each sentence. *Shape: [L, d]*"""
+        plan = SpanPlan.of(self.lattice)
+        rows = plan.arrange(self.characters, self.words)
+        query_input = self.others if cross else rows
+        return [
+            reference_span_attention(self.attention, self.positions, x, q, torch.from_numpy(spans))
+            for x, q, spans in zip(
+                rows.split(plan.lengths), query_input.split(plan.lengths), sentences_of(self.lattice), strict=True
+            )
+        ]
+
+    def reference_of_characters(self, *, cross: bool = False) -> Tensor:
+        pairs = zip(self.reference(cross=cross), self.lattice.lengths, strict=True)
+        return torch.cat([x[:length] for x, length in pairs])
+
+
+def check_gradients(leaves: list[Tensor], got: Tensor, expected: Tensor, *, within: float = 1e-10) -> None:
+    weight = torch.randn_like(expected)
+    wanted = torch.autograd.grad((expected * weight).sum(), leaves, allow_unused=True, materialize_grads=True)
+    found = torch.autograd.grad((got * weight).sum(), leaves, allow_unused=True, materialize_grads=True)
+    for a, b in zip(found, wanted, strict=True):
+        # The gradient of random attention is sparse, and so is that of its plain form.
+        assert torch.allclose(a.to_dense(), b.to_dense(), atol=within)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_all_spans_get_what_the_papers_form_gives(options: dict[str, Any], cross: bool) -> None:
+    setting = Setting(random_lattice(LENGTHS), **options)
+    got, expected = setting.all_ask(cross=cross), torch.cat(setting.reference(cross=cross))
+    assert (got - expected).abs().max() < 1e-11
+    check_gradients(setting.leaves, got, expected)
+
+
+@pytest.mark.parametrize("cross", [False, True])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_characters_alone_get_what_they_get_among_all(options: dict[str, Any], cross: bool) -> None:
+    setting = Setting(random_lattice(LENGTHS), **options)
+    got, expected = setting.characters_ask(cross=cross), setting.reference_of_characters(cross=cross)
+    assert (got - expected).abs().max() < 1e-11
+    check_gradients(setting.leaves, got, expected)
+
+
+@pytest.mark.parametrize("most", [1, 5, 1000])
+def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(random_lattice(LENGTHS), places=20)
+    expected = setting.all_ask()
+    monkeypatch.setattr(span_plan, "GROUP", most)
+    check_gradients(setting.leaves, setting.all_ask(), expected)
+    assert torch.allclose(setting.all_ask(), expected, atol=1e-12)
+
+
+BATCHES = {
+    "no words": lattice_of((5, []), (3, [])),
+    "one character": lattice_of((1, [])),
+    "one character and its word": lattice_of((1, [(0, 0)])),
+    "long words": lattice_of((30, [(0, 29), (0, 14), (3, 28)]), (9, [(0, 8)])),
+    "words of one place": lattice_of((8, [(2, 3), (2, 4), (2, 5), (2, 6)])),
+    "the same word twice": lattice_of((6, [(1, 3), (1, 3), (0, 1)])),
+    "words in any order": lattice_of((20, [(15, 18), (2, 3), (17, 18), (0, 4), (9, 10)])),
+    "many words": random_lattice([25], density=2.0),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_special_batches_are_those_of_the_papers_form(name: str) -> None:
+    setting = Setting(BATCHES[name])
+    for got, expected in [
+        (setting.all_ask(), torch.cat(setting.reference())),
+        (setting.characters_ask(), setting.reference_of_characters()),
+    ]:
+        assert (got - expected).abs().max() < 1e-11
+        check_gradients(setting.leaves, got, expected)
+
+
+@pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
+def test_a_batch_of_nothing_goes_through(lattice: Lattice) -> None:
+    setting = Setting(lattice, places=4)
+    for got in (setting.all_ask(), setting.characters_ask()):
+        assert got.shape == (0, WIDTH)
+        got.sum().backward()
+    assert all(not leaf.grad.any() for leaf in setting.attention.parameters() if leaf.grad is not None)
+
+
+@pytest.mark.parametrize("word_queries", [False, True])
+def test_gradients_are_those_of_differences(word_queries: bool) -> None:
+    setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4)
+
+    def attend(*_: Tensor) -> Tensor:
+        return setting.all_ask() if word_queries else setting.characters_ask()
+
+    leaves = [leaf for leaf in setting.leaves if leaf is not setting.others]
+    assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
+
+
+def test_a_sentence_of_600_characters_is_that_of_the_papers_form() -> None:
+    """Longer than the maps that are kept for the way back."""
+    setting = Setting(random_lattice([600, 3], density=0.05), n_heads=2, width=4, distances=("hh", "tt"), places=700)
+    assert setting.lattice.longest > spans.WHOLE_MAP
+    got, expected = setting.characters_ask(), setting.reference_of_characters()
+    assert (got - expected).abs().max() < 1e-10
+    check_gradients(setting.leaves, got, expected, within=1e-8)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.4])
+def test_maps_that_are_made_again_are_those_that_were_kept(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(random_lattice(LENGTHS), places=30, dropout=p)
+    torch.manual_seed(1)
+    expected = setting.all_ask()
+    monkeypatch.setattr(spans, "WHOLE_MAP", 8)
+    torch.manual_seed(1)
+    check_gradients(setting.leaves, setting.all_ask(), expected, within=1e-12)
+
+
+def test_scores_by_hand() -> None:
+    """One head of width 2 whose projections are the identity, a character that asks itself and a word."""
+    lattice = lattice_of((2, [(0, 1)]))
+    setting = Setting(lattice, n_heads=1, width=2)
+    attention, u, v = setting.attention, [0.3, -0.2], [-0.5, 0.7]
+    with torch.no_grad():
+        for part in (attention.query, attention.key, attention.position):
+            part.weight.copy_(torch.eye(2))
+        attention.u.copy_(torch.tensor([u], dtype=torch.float64))
+        attention.v.copy_(torch.tensor([v], dtype=torch.float64))
+        setting.positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
+    plan = SpanPlan.of(lattice, word_queries=True)
+    rows = plan.arrange(setting.characters, setting.words)
+    (got,) = attention.weights(rows, plan, setting.positions(plan))
+    x, spans = rows.tolist(), [(0, 0), (1, 1), (0, 1)]
+    for i, query in enumerate(spans):
+        scores = []
+        for j, key in enumerate(spans):
+            distances = [a - b for a in query for b in key]
+            r = [max(sum(f(d) for d in distances), 0.0) for f in (math.sin, math.cos)]
+            content = sum((x[i][n] + u[n]) * x[j][n] for n in range(2))
+            scores.append(content + sum((x[i][n] + v[n]) * r[n] for n in range(2)))
+        total = sum(math.exp(score) for score in scores)
+        assert got[0, i].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
+
+
+def test_sentences_do_not_see_each_other() -> None:
+    lattice = random_lattice(LENGTHS)
+    together = Setting(lattice)
+    outputs = together.characters_ask().split(lattice.lengths.tolist())
+    words = together.words.split(lattice.counts.tolist())
+    characters = together.characters.split(lattice.lengths.tolist())
+    ends = lattice.counts.cumsum()
+    for i, expected in enumerate(outputs):
+        own = slice(ends[i] - lattice.counts[i], ends[i])
+        alone = Lattice(lattice.lengths[i : i + 1], lattice.counts[i : i + 1], lattice.heads[own], lattice.tails[own])
+        plan = SpanPlan.of(alone)
+        rows = plan.arrange(characters[i], words[i])
+        got = together.attention(characters[i], plan, together.positions(plan), rows)
+        assert torch.allclose(got, expected, atol=1e-12)
+
+
+def test_moving_a_word_moves_attention() -> None:
+    outputs = []
+    for words in ([(0, 1)], [(3, 4)], [(0, 2)]):
+        outputs.append(Setting(lattice_of((6, words))).characters_ask())
+    assert not torch.allclose(outputs[0], outputs[1], atol=1e-3)
+    assert not torch.allclose(outputs[0], outputs[2], atol=1e-3)
+
+
+def test_the_order_of_words_changes_nothing_but_the_bias() -> None:
+    setting, turned = (Setting(lattice_of((9, words))) for words in ([(0, 1), (4, 7)], [(4, 7), (0, 1)]))
+    turned.characters, turned.words = setting.characters, setting.words.flip(0)
+    assert torch.allclose(setting.characters_ask(), turned.characters_ask(), atol=1e-12)
+
+
+def maps_of(setting: Setting) -> Iterator[Tensor]:
+    plan = SpanPlan.of(setting.lattice, word_queries=True)
+    rows = plan.arrange(setting.characters, setting.words)
+    yield from setting.attention.weights(rows, plan, setting.positions(plan))
+
+
+def test_maps_are_probabilities_over_characters_then_words() -> None:
+    setting = Setting(random_lattice(LENGTHS), places=5)
+    values = setting.attention.value(SpanPlan.of(setting.lattice).arrange(setting.characters, setting.words))
+    counts = (setting.lattice.lengths + setting.lattice.counts).tolist()
+    outputs = setting.all_ask().split(counts)
+    for weights, own, output in zip(maps_of(setting), values.split(counts), outputs, strict=True):
+        assert weights.shape == (3, len(own), len(own))
+        assert torch.allclose(weights.sum(-1), torch.ones(3, len(own), dtype=torch.float64))
+        mixed = torch.einsum("hij,jhd->ihd", weights, own.view(len(own), 3, WIDTH // 3))
+        assert torch.allclose(mixed.flatten(1), output, atol=1e-12)
+
+
+def test_maps_of_characters_alone_have_their_rows_only() -> None:
+    setting = Setting(random_lattice(LENGTHS))
+    plan = SpanPlan.of(setting.lattice)
+    rows = plan.arrange(setting.characters, setting.words)
+    own = setting.attention.weights(setting.characters, plan, setting.positions(plan), rows)
+    for weights, whole, length in zip(own, maps_of(setting), setting.lattice.lengths, strict=True):
+        assert torch.allclose(weights, whole[:, :length], atol=1e-12)
+
+
+def test_dropout_is_on_the_map_and_in_training_only() -> None:
+    setting = Setting(random_lattice([60]), dropout=0.5)
+    first, second = setting.characters_ask(), setting.characters_ask()
+    assert not torch.allclose(first, second)
+    outputs = torch.stack([setting.characters_ask().detach() for _ in range(200)])
+    setting.attention.eval()
+    assert torch.equal(setting.characters_ask(), setting.characters_ask())
+    assert torch.allclose(outputs.mean(0), setting.characters_ask(), atol=0.15)
+
+
+def test_gradients_go_through_the_same_dropout() -> None:
+    setting = Setting(lattice_of((3, [(0, 1)])), n_heads=2, width=4, dropout=0.4)
+
+    def attend(*_: Tensor) -> Tensor:
+        torch.manual_seed(2)
+        return setting.characters_ask()
+
+    leaves = [leaf for leaf in setting.leaves if leaf is not setting.others]
+    assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
+
+
+def test_prediction_is_that_of_training_without_dropout_and_repeats() -> None:
+    setting = Setting(random_lattice(LENGTHS))
+    expected = setting.characters_ask()
+    with torch.inference_mode():
+        first, second = setting.characters_ask(), setting.characters_ask()
+    assert torch.equal(first, second)
+    assert torch.equal(first, expected)
+
+
+def test_float32_is_near_the_papers_form() -> None:
+    setting = Setting(random_lattice([54, 150]), width=64, n_heads=4)
+    expected = setting.reference_of_characters()
+    for module in (setting.attention, setting.positions):
+        module.float()
+    setting.characters, setting.words = setting.characters.float(), setting.words.float()
+    got = setting.characters_ask()
+    assert ((got - expected).norm() / expected.norm()).item() < 1e-5
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_what_the_cpu_gives() -> None:
+    setting = Setting(random_lattice(LENGTHS), places=30)
+    expected = setting.all_ask()
+    attention, positions = setting.attention.cuda(), setting.positions.cuda()
+    plan = SpanPlan.of(setting.lattice, word_queries=True, device="cuda")
+    rows = plan.arrange(setting.characters.cuda(), setting.words.cuda())
+    assert torch.allclose(attention(rows, plan, positions(plan)).cpu(), expected, atol=1e-8)

@@ -1,0 +1,93 @@
+"""Relative positions of spans, each distinct one made once, are the papers'."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from lattices import lattice_of, random_lattice, sentences_of
+from paper_forms import reference_span_positions
+
+from spacy_tener.layers.span_plan import SpanPlan
+from spacy_tener.layers.spans import DISTANCES, SpanPositions
+
+CHOICES = [DISTANCES, ("hh", "tt"), ("th",), ("tt", "ht", "hh")]
+
+
+def make(width: int = 12, distances: tuple[str, ...] = DISTANCES) -> SpanPositions:
+    torch.manual_seed(0)
+    return SpanPositions(width=width, distances=distances).double()
+
+
+def rows_of_pairs(positions: SpanPositions, plan: SpanPlan, sentence: int) -> torch.Tensor:
+    """The table's rows for all pairs of a sentence. *Shape: [L, L, d]*"""
+    table, parts = positions(plan), []
+    for group in plan.by_all or ():
+        if group.sentence == sentence:
+            columns = group.pairs().view(-1, plan.lengths[sentence]) % len(group.columns)
+            parts.append(table[group.columns[columns]])
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("distances", CHOICES)
+def test_rows_are_the_papers(distances: tuple[str, ...]) -> None:
+    positions, lattice = make(distances=distances), random_lattice([1, 17, 60])
+    plan = SpanPlan.of(lattice, word_queries=True)
+    for sentence, spans in enumerate(sentences_of(lattice)):
+        expected = reference_span_positions(positions, torch.from_numpy(spans))
+        assert (rows_of_pairs(positions, plan, sentence) - expected).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("distances", CHOICES)
+def test_the_weights_gradient_is_that_of_the_papers_form(distances: tuple[str, ...]) -> None:
+    positions, lattice = make(distances=distances), random_lattice([30])
+    plan = SpanPlan.of(lattice, word_queries=True)
+    expected = reference_span_positions(positions, torch.from_numpy(sentences_of(lattice)[0]))
+    weight = torch.randn_like(expected)
+    (wanted,) = torch.autograd.grad((expected * weight).sum(), positions.fuse.weight)
+    (got,) = torch.autograd.grad((rows_of_pairs(positions, plan, 0) * weight).sum(), positions.fuse.weight)
+    assert (got - wanted).abs().max() < 1e-10
+
+
+def test_one_pair_by_hand() -> None:
+    """A word over characters 1 and 2 asks the character at 4; width 2 has one sine and one cosine."""
+    positions = make(width=2)
+    with torch.no_grad():
+        positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
+    spans = torch.tensor([[1, 2], [4, 4]])
+    row = reference_span_positions(positions, spans)[0, 1]
+    distances = [1 - 4, 1 - 4, 2 - 4, 2 - 4]
+    assert row.tolist() == pytest.approx([max(sum(f(d) for d in distances), 0) for f in (math.sin, math.cos)])
+
+
+def test_each_distance_has_its_own_weights() -> None:
+    plan = SpanPlan.of(lattice_of((6, [(1, 3)])), word_queries=True)
+    positions = make()
+    before = positions(plan)
+    for i, distance in enumerate(DISTANCES):
+        changed, only = make(), make(distances=(distance,))
+        with torch.no_grad():
+            changed.fuse.weight[:] = 0
+            changed.fuse.weight[12 * i : 12 * (i + 1)] = positions.fuse.weight[12 * i : 12 * (i + 1)]
+            only.fuse.weight[:] = positions.fuse.weight[12 * i : 12 * (i + 1)]
+        assert torch.allclose(changed(plan), only(plan))
+        assert not torch.allclose(changed(plan), before)
+
+
+def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:
+    bound = 1 / math.sqrt(4 * 50)
+    weight = make(width=50).fuse.weight
+    assert bound * 0.99 < weight.abs().max() <= bound
+
+
+def test_a_batch_of_nothing_has_no_rows() -> None:
+    positions = make()
+    for lattice in (lattice_of(), lattice_of((0, []))):
+        assert positions(SpanPlan.of(lattice)).shape == (0, 12)
+
+
+@pytest.mark.parametrize(("distances", "named"), [((), "none"), (("hh", "hh"), "hh, hh"), (("hh", "xx"), "hh, xx")])
+def test_distances_that_there_are_not_are_refused(distances: tuple[str, ...], named: str) -> None:
+    with pytest.raises(ValueError, match=f"one or more of hh, ht, th, tt, each once; got {named}"):
+        SpanPositions(width=8, distances=distances)

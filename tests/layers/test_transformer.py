@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from paper_forms import reference_attention
+from torch import Tensor
+
+from spacy_tener.layers.attention import AdaptedAttention, VanillaAttention, interleave, sinusoids
+from spacy_tener.layers.ragged import Ragged
+from spacy_tener.layers.transformer import TransformerConfig, TransformerEncoder, transformer_attention
+
+LENGTHS = [4, 0, 11, 1, 35]
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"norm": "pre"},
+    {"scaled": True},
+    {"key_projection": True, "key_position": True},
+    {"adapted": False},
+    {"adapted": False, "norm": "pre"},
+]
+
+
+def make(input_width: int | None = 10, **options: Any) -> TransformerEncoder:
+    torch.manual_seed(0)
+    config = TransformerConfig(**{"width": 24, "heads": 3, "layers": 2, "dropout": 0.3, **options})
+    return TransformerEncoder(config, input_width=input_width).double().eval()
+
+
+def tokens(lengths: list[int] = LENGTHS, width: int = 10) -> Tensor:
+    return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_sequences_do_not_see_each_other(options: dict[str, Any]) -> None:
+    encoder, x = make(**options), tokens()
+    together = encoder(x, LENGTHS)
+    apart = torch.cat([encoder(own, [len(own)]) for own in x.split(LENGTHS)])
+    assert together.shape == (sum(LENGTHS), 24)
+    assert torch.allclose(together, apart, atol=1e-11)
+
+
+def test_a_post_norm_layer_is_the_papers() -> None:
+    encoder = make(input_width=None, layers=1)
+    (layer,) = encoder.layers
+    x = tokens([9], 24)
+    summed = F.layer_norm(x + reference_attention(layer.attention, x), (24,))
+    hidden = torch.relu(summed @ layer.feed_forward.widen.weight.T + layer.feed_forward.widen.bias)
+    mixed = hidden @ layer.feed_forward.narrow.weight.T + layer.feed_forward.narrow.bias
+    assert torch.allclose(encoder(x, [9]), F.layer_norm(summed + mixed, (24,)), atol=1e-11)
+
+
+def test_a_pre_norm_layer_leaves_the_sum_alone_until_the_end() -> None:
+    encoder = make(input_width=None, layers=1, norm="pre")
+    (layer,) = encoder.layers
+    x = tokens([9], 24)
+    summed = x + reference_attention(layer.attention, F.layer_norm(x, (24,)))
+    normed = F.layer_norm(summed, (24,))
+    hidden = torch.relu(normed @ layer.feed_forward.widen.weight.T + layer.feed_forward.widen.bias)
+    mixed = hidden @ layer.feed_forward.narrow.weight.T + layer.feed_forward.narrow.bias
+    assert torch.allclose(encoder(x, [9]), F.layer_norm(summed + mixed, (24,)), atol=1e-11)
+
+
+def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
+    encoder = make(adapted=False, layers=1)
+    x = tokens([5, 8])
+    table = interleave(*sinusoids(8, 24, x))
+    q_position = encoder.input(x) + torch.cat([table[:5], table[:8]])
+    assert torch.allclose(encoder(x, [5, 8]), encoder.layers[0](q_position, Ragged.of([5, 8], heads=3)), atol=1e-12)
+
+
+def test_the_adapted_encoder_knows_the_order_of_tokens_without_absolute_positions() -> None:
+    encoder, x = make(), tokens([6])
+    turned = encoder(x.flip(0), [6]).flip(0)
+    assert not torch.allclose(encoder(x, [6]), turned, atol=1e-3)
+
+
+@pytest.mark.parametrize(("adapted", "count"), [(True, 6600), (False, 8460)])
+def test_parameter_counts_are_those_of_the_papers_character_encoders(adapted: bool, count: int) -> None:
+    """Supplement 6.1: three heads of 10, feed-forward 60, character rows of 30."""
+    config = TransformerConfig(width=30, heads=3, ff_width=60, adapted=adapted)
+    assert sum(p.numel() for p in TransformerEncoder(config, input_width=30).parameters()) == count
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_every_parameter_gets_a_gradient(options: dict[str, Any]) -> None:
+    encoder, x = make(**options).train(), tokens()
+    (encoder(x, LENGTHS) ** 3).sum().backward()
+    silent = [name for name, p in encoder.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    # A bias of all keys shifts a query's scores alike, which softmax cannot see; its gradient is rounding noise.
+    assert [name for name in silent if "key.bias" not in name] == []
+
+
+def test_batches_without_tokens_are_legal() -> None:
+    for options in KINDS:
+        encoder = make(**options)
+        assert encoder(torch.zeros(0, 10, dtype=torch.float64), []).shape == (0, 24)
+        assert encoder(torch.zeros(0, 10, dtype=torch.float64), [0, 0]).shape == (0, 24)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_lengths_may_be_any_kind_of_sequence(kind: Any) -> None:
+    encoder, x = make(), tokens()
+    assert torch.equal(encoder(x, kind(LENGTHS)), encoder(x, LENGTHS))
+
+
+def test_lengths_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="lengths must sum to the number of tokens: got 7 for 6 tokens"):
+        make()(tokens([6]), [3, 4])
+
+
+def test_dropout_is_active_in_training_only() -> None:
+    encoder, x = make(), tokens()
+    assert torch.equal(encoder(x, LENGTHS), encoder(x, LENGTHS))
+    encoder.train()
+    assert not torch.allclose(encoder(x, LENGTHS), encoder(x, LENGTHS))
+
+
+def test_training_without_dropout_equals_evaluation() -> None:
+    encoder, x = make(dropout=0.0), tokens()
+    expected = encoder(x, LENGTHS)
+    assert torch.allclose(encoder.train()(x, LENGTHS), expected, atol=1e-12)
+
+
+def test_no_dropout_follows_the_input_layer_or_the_attention() -> None:
+    encoder, x = make(dropout=0.9, attention_dropout=0.0), tokens()
+    for layer in encoder.layers:
+        torch.nn.init.zeros_(layer.feed_forward.narrow.weight)
+        torch.nn.init.zeros_(layer.feed_forward.narrow.bias)
+    expected = encoder(x, LENGTHS)
+    assert torch.allclose(encoder.train()(x, LENGTHS), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("zeroed", ["widen", "narrow"])
+def test_dropout_follows_both_halves_of_the_feed_forward(zeroed: str) -> None:
+    """With the first half's weights at zero and its bias at one, what varies can only come from a dropout."""
+    feed_forward = make(dropout=0.5, layers=1).layers[0].feed_forward.train()
+    torch.nn.init.zeros_(getattr(feed_forward, zeroed).weight)
+    torch.nn.init.ones_(getattr(feed_forward, zeroed).bias)
+    rows = feed_forward(torch.zeros(200, 24, dtype=torch.float64))
+    if zeroed == "narrow":
+        assert set(rows.flatten().tolist()) == {0.0, rows.max().item()}
+    else:
+        kept = rows[rows != 0]
+        assert 0.4 < kept.numel() / rows.numel() < 0.6
+        assert kept.unique().numel() > 1000
+
+
+def test_attention_weights_are_those_of_each_layers_input() -> None:
+    encoder, x = make(norm="pre"), tokens()
+    maps = encoder.attention_weights(x, LENGTHS)
+    assert [[tuple(m.shape) for m in layer] for layer in maps] == [[(3, n, n) for n in LENGTHS]] * 2
+    for layer in maps:
+        for weights, length in zip(layer, LENGTHS, strict=True):
+            assert torch.allclose(weights.sum(-1), torch.ones(3, length, dtype=torch.float64))
+    assert not torch.allclose(maps[0][2], maps[1][2])
+    alone = encoder.attention_weights(x[4:15], [11])
+    for layer in range(2):
+        assert torch.allclose(alone[layer][0], maps[layer][2], atol=1e-11)
+
+
+def test_tables_of_positions_are_no_part_of_the_weights() -> None:
+    encoder = make()
+    before = set(encoder.state_dict())
+    encoder(tokens(), LENGTHS)
+    assert set(encoder.state_dict()) == before
+    assert not list(encoder.buffers())
+
+
+def test_a_copy_encodes_the_same() -> None:
+    encoder, x = make(), tokens()
+    encoder(x, LENGTHS)
+    assert torch.equal(copy.deepcopy(encoder)(x, LENGTHS), encoder(x, LENGTHS))
+
+
+def test_float32_agrees_with_float64_far_into_a_long_sequence() -> None:
+    encoder, x = make(layers=1), tokens([3000])
+    expected = encoder(x, [3000])
+    assert (encoder.float()(x.float(), [3000]) - expected).abs().max() < 1e-4
+
+
+def test_the_config_chooses_the_attention() -> None:
+    assert isinstance(transformer_attention(TransformerConfig()), AdaptedAttention)
+    vanilla = transformer_attention(TransformerConfig(adapted=False))
+    assert isinstance(vanilla, VanillaAttention)
+    assert vanilla.scale == pytest.approx(32**-0.5)
+    assert transformer_attention(TransformerConfig()).scale == 1.0
+    assert transformer_attention(TransformerConfig(scaled=True)).scale == pytest.approx(32**-0.5)
+    assert transformer_attention(TransformerConfig(adapted=False, scaled=False)).scale == 1.0
+
+
+def test_attention_dropout_is_the_other_dropout_unless_given() -> None:
+    assert transformer_attention(TransformerConfig(dropout=0.2)).dropout == 0.2
+    assert transformer_attention(TransformerConfig(dropout=0.2, attention_dropout=0.0)).dropout == 0.0
+
+
+def test_the_feed_forward_is_twice_as_wide_unless_given() -> None:
+    assert make().layers[0].feed_forward.widen.out_features == 48
+    assert make(ff_width=7).layers[0].feed_forward.widen.out_features == 7
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"width": 0}, "width must be at least 1; got 0"),
+        ({"layers": 0}, "layers must be at least 1; got 0"),
+        ({"heads": -1}, "heads must be at least 1; got -1"),
+        ({"ff_width": 0}, "ff_width must be at least 1; got 0"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
+        ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1; got -0.1"),
+        ({"norm": "none"}, "norm must be one of 'post', 'pre'; got 'none'"),
+        ({"width": 130}, "width must be a multiple of heads, which is 4; got 130"),
+        ({"width": 12}, "width must be an even number times heads"),
+        ({"width": 15, "heads": 5, "adapted": False}, "width must be even"),
+        ({"adapted": False, "key_projection": True}, "key_projection must be False with vanilla attention"),
+        ({"adapted": False, "key_position": True}, "key_position must be False with vanilla attention"),
+    ],
+)
+def test_wrong_settings_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TransformerConfig(**wrong)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", KINDS)
+def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
+    encoder, x = make(**options).float(), tokens().float()
+    expected = encoder(x, LENGTHS)
+    assert torch.allclose(encoder.cuda()(x.cuda(), LENGTHS).cpu(), expected, atol=1e-3)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from spacy_tener.batching.lattice import Lattice
+from spacy_tener.layers.fusion import Covers, WordFusion
+
+CHARS, WORDS, WIDTH, HEADS = 5, 4, 12, 3
+
+
+def lattice(sentences: list[tuple[int, list[tuple[int, int]]]]) -> Lattice:
+    """Sentences as a length and its words' heads and tails."""
+    words = [word for _, own in sentences for word in own]
+    heads, tails = np.array(words, dtype=np.int64).reshape(-1, 2).T
+    lengths, counts = ([length for length, _ in sentences], [len(own) for _, own in sentences])
+    return Lattice(np.array(lengths, dtype=np.int64), np.array(counts, dtype=np.int64), heads, tails)
+
+
+# Nested, overlapping and repeated words, a sentence without words, one without characters, one that is a word.
+SENTENCES: list[tuple[int, list[tuple[int, int]]]] = [
+    (7, [(0, 2), (0, 1), (2, 3), (2, 6), (5, 6), (5, 6)]),
+    (3, []),
+    (0, []),
+    (2, [(0, 1)]),
+    (4, [(1, 2)]),
+]
+
+
+def make(dropout: float = 0.0) -> WordFusion:
+    torch.manual_seed(0)
+    return WordFusion(char_width=CHARS, word_width=WORDS, width=WIDTH, n_heads=HEADS, dropout=dropout).double()
+
+
+def rows(own: Lattice) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    sizes = (own.n_characters, CHARS), (own.n_words, WORDS)
+    chars, words = (torch.randn(*size, dtype=torch.float64, requires_grad=True) for size in sizes)
+    return chars, words
+
+
+def position(distance: int) -> Tensor:
+    """`p_d` of equation 3."""
+    values = []
+    for i in range(0, WIDTH, 2):
+        angle = distance / 10000 ** (i / WIDTH)
+        values += [math.sin(angle), math.cos(angle)]
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def read_words(fusion: WordFusion, char: Tensor, i: int, words: Tensor, spans: list[tuple[int, int]]) -> Tensor:
+    """Equations 5, 13, 14 and 15 for the character at `i` of a sentence with these words."""
+    covering = [j for j, (head, tail) in enumerate(spans) if head <= i <= tail]
+    if not covering:
+        return char.new_zeros(WIDTH)
+    d_k, mixed = WIDTH // HEADS, []
+    for h in range(HEADS):
+        part = slice(h * d_k, (h + 1) * d_k)
+        scores, values = [], []
+        q = (fusion.query.weight @ char)[part]
+        for j in covering:
+            head, tail = spans[j]
+            w_r = torch.cat((fusion.from_head.weight, fusion.from_tail.weight), dim=1)
+            r = (w_r @ torch.cat((position(i - head), position(i - tail))))[part]
+            k = (fusion.key.weight @ words[j])[part]
+            scores.append(q @ k + q @ r + fusion.u[h] @ k + fusion.v[h] @ r)
+            values.append((fusion.value.weight @ words[j])[part])
+        mixed.append(torch.softmax(torch.stack(scores), dim=0) @ torch.stack(values))
+    return torch.cat(mixed)
+
+
+def paper(
+    fusion: WordFusion, chars: Tensor, words: Tensor, sentences: list[tuple[int, list[tuple[int, int]]]]
+) -> Tensor:
+    read = []
+    own_chars = chars.split([length for length, _ in sentences])
+    own_words = words.split([len(spans) for _, spans in sentences])
+    for own, matched, (_, spans) in zip(own_chars, own_words, sentences, strict=True):
+        read += [read_words(fusion, char, i, matched, spans) for i, char in enumerate(own)]
+    return torch.stack(read)
+
+
+def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
+    fusion, own = make(), lattice(SENTENCES)
+    chars, words = rows(own)
+    got, expected = fusion(chars, words, Covers.of(own)), paper(fusion, chars, words, SENTENCES)
+    assert (got - expected).abs().max() < 1e-12
+    weight, wanted_by = torch.randn_like(got), [chars, words, *fusion.parameters()]
+    wanted = torch.autograd.grad((expected * weight).sum(), wanted_by)
+    for a, b in zip(torch.autograd.grad((got * weight).sum(), wanted_by), wanted, strict=True):
+        assert (a - b).abs().max() < 1e-11
+
+
+def test_a_character_without_words_gets_zeros() -> None:
+    fusion, own = make(), lattice(SENTENCES)
+    fused = fusion(*rows(own), Covers.of(own))
+    covered = torch.zeros(own.n_characters, dtype=torch.bool)
+    covered[[0, 1, 2, 3, 4, 5, 6, 10, 11, 13, 14]] = True
+    assert torch.equal(fused.any(dim=1), covered)
+
+
+def test_a_character_with_one_word_gets_that_words_value() -> None:
+    fusion, own = make(), lattice(SENTENCES)
+    chars, words = rows(own)
+    fused = fusion(chars, words, Covers.of(own))
+    assert torch.allclose(fused[13:15], fusion.value(words[-1:]).expand(2, -1))
+
+
+def test_a_sentence_is_read_alone() -> None:
+    fusion, own = make(), lattice(SENTENCES)
+    chars, words = rows(own)
+    whole = fusion(chars, words, Covers.of(own))
+    first = lattice(SENTENCES[:1])
+    assert torch.allclose(fusion(chars[:7], words[:6], Covers.of(first)), whole[:7], atol=1e-14)
+
+
+def test_the_order_of_the_words_does_not_matter() -> None:
+    fusion = make()
+    spans = SENTENCES[0][1]
+    chars, words = rows(lattice(SENTENCES[:1]))
+    order = [3, 0, 5, 1, 4, 2]
+    shuffled = lattice([(7, [spans[i] for i in order])])
+    fused = fusion(chars, words, Covers.of(lattice(SENTENCES[:1])))
+    assert torch.allclose(fusion(chars, words[order], Covers.of(shuffled)), fused, atol=1e-14)
+
+
+@pytest.mark.parametrize("sentences", [[], [(0, [])], [(4, []), (2, [])]])
+def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, list[tuple[int, int]]]]) -> None:
+    fusion, own = make(), lattice(sentences)
+    chars, words = rows(own)
+    fused = fusion(chars, words, Covers.of(own))
+    assert torch.equal(fused, torch.zeros(own.n_characters, WIDTH, dtype=torch.float64))
+    fused.sum().backward()
+    assert chars.grad is not None
+    assert not chars.grad.any()
+
+
+def test_there_are_as_many_pairs_as_words_have_characters() -> None:
+    """One character under a hundred words costs the others nothing."""
+    own = lattice([(1000, [(0, 1 + i % 3) for i in range(100)])])
+    covers = Covers.of(own)
+    assert len(covers.characters.index) == len(covers.words.index) == sum(2 + i % 3 for i in range(100))
+    assert covers.longest == 4
+
+
+def test_pairs_know_their_distances_to_both_ends() -> None:
+    covers = Covers.of(lattice([(3, []), (6, [(1, 3), (3, 5)])]))
+    assert covers.characters.index.tolist() == [4, 5, 6, 6, 7, 8]
+    assert covers.words.index.tolist() == [0, 0, 0, 1, 1, 1]
+    assert covers.from_head.index.tolist() == [0, 1, 2, 0, 1, 2]
+    assert covers.from_tail.index.tolist() == [2, 1, 0, 2, 1, 0]
+
+
+def test_dropout_acts_on_the_map_in_training() -> None:
+    fusion, own = make(dropout=0.5), lattice(SENTENCES)
+    chars, words = rows(own)
+    covers = Covers.of(own)
+    assert not torch.allclose(fusion(chars, words, covers), fusion(chars, words, covers))
+    predicted = fusion.eval()(chars, words, covers)
+    assert torch.allclose(predicted, paper(fusion, chars, words, SENTENCES), atol=1e-12)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_what_the_cpu_gives() -> None:
+    fusion, own = make(), lattice(SENTENCES)
+    chars, words = rows(own)
+    expected = fusion(chars, words, Covers.of(own))
+    covers = Covers.of(own, device="cuda")
+    assert torch.allclose(fusion.cuda()(chars.cuda(), words.cuda(), covers).cpu(), expected, atol=1e-10)
