@@ -257,15 +257,23 @@ def serve_cli(
     import_code(code)
     with messages(stopped="What was accepted has been answered.") as msg:
         try:
-            from ..serve import Limits, address, bind, make_app, run
+            from ..serve import Limits, address, bind, make_app, serve
         except ImportError as error:
             raise RemedyError(f"Serving needs {error.name}", "pip install 'spacy_tener[serve]'") from error
         named = _named(models)
         with bind(host, port) as sock:
             pipelines = {name: _load(model) for name, model in named.items()}
-            limits = Limits(max_characters, max_explained, max_texts, max_body, timeout, queue, max_connections)
+            limits = Limits(
+                characters=max_characters,
+                explained=max_explained,
+                texts=max_texts,
+                body=max_body,
+                timeout=timeout,
+                queue=queue,
+                connections=max_connections,
+            )
             app = make_app(pipelines, limits)
-            run(app, sock, lambda: msg.good(f"{address(sock)}: {', '.join(named)}", "Ctrl-C stops it."))
+            serve(app, sock, lambda: msg.good(f"{address(sock)}: {', '.join(named)}", "Ctrl-C stops it."))
 
 
 def _named(models: list[str]) -> dict[str, str]:

@@ -1,61 +1,257 @@
-"""The application: routes, bounds, counters, and how errors leave."""
+"""The ASGI application: routes, pages, and error responses."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from spacy.language import Language
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.requests import ClientDisconnect
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
 
+from .. import explain
 from ..about import __version__
-from .bodies import Bounded, refusal
-from .limits import Limits, RefusedError, invalid
-from .metrics import Measured
-from .pages import add_pages
-from .routes import STREAM, api, operation
+from .metrics import MetricsMiddleware
+from .schema import (
+    BatchRequest,
+    BatchResponse,
+    ErrorResponse,
+    ExplanationRequest,
+    HealthResponse,
+    Limits,
+    LineRequest,
+    LineResponse,
+    ModelsResponse,
+    Options,
+    ServiceError,
+    TextRequest,
+    TextResponse,
+    invalid,
+    request_timeout,
+)
 from .service import Service
+from .stream import NdjsonResponse, StreamResponse
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+STATIC = Path(__file__).parent / "static"
+EXPLANATION_STYLE = Path(explain.__file__).with_name("page.css")
+# `unsafe-inline` is for the page of an explanation, which has its style and script inside and inherits this.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; connect-src 'self'; frame-src 'self'; img-src data:; "
+    "script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'"
+)
+ERRORS: dict[int | str, dict[str, Any]] = {
+    404: {"model": ErrorResponse, "description": "There is no such model."},
+    408: {"model": ErrorResponse, "description": "The request took too long to arrive."},
+    413: {"model": ErrorResponse, "description": "A text, the texts or the body are over a limit."},
+    422: {"model": ErrorResponse, "description": "The request is not what the schema says."},
+    503: {"model": ErrorResponse, "description": "Too many texts are waiting; Retry-After says how many seconds."},
+}
+NDJSON = str(NdjsonResponse.media_type)
 
 
 def make_app(models: Mapping[str, Language], limits: Limits | None = None) -> FastAPI:
-    """An ASGI application that serves pipelines by their names."""
+    """Make an ASGI application that serves pipelines by their names."""
     service = Service(models, limits or Limits())
 
     @asynccontextmanager
-    async def running(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.start()
         yield
         await service.close()
 
-    app = FastAPI(title="spacy_tener", version=__version__, docs_url=None, redoc_url=None, lifespan=running)
+    app = FastAPI(title="spacy_tener", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
-    app.include_router(api)
-    app.include_router(operation)
-    app.add_middleware(Bounded, limits=service.limits, streamed={STREAM})
-    app.add_middleware(Measured, metrics=service.metrics)
-    add_pages(app)
-    for kind in (RefusedError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _refuse)
+    for router in (api, operation, pages):
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=STATIC))
+    app.add_middleware(MetricsMiddleware, metrics=service.metrics)
+    for kind in (RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _error_response)
     return app
 
 
-async def _refuse(request: Request, error: Exception) -> Response:
-    refused = _as_refused(request, error)
-    request.app.state.service.metrics.count_error(refused.code)
-    return refusal(refused)
+# --- errors and limits
 
 
-def _as_refused(request: Request, error: Exception) -> RefusedError:
-    if isinstance(error, RefusedError):
-        return error
+async def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         in_body = error.errors()[0]["loc"][0] == "body"
-        if in_body and request.headers.get("content-type", "").partition(";")[0] != "application/json":
-            return RefusedError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
-        return invalid(error.errors())
+        is_json = request.headers.get("content-type", "").partition(";")[0] == "application/json"
+        need_header = ServiceError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
+        error = need_header if in_body and not is_json else invalid(error.errors())
     assert isinstance(error, HTTPException)
-    codes: dict[int, str] = {400: "invalid", 404: "not_found", 405: "method_not_allowed"}
-    return RefusedError(error.status_code, codes.get(error.status_code, "refused"), str(error.detail))
+    code = error.code if isinstance(error, ServiceError) else HTTPStatus(error.status_code).name.lower()
+    request.app.state.service.metrics.errors.labels(code).inc()
+    # In ASCII: what the message repeats of the request may hold half of a surrogate pair.
+    content = json.dumps({"error": {"code": code, "message": error.detail}})
+    return Response(content, error.status_code, error.headers, media_type="application/json")
+
+
+class BoundedRoute(APIRoute):
+    """A route that reads a body within the limits of size and time, and stops working for a client that has gone."""
+
+    def get_route_handler(self) -> Any:
+        handler = super().get_route_handler()
+
+        async def bounded_handler(request: Request) -> Response:
+            limits: Limits = request.app.state.service.limits
+            try:
+                async with asyncio.timeout(limits.timeout):
+                    await _read_body(request, limits.body)
+            except TimeoutError:
+                raise request_timeout(limits) from None
+            except ClientDisconnect:
+                return _client_closed_request()
+            return await _unless_disconnected(handler, request)
+
+        return bounded_handler if self.body_field else handler
+
+
+async def _read_body(request: Request, limit: int) -> None:
+    """Read the body, of at most so many bytes, to where `request.body()` takes it from."""
+    too_large = ServiceError(
+        413, "body_too_large", f"The body is larger than {limit:,} bytes. Send fewer texts at once."
+    )
+    content_length = request.headers.get("content-length", "")
+    if content_length.isdecimal() and int(content_length) > limit:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_large
+    request._body = bytes(body)
+
+
+async def _unless_disconnected(handler: Handler, request: Request) -> Response:
+    """Return the handler's response, or cancel it when the client disconnects before."""
+    response = asyncio.ensure_future(handler(request))
+    disconnect = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((response, disconnect), return_when=asyncio.FIRST_COMPLETED)
+        return response.result() if response.done() else _client_closed_request()
+    finally:
+        response.cancel()
+        disconnect.cancel()
+
+
+def _client_closed_request() -> Response:
+    """Return a response that nobody reads, with the status by which nginx counts such requests."""
+    return Response(status_code=499)
+
+
+# --- the API
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+TheService = Annotated[Service, Depends(_service)]
+api = APIRouter(prefix="/v1", tags=["entities"], route_class=BoundedRoute)
+operation = APIRouter(tags=["operation"])
+pages = APIRouter(include_in_schema=False)
+
+
+@api.get("/models")
+async def list_models(service: TheService) -> ModelsResponse:
+    """List the models, the default first, and the limits of a request."""
+    return ModelsResponse(models=[served.info for served in service.models.values()], limits=service.limits)
+
+
+@api.post("/entities", responses=ERRORS)
+async def find_entities(request: TextRequest, service: TheService) -> TextResponse:
+    """Find the entities of one text, each with its probability."""
+    served = service.model(request.model)
+    return TextResponse(model=served.name, entities=await service.entities(request.text, request))
+
+
+@api.post("/entities/batch", responses=ERRORS)
+async def find_entities_of_batch(request: BatchRequest, service: TheService) -> BatchResponse:
+    """Find the entities of several texts."""
+    served = service.model(request.model)
+    return BatchResponse(model=served.name, answers=await service.batch(request.texts, request))
+
+
+@api.post(
+    "/entities/stream",
+    response_class=NdjsonResponse,
+    responses={200: {"model": LineResponse}, 404: ERRORS[404], 422: ERRORS[422]},
+    openapi_extra={"requestBody": {"content": {NDJSON: {"schema": LineRequest.model_json_schema()}}, "required": True}},
+)
+async def find_entities_of_stream(options: Annotated[Options, Query()], service: TheService) -> Any:
+    """Find the entities of any number of texts, a JSON object on each line, answered line by line and in order.
+
+    Answers come while texts are sent: read them at the same time. A line that cannot be read, or a text that is too
+    long, gets a line with an error, and the stream goes on.
+    """
+    return StreamResponse(service, options)
+
+
+@api.post("/explanation", responses={**ERRORS, 200: {"content": {"text/html": {}, "application/json": {}}}})
+async def explain_text(request: ExplanationRequest, service: TheService) -> Any:
+    """Explain why the entities of a text were found: rivals, the best readings, and the characters that each rests on.
+    The data is what `spacy_tener.explain` returns; its places are characters."""
+    content = await service.explanation(request.text, request.model, request.format)
+    return Response(content, media_type="text/html" if request.format == "html" else "application/json")
+
+
+@operation.get("/health", responses={503: {"model": HealthResponse}})
+async def health(service: TheService, response: Response) -> HealthResponse:
+    """Check that the models' threads run. An overloaded service is healthy: ask `/ready` before sending it more."""
+    return _health(service, response, {"failed"})
+
+
+@operation.get("/ready", responses={503: {"model": HealthResponse}})
+async def ready(service: TheService, response: Response) -> HealthResponse:
+    """Check that further texts would be taken."""
+    return _health(service, response, {"failed", "overloaded", "stopping"})
+
+
+def _health(service: Service, response: Response, unavailable: set[str]) -> HealthResponse:
+    health = HealthResponse(status=service.status, models=service.waiting)
+    response.status_code = 503 if health.status in unavailable else 200
+    return health
+
+
+@operation.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(service: TheService) -> Any:
+    """Return counters in Prometheus' text format."""
+    return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+# --- the pages, which need no network
+
+
+@pages.get("/")
+async def page() -> Response:
+    return _page("page.html")
+
+
+@pages.get("/docs")
+async def docs() -> Response:
+    return _page("docs.html")
+
+
+@pages.get("/static/explain.css")
+async def style() -> Response:
+    return FileResponse(EXPLANATION_STYLE)
+
+
+def _page(name: str) -> Response:
+    headers = {"content-security-policy": CONTENT_SECURITY_POLICY, "cache-control": "no-cache"}
+    return FileResponse(STATIC / name, headers=headers)

@@ -1,23 +1,16 @@
-"""What requests and answers look like."""
+"""The JSON of requests and responses, the limits of a request, and errors."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from fastapi import HTTPException
+from pydantic import BaseModel, ConfigDict, Field
 
-
-def _encodable(text: str) -> str:
-    """JSON can spell half of a pair of surrogates, which is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"character {error.start} is half of a surrogate pair") from None
-    return text
-
-
-Text = Annotated[str, AfterValidator(_encodable)]
-Model = Annotated[str | None, Field(description="Name of a model, as /v1/models lists them. Default: the first.")]
+# With a constraint pydantic refuses half of a surrogate pair, which JSON can spell but which is no character.
+Text = Annotated[str, Field(min_length=0)]
+ModelName = Annotated[str | None, Field(description="Name of a model, as /v1/models lists them. Default: the first.")]
 Offsets = Annotated[
     Literal["characters", "utf16"],
     Field(description="What offsets count: characters (Unicode code points), or UTF-16 units as JavaScript does."),
@@ -26,11 +19,11 @@ Minimum = Annotated[float, Field(ge=0.0, le=1.0, description="Leave out entities
 
 
 class Options(BaseModel):
-    """How entities are wanted."""
+    """Options of a request for entities."""
 
     model_config = ConfigDict(extra="forbid")
 
-    model: Model = None
+    model: ModelName = None
     offsets: Offsets = "characters"
     minimum: Minimum = 0.0
 
@@ -47,13 +40,11 @@ class ExplanationRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Text = Field(examples=["王小明去了上海。"])
-    model: Model = None
-    format: Literal["json", "html"] = Field(
-        "json", description="Data, or a page that needs neither network nor server."
-    )
+    model: ModelName = None
+    format: Literal["json", "html"] = Field("json", description="Data, or a page that needs no network.")
 
 
-class Line(BaseModel):
+class LineRequest(BaseModel):
     """A line of a stream."""
 
     model_config = ConfigDict(extra="forbid")
@@ -62,9 +53,11 @@ class Line(BaseModel):
     id: str | int | None = Field(None, description="Comes back with the answer.")
 
 
-class Entity(BaseModel):
+class EntityOut(BaseModel):
+    model_config = ConfigDict(title="Entity")
+
     start: int
-    end: int = Field(description="Behind the last character.")
+    end: int = Field(description="Offset after the last character.")
     label: str
     text: str
     probability: float | None = Field(
@@ -72,14 +65,14 @@ class Entity(BaseModel):
     )
 
 
-class TextAnswer(BaseModel):
+class TextResponse(BaseModel):
     model: str
-    entities: list[Entity]
+    entities: list[EntityOut]
 
 
-class BatchAnswer(BaseModel):
+class BatchResponse(BaseModel):
     model: str
-    answers: list[list[Entity]] = Field(description="The entities of each text, in the order of the request.")
+    answers: list[list[EntityOut]] = Field(description="The entities of each text, in the order of the request.")
 
 
 class ErrorDetail(BaseModel):
@@ -87,16 +80,16 @@ class ErrorDetail(BaseModel):
     message: str
 
 
-class ErrorAnswer(BaseModel):
+class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
-class LineAnswer(BaseModel):
-    """A line of a stream's answer: entities or an error."""
+class LineResponse(BaseModel):
+    """A line of a stream's response: entities or an error."""
 
-    line: int = Field(description="The number of the line that it answers, from 1.")
+    line: int = Field(description="Number of the line that it answers, from 1.")
     id: str | int | None = None
-    entities: list[Entity] | None = None
+    entities: list[EntityOut] | None = None
     error: ErrorDetail | None = None
 
 
@@ -108,18 +101,68 @@ class ModelInfo(BaseModel):
     description: str
 
 
-class Bounds(BaseModel):
-    characters: int = Field(description="Most characters of a text.")
-    explained: int = Field(description="Most characters of a text that is explained.")
-    texts: int = Field(description="Most texts of a batch.")
-    body: int = Field(description="Most bytes of a request's body.")
+class Limits(BaseModel):
+    """The limits of a request, and of all that one process accepts at a time. Clients are told the first four."""
+
+    model_config = ConfigDict(frozen=True)
+
+    characters: int = Field(default=20_000, description="Most characters of a text.")
+    explained: int = Field(
+        default=2_000,
+        description="Most characters of a text that is explained, which takes as long as reading it many times.",
+    )
+    texts: int = Field(default=256, description="Most texts of a batch.")
+    body: int = Field(default=2 * 2**20, description="Most bytes of a request's body, unless it is a stream.")
+    timeout: float = Field(
+        default=30.0,
+        exclude=True,
+        description="Seconds for a request to arrive, for a text to be answered, and between two parts of a stream.",
+    )
+    queue: int = Field(default=1_000_000, exclude=True, description="Most characters that wait for a model.")
+    connections: int = Field(default=512, exclude=True, description="Most connections.")
+
+    @property
+    def line(self) -> int:
+        """Most bytes of a line of a stream: every character may be written as \\uXXXX\\uXXXX."""
+        return 12 * self.characters + 1024
 
 
-class ModelsAnswer(BaseModel):
+class ModelsResponse(BaseModel):
     models: list[ModelInfo]
-    limits: Bounds
+    limits: Limits
 
 
-class Health(BaseModel):
+class HealthResponse(BaseModel):
     status: Literal["ok", "overloaded", "failed", "stopping"]
     models: dict[str, int] = Field(description="Characters that wait for each model.")
+
+
+class ServiceError(HTTPException):
+    """An error response: the HTTP status, a code for programs, and a message for people."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, message, headers)
+        self.code = code
+
+
+def text_too_long(length: int, limit: int, where: str = "The text") -> ServiceError:
+    message = f"{where} has {length:,} characters, and the limit is {limit:,}. Split it."
+    return ServiceError(413, "text_too_long", message)
+
+
+def request_timeout(limits: Limits) -> ServiceError:
+    message = f"The request did not arrive within {limits.timeout:g} seconds. Send it again."
+    return ServiceError(408, "too_slow", message, {"connection": "close"})
+
+
+def overloaded(seconds: int) -> ServiceError:
+    message = f"Too many texts are waiting. Try again in {seconds} seconds."
+    return ServiceError(503, "overloaded", message, {"retry-after": str(seconds)})
+
+
+def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
+    """Return the first of pydantic's errors. The value itself is not repeated: it may be large, or no valid text."""
+    first = errors[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    more = f" ({len(errors) - 1} more like this)" if len(errors) > 1 else ""
+    return ServiceError(422, "invalid", f"{place}: {first['msg']}.{more}" if place else f"{first['msg']}.{more}")

@@ -1,4 +1,4 @@
-"""Runs the application by uvicorn."""
+"""The application as a process of its own, by uvicorn."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SWITCH = 0.0005
 
 
 class Server(uvicorn.Server):
-    """Answers what is on its way when it is told to stop.
+    """A uvicorn server that answers what is on its way when it is told to stop.
 
-    listening: Is called once requests are accepted.
+    on_startup: Called once requests are accepted.
     """
 
-    def __init__(self, app: FastAPI, listening: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI, on_startup: Callable[[], None]) -> None:
         self._service: Service = app.state.service
-        self._listening = listening
+        self._on_startup = on_startup
         limits = self._service.limits
         config = uvicorn.Config(
             app,
@@ -34,13 +34,13 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             limit_concurrency=limits.connections,
-            timeout_graceful_shutdown=int(limits.seconds) + 1,
+            timeout_graceful_shutdown=int(limits.timeout) + 1,
         )
         super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._listening()
+        self._on_startup()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.stopping = True
@@ -51,7 +51,7 @@ class Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at an address, which does not listen yet."""
+    """Return a socket at an address, which does not listen yet."""
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -63,13 +63,14 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address(sock: socket.socket) -> str:
+    """Return the URL of a socket."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(app: FastAPI, sock: socket.socket, listening: Callable[[], None]) -> None:
+def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None]) -> None:
     """Serve until SIGTERM or Ctrl-C. What was accepted until then is answered."""
     # uvicorn raises the signal again behind its graceful stop: that is no failure.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH)
-    Server(app, listening).run([sock])
+    Server(app, on_startup).run([sock])

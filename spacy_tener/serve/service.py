@@ -1,32 +1,39 @@
-"""The models of a service, and what it answers, whatever the form of the request."""
+"""The models of a service and their answers, whatever the form of the request."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from typing import Literal
 
 from spacy.language import Language
 
 from ..annotate.batches import TOGETHER, Task
 from ..annotate.finding import Found, entity_task, labels
+from ..explain import explain
+from ..pipeline.finding import recognisers
 from ..pipeline.views.windows import batch_by_size
-from .limits import Limits, RefusedError, too_long
 from .metrics import Metrics
-from .reading import explanation_tasks, utf16_offsets
-from .schema import Entity, ModelInfo, Options
+from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError, text_too_long
 from .worker import Worker
+
+Form = Literal["json", "html"]
 
 
 @dataclass(frozen=True)
-class Served:
-    """A pipeline and the thread that runs it."""
+class ServedModel:
+    """A pipeline and the thread that runs it.
+
+    explanations: The task of each form of an explanation; empty where the pipeline has no `tener_ner`.
+    """
 
     nlp: Language
     worker: Worker
     entities: Task
-    explanations: Mapping[str, Task]
+    explanations: Mapping[Form, Task]
 
     @property
     def name(self) -> str:
@@ -46,7 +53,7 @@ class Service:
         self.metrics = Metrics()
         self.stopping = False
         self.models = {
-            name: Served(nlp, Worker(name, limits, self.metrics), entity_task(nlp), explanation_tasks(nlp))
+            name: ServedModel(nlp, Worker(name, limits, self.metrics), entity_task(nlp), _explanation_tasks(nlp))
             for name, nlp in models.items()
         }
 
@@ -72,59 +79,68 @@ class Service:
             return "stopping"
         return "overloaded" if any(worker.full for worker in workers) else "ok"
 
-    def model(self, name: str | None) -> Served:
+    def model(self, name: str | None) -> ServedModel:
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise RefusedError(
-                404, "unknown_model", f"There is no model '{name}'. Use one of: {', '.join(self.models)}."
-            )
+            message = f"There is no model '{name}'. Use one of: {', '.join(self.models)}."
+            raise ServiceError(404, "unknown_model", message)
         return self.models[name]
 
-    async def entities(self, text: str, options: Options) -> list[Entity]:
-        """The entities of one text."""
+    async def entities(self, text: str, options: Options) -> list[EntityOut]:
+        """Find the entities of one text."""
         self.check(text)
         served = self.model(options.model)
-        return wanted(text, await served.worker.answer(served.entities, text), options)
+        return to_response(text, await served.worker.answer(served.entities, text), options)
 
-    async def batch(self, texts: Sequence[str], options: Options) -> list[list[Entity]]:
-        """The entities of several texts. Some of them at a time are put into the queue, where others wait as well."""
+    async def batch(self, texts: Sequence[str], options: Options) -> list[list[EntityOut]]:
+        """Find the entities of several texts. A part of them at a time is in the queue, so that others wait less."""
         if len(texts) > self.limits.texts:
-            message = f"There are {len(texts):,} texts, and the most is {self.limits.texts:,}. Send fewer at once."
-            raise RefusedError(413, "too_many_texts", message)
+            message = f"There are {len(texts):,} texts, and the limit is {self.limits.texts:,}. Send fewer at once."
+            raise ServiceError(413, "too_many_texts", message)
         for number, text in enumerate(texts):
             self.check(text, f"Text {number}")
         served = self.model(options.model)
         if served.worker.full:
-            raise served.worker.refusal()
+            raise served.worker.overloaded()
         found: list[list[Found]] = []
         for part in batch_by_size(texts, TOGETHER):
-            futures = [await served.worker.submit(served.entities, text, patient=True) for text in part]
+            futures = [await served.worker.submit(served.entities, text, block=True) for text in part]
             found += await served.worker.wait_for(asyncio.gather(*futures))
-        return [wanted(text, entities, options) for text, entities in zip(texts, found, strict=True)]
+        return [to_response(text, entities, options) for text, entities in zip(texts, found, strict=True)]
 
-    async def explanation(self, text: str, model: str | None, form: str) -> str:
-        """Why the entities of a text were found."""
+    async def explanation(self, text: str, model: str | None, form: Form) -> str:
+        """Explain the entities of a text, as a JSON document or a page."""
         served = self.model(model)
         if not served.explanations:
-            raise RefusedError(
-                422, "not_explained", f"The model '{served.name}' has no tener_ner, so nothing explains it."
-            )
+            message = f"The model '{served.name}' has no tener_ner, so nothing explains it."
+            raise ServiceError(422, "not_explained", message)
         if len(text) > self.limits.explained:
-            raise too_long(len(text), self.limits.explained)
+            raise text_too_long(len(text), self.limits.explained)
         answer: str = await served.worker.answer(served.explanations[form], text)
         return answer
 
     def check(self, text: str, where: str = "The text") -> None:
         if len(text) > self.limits.characters:
-            raise too_long(len(text), self.limits.characters, where)
+            raise text_too_long(len(text), self.limits.characters, where)
 
 
-def wanted(text: str, found: Sequence[Found], options: Options) -> list[Entity]:
-    """The entities that are probable enough, with the offsets asked for."""
+def _explanation_tasks(nlp: Language) -> dict[Form, Task]:
+    forms: list[Form] = ["json", "html"] if recognisers(nlp) else []
+    return {form: partial(_explain_texts, nlp, form) for form in forms}
+
+
+def _explain_texts(nlp: Language, form: Form, texts: Sequence[str]) -> list[str]:
+    with nlp.memory_zone():
+        explanations = [explain(nlp, text) for text in texts]
+        return [each.to_html() if form == "html" else each.to_json() for each in explanations]
+
+
+def to_response(text: str, found: Sequence[Found], options: Options) -> list[EntityOut]:
+    """Return the entities that are probable enough, with the offsets asked for."""
     offsets = utf16_offsets(text) if options.offsets == "utf16" else None
     return [
-        Entity(
+        EntityOut(
             start=offsets[start] if offsets else start,
             end=offsets[end] if offsets else end,
             label=label,
@@ -134,3 +150,10 @@ def wanted(text: str, found: Sequence[Found], options: Options) -> list[Entity]:
         for start, end, label, probability in found
         if probability is None or probability >= options.minimum
     ]
+
+
+def utf16_offsets(text: str) -> list[int] | None:
+    """Return the offset in UTF-16 of each character and of the text's end; None where they are Python's offsets."""
+    if text.isascii() or max(text) <= "\uffff":
+        return None
+    return list(accumulate((1 + (char > "\uffff") for char in text), initial=0))

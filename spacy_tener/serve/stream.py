@@ -1,4 +1,4 @@
-"""NDJSON in, NDJSON out: a line for each text, in order, with a bounded number of them on their way."""
+"""NDJSON in, NDJSON out: a line for each text, in order, with a bounded number of pending lines."""
 
 from __future__ import annotations
 
@@ -13,33 +13,31 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..annotate.batches import TOGETHER
-from .limits import Limits, RefusedError, invalid, too_slow
-from .schema import ErrorDetail, Line, LineAnswer, Options
-from .service import Service, wanted
+from .schema import ErrorDetail, Limits, LineRequest, LineResponse, Options, ServiceError, invalid, request_timeout
+from .service import Service, to_response
 
-_LINES = 256
-"""Lines of a stream that are on their way at most, and of their characters as many as are read together."""
+_MAX_PENDING = 256
+"""Most pending lines of a stream. Of their characters there are at most as many as are read in one batch."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A line that was read, and its entities to come, or why there will be none."""
+class PendingLine:
+    """A line that was read, and its answer to come or its error."""
 
     number: int
-    line: Line | None
-    result: asyncio.Future[Any] | RefusedError
+    request: LineRequest | None
+    answer: asyncio.Future[Any] | ServiceError
 
-    @property
-    def size(self) -> int:
-        return len(self.line.text) if self.line else 0
+    def __len__(self) -> int:
+        return len(self.request.text) if self.request else 0
 
 
 class NdjsonResponse(Response):
     media_type = "application/x-ndjson"
 
 
-class StreamAnswer(NdjsonResponse):
-    """Reads the request and writes the answer at the same time, so that a client may wait for each line's answer.
+class StreamResponse(NdjsonResponse):
+    """A response that is written while the request is read, so that a client may wait for each line's answer.
 
     A client that does not read its answers is not read either: nothing piles up here.
     """
@@ -53,121 +51,121 @@ class StreamAnswer(NdjsonResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        window = _Window()
-        reading = asyncio.ensure_future(self._read(Request(scope, receive), window))
+        pending = _PendingLines()
+        reader = asyncio.ensure_future(self._read(Request(scope, receive), pending))
         try:
-            while (asked := await window.get()) is not None:
-                body = (await self._answer(asked)).model_dump_json(exclude_unset=True).encode() + b"\n"
+            while (line := await pending.get()) is not None:
+                body = (await self._answer(line)).model_dump_json(exclude_unset=True).encode() + b"\n"
                 message = {"type": "http.response.body", "body": body, "more_body": True}
-                await asyncio.wait_for(send(message), self.service.limits.seconds)
+                await asyncio.wait_for(send(message), self.service.limits.timeout)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             pass  # Nobody reads: the server closes the connection.
         finally:
-            reading.cancel()
-            window.cancel()
+            reader.cancel()
+            pending.cancel()
 
-    async def _read(self, request: Request, window: _Window) -> None:
+    async def _read(self, request: Request, pending: _PendingLines) -> None:
         number = 0
         try:
             async for raw in self._lines(request):
                 number += 1
-                if isinstance(raw, RefusedError):
-                    await window.put(Asked(number, None, raw))
+                if isinstance(raw, ServiceError):
+                    await pending.put(PendingLine(number, None, raw))
                 elif raw.strip():
-                    await window.put(await self._ask(number, raw))
-        except RefusedError as error:
-            await window.put(Asked(number + 1, None, error))
+                    await pending.put(await self._submit(number, raw))
+        except ServiceError as error:
+            await pending.put(PendingLine(number + 1, None, error))
         except ClientDisconnect:
             pass
         finally:
-            window.end()
+            pending.end()
 
-    async def _lines(self, request: Request) -> AsyncIterator[bytes | RefusedError]:
-        """The lines, and in the place of one that is too long, of which nothing is kept, why it is refused."""
+    async def _lines(self, request: Request) -> AsyncIterator[bytes | ServiceError]:
+        """Split the body into lines. One that is too long is not kept: an error takes its place."""
         limits = self.service.limits
-        refused = RefusedError(413, "line_too_long", f"The line is longer than {limits.line:,} bytes.")
-        rest, is_refused = b"", False
+        too_long = ServiceError(413, "line_too_long", f"The line is longer than {limits.line:,} bytes.")
+        rest, skipped = b"", False
         stream = request.stream()
-        while chunk := await _next(stream, limits):
+        while chunk := await _next_chunk(stream, limits):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
-                if not is_refused:
-                    yield line if len(line) <= limits.line else refused
-                is_refused = False
-            if len(rest) > limits.line and not is_refused:
-                yield refused
-                is_refused = True
-            rest = b"" if is_refused else rest
+                if not skipped:
+                    yield line if len(line) <= limits.line else too_long
+                skipped = False
+            if len(rest) > limits.line and not skipped:
+                yield too_long
+                skipped = True
+            rest = b"" if skipped else rest
             if self.service.stopping:
-                raise RefusedError(503, "stopping", "The service stops. Send this line and those behind it again.")
-        if not is_refused:
+                raise ServiceError(503, "stopping", "The service stops. Send this line and those after it again.")
+        if not skipped:
             yield rest
 
-    async def _ask(self, number: int, raw: bytes) -> Asked:
+    async def _submit(self, number: int, raw: bytes) -> PendingLine:
         try:
-            line = Line.model_validate_json(raw)
+            request = LineRequest.model_validate_json(raw)
         except ValidationError as error:
-            return Asked(number, None, invalid(error.errors()))
+            return PendingLine(number, None, invalid(error.errors()))
         try:
-            self.service.check(line.text)
-        except RefusedError as error:
-            return Asked(number, line, error)
-        return Asked(number, line, await self.served.worker.submit(self.served.entities, line.text, patient=True))
+            self.service.check(request.text)
+        except ServiceError as error:
+            return PendingLine(number, request, error)
+        future = await self.served.worker.submit(self.served.entities, request.text, block=True)
+        return PendingLine(number, request, future)
 
-    async def _answer(self, asked: Asked) -> LineAnswer:
-        answer = LineAnswer(line=asked.number)
-        if asked.line and asked.line.id is not None:
-            answer.id = asked.line.id
+    async def _answer(self, line: PendingLine) -> LineResponse:
+        response = LineResponse(line=line.number)
+        if line.request and line.request.id is not None:
+            response.id = line.request.id
         try:
-            if isinstance(asked.result, RefusedError):
-                raise asked.result
-            assert asked.line is not None
-            found = await self.served.worker.wait_for(asked.result)
-            answer.entities = wanted(asked.line.text, found, self.options)
-        except RefusedError as error:
-            self.service.metrics.count_error(error.code)
-            answer.error = ErrorDetail(code=error.code, message=error.message)
-        return answer
+            if isinstance(line.answer, ServiceError):
+                raise line.answer
+            assert line.request is not None
+            found = await self.served.worker.wait_for(line.answer)
+            response.entities = to_response(line.request.text, found, self.options)
+        except ServiceError as error:
+            self.service.metrics.errors.labels(error.code).inc()
+            response.error = ErrorDetail(code=error.code, message=error.detail)
+        return response
 
 
-async def _next(stream: AsyncIterator[bytes], limits: Limits) -> bytes:
-    """The next part of a body; nothing at its end."""
+async def _next_chunk(stream: AsyncIterator[bytes], limits: Limits) -> bytes:
+    """Return the next part of a body; nothing at its end."""
     try:
-        return await asyncio.wait_for(anext(stream, b""), limits.seconds)
+        return await asyncio.wait_for(anext(stream, b""), limits.timeout)
     except TimeoutError:
-        raise too_slow(limits) from None
+        raise request_timeout(limits) from None
 
 
-class _Window:
-    """Lines between reading and answering."""
+class _PendingLines:
+    """A queue of lines between reading and answering, bounded by lines and by characters."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Asked | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[PendingLine | None] = asyncio.Queue()
         self._size = 0
-        self._room = asyncio.Event()
+        self._not_full = asyncio.Event()
 
-    async def put(self, asked: Asked) -> None:
-        """Wait for room, and add a line."""
-        while self._queue.qsize() >= _LINES or (self._size and self._size + asked.size > TOGETHER):
-            self._room.clear()
-            await self._room.wait()
-        self._size += asked.size
-        self._queue.put_nowait(asked)
+    async def put(self, line: PendingLine) -> None:
+        while self._queue.qsize() >= _MAX_PENDING or (self._size and self._size + len(line) > TOGETHER):
+            self._not_full.clear()
+            await self._not_full.wait()
+        self._size += len(line)
+        self._queue.put_nowait(line)
 
-    async def get(self) -> Asked | None:
-        """The next line; None at the end."""
-        asked = await self._queue.get()
-        self._size -= asked.size if asked else 0
-        self._room.set()
-        return asked
+    async def get(self) -> PendingLine | None:
+        """Return the next line; None at the end."""
+        line = await self._queue.get()
+        self._size -= len(line) if line else 0
+        self._not_full.set()
+        return line
 
     def end(self) -> None:
         self._queue.put_nowait(None)
 
     def cancel(self) -> None:
-        """Nobody waits for the rest."""
+        """Cancel the texts of all lines that are left."""
         while not self._queue.empty():
-            asked = self._queue.get_nowait()
-            if asked and isinstance(asked.result, asyncio.Future):
-                asked.result.cancel()
+            line = self._queue.get_nowait()
+            if line and isinstance(line.answer, asyncio.Future):
+                line.answer.cancel()

@@ -14,18 +14,18 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..annotate.batches import Task, alike, answer_each
-from .limits import Limits, RefusedError, overloaded
 from .metrics import Metrics
+from .schema import Limits, ServiceError, overloaded
 
 _LOG = logging.getLogger(__name__)
 
-GATHERED = 16_384  # characters that are taken out of the queue at once
+MAX_GATHERED = 16_384  # characters that are taken out of the queue at once
 LINGER = 0.002  # seconds that a batch waits for more, where the one before had several texts
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """A text of some request, and where its answer goes."""
+class QueuedText:
+    """A text that waits for a task, and the future of its answer."""
 
     task: Task
     text: str
@@ -36,7 +36,7 @@ class Job:
 
 
 class Worker:
-    """Answers texts in a thread of its own. Everything but that thread's work happens in the event loop.
+    """A queue of texts and the thread that answers them. Everything else happens in the event loop.
 
     A text that finds the thread idle is read at once. What arrives meanwhile is gathered, so that batches grow with the
     load and a lone request waits for nobody.
@@ -47,24 +47,25 @@ class Worker:
         self.waiting = 0
         self._limits = limits
         self._metrics = metrics
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
-        self._room = asyncio.Event()
+        self._queue: SimpleQueue[QueuedText | None] = SimpleQueue()
+        self._not_full = asyncio.Event()
         self._done, self._busy = 0, 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"tener-{name}", daemon=True)
-        metrics.watch(name, self._jobs.qsize, lambda: self.waiting)
+        metrics.waiting_texts.labels(name).set_function(self._queue.qsize)
+        metrics.waiting_characters.labels(name).set_function(lambda: self.waiting)
 
     @property
     def alive(self) -> bool:
-        """Whether it works, or has not been asked to yet."""
+        """Whether the thread runs, or was not needed yet."""
         return self._thread.is_alive() or self._loop is None
 
     @property
     def full(self) -> bool:
-        return self.waiting >= self._limits.waiting
+        return self.waiting >= self._limits.queue
 
     def start(self) -> None:
-        """Begin to work for this event loop, unless it does."""
+        """Start the thread for this event loop, unless it runs."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
             self._thread.start()
@@ -72,103 +73,102 @@ class Worker:
     async def close(self) -> None:
         """Finish what was accepted, and end the thread."""
         if self._loop is not None:
-            self._jobs.put(None)
+            self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 
     async def answer(self, task: Task, text: str) -> Any:
-        """The answer for a text."""
+        """Return the answer for a text."""
         return await self.wait_for(await self.submit(task, text))
 
-    async def submit(self, task: Task, text: str, *, patient: bool = False) -> asyncio.Future[Any]:
+    async def submit(self, task: Task, text: str, *, block: bool = False) -> asyncio.Future[Any]:
         """Put a text into the queue.
 
-        patient: Wait where the queue is full, instead of being refused.
+        block: Wait where the queue is full, instead of raising.
         """
         self.start()  # nobody else does where the application is mounted in another one
         while self.full:
-            if not patient:
-                raise self.refusal()
-            self._room.clear()
-            await self._room.wait()
+            if not block:
+                raise self.overloaded()
+            self._not_full.clear()
+            await self._not_full.wait()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.waiting += len(text)
-        self._jobs.put(Job(task, text, future))
+        self._queue.put(QueuedText(task, text, future))
         return future
 
     async def wait_for(self, future: asyncio.Future[Any]) -> Any:
-        """An answer within the time allowed. If it takes longer, or nobody waits any more, the text is left out."""
+        """Wait for an answer within the timeout. A text whose future is cancelled, here or elsewhere, is left out."""
         try:
-            return await asyncio.wait_for(future, self._limits.seconds)
+            return await asyncio.wait_for(future, self._limits.timeout)
         except TimeoutError:
-            raise self.refusal() from None
+            raise self.overloaded() from None
 
-    def refusal(self) -> RefusedError:
-        """Says when the queue will be empty, by the speed so far."""
+    def overloaded(self) -> ServiceError:
+        """Return an error that says when the queue will be empty, by the speed so far."""
         return overloaded(max(1, math.ceil(self.waiting * self._busy / self._done)) if self._done else 1)
 
     def _run(self) -> None:
-        """The thread."""
+        """Answer texts until the queue's end: the thread's work."""
         n_before = 0
-        while jobs := self._gather(LINGER if n_before > 1 else 0.0):
-            n_before = len(jobs)
-            for group in by_task(jobs):
+        while queued := self._gather(LINGER if n_before > 1 else 0.0):
+            n_before = len(queued)
+            for batch in batches_by_task(queued):
                 start = time.perf_counter()
-                answers = _answers([job for job in group if not job.future.cancelled()])
+                answers = _answers([each for each in batch if not each.future.cancelled()])
                 seconds = time.perf_counter() - start
                 assert self._loop is not None
-                self._loop.call_soon_threadsafe(self._deliver, group, answers, seconds)
+                self._loop.call_soon_threadsafe(self._deliver, batch, answers, seconds)
 
-    def _gather(self, linger: float) -> list[Job]:
-        """The next jobs in the order of their arrival; none at the end."""
-        job = self._jobs.get()
-        gathered: list[Job] = []
+    def _gather(self, linger: float) -> list[QueuedText]:
+        """Take the next texts out of the queue in the order of their arrival; none at its end."""
+        queued = self._queue.get()
+        gathered: list[QueuedText] = []
         size, until = 0, time.monotonic() + linger
-        while job is not None:
-            gathered.append(job)
-            size += len(job)
-            if size >= GATHERED:
+        while queued is not None:
+            gathered.append(queued)
+            size += len(queued)
+            if size >= MAX_GATHERED:
                 break
             try:
-                job = self._jobs.get(timeout=max(0.0, until - time.monotonic()))
+                queued = self._queue.get(timeout=max(0.0, until - time.monotonic()))
             except Empty:
                 break
-        if job is None and gathered:
-            self._jobs.put(None)
+        if queued is None and gathered:
+            self._queue.put(None)
         return gathered
 
-    def _deliver(self, group: Sequence[Job], answers: dict[Job, Any], seconds: float) -> None:
-        """In the event loop: hand out the answers."""
-        size = sum(len(job) for job in group)
+    def _deliver(self, batch: Sequence[QueuedText], answers: dict[QueuedText, Any], seconds: float) -> None:
+        """Hand out the answers, in the event loop."""
+        size = sum(map(len, batch))
         self.waiting -= size
         self._done += size
         self._busy += seconds
-        self._room.set()
-        self._metrics.count_batch(self.name, [len(job) for job in answers], seconds)
-        for job, answer in answers.items():
-            if job.future.done():
+        self._not_full.set()
+        self._metrics.batch_texts.labels(self.name).observe(len(answers))
+        self._metrics.batch_seconds.labels(self.name).observe(seconds)
+        self._metrics.characters.labels(self.name).inc(sum(map(len, answers)))
+        for queued, answer in answers.items():
+            if queued.future.done():
                 continue
-            if isinstance(answer, RefusedError):
-                job.future.set_exception(answer)
+            if isinstance(answer, ServiceError):
+                queued.future.set_exception(answer)
             else:
-                job.future.set_result(answer)
+                queued.future.set_result(answer)
 
 
-def by_task(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """Jobs of one task and of like length, the shortest first, so that no short text waits for a long one."""
-    for _, group in groupby(sorted(jobs, key=lambda job: id(job.task)), key=lambda job: job.task):
+def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
+    """Group texts by task and like length, the shortest first, so that no short text waits for a long one."""
+    for _, group in groupby(sorted(queued, key=lambda each: id(each.task)), key=lambda each: each.task):
         yield from alike(group)
 
 
-def _answers(jobs: Sequence[Job]) -> dict[Job, Any]:
-    """The answers of jobs with one task, or why there is none."""
-    if not jobs:
+def _answers(batch: Sequence[QueuedText]) -> dict[QueuedText, Any]:
+    """Return the answers for texts of one task, or the errors in their place."""
+    if not batch:
         return {}
-    answers = answer_each(jobs[0].task, [job.text for job in jobs])
-    return {job: _refused(job, each) for job, each in zip(jobs, answers, strict=True)}
-
-
-def _refused(job: Job, answer: Any) -> Any:
-    if not isinstance(answer, Exception):
-        return answer
-    _LOG.error("The pipeline failed at a text of %d characters", len(job), exc_info=answer)
-    return RefusedError(500, "pipeline_failed", f"The pipeline failed at this text: {answer!r}")
+    answers = dict(zip(batch, answer_each(batch[0].task, [each.text for each in batch]), strict=True))
+    for queued, answer in answers.items():
+        if isinstance(answer, Exception):
+            _LOG.error("The pipeline failed at a text of %d characters", len(queued), exc_info=answer)
+            answers[queued] = ServiceError(500, "pipeline_failed", f"The pipeline failed at this text: {answer!r}")
+    return answers

@@ -61,7 +61,7 @@ def running(
 def served(saved: Mapping[str, Path]) -> Iterator[Running]:
     """Two pipelines, with small limits."""
     models = {name: spacy.load(path) for name, path in saved.items()}
-    with running(models, Limits(characters=500, explained=100, texts=8, body=20_000, seconds=10.0)) as service:
+    with running(models, Limits(characters=500, explained=100, texts=8, body=20_000, timeout=10.0)) as service:
         yield service
 
 

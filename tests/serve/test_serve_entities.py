@@ -87,7 +87,7 @@ def test_every_route_is_in_the_schema_and_answers_fit_it(served):
         errors = {
             body["content"]["application/json"]["schema"]["$ref"] for code, body in responses.items() if code != "200"
         }
-        assert errors == {"#/components/schemas/ErrorAnswer"}
+        assert errors == {"#/components/schemas/ErrorResponse"}
 
 
 def test_an_explanation_as_data_and_as_a_page(served, nlp):

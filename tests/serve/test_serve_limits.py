@@ -99,7 +99,7 @@ def test_sizes(served):
 
 
 def test_a_body_that_does_not_come(start):
-    with start({"blank": spacy.blank("en")}, Limits(seconds=0.3)) as service:
+    with start({"blank": spacy.blank("en")}, Limits(timeout=0.3)) as service:
         with socket.create_connection(service.place) as slow:
             slow.sendall(b"POST /v1/entities HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
             slow.settimeout(5)
@@ -138,7 +138,7 @@ def test_overload(start, blocked):
     """A full queue is refused at once, whoever has waited for too long is told, and afterwards all is well."""
     nlp, component = blocked
     answers: list[httpx.Response] = []
-    with start({"blocked": nlp}, Limits(waiting=10, seconds=0.5)) as service:
+    with start({"blocked": nlp}, Limits(queue=10, timeout=0.5)) as service:
 
         def post() -> None:
             answers.append(httpx.post(f"{service.url}/v1/entities", json={"text": "a" * 10}, trust_env=False))
@@ -168,7 +168,7 @@ def test_texts_of_those_who_went_are_not_read(start, blocked):
         wait_until(lambda: service.service.waiting["blocked"] == 5)
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{service.url}/v1/entities", json={"text": "gone"}, timeout=0.2, trust_env=False)
-        wait_until(lambda: b'/v1/entities",status="0"' in service.client.get("/metrics").content)
+        wait_until(lambda: b'/v1/entities",status="499"' in service.client.get("/metrics").content)
         component.go.set()
         thread.join()
         assert service.client.post("/v1/entities", json={"text": "last"}).status_code == 200

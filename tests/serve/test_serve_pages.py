@@ -103,7 +103,7 @@ def test_models_are_chosen_and_errors_told(page):
     page.find("model").send_keys("characters")
     page.browser.wait(lambda: "characters" in page.find("about").text)
     page.enter("京" * 501)
-    page.browser.wait(lambda: "the most is 500" in page.find("problem").text)
+    page.browser.wait(lambda: "the limit is 500" in page.find("problem").text)
     page.enter("京")
     page.shows("京")
     assert page.find("problem").text == ""

@@ -112,7 +112,7 @@ def test_an_answer_comes_before_the_next_line_is_sent(served):
 def test_who_does_not_read_answers_is_not_read(start):
     """A client that only sends is stopped once the sockets are full, and cut off after the time allowed."""
     path = PATH.encode()
-    with start({"blank": spacy.blank("en")}, Limits(seconds=1.5), send_buffer=4096) as service:
+    with start({"blank": spacy.blank("en")}, Limits(timeout=1.5), send_buffer=4096) as service:
 
         def invalid() -> bytes:
             return re.findall(rb'tener_errors_total{code="invalid"} (\S+)', service.client.get("/metrics").content)
@@ -131,7 +131,7 @@ def test_who_does_not_read_answers_is_not_read(start):
 
 
 def test_a_stream_that_stands_still_is_ended(start):
-    with start({"blank": spacy.blank("en")}, Limits(seconds=0.3)) as service:
+    with start({"blank": spacy.blank("en")}, Limits(timeout=0.3)) as service:
         with socket.create_connection(service.place) as client:
             client.settimeout(5)
             client.sendall(b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n" % PATH.encode())

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from spacy_tener.annotate.batches import TOGETHER
-from spacy_tener.serve.limits import Limits
 from spacy_tener.serve.metrics import Metrics
-from spacy_tener.serve.worker import Job, Worker, by_task
+from spacy_tener.serve.schema import Limits
+from spacy_tener.serve.worker import QueuedText, Worker, batches_by_task
 
 
 class Reader:
@@ -63,8 +63,8 @@ def test_what_comes_while_a_batch_is_read_is_read_together():
 
 def test_texts_of_like_length_are_read_together():
     lengths = [1, TOGETHER, 5, 3000, 2, 2000, 9 * TOGETHER, 3]
-    jobs = [Job(str.upper, "x" * length, None) for length in lengths] + [Job(str.lower, "x", None)]
-    groups = [[(job.task, len(job.text)) for job in group] for group in by_task(jobs)]
+    queued = [QueuedText(str.upper, "x" * length, None) for length in lengths] + [QueuedText(str.lower, "x", None)]
+    groups = [[(each.task, len(each)) for each in group] for group in batches_by_task(queued)]
     upper = [[length for _, length in group] for group in groups if group[0][0] is str.upper]
     assert upper == [[1, 2, 3, 5, 2000], [3000], [TOGETHER], [9 * TOGETHER]]
     assert [(str.lower, 1)] in groups
