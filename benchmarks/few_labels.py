@@ -1,4 +1,4 @@
-"""Few annotated sentences, and raw text: `ner`, TENER, TENER taught by itself, and TENER taught by a larger model.
+"""Few annotated sentences, and raw text: `ner`, TENER, self-training, and TENER taught by a larger model.
 
     python benchmarks/few_labels.py --data corpus --work training/few --transformer DIRECTORY
 
@@ -28,7 +28,7 @@ NOTE = (
     f"sentences. {STEPS} steps. `ner`: spaCy's own, trained as `spacy init config` has it, for {NER_STEPS:,} "
     "steps: its batches grow, and together hold half as many sentences again, or more. "
     f"`{SELF}`: the three TENERs annotate the raw text together (`tener silver`), and new ones learn from that beside "
-    "three times the gold annotation: a round of `tener self-train`. "
+    "three times the gold annotation: a round of self-training. "
     f"`{TAUGHT}`: the teacher, trained on the same gold sentences, annotates the raw text, and "
     "teaches its whole distribution. Teachers, one seed: MECT with a segmenter's tags on Resume, all-MiniLM-L6-v2 with "
     "a CRF on WNUT 2017. p: paired bootstrap against `tener`."

@@ -27,7 +27,6 @@ MODULES = {
     "plot": "scores",
     "review": "annotation",
     "search": "training",
-    "self-train": "self_train",
     "serve": "texts",
     "silver": "annotation",
     "suggest": "annotation",
