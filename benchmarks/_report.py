@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
-from spacy_tener.workbench.versions import installed_versions
+from spacy_tener.manifest import installed_versions
 
 
 def today() -> str:

@@ -21,6 +21,7 @@ FOREIGN = {
     "about": {"spacy", "thinc", "torch"},
     "errors": {"spacy", "thinc", "torch"},
     "files": {"spacy", "thinc", "torch"},
+    "manifest": {"spacy", "thinc", "torch"},
     "tagging": {"spacy", "thinc", "torch"},
     "types": {"spacy", "thinc", "torch"},
     "settings": {"spacy", "thinc", "torch"},

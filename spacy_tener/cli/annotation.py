@@ -29,7 +29,7 @@ from ..workbench.suggestions.page import as_json, docs_as_json, render
 from ..workbench.suggestions.tasks import TOOLS, tasks
 from ..workbench.suggestions.uncertain import MEASURES, suggest
 from ..workbench.teaching.beliefs import check_teachers, lacking
-from ..workbench.teaching.silver import Counts, Sureness, count, made_of, silver, write_silver
+from ..workbench.teaching.silver import SilverStats, Sureness, count, made_of, silver, write_silver
 from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
 from . import tener_cli
 from ._common import Code, GpuId, Settings, load_pipeline, messages, names, setup_gpu
@@ -95,7 +95,7 @@ def silver_cli(
         msg.good(f"{output}: {said(total)}")
 
 
-def said(counts: Counts, *, made: bool = False) -> str:
+def said(counts: SilverStats, *, made: bool = False) -> str:
     """One line about annotated texts. made: before this call."""
     open_share = 100 * counts.missing / max(1, counts.tokens)
     numbers = f"{counts.texts:,} texts, {counts.entities:,} entities, {open_share:.1f} % of the tokens left open"

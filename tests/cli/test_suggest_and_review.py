@@ -174,7 +174,7 @@ def test_the_same_command_goes_on_and_another_is_refused(tmp_path: Path, config:
     command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
     assert call(*command)[0] == 0
     before = (tmp_path / "out" / "review.jsonl").read_bytes()
-    (tmp_path / "out" / "folds" / "2" / "record.json").unlink()
+    (tmp_path / "out" / "folds" / "2" / "_manifest.json").unlink()
     trained.clear()
     assert call(*command)[0] == 0
     assert trained == ["2"]

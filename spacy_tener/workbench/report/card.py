@@ -14,8 +14,8 @@ import srsly
 from packaging.version import InvalidVersion, Version
 
 from ...errors import RemedyError
+from ...manifest import installed_versions
 from ..composing.files import entries
-from ..versions import installed_versions
 from .scores import Metrics, Score, total
 from .tables import markdown_table
 

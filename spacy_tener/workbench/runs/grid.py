@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -17,15 +17,15 @@ from thinc.api import Config
 
 from ...errors import RemedyError
 from ...files import digest
+from ...manifest import NAME, Manifest
 from ..composing.compose import compose
 from ..composing.files import ConfigError
 from ..composing.named import SHIPPED, find_in, names_in
 from ..report.runs import METRICS, MODEL
 from .engines import Engine
 from .processes import Echo, Processes
-from .record import Record, changes, make_record, read_record, write_record
 from .requirements import corpus_reader, missing
-from .training import RECORD, evaluate, train
+from .training import evaluate, manifest_of, train
 
 LOCK = ".grid.lock"
 BASE_NAMES = ("base", "tener")
@@ -76,13 +76,13 @@ class GridRun:
 class Todo:
     """What is left to do for a run.
 
-    record: What it is, or will be, trained from.
+    manifest: Of what it is, or will be, trained from.
     changes: How that differs from what the finished run there was trained from, a line for each.
     """
 
     run: GridRun
     action: Literal["train", "evaluate", "nothing"]
-    record: Record
+    manifest: Manifest
     changes: tuple[str, ...] = ()
 
 
@@ -111,16 +111,16 @@ def plan(grid: Grid) -> list[GridRun]:
 
 def todo(run: GridRun) -> Todo:
     """What is left to do for a run. A finished one is left alone, also without its pipeline."""
-    now, before = make_record(run.config, run.code), read_record(run.folder)
+    now, before = manifest_of(run.folder, run.config, run.code), Manifest.read(run.folder)
     scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
-    if before is None:
-        unknown = f"it has {METRICS}, but no {RECORD} that says what it was trained from"
+    if before is None or MODEL not in before.parts:
+        unknown = f"it has {METRICS}, but no {NAME} that says what it was trained from"
         return Todo(run, "train", now, (unknown,) if scored else ())
     if not scored and not trained:
         return Todo(run, "train", now)
-    if differences := changes(before, now):
+    if differences := before.changes(now):
         return Todo(run, "train", now, differences)
-    if scored and before.evaluated == digest(run.test):
+    if scored and before.parts.get(METRICS) == digest(run.test):
         return Todo(run, "nothing", before)
     if trained:
         return Todo(run, "evaluate", before)
@@ -221,7 +221,7 @@ def _train(each: Todo, processes: Processes, echo: Echo | None) -> str:
     run = each.run
     result = train(processes, run.config, run.folder, gpu_id=run.gpu_id, code=run.code, echo=echo)
     if not result.failure:
-        write_record(run.folder, each.record)
+        each.manifest.finish(MODEL)
     return result.failure
 
 
@@ -237,7 +237,8 @@ def _evaluate(each: Todo, processes: Processes, echo: Echo | None) -> str:
         echo=echo,
     )
     if not failure:
-        write_record(run.folder, replace(each.record, evaluated=data))
+        each.manifest.finish(METRICS, data)
+        each.manifest.save()
     return failure
 
 

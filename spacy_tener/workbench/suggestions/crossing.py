@@ -23,9 +23,8 @@ from ...files import write_file
 from ..composing.files import ConfigError
 from ..report.runs import MODEL
 from ..runs.processes import Echo, Processes
-from ..runs.record import is_finished, make_record, write_record
 from ..runs.requirements import corpus_reader
-from ..runs.training import train
+from ..runs.training import is_trained, manifest_of, train
 from .doubts import Judged, judge
 from .uncertain import key
 
@@ -100,12 +99,12 @@ def _train(
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config, "train_corpus").get("path") != config["paths"]["train"]:
         raise ConfigError("The config reads other data", "Let [corpora.train] have path = ${paths.train}.")
-    record = make_record(config, crossing.code)
+    manifest = manifest_of(folder, config, crossing.code)
     remedy = "Choose another --output, or remove this one to begin anew."
-    trained = is_finished(folder, record, [f"{MODEL}/meta.json"], remedy=remedy)
+    trained = is_trained(folder, manifest, remedy=remedy)
     begun(fold, trained)
     if not trained:
         result = train(processes, config, folder, gpu_id=crossing.gpu_id, code=crossing.code, echo=echo)
         if result.failure:
             raise RemedyError(f"{folder}: {result.failure}", "Its output.log says more.")
-        write_record(folder, record)
+        manifest.finish(MODEL)

@@ -14,7 +14,7 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ...errors import InputError, RemedyError
 from ...files import check_folder, staged, write_text
-from ..versions import installed_versions
+from ...manifest import installed_versions
 from .coverage import Coverage, cover_texts, cover_words
 from .raw_text import is_corpus, read_texts, read_words
 from .strings import BIGRAMS, CHARS, KINDS, WORDS, LexiconSplitter, TextSettings, TextSplitter

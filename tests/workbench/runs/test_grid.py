@@ -14,10 +14,11 @@ from spacy.util import load_config
 from thinc.api import Config
 
 from spacy_tener.files import digest
+from spacy_tener.manifest import Manifest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.runs.grid import Grid, GridRun, Todo, check_unchanged, plan, todo
-from spacy_tener.workbench.runs.record import make_record, write_record
+from spacy_tener.workbench.runs.training import manifest_of
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 WINDOW = "[components.tener_ner]\nwindow = 150\n"
@@ -163,7 +164,9 @@ def made(here: Path, *, scored: bool = True) -> GridRun:
     (run.folder / "model-best").mkdir(parents=True)
     if scored:
         (run.folder / "metrics.json").write_text("{}", encoding="utf8")
-    write_record(run.folder, replace(make_record(run.config), evaluated=digest(run.test) if scored else None))
+    manifest = manifest_of(run.folder, run.config)
+    manifest.parts = {"model-best": None, **({"metrics.json": digest(run.test)} if scored else {})}
+    manifest.save()
     return run
 
 
@@ -219,21 +222,22 @@ def test_another_config_or_other_data_is_named_and_refused(here: Path) -> None:
     assert "red/tener/1: training.max_steps: was 13, is 3" in text
     assert "--retrain" in text
     write_corpus(here / "data" / "red" / "dev.spacy", 3)
-    assert f"paths.dev: was {here / 'data' / 'red' / 'dev.spacy'} (" in refused(todo(run))
+    assert f"paths.dev: {here / 'data' / 'red' / 'dev.spacy'} changed" in refused(todo(run))
 
 
 def test_a_default_that_a_later_version_adds_is_named_and_refused(here: Path) -> None:
     run = made(here)
-    now = make_record(run.config)
-    older = {name: value for name, value in now.inputs.items() if not name.endswith("window")}
-    write_record(run.folder, replace(now, inputs=older, versions={**now.versions, "spacy_tener": "0.0.1"}))
-    assert "components.tener_ner.window: was nothing, is 200; trained with spacy_tener 0.0.1" in refused(todo(run))
+    now = manifest_of(run.folder, run.config)
+    older = {name: value for name, value in now.made_of.items() if not name.endswith("window")}
+    versions = {**now.versions, "spacy_tener": "0.0.1"}
+    Manifest(run.folder, older, versions=versions, parts={"model-best": None}).save()
+    assert "components.tener_ner.window: was nothing, is 200; made with spacy_tener 0.0.1" in refused(todo(run))
 
 
 def test_scores_of_unknown_origin_are_not_lost(here: Path) -> None:
     run = made(here)
-    (run.folder / "record.json").unlink()
-    assert "no record.json that says what it was trained from" in refused(todo(run))
+    (run.folder / "_manifest.json").unlink()
+    assert "no _manifest.json that says what it was trained from" in refused(todo(run))
 
 
 def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:

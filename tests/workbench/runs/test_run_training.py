@@ -63,11 +63,11 @@ def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Trai
 
 def test_it_begins_anew_whatever_lies_there(trained: Train, tmp_path: Path) -> None:
     trained()
-    for name in ("metrics.json", "record.json"):
+    for name in ("metrics.json", "_manifest.json"):
         (tmp_path / "run" / name).touch()
     assert trained() == TrainingResult(0.2)
     assert not (tmp_path / "run" / "metrics.json").exists()
-    assert not (tmp_path / "run" / "record.json").exists()
+    assert not (tmp_path / "run" / "_manifest.json").exists()
 
 
 def test_the_score_is_the_exact_one_of_the_best_evaluation(trained: Train) -> None:

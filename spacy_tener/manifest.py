@@ -1,0 +1,202 @@
+"""Manifests: what an output was made of, and which of its parts are finished.
+
+A manifest lies in the output's directory as _manifest.json. By it a command resumes an output that it began, refuses
+one that was made of something else, and names what changed.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+from .errors import RemedyError
+from .files import digest, write_file
+
+NAME = "_manifest.json"  # Arrow and Spark leave out files with such a name where they read a directory.
+PACKAGES = ("spacy_tener", "spacy", "thinc", "torch", "numpy")
+_MIN_SAVE_INTERVAL_FACTOR = 20  # Wait at least this many times the last save's duration.
+_MOST_NAMED = 3
+_LONGEST = 100
+
+
+class Folder(Protocol):
+    """The directory of an output, on this machine or elsewhere."""
+
+    def names(self) -> set[str]:
+        """Return the names of the files in it, without hidden ones."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's content, or None if it does not exist."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, which appears as a whole or not at all."""
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A directory on this machine, which is made when the first file is written."""
+
+    path: Path
+
+    def names(self) -> set[str]:
+        if not self.path.is_dir():
+            return set()
+        return {path.name for path in self.path.iterdir() if not path.name.startswith(".")}
+
+    def read(self, name: str) -> bytes | None:
+        path = self.path / name
+        return path.read_bytes() if path.exists() else None
+
+    def write(self, name: str, content: bytes) -> None:
+        write_file(self.path / name, lambda file: file.write(content))
+
+
+class Manifest:
+    """What an output was made of, and its finished parts.
+
+    made_of: Settings and inputs by name, as values of JSON. What `file_input` returns, alone or in a list, stands for
+        an input, which is compared by its content.
+    versions: Those of Python and packages, by name. They are named beside what changed, and are no change alone.
+    parts: The finished parts by the names of their files, each with what is known about it.
+    """
+
+    def __init__(
+        self,
+        folder: Folder | Path,
+        made_of: Mapping[str, Any],
+        *,
+        versions: Mapping[str, str] | None = None,
+        parts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.folder: Folder = LocalFolder(folder) if isinstance(folder, Path) else folder
+        self.made_of: dict[str, Any] = json.loads(json.dumps(made_of, default=str))
+        self.versions = installed_versions() if versions is None else dict(versions)
+        self.parts = dict(parts or {})
+        self._no_save_before = 0.0
+
+    @classmethod
+    def read(cls, folder: Folder | Path) -> Manifest | None:
+        """Return the manifest of an output; None if there is none that can be read."""
+        folder = LocalFolder(folder) if isinstance(folder, Path) else folder
+        try:
+            data = json.loads(folder.read(NAME) or b"")
+            made_of, versions, parts = (dict(data[name]) for name in ("made_of", "versions", "parts"))
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return cls(folder, made_of, versions=versions, parts=parts)
+
+    @classmethod
+    def resume(cls, folder: Folder | Path, made_of: Mapping[str, Any], *, remedy: str) -> Manifest:
+        """Return the manifest of an output to resume, with the parts whose files are there, or that of a new output.
+
+        Refuses a directory with other files, and an output that was made of something else. One without a finished
+        part may be made of anything.
+
+        remedy: What to do about an output that is refused.
+        """
+        manifest, before = cls(folder, made_of), cls.read(folder)
+        there = manifest.folder.names() - {NAME}
+        if there and before is None:
+            raise RemedyError(f"The output holds files ({_first(sorted(there))}) but no readable {NAME}", remedy)
+        if there and before is not None and (changes := before.changes(manifest)):
+            raise RemedyError(f"The output was made of something else: {'; '.join(changes)}", remedy)
+        if before is not None:
+            manifest.parts = {name: known for name, known in before.parts.items() if name in there}
+        manifest.save()
+        return manifest
+
+    def changes(self, now: Manifest) -> tuple[str, ...]:
+        """Return how `now` differs from this manifest, a line for each setting and input; nothing if they agree."""
+        lines = tuple(_changes("", self.made_of, now.made_of))
+        versions = [f"{name} {old}" for name, old in self.versions.items() if now.versions.get(name, old) != old]
+        return (*lines, f"made with {', '.join(versions)}") if lines and versions else lines
+
+    def finish(self, part: str, known: Any = None) -> None:
+        """List a part that was written. The list is saved now and then: a part that is not listed is made again.
+
+        known: About the part, as a value of JSON.
+        """
+        self.parts[part] = known
+        if time.monotonic() >= self._no_save_before:
+            self.save()
+
+    def save(self) -> None:
+        """Write the manifest."""
+        start = time.monotonic()
+        data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
+        self.folder.write(NAME, f"{json.dumps(data, indent=1)}\n".encode())
+        self._no_save_before = time.monotonic() + _MIN_SAVE_INTERVAL_FACTOR * (time.monotonic() - start)
+
+
+def file_input(path: Path | str, content: str | None = None) -> dict[str, str | None]:
+    """Return what a manifest keeps of an input: its path, and what identifies its content, by default a digest."""
+    return {"path": str(path), "content": digest(Path(path)) if content is None else content}
+
+
+def stream_input(name: str) -> dict[str, str | None]:
+    """Return what a manifest keeps of an input that can be read only once, as standard input: it is never the same."""
+    return {"path": name, "content": None}
+
+
+def installed_versions(*packages: str) -> dict[str, str]:
+    """Return the versions of Python and of packages (by default of those that every pipeline of ours needs), by name.
+    Packages that are not installed are left out."""
+    found = {"Python": platform.python_version()}
+    for package in packages or PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping) and not _is_input(before) and not _is_input(now):
+        for key in dict.fromkeys([*before, *now]):
+            yield from _changes(f"{name}.{key}".removeprefix("."), before.get(key), now.get(key))
+    elif streams := [each["path"] for each in _inputs(now) if each["content"] is None]:
+        yield f"{name}: {_first(streams)} can be read only once and cannot be compared"
+    elif _content(before) == _content(now):
+        return
+    elif isinstance(before, list) and isinstance(now, list) and any(map(_is_input, (*before, *now))):
+        old, new = (list(map(_content, side)) for side in (before, now))
+        changed = [_shown(each) for each in (*before, *now) if (_content(each) in old) != (_content(each) in new)]
+        yield f"{name}: {_first(list(dict.fromkeys(changed)))} changed" if changed else f"{name}: in another order"
+    elif _is_input(before) and _is_input(now) and before["path"] == now["path"]:
+        yield f"{name}: {now['path']} changed"
+    else:
+        yield f"{name}: was {_shown(before)}, is {_shown(now)}"
+
+
+def _is_input(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"path", "content"}
+
+
+def _inputs(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in (value if isinstance(value, list) else [value]) if _is_input(each)]
+
+
+def _content(value: Any) -> Any:
+    """A value without the paths of inputs."""
+    if isinstance(value, list):
+        return list(map(_content, value))
+    return [value["content"]] if _is_input(value) else value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if _is_input(value):
+        return str(value["path"])
+    text = f"{value:.12g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + " ..." * (len(names) > _MOST_NAMED)

@@ -1,0 +1,257 @@
+"""Manifests: every change that may matter is named, no other is, and outputs are resumed or refused by them."""
+
+from __future__ import annotations
+
+import time
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+from thinc.api import Config
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.files import digest
+from spacy_tener.manifest import NAME, Manifest, file_input, stream_input
+from spacy_tener.workbench.runs.training import manifest_of
+
+TEXT = """
+[paths]
+train = {train}
+vectors = {vectors}
+
+[nlp]
+lang = "zh"
+pipeline = ["ner"]
+
+[components]
+
+[components.ner]
+factory = "ner"
+{component}
+
+[training]
+steps = {steps}
+corpus = ${{paths.train}}
+
+[training.logger]
+@loggers = "spacy.ConsoleLogger.v3"
+output_file = {log}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.spacy").write_bytes(b"1")
+    (tmp_path / "vectors").mkdir()
+    (tmp_path / "vectors" / "key2row").write_bytes(b"1")
+    return tmp_path
+
+
+def made(*, train: str = '"train.spacy"', vectors: str = '"vectors"', **values: object) -> Manifest:
+    defaults = {"component": "", "steps": 10, "log": "null", **values}
+    config = Config().from_str(TEXT.format(train=train, vectors=vectors, **defaults), interpolate=False)
+    return manifest_of(Path(), config)
+
+
+def test_the_same_config_and_data_are_the_same() -> None:
+    assert made().changes(made()) == ()
+
+
+def test_a_changed_value_is_named_with_what_it_was() -> None:
+    assert made().changes(made(steps=20)) == ("training.steps: was 10, is 20",)
+
+
+def test_floats_are_shown_as_they_are_written() -> None:
+    assert made(steps=0.1).changes(made(steps=0.3)) == ("training.steps: was 0.1, is 0.3",)
+
+
+def test_a_setting_that_comes_or_goes_is_named() -> None:
+    longer = made(component="window = 5")
+    assert made().changes(longer) == ("components.ner.window: was nothing, is 5",)
+    assert longer.changes(made()) == ("components.ner.window: was 5, is nothing",)
+
+
+def test_other_contents_of_a_file_are_named_wherever_it_is_used(here: Path) -> None:
+    before = made()
+    (here / "train.spacy").write_bytes(b"2")
+    assert before.changes(made()) == ("paths.train: train.spacy changed", "training.corpus: train.spacy changed")
+
+
+def test_what_a_teacher_said_is_no_input(here: Path) -> None:
+    """It is kept for other trainings, and grows with them."""
+    names = accumulate(["initialize", "components", "ner", "teacher"], "{}.{}".format)
+    sections = "\n".join(f"[{name}]" for name in names)
+    section = f'\n{sections}\ncache_file = "lessons"\ncache_mb = {{}}\n'
+    before = made(component=section.format(10))
+    (here / "lessons").write_bytes(b"1")
+    assert before.changes(made(component=section.format(20))) == ()
+
+
+def test_a_file_may_move(here: Path) -> None:
+    before = made()
+    (here / "elsewhere").mkdir()
+    (here / "train.spacy").rename(here / "elsewhere" / "moved.spacy")
+    assert before.changes(made(train='"elsewhere/moved.spacy"')) == ()
+    assert before.changes(made(train='"missing.spacy"'))[0].endswith(', is "missing.spacy"')
+
+
+def test_all_files_of_a_directory_count(here: Path) -> None:
+    before = made()
+    (here / "vectors" / "data").write_bytes(b"1")
+    assert before.changes(made()) == ("paths.vectors: vectors changed",)
+
+
+def test_hidden_files_and_names_of_places_do_not_count(here: Path) -> None:
+    before = digest(here / "vectors")
+    (here / "vectors" / ".cache").write_bytes(b"1")
+    (here / "vectors").rename(here / "others")
+    assert digest(here / "others") == before
+    (here / "others" / "key2row").rename(here / "others" / "row2key")
+    assert digest(here / "others") != before
+
+
+def test_a_directory_that_has_the_name_of_some_value_is_not_taken_for_it(here: Path) -> None:
+    before = made()
+    for name in ("ner", "zh"):
+        (here / name).mkdir()
+    assert before.changes(made()) == ()
+
+
+def test_a_source_of_a_component_counts(here: Path) -> None:
+    (here / "model").mkdir()
+    (here / "model" / "weights").write_bytes(b"1")
+    before = made(component='source = "model"')
+    (here / "model" / "weights").write_bytes(b"2")
+    assert before.changes(made(component='source = "model"')) == ("components.ner.source: model changed",)
+
+
+def test_the_logger_does_not_count() -> None:
+    assert made().changes(made(log='"training.jsonl"')) == ()
+
+
+def test_other_versions_count_only_where_something_else_differs() -> None:
+    now = made()
+    assert {"Python", "spacy_tener", "spacy", "thinc", "torch", "numpy"} <= set(now.versions)
+    older = Manifest(Path(), now.made_of, versions={**now.versions, "torch": "1.0"})
+    assert older.changes(now) == ()
+    assert older.changes(made(steps=20)) == ("training.steps: was 10, is 20", "made with torch 1.0")
+
+
+def test_a_manifest_is_read_as_it_was_written(here: Path) -> None:
+    manifest = made()
+    manifest.finish("model-best", {"score": 0.5})
+    read = Manifest.read(here)
+    assert read is not None
+    assert (read.made_of, read.versions, read.parts) == (manifest.made_of, manifest.versions, manifest.parts)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"made_of": {}}', '{"made_of": 1, "versions": {}, "parts": {}}', "\xff"]
+)
+def test_a_damaged_manifest_is_none(here: Path, text: str) -> None:
+    (here / NAME).write_text(text, encoding="latin-1")
+    assert Manifest.read(here) is None
+
+
+def test_long_values_are_shortened() -> None:
+    (change,) = made().changes(made(component=f'window = "{"x" * 500}"'))
+    assert len(change) < 200
+
+
+# Outputs of several parts
+
+REMEDY = "Name another."
+
+
+def resume(folder: Path, **made_of: object) -> Manifest:
+    return Manifest.resume(folder, made_of, remedy=REMEDY)
+
+
+def refusal(folder: Path, **made_of: object) -> str:
+    with pytest.raises(RemedyError) as caught:
+        resume(folder, **made_of)
+    assert caught.value.remedy == REMEDY
+    return caught.value.reason
+
+
+def write_parts(folder: Path, *parts: str, **made_of: object) -> None:
+    manifest = resume(folder, **made_of)
+    for number, part in enumerate(parts):
+        manifest.folder.write(part, b"1")
+        manifest.finish(part, {"texts": number})
+    manifest.save()
+
+
+def test_finished_parts_are_kept_with_what_is_known_of_them_where_their_files_are(tmp_path: Path) -> None:
+    write_parts(tmp_path / "out", "a", "b", "c", size=3)
+    (tmp_path / "out" / "b").unlink()
+    (tmp_path / "out" / "d").touch()  # one that was written and is not listed
+    assert resume(tmp_path / "out", size=3).parts == {"a": {"texts": 0}, "c": {"texts": 2}}
+
+
+def test_an_output_of_other_settings_or_inputs_is_refused_by_what_changed(tmp_path: Path) -> None:
+    for name in "xyz":
+        (tmp_path / name).write_text(name)
+    inputs = [file_input(tmp_path / name) for name in "xyz"]
+    write_parts(tmp_path / "out", "a", inputs=inputs[:2], size=3, labels=["A", "B"])
+    same = {"size": 3, "labels": ["A", "B"]}
+    assert refusal(tmp_path / "out", inputs=inputs[:2], size=4, labels=["A"]) == (
+        'The output was made of something else: size: was 3, is 4; labels: was ["A", "B"], is ["A"]'
+    )
+    assert refusal(tmp_path / "out", inputs=inputs, **same).endswith(f": inputs: {tmp_path / 'z'} changed")
+    assert refusal(tmp_path / "out", inputs=inputs[:1], **same).endswith(f": inputs: {tmp_path / 'y'} changed")
+    assert refusal(tmp_path / "out", inputs=inputs[1::-1], **same).endswith(": inputs: in another order")
+    (tmp_path / "x").write_text("w")
+    changed = [file_input(tmp_path / name) for name in "xy"]
+    assert refusal(tmp_path / "out", inputs=changed, **same).endswith(f": inputs: {tmp_path / 'x'} changed")
+    (tmp_path / "y").rename(tmp_path / "moved")
+    (tmp_path / "x").write_text("x")
+    assert resume(tmp_path / "out", inputs=[file_input(tmp_path / name) for name in ("x", "moved")], **same).parts
+
+
+def test_what_can_be_read_only_once_is_never_the_same(tmp_path: Path) -> None:
+    write_parts(tmp_path / "out", "a", texts=[stream_input("standard input")])
+    reason = refusal(tmp_path / "out", texts=[stream_input("standard input")])
+    assert reason.endswith("texts: standard input can be read only once and cannot be compared")
+
+
+def test_an_output_without_a_part_may_be_made_of_anything(tmp_path: Path) -> None:
+    write_parts(tmp_path / "out", text="wrong")
+    resume(tmp_path / "out", text="right").finish("a")
+    (tmp_path / "out" / "a").touch()
+    assert "text" in refusal(tmp_path / "out", text="wrong")
+
+
+def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("thesis.txt", ".hidden"):
+        (out / name).touch()
+    assert refusal(out) == f"The output holds files (thesis.txt) but no readable {NAME}"
+    (out / "thesis.txt").unlink()
+    resume(out)
+
+
+def test_the_list_is_saved_at_most_a_twentieth_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, saved = [0.0], []
+
+    class Slow:
+        def names(self) -> set[str]:
+            return set()
+
+        def read(self, name: str) -> bytes | None:
+            return None
+
+        def write(self, name: str, content: bytes) -> None:
+            now[0] += 1.0
+            saved.append(now[0])
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    manifest = Manifest.resume(Slow(), {}, remedy=REMEDY)
+    for number in range(30):
+        manifest.finish(f"part-{number}")
+        now[0] += 1.0
+    assert saved == [1.0, 22.0]
+    manifest.save()
+    assert len(saved) == 3
