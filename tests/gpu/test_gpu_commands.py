@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -70,5 +71,9 @@ def test_a_grid_that_is_killed_goes_on_and_what_it_trained_is_evaluated(here, gp
     assert (second / "metrics.json").exists()
     model = str(first / "model-best")
     spacy_command("evaluate", model, "corpus/small/test.spacy", "--gpu-id", gpu_id, "--output", "scores.json")
-    assert srsly.read_json("scores.json")["ents_f"] is not None
-    assert "ents" in spacy_command("tener", "evaluate", model, "corpus/small/test.spacy", "--gpu-id", gpu_id).lower()
+    score = srsly.read_json("scores.json")["ents_f"]
+    table = spacy_command(
+        "tener", "evaluate", model, "corpus/small/test.spacy", "--gpu-id", gpu_id, "--output", "own.json"
+    )
+    assert srsly.read_json("own.json")["ents_f"] == pytest.approx(score, abs=1e-6)
+    assert re.search(rf"^All .*\b{100 * score:.2f}\b", table, re.MULTILINE)
