@@ -42,7 +42,7 @@ def check(name: str, value: object, valid: bool, needed: str) -> None:
 
 
 def check_window(size: int) -> None:
-    """A window over the characters or components of a token has a middle."""
+    """A window over the characters or radicals of a token has a middle."""
     check("window", size, size >= 1 and size % 2 == 1, "an odd number, so that a filter has a middle")
 
 
@@ -228,7 +228,7 @@ class MectConfig(StackConfig):
     layers: Number of layers; the paper has one.
     ff_width: Width inside the feed-forwards; None for three times the width.
     streams: Two streams, each asked by the other ("cross", MECT) or each by itself ("parallel", the paper's experiment
-        B); or one, of characters joined with their components ("single", experiment A).
+        B); or one, of characters joined with their radicals ("single", experiment A).
     random_attention: How many places of a sentence, its characters' and then its words', have learned numbers added to
         attention scores for each pair of them; 0 for none, the paper's "- RA". Places behind these have nothing added,
         so that sentences may be longer.

@@ -37,7 +37,7 @@ PARTS = "吴\t口 天\n银\t钅 艮\n海\t氵 每\n明\t日 月\n好\t女 子\n"
 
 
 def small_tok2vecs(folder: Path) -> dict[str, dict[str, Any]]:
-    """The config of each architecture. folder: for the sources of words and components."""
+    """The config of each architecture. folder: for the sources of words and radicals."""
     (folder / "words.txt").write_text("\n".join(WORDS) + "\n", encoding="utf8")
     (folder / "parts.txt").write_text(PARTS, encoding="utf8")
     characters = {
@@ -55,19 +55,19 @@ def small_tok2vecs(folder: Path) -> dict[str, dict[str, Any]]:
         "word_dropout": 0.0,
         "lexicon": {"@misc": "spacy_tener.WordList.v1", "path": str(folder / "words.txt")},
     }
-    components = {
-        "@architectures": "spacy_tener.ComponentEmbed.v1",
+    radicals = {
+        "@architectures": "spacy_tener.RadicalEmbed.v1",
         "width": 8,
         "dropout": 0.0,
-        "component_dropout": 0.0,
-        "source": {"@misc": "spacy_tener.ComponentsFile.v1", "path": str(folder / "parts.txt")},
+        "radical_dropout": 0.0,
+        "source": {"@misc": "spacy_tener.RadicalsFile.v1", "path": str(folder / "parts.txt")},
     }
     transformer = {"width": 16, "heads": 2, "dropout": 0.0}
     parts = {
         "TENER": {"embed": characters, **transformer},
         "FLAT": {"embed": characters, "words": words, **transformer},
         "FLAT_ATSSA": {"embed": characters, "words": words, **transformer},
-        "MECT": {"embed": characters, "words": words, "components": components, **transformer},
+        "MECT": {"embed": characters, "words": words, "radicals": radicals, **transformer},
         "GRN": {"embed": characters, "width": 16, "dropout": 0.0},
     }
     return {name: {"@architectures": f"spacy_tener.{name}.v1", **config} for name, config in parts.items()}

@@ -35,9 +35,9 @@ WORDS = {
     "width": 8,
     "lexicon": {"@misc": "spacy_tener.JiebaLexicon.v1", "min_frequency": 500},
 }
-COMPONENTS = {"@architectures": "spacy_tener.ComponentEmbed.v1"}
+RADICALS = {"@architectures": "spacy_tener.RadicalEmbed.v1"}
 TENER = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "dropout": 0.0, "embed": EMBED}
-MECT = {**TENER, "@architectures": "spacy_tener.MECT.v1", "words": WORDS, "components": COMPONENTS}
+MECT = {**TENER, "@architectures": "spacy_tener.MECT.v1", "words": WORDS, "radicals": RADICALS}
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def assert_predicts(nlp, expected):
 
 
 def test_every_architecture_has_one():
-    assert set(EXPECTED) == {"tener", "flat", "flat-atssa", "mect", "grn", "characters"}
+    assert set(EXPECTED) == {"tener", "flat", "flat-atssa", "grn", "characters"}
     assert all(any(text["ents"] for text in texts) for texts in EXPECTED.values())
 
 

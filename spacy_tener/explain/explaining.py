@@ -20,7 +20,7 @@ from .encoders import HeatMap, encoders, look
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, Passage
 from .masking import REACH, Mask, log_odds, mask_of, places_near
 from .passages import Stretch, stretches
-from .words import LexiconWord, components, lexicon_of, lexicon_words, structures_of
+from .words import LexiconWord, lexicon_of, lexicon_words, radicals, structures_of
 
 Units = tuple[int, int]
 Text = str | Doc | Example
@@ -134,14 +134,14 @@ class _Explainer:
             ExplainedEntity(own.start, own.end, own.label, own.probability, others[i], evidence.get(i, []))
             for i, own in enumerate(entities)
         ]
-        made = components(self.structures, doc.text) if self.structures else {}
+        made = radicals(self.structures, doc.text) if self.structures else {}
         return ExplainedText(
             text=doc.text,
             entities=explained[: len(found)],
             possible=explained[len(found) :],
             readings=readings,
             passages=passages,
-            components=made,
+            radicals=made,
         )
 
     def _parts(self, view: DocView, spans: Sequence[Units], n_found: int) -> Iterator[_Part]:

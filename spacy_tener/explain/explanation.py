@@ -64,7 +64,7 @@ class ExplainedText:
     possible: entities of other readings than the best, and what they would rest on.
     entropy: of the distribution over all readings, in nats.
     gold: the entities that it is annotated with, where it is: start, end and label.
-    components: what its characters are made of, where the model reads that.
+    radicals: what its characters are made of, where the model reads that.
     """
 
     text: str
@@ -74,7 +74,7 @@ class ExplainedText:
     passages: list[Passage]
     entropy: float = 0.0
     gold: list[tuple[int, int, str]] | None = None
-    components: dict[str, str] = field(default_factory=dict)
+    radicals: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@
     words: "Each row is a character, each column a word that covers it. Dark is much. Move with the pointer or the arrow keys.",
     relations: "How strongly each pair is related, from weakest to strongest. Move with the pointer or the arrow keys.",
   };
-  const STREAMS = { lattice: "characters and words", radicals: "components" };
+  const STREAMS = { lattice: "characters and words", radicals: "radicals" };
   const state = { text: 0, chars: [], entity: -1, passage: null, map: "", head: 0, headChosen: false, rowsChosen: false, cell: null };
 
   // --- small things
@@ -149,10 +149,10 @@
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("rivals").replaceChildren(...rivalRows(entity));
       showEvidence(entity);
-      const made = [...new Set(state.chars.slice(entity.start, entity.end))].filter((char) => Object.hasOwn(text.components, char));
-      $("components").hidden = !made.length;
-      $("components").lastElementChild.replaceChildren(
-        ...made.map((char) => el("li", {}, el("b", {}, char), Array.from(text.components[char]).join(" ＋ "))));
+      const made = [...new Set(state.chars.slice(entity.start, entity.end))].filter((char) => Object.hasOwn(text.radicals, char));
+      $("radicals").hidden = !made.length;
+      $("radicals").lastElementChild.replaceChildren(
+        ...made.map((char) => el("li", {}, el("b", {}, char), Array.from(text.radicals[char]).join(" ＋ "))));
     }
     showLattice(entity);
     showMaps(entity);

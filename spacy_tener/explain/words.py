@@ -11,8 +11,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..features.lexicon.layered import find_layered
-from ..models.embed.component import ComponentVocabulary
 from ..models.embed.lexicon import WORD, LexiconVocabulary
+from ..models.embed.radical import RadicalVocabulary
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def lexicon_of(models: Iterable[Model[Any, Any]]) -> LexiconVocabulary | None:
     return next(_vocabularies(models, LexiconVocabulary), None)
 
 
-def structures_of(models: Iterable[Model[Any, Any]]) -> ComponentVocabulary | None:
-    return next(_vocabularies(models, ComponentVocabulary), None)
+def structures_of(models: Iterable[Model[Any, Any]]) -> RadicalVocabulary | None:
+    return next(_vocabularies(models, RadicalVocabulary), None)
 
 
 def _vocabularies(models: Iterable[Model[Any, Any]], kind: type[Any]) -> Iterator[Any]:
@@ -64,7 +64,7 @@ def lexicon_words(vocabulary: LexiconVocabulary, doc: Doc) -> list[LexiconWord]:
     ]
 
 
-def components(vocabulary: ComponentVocabulary, text: str) -> dict[str, str]:
+def radicals(vocabulary: RadicalVocabulary, text: str) -> dict[str, str]:
     """What each character of a text is made of, as the model reads it; without those that stand for themselves."""
     made = {char: vocabulary.structures[char] for char in sorted(set(text))}
     return {char: parts for char, parts in made.items() if parts != char}

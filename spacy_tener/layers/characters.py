@@ -1,4 +1,4 @@
-"""From the characters of words, or the components of characters, to one row for each token.
+"""From the characters of words, or the radicals of characters, to one row for each token.
 
 The character encoders are those that the TENER paper compares. Each is an encoder of sequences, as words have them too,
 then the maximum over each word, then a linear layer. That layer is not in the paper's text, but in its parameter counts
@@ -136,33 +136,33 @@ class CharacterFeatures(nn.Module):
         return tokens
 
 
-class ComponentEncoder(nn.Module):
+class RadicalEncoder(nn.Module):
     """What the structure of its characters says about each token.
 
-    The names of all parameters begin with `components`, by which an optimizer can give them a rate of their own.
+    The names of all parameters begin with `radicals`, by which an optimizer can give them a rate of their own.
 
-    components: the filters over a character's components, with their maximum; a distinct character is read once.
-    component_dropout: probability that a token is read in training as a character of one unknown component. It trains
+    radicals: the filters over a character's radicals, with their maximum; a distinct character is read once.
+    radical_dropout: probability that a token is read in training as a character of one unknown radical. It trains
         the unknown row, as in the released code, where it is the word dropout of the characters.
     """
 
-    def __init__(self, components: CharacterFeatures, *, component_dropout: float) -> None:
+    def __init__(self, radicals: CharacterFeatures, *, radical_dropout: float) -> None:
         super().__init__()
-        self.components = components
-        self.component_dropout = component_dropout
+        self.radicals = radicals
+        self.radical_dropout = radical_dropout
 
-    def forward(self, components: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
+    def forward(self, radicals: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
         """Read the distinct characters, then give each token its character's row.
 
-        components: rows of the table, for all distinct characters joined. *Shape: [C]*
-        lengths: the number of components of each distinct character. *Shape: [n]*
+        radicals: rows of the table, for all distinct characters joined. *Shape: [C]*
+        lengths: the number of radicals of each distinct character. *Shape: [n]*
         characters: which of the distinct characters each token is. *Shape: [N]*
         Returns *Shape: [N, width]*
         """
-        if self.training and self.component_dropout > 0.0:
+        if self.training and self.radical_dropout > 0.0:
             unknown = len(lengths)
-            components, lengths = F.pad(components, (0, 1), value=UNKNOWN_ROW), np.append(lengths, 1)
-            dropped = torch.rand(characters.shape, device=characters.device) < self.component_dropout
+            radicals, lengths = F.pad(radicals, (0, 1), value=UNKNOWN_ROW), np.append(lengths, 1)
+            dropped = torch.rand(characters.shape, device=characters.device) < self.radical_dropout
             characters = characters.masked_fill(dropped, unknown)
-        tokens: Tensor = self.components(components, lengths, characters)
+        tokens: Tensor = self.radicals(radicals, lengths, characters)
         return tokens

@@ -209,13 +209,13 @@ class MectEncoder(nn.Module):
     the queries of the last layer are the characters only.
 
     config: sizes and choices.
-    char_width, component_width, word_width: widths of the input.
+    char_width, radical_width, word_width: widths of the input.
     """
 
-    def __init__(self, config: MectConfig, char_width: int, component_width: int, word_width: int) -> None:
+    def __init__(self, config: MectConfig, char_width: int, radical_width: int, word_width: int) -> None:
         super().__init__()
         self.config = config
-        widths = [char_width + component_width] if config.n_streams == 1 else [char_width, component_width]
+        widths = [char_width + radical_width] if config.n_streams == 1 else [char_width, radical_width]
         self.inputs = nn.ModuleList(Linear(width, config.width) for width in widths)
         self.word_input = Linear(word_width, config.width)
         self.positions = nn.ModuleList(SpanPositions(width=config.width, distances=MECT_DISTANCES) for _ in widths)
@@ -224,19 +224,19 @@ class MectEncoder(nn.Module):
         self.output_norms = nn.ModuleList(nn.LayerNorm(config.width) if normed else nn.Identity() for _ in widths)
         self.fusion = Linear(2 * config.width, config.width) if config.n_streams == 2 else nn.Identity()
 
-    def forward(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
+    def forward(self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
         """Encode the characters of all sentences, joined.
 
         chars: *Shape: [N, char_width]*
-        components: the embedded components of each character. *Shape: [N, component_width]*
+        radicals: the embedded radicals of each character. *Shape: [N, radical_width]*
         words: the words of all sentences, joined. *Shape: [W, word_width]*
         lattice: which sentences these are, and where the words lie.
         Returns *Shape: [N, d]*
         """
         *inner, last = self.layers
-        plan = self._plan(chars, components, words, lattice, word_queries=bool(inner))
+        plan = self._plan(chars, radicals, words, lattice, word_queries=bool(inner))
         relative = [positions(plan) for positions in self.positions]
-        streams = self._streams(chars, components)
+        streams = self._streams(chars, radicals)
         rows = self._rows(streams, words, plan)
         for layer in inner:
             rows = layer(rows, plan, relative)
@@ -247,23 +247,23 @@ class MectEncoder(nn.Module):
         return cast(Tensor, self.fusion(torch.cat(normed, dim=-1)))  # eq. 14
 
     def attention_weights(
-        self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice
+        self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice
     ) -> list[list[list[Tensor]]]:
         """The attention map of each sentence, for each layer and in it for each stream that is read, over characters,
         then words. *Shape: [h, L, L]* each"""
-        plan = self._plan(chars, components, words, lattice, word_queries=True, rectangles=False)
+        plan = self._plan(chars, radicals, words, lattice, word_queries=True, rectangles=False)
         relative = [positions(plan) for positions in self.positions]
-        rows = self._rows(self._streams(chars, components), words, plan)
+        rows = self._rows(self._streams(chars, radicals), words, plan)
         return each_layer(self.layers, MectLayer.weights, rows, plan, relative)
 
-    def _plan(self, chars: Tensor, components: Tensor, words: Tensor, lattice: Lattice, **options: Any) -> SpanPlan:
-        for given in (chars, components):
+    def _plan(self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice, **options: Any) -> SpanPlan:
+        for given in (chars, radicals):
             lattice.check_rows(characters=len(given), words=len(words))
         return SpanPlan.of(lattice, device=chars.device, **options)
 
-    def _streams(self, chars: Tensor, components: Tensor) -> list[Tensor]:
+    def _streams(self, chars: Tensor, radicals: Tensor) -> list[Tensor]:
         """What each stream has for the characters. *Shape: [N, d]* each"""
-        given = [torch.cat((chars, components), dim=-1)] if self.config.n_streams == 1 else [chars, components]
+        given = [torch.cat((chars, radicals), dim=-1)] if self.config.n_streams == 1 else [chars, radicals]
         return [project(part) for project, part in zip(self.inputs, given, strict=True)]
 
     def _rows(self, streams: Streams, words: Tensor, plan: SpanPlan) -> list[Tensor]:

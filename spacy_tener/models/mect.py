@@ -1,4 +1,4 @@
-"""MECT (Wu et al., 2021): characters and words, the components of characters, and attention across the two."""
+"""MECT (Wu et al., 2021): characters and words, the radicals of characters, and attention across the two."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ..runtime.lattice import MectEncoder
 from ..settings import MectConfig
 from .embed.char import build_char_embed
-from .embed.component import build_component_embed
 from .embed.lexicon import LexiconModel
+from .embed.radical import build_radical_embed
 from .lattice import lattice_layer
 from .settings import expand_config
 from .shims.bridge import EmbedModel
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def build_mect(
     embed: EmbedModel | None = None,
     words: LexiconModel | None = None,
-    components: EmbedModel | None = None,
+    radicals: EmbedModel | None = None,
     *,
     config: MectConfig,
 ) -> EmbedModel:
-    """MECT, whole: characters and words as one stream, the components of characters as another, attention in which each
+    """MECT, whole: characters and words as one stream, the radicals of characters as another, attention in which each
     stream is asked by the other, both joined and characters kept.
 
     Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form.
@@ -34,10 +34,10 @@ def build_mect(
         is none.
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
-    components (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of what characters are made of;
-        `spacy_tener.ComponentEmbed.v1` if there is none.
+    radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of what characters are made of;
+        `spacy_tener.RadicalEmbed.v1` if there is none.
     """
-    streams = [embed or build_char_embed(), components or build_component_embed()]
+    streams = [embed or build_char_embed(), radicals or build_radical_embed()]
     return lattice_layer("mect", _encoder, MectEncoder, config, streams=streams, words=words)
 
 

@@ -83,7 +83,7 @@ class RatedAdam(RatedOptimizer):
     """Thinc's `Adam.v1`, or its `RAdam.v1`, with `rates` by the names of parameters as `spacy_tener.SGD.v1` has them.
 
     Parameters are known by the names that their torch modules give them: `transformer.*` are those of
-    `spacy_tener.TransformerEmbed.v1`, `components.*` those of `spacy_tener.ComponentEmbed.v1`, `crf.*` the CRF's. A
+    `spacy_tener.TransformerEmbed.v1`, `radicals.*` those of `spacy_tener.RadicalEmbed.v1`, `crf.*` the CRF's. A
     module in Thinc's own wrapper, as that of the component `transformer`, has names without any prefix.
 
     learn_rate: a rate, or a list or generator of rates, one for each step.

@@ -1,4 +1,4 @@
-"""From the characters of words, or the components of characters, to one row for each token."""
+"""From the characters of words, or the radicals of characters, to one row for each token."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class CharacterFeatures:
         return self.out(rectified_maximum(hidden, as_lengths(lengths)))[words]
 
 
-def component_features(
+def radical_features(
     widths: Mapping[str, int], encode: Callable[[Weights], Encode], width: int, weights: Weights
 ) -> CharacterFeatures:
     """What the structure of its characters says about each token."""
-    return CharacterFeatures(widths, encode, width, weights.part("components"))
+    return CharacterFeatures(widths, encode, width, weights.part("radicals"))
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:

@@ -106,12 +106,12 @@ class MectEncoder:
         self.output_norms = [output_norm(config, weights.part("output_norms", i)) for i in each]
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
-    def __call__(self, chars: FloatArray, components: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """*Shape* chars, components: [N, ..]; words: [W, word_width]; result: [N, d]"""
+    def __call__(self, chars: FloatArray, radicals: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
+        """*Shape* chars, radicals: [N, ..]; words: [W, word_width]; result: [N, d]"""
         *inner, last = self.layers
         plan = _plan(lattice, words_ask=bool(inner))
         relative = [positions(plan) for positions in self.positions]
-        given = [chars, components] if self.config.n_streams == 2 else [np.concatenate((chars, components), axis=1)]
+        given = [chars, radicals] if self.config.n_streams == 2 else [np.concatenate((chars, radicals), axis=1)]
         streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
         of_words = self.word_input(words)
         # The radicals' stream has zeros for words.

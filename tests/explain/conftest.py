@@ -32,8 +32,8 @@ def tok2vec(name: str, directory: Path) -> dict[str, Any]:
         config["words"] = {"@architectures": "spacy_tener.LexiconEmbed.v1", "width": 8, "lexicon": lexicon}
     if name == "MECT":
         (directory / "parts.txt").write_text(PARTS, encoding="utf8")
-        source = {"@misc": "spacy_tener.ComponentsFile.v1", "path": str(directory / "parts.txt")}
-        config["components"] = {"@architectures": "spacy_tener.ComponentEmbed.v1", "width": 8, "source": source}
+        source = {"@misc": "spacy_tener.RadicalsFile.v1", "path": str(directory / "parts.txt")}
+        config["radicals"] = {"@architectures": "spacy_tener.RadicalEmbed.v1", "width": 8, "source": source}
     return config
 
 

@@ -79,7 +79,7 @@ def test_a_click_on_an_entity_shows_why_it_was_found(page, size):
     assert shown(browser, "#entity-title") == ["中国银行 ORG"]
     assert shown(browser, "#sure strong")[0].endswith("%")
     assert "→" in shown(browser, "#strongest .value")[0]
-    assert shown(browser, "#components li") == ["银钅 ＋ 艮"]
+    assert shown(browser, "#radicals li") == ["银钅 ＋ 艮"]
     assert {"中国", "银行", "中国银行"} <= {text.split("\n")[0] for text in shown(browser, "#lattice .word")}
     # As many heads as the papers have.
     browser.run("const [legend, head] = heads.children; for (let i = 0; i < 6; i++) heads.append(head.cloneNode(true))")
@@ -142,7 +142,7 @@ def test_heads_and_maps_are_chosen(page):
     browser = page("some")
     assert len(find(browser, "#heads input")) == 2
     labels = [node.text for node in find(browser, "#map option")]
-    assert labels == ["Attention, characters and words, layer 1", "Attention, components, layer 1"]
+    assert labels == ["Attention, characters and words, layer 1", "Attention, radicals, layer 1"]
     before = find(browser, "#heat")[0].screenshot_as_png
     other = next(node for node in find(browser, "#heads input") if not node.is_selected())
     browser.run("arguments[0].focus()", other)
@@ -150,7 +150,7 @@ def test_heads_and_maps_are_chosen(page):
     assert other.is_selected()
     assert find(browser, "#heat")[0].screenshot_as_png != before
     find(browser, "#map option")[1].click()
-    assert "components" in find(browser, "#heat")[0].get_attribute("aria-label")
+    assert "radicals" in find(browser, "#heat")[0].get_attribute("aria-label")
 
 
 def test_relations_have_rows_for_entities_unless_all_are_wanted(page):
@@ -188,7 +188,7 @@ def test_colours_are_dark_where_the_reader_wants_them(page):
 def test_hostile_text_stays_text(page):
     browser = page("hostile")
     assert browser.driver.title == "<b>{{script}}</b>"
-    assert find(browser, "img, b:not(#components b)") == []
+    assert find(browser, "img, b:not(#radicals b)") == []
     whole = browser.run(
         "const text = document.getElementById('text').cloneNode(true);"
         "for (const label of text.querySelectorAll('small')) label.remove();"

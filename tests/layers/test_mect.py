@@ -1,4 +1,4 @@
-"""MECT's encoder is the paper's: two streams that ask each other, words without components, random attention."""
+"""MECT's encoder is the paper's: two streams that ask each other, words without radicals, random attention."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spacy_tener.layers.span_plan import SpanPlan
 from spacy_tener.layers.spans import BLOCK
 
 WIDTH, HEADS = 12, 3
-CHARS, COMPONENTS, WORDS = 6, 4, 5
+CHARS, RADICALS, WORDS = 6, 4, 5
 LENGTHS = [4, 0, 1, 17]
 # The rows of the paper's Table 8, and what else can be chosen. Random attention ends within the longest sentence in
 # most, within its words in one, and behind it in one.
@@ -44,7 +44,7 @@ Inputs = tuple[Tensor, Tensor, Tensor, Lattice]
 def make(**options: Any) -> MectEncoder:
     torch.manual_seed(0)
     config = MectConfig(**{"width": WIDTH, "heads": HEADS, "random_attention": 9, "dropout": 0.3, **options})
-    encoder = MectEncoder(config, char_width=CHARS, component_width=COMPONENTS, word_width=WORDS).double().eval()
+    encoder = MectEncoder(config, char_width=CHARS, radical_width=RADICALS, word_width=WORDS).double().eval()
     for name, parameter in encoder.named_parameters():
         if name.endswith("blocks"):
             # As they begin, the numbers of random attention are too small to be seen.
@@ -55,11 +55,11 @@ def make(**options: Any) -> MectEncoder:
 def inputs(lattice: Lattice, *, grad: bool = False) -> Inputs:
     generator = torch.Generator().manual_seed(1)
     n, w = lattice.n_characters, lattice.n_words
-    chars, components, words = (
+    chars, radicals, words = (
         torch.randn(rows, width, dtype=torch.float64, generator=generator).requires_grad_(grad)
-        for rows, width in [(n, CHARS), (n, COMPONENTS), (w, WORDS)]
+        for rows, width in [(n, CHARS), (n, RADICALS), (w, WORDS)]
     )
-    return chars, components, words, lattice
+    return chars, radicals, words, lattice
 
 
 # --- The paper's form, pair by pair ----------------------------------------------------------------------------------
@@ -127,14 +127,14 @@ def plain_layer(encoder: MectEncoder, layer: Any, streams: list[Tensor], places:
     return results
 
 
-def plain(encoder: MectEncoder, chars: Tensor, components: Tensor, words: Tensor, places: Any) -> Tensor:
+def plain(encoder: MectEncoder, chars: Tensor, radicals: Tensor, words: Tensor, places: Any) -> Tensor:
     """One sentence: all spans of both streams through all layers, then the characters."""
     of_words = linear(encoder.word_input, words)
     if encoder.config.streams == "single":
-        streams = [torch.cat((linear(encoder.inputs[0], torch.cat((chars, components), dim=-1)), of_words))]
+        streams = [torch.cat((linear(encoder.inputs[0], torch.cat((chars, radicals), dim=-1)), of_words))]
     else:
-        radicals = torch.cat((linear(encoder.inputs[1], components), torch.zeros_like(of_words)))
-        streams = [torch.cat((linear(encoder.inputs[0], chars), of_words)), radicals]
+        of_radicals = torch.cat((linear(encoder.inputs[1], radicals), torch.zeros_like(of_words)))
+        streams = [torch.cat((linear(encoder.inputs[0], chars), of_words)), of_radicals]
     for layer in encoder.layers if len(chars) else []:
         streams = plain_layer(encoder, layer, streams, places)
     normed = [norm(x)[: len(chars)] for norm, x in zip(encoder.output_norms, streams, strict=True)]
@@ -142,10 +142,10 @@ def plain(encoder: MectEncoder, chars: Tensor, components: Tensor, words: Tensor
 
 
 def of_sentences(inputs: Inputs) -> list[tuple[Any, ...]]:
-    """Characters, components, words, and places of the spans of each sentence."""
-    chars, components, words, lattice = inputs
+    """Characters, radicals, words, and places of the spans of each sentence."""
+    chars, radicals, words, lattice = inputs
     lengths, counts = lattice.lengths.tolist(), lattice.counts.tolist()
-    parts = chars.split(lengths), components.split(lengths), words.split(counts), sentences_of(lattice)
+    parts = chars.split(lengths), radicals.split(lengths), words.split(counts), sentences_of(lattice)
     return list(zip(*parts, strict=True))
 
 
@@ -189,39 +189,39 @@ def maps(encoder: MectEncoder, batch: Inputs) -> list[Tensor]:
 
 @pytest.mark.parametrize("streams", ["cross", "parallel"])
 def test_in_the_cross_each_stream_is_asked_by_the_other(streams: str) -> None:
-    """Components make the queries to the lattice there, and only the radicals' own otherwise."""
+    """Radicals make the queries to the lattice there, and only the radicals' own otherwise."""
     encoder = make(streams=streams)
-    chars, components, words, lattice = inputs(random_lattice([9]))
-    lattice_map, radical_map = maps(encoder, (chars, components, words, lattice))
-    other_lattice_map, other_radical_map = maps(encoder, (chars, components + 1.0, words, lattice))
+    chars, radicals, words, lattice = inputs(random_lattice([9]))
+    lattice_map, radical_map = maps(encoder, (chars, radicals, words, lattice))
+    other_lattice_map, other_radical_map = maps(encoder, (chars, radicals + 1.0, words, lattice))
     assert not torch.allclose(radical_map, other_radical_map)
     assert torch.allclose(lattice_map, other_lattice_map) == (streams == "parallel")
 
 
-def test_words_have_no_components_but_take_the_radicals_attention() -> None:
+def test_words_have_no_radicals_but_take_the_radicals_attention() -> None:
     encoder = make(streams="parallel")
-    chars, components, words, lattice = inputs(lattice_of((6, [(0, 1), (2, 4)])))
+    chars, radicals, words, lattice = inputs(lattice_of((6, [(0, 1), (2, 4)])))
 
-    def radicals(words: Tensor, lattice: Lattice) -> Tensor:
+    def fused(words: Tensor, lattice: Lattice) -> Tensor:
         """What the radicals' stream makes of the characters, seen through the fusion."""
         only = copy.deepcopy(encoder)
         with torch.no_grad():
             only.fusion.weight[:, :WIDTH] = 0.0
-        return only(chars, components, words, lattice)
+        return only(chars, radicals, words, lattice)
 
-    with_words = radicals(words, lattice)
-    assert torch.equal(radicals(words + 1.0, lattice), with_words)
-    assert not torch.allclose(radicals(words[:0], lattice_of((6, []))), with_words)
+    with_words = fused(words, lattice)
+    assert torch.equal(fused(words + 1.0, lattice), with_words)
+    assert not torch.allclose(fused(words[:0], lattice_of((6, []))), with_words)
 
 
-def test_a_single_stream_reads_characters_components_and_words() -> None:
+def test_a_single_stream_reads_characters_radicals_and_words() -> None:
     encoder = make(streams="single")
-    chars, components, words, lattice = inputs(random_lattice([9]))
+    chars, radicals, words, lattice = inputs(random_lattice([9]))
     results = [
-        encoder(chars, components, words, lattice),
-        encoder(chars + 1.0, components, words, lattice),
-        encoder(chars, components + 1.0, words, lattice),
-        encoder(chars, components, words + 1.0, lattice),
+        encoder(chars, radicals, words, lattice),
+        encoder(chars + 1.0, radicals, words, lattice),
+        encoder(chars, radicals + 1.0, words, lattice),
+        encoder(chars, radicals, words + 1.0, lattice),
     ]
     for i, a in enumerate(results):
         for b in results[:i]:
@@ -243,9 +243,9 @@ def test_maps_are_of_each_layer_stream_and_sentence(options: dict[str, Any]) -> 
 @pytest.mark.parametrize("options", [KINDS["MECT"], KINDS["pre-norm, one layer"]])
 def test_the_maps_are_those_that_outputs_are_made_with(options: dict[str, Any]) -> None:
     encoder, batch = make(**options), inputs(random_lattice([8]))
-    chars, components, words, lattice = batch
+    chars, radicals, words, lattice = batch
     plan = SpanPlan.of(lattice)
-    rows = encoder._rows(encoder._streams(chars, components), words, plan)
+    rows = encoder._rows(encoder._streams(chars, radicals), words, plan)
     relative = [positions(plan) for positions in encoder.positions]
     read = [layer.attention_input(x) for layer, x in zip(encoder.layers[0].streams, rows, strict=True)]
     for i, (own, weights) in enumerate(zip(encoder.layers[0].streams, maps(encoder, batch), strict=True)):
@@ -298,9 +298,9 @@ def test_without_random_attention_it_is_as_with_zeros() -> None:
 def test_a_sentence_is_encoded_alike_alone_and_among_others(options: dict[str, Any]) -> None:
     encoder, batch = make(**options), inputs(random_lattice([9, 2, 0, 30, 1]))
     whole = encoder(*batch).split(batch[3].lengths.tolist())
-    for (chars, components, words, places), together in zip(of_sentences(batch), whole, strict=True):
+    for (chars, radicals, words, places), together in zip(of_sentences(batch), whole, strict=True):
         own = [tuple(place) for place in places[len(chars) :].tolist()]
-        alone = encoder(chars, components, words, lattice_of((len(chars), own)))
+        alone = encoder(chars, radicals, words, lattice_of((len(chars), own)))
         assert torch.allclose(alone, together, atol=1e-12)
 
 
@@ -358,7 +358,7 @@ def test_every_kind_learns_from_all_that_it_reads(options: dict[str, Any]) -> No
 
 
 def test_the_number_of_weights_is_that_of_the_paper_s_equations() -> None:
-    encoder = MectEncoder(MectConfig(), char_width=100, component_width=50, word_width=50)
+    encoder = MectEncoder(MectConfig(), char_width=100, radical_width=50, word_width=50)
     width, hidden, places = 128, 384, 320
     inputs_and_fusion = (100 + 1 + 50 + 1 + 50 + 1) * width + (2 * width + 1) * width
     attention = 3 * width * width + 2 * width  # queries, values, W_R; u and v of all heads. Keys have none.
@@ -368,9 +368,9 @@ def test_the_number_of_weights_is_that_of_the_paper_s_equations() -> None:
     assert sum(p.numel() for p in encoder.parameters()) == inputs_and_fusion + 2 * stream == 2_060_288
 
 
-def test_no_weight_is_taken_for_one_of_the_component_embedder() -> None:
-    """An optimizer gives `components*` a rate of its own."""
-    assert not [name for name, _ in make().named_parameters() if name.startswith("components")]
+def test_no_weight_is_taken_for_one_of_the_radical_embedder() -> None:
+    """An optimizer gives `radicals*` a rate of its own."""
+    assert not [name for name, _ in make().named_parameters() if name.startswith("radicals")]
 
 
 @pytest.mark.parametrize("given", [0, 1, 2])

@@ -6,13 +6,13 @@ import srsly
 from torch import nn
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.features.components.components import ComponentTable
 from spacy_tener.features.lexicon.lexicon import Lexicon
 from spacy_tener.features.normalise import Normaliser
+from spacy_tener.features.radicals.radicals import RadicalTable
 from spacy_tener.models.embed.char import CharVocabulary
 from spacy_tener.models.embed.char_encoders import SpellingVocabulary
-from spacy_tener.models.embed.component import ComponentVocabulary
 from spacy_tener.models.embed.lexicon import LexiconVocabulary
+from spacy_tener.models.embed.radical import RadicalVocabulary
 from spacy_tener.models.shims.bridge import TorchShim
 from spacy_tener.models.shims.checksum import pack, unpack
 
@@ -41,9 +41,9 @@ def spellings():
     return SpellingVocabulary("character", digits=True)
 
 
-def components():
-    vocabulary = ComponentVocabulary("component", digits=True)
-    vocabulary.structures = ComponentTable.of({"江": "氵工"}, "made up")
+def radicals():
+    vocabulary = RadicalVocabulary("radical", digits=True)
+    vocabulary.structures = RadicalTable.of({"江": "氵工"}, "made up")
     return vocabulary
 
 
@@ -59,7 +59,7 @@ SAVED = {
     "characters": (lambda: filled(characters), characters),
     "words": (lambda: filled(words), words),
     "spellings": (lambda: filled(spellings), spellings),
-    "components": (lambda: filled(components), components),
+    "radicals": (lambda: filled(radicals), radicals),
 }
 
 

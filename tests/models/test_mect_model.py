@@ -8,13 +8,13 @@ import spacy
 import torch
 from thinc.api import Adam
 
-from spacy_tener.features.components.components import Structures
 from spacy_tener.features.lexicon.lexicon import Lexicon
+from spacy_tener.features.radicals.radicals import Structures
 from spacy_tener.layers.lattice import MectEncoder
 from spacy_tener.layers.spans import BLOCK
 from spacy_tener.models.embed.char import build_char_embed
-from spacy_tener.models.embed.component import build_component_embed
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
+from spacy_tener.models.embed.radical import build_radical_embed
 from spacy_tener.models.mect import build_mect
 from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.optim.optimizers import SGD
@@ -52,7 +52,7 @@ def mect(**settings):
     parts = {
         "embed": build_char_embed(width=6, bigram_width=4, dropout=0.0),
         "words": build_lexicon_embed(few_words, width=5, dropout=0.0),
-        "components": build_component_embed(7, component_width=6, dropout=0.0, component_dropout=0.0, source=few_parts),
+        "radicals": build_radical_embed(7, radical_width=6, dropout=0.0, radical_dropout=0.0, source=few_parts),
     }
     return build_mect(**{**parts, "width": 16, "heads": 2, "dropout": 0.0, "random_attention": 40, **settings})
 
@@ -92,10 +92,10 @@ def test_a_choice_reaches_the_torch_module(settings, docs):
 @each_choice
 def test_output_is_the_torch_module_s_for_what_is_embedded(settings, docs):
     model = mect(**settings).initialize(docs)
-    chars, components = (torch.from_numpy(np.concatenate(layer.predict(docs))) for layer in model.layers[:2])
+    chars, radicals = (torch.from_numpy(np.concatenate(layer.predict(docs))) for layer in model.layers[:2])
     found = model.layers[2].predict(docs)
     with torch.no_grad():
-        expected = encoder_of(model)(chars, components, torch.from_numpy(found.floats), found.lattice).numpy()
+        expected = encoder_of(model)(chars, radicals, torch.from_numpy(found.floats), found.lattice).numpy()
     assert found.lattice.counts.tolist() == [5, 0, 0, 2]
     np.testing.assert_allclose(np.concatenate(model.predict(docs)), expected, atol=1e-5)
 
@@ -123,16 +123,16 @@ def test_every_embedder_learns(settings, docs):
         assert moved == list(weights), node.name
 
 
-def test_the_component_embedder_has_a_rate_of_its_own(docs):
+def test_the_radical_embedder_has_a_rate_of_its_own(docs):
     model = mect().initialize(docs)
     loss_of_steps(model, docs, 1)
     before = [weights_of(node) for node in (model, *model.layers)]
-    loss_of_steps(model, docs, 1, SGD(0.01, rates={"components*": 0.0}))
+    loss_of_steps(model, docs, 1, SGD(0.01, rates={"radicals*": 0.0}))
     moved = {
         node.name: any(not torch.equal(value, weights[name]) for name, value in weights_of(node).items())
         for node, weights in zip((model, *model.layers), before, strict=True)
     }
-    assert moved == {"mect": True, "char_embed": True, "component_embed": False, "lexicon_embed": True}
+    assert moved == {"mect": True, "char_embed": True, "radical_embed": False, "lexicon_embed": True}
 
 
 @pytest.mark.parametrize("optimizer", [Adam(0.01, L2=0.1), SGD(0.01, L2=0.1)], ids=["Adam", "SGD"])
@@ -173,7 +173,7 @@ def test_no_text_at_all_is_read(docs):
 
 def test_without_parts_it_has_its_own_and_needs_no_sample():
     model = build_mect()
-    assert [layer.name for layer in model.layers] == ["char_embed", "component_embed", "lexicon_embed"]
+    assert [layer.name for layer in model.layers] == ["char_embed", "radical_embed", "lexicon_embed"]
     assert model.get_dim("nO") == 128
     model.initialize()
     assert model.predict([spacy.blank("zh").make_doc("南京市长江大桥")])[0].shape == (7, 128)

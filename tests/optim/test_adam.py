@@ -97,12 +97,12 @@ def test_the_learning_rate_is_put_back_also_after_an_error() -> None:
 
 def test_rows_of_a_table_have_the_rate_of_its_name() -> None:
     tables = {}
-    for rates, learn_rate in (({"components.*": 1.3}, 0.1), (None, 0.13)):
+    for rates, learn_rate in (({"radicals.*": 1.3}, 0.1), (None, 0.13)):
         table, adam = torch.from_numpy(numbers(6, 2, seed=9)), Adam(learn_rate, rates=rates, use_averages=False)
         for step in range(3):
             values = torch.from_numpy(numbers(2, 2, seed=step))
             gradient = torch.sparse_coo_tensor(torch.tensor([[1, 4]]), values, (6, 2), check_invariants=True)
-            apply_row_gradient(adam, (3, "components.tables.component"), table, gradient.coalesce())
+            apply_row_gradient(adam, (3, "radicals.tables.radical"), table, gradient.coalesce())
         tables[learn_rate] = table
     torch.testing.assert_close(tables[0.1], tables[0.13])
     assert torch.equal(tables[0.1][[0, 2, 3, 5]], torch.from_numpy(numbers(6, 2, seed=9))[[0, 2, 3, 5]])
@@ -155,7 +155,7 @@ warmup = 0.05
 
 [optimizer.rates]
 transformer.* = 0.05
-components.* = 1.3
+radicals.* = 1.3
 """
 
 
@@ -168,7 +168,7 @@ def test_it_comes_out_of_a_config_file_and_goes_back(tmp_path: Path) -> None:
     assert adam.rate_of("transformer.embeddings.weight") == pytest.approx(0.05 * adam.learn_rate)
     first = adam.learn_rate
     adam.step_schedules()
-    assert adam.rate_of("components.encoder.weight") == pytest.approx(1.3 * adam.learn_rate)
+    assert adam.rate_of("radicals.encoder.weight") == pytest.approx(1.3 * adam.learn_rate)
     assert adam.learn_rate > first
     filled = registry.fill(config)
     filled.to_disk(path)

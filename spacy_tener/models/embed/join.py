@@ -13,7 +13,7 @@ from thinc.types import Floats2d
 
 from ..shims.bridge import EmbedModel, cut, flat, token_counts
 from .char import build_char_embed
-from .component import build_component_embed
+from .radical import build_radical_embed
 
 
 def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None = None) -> EmbedModel:
@@ -22,9 +22,9 @@ def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None 
     Registered as `spacy_tener.JoinEmbed.v1`. For more than two, join joined ones.
 
     first (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.CharEmbed.v1` if there is none.
-    second (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.ComponentEmbed.v1` if there is none.
+    second (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.RadicalEmbed.v1` if there is none.
     """
-    return join_embedders(first or build_char_embed(), second or build_component_embed())
+    return join_embedders(first or build_char_embed(), second or build_radical_embed())
 
 
 def join_embedders(*embedders: EmbedModel) -> EmbedModel:

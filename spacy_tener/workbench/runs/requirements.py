@@ -20,7 +20,7 @@ _PACKAGES = {
     "spacy_tener.TransformerEmbed.v1": ("transformers", "transformers"),
 }
 # What is read where a setting is null.
-_DEFAULTS = {("spacy_tener.LexiconEmbed.v1", "lexicon"): _JIEBA, ("spacy_tener.ComponentEmbed.v1", "source"): _HANZI}
+_DEFAULTS = {("spacy_tener.LexiconEmbed.v1", "lexicon"): _JIEBA, ("spacy_tener.RadicalEmbed.v1", "source"): _HANZI}
 _TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
 _MIXED = "spacy_tener.MixedCorpus.v1"
 _FILES = ("path", "vectors", "init_tok2vec", "source")

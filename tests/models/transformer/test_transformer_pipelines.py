@@ -158,16 +158,16 @@ def test_its_rate_is_its_own(make, tiny, words, make_examples):
         torch.testing.assert_close(steps[0.01][name], scale * step, rtol=0.1, atol=1e-6)
 
 
-def test_components_have_a_rate_of_their_own(words, tiny, make_examples):
+def test_radicals_have_a_rate_of_their_own(words, tiny, make_examples):
     for architecture, embed in (("MECT", joined(tiny)), ("TENER", {"@architectures": "spacy_tener.JoinEmbed.v1"})):
         nlp = pipeline(tok2vec_of(architecture, embed, words))
         examples = make_examples(nlp)
         nlp.initialize(lambda examples=examples: examples)
         before = parameters(nlp)
-        nlp.update(examples, sgd=Adam(0.001, rates={"components.*": 0.0, "transformer.*": 0.0}))
+        nlp.update(examples, sgd=Adam(0.001, rates={"radicals.*": 0.0, "transformer.*": 0.0}))
         still = {name for name, value in parameters(nlp).items() if torch.equal(value, before[name])}
-        assert any(".components." in name for name in still)
-        assert {name.split(".")[1] for name in still if ".weight" in name} <= {"components", "transformer"}
+        assert any(".radicals." in name for name in still)
+        assert {name.split(".")[1] for name in still if ".weight" in name} <= {"radicals", "transformer"}
 
 
 def test_averaged_weights_are_those_that_are_evaluated(tiny, words, make_examples):

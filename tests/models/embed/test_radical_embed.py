@@ -1,4 +1,4 @@
-"""The embedder of components: a token by what its characters are made of, with nothing left to read when loaded."""
+"""The embedder of radicals: a token by what its characters are made of, with nothing left to read when loaded."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.api import SGD, Adam
 
-from spacy_tener.features.components.components import Structures
-from spacy_tener.features.components.sources import components_file
+from spacy_tener.features.radicals.radicals import Structures
+from spacy_tener.features.radicals.sources import radicals_file
 from spacy_tener.models.embed.char import build_char_embed
-from spacy_tener.models.embed.component import COMPONENT, build_component_embed
 from spacy_tener.models.embed.join import build_join_embed
+from spacy_tener.models.embed.radical import RADICAL, build_radical_embed
 from spacy_tener.models.embed.tables import observe
 from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.models.tener import build_tener
@@ -43,8 +43,8 @@ def few_characters():
 
 
 def embedder(**settings):
-    quiet = {"dropout": 0.0, "component_dropout": 0.0, "source": few_characters}
-    model = build_component_embed(**{**quiet, "width": 8, "component_width": 6, "filters": 5, **settings})
+    quiet = {"dropout": 0.0, "radical_dropout": 0.0, "source": few_characters}
+    model = build_radical_embed(**{**quiet, "width": 8, "radical_width": 6, "filters": 5, **settings})
     model.initialize()
     return model
 
@@ -68,11 +68,11 @@ def learn(model, docs, optimizer=None, steps=1):
 
 
 def known(model):
-    return "".join(map(chr, model.attrs["vocabulary"].tables[COMPONENT].keys.tolist()))
+    return "".join(map(chr, model.attrs["vocabulary"].tables[RADICAL].keys.tolist()))
 
 
 def table(model):
-    return torch_shim(model).module.components.tables.tables[COMPONENT].detach()
+    return torch_shim(model).module.radicals.tables.tables[RADICAL].detach()
 
 
 # --- what is embedded ------------------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_each_token_has_a_row_of_floats(doc_of):
     assert model.get_dim("nO") == 8
 
 
-def test_components_get_rows_in_training_only(doc_of):
+def test_radicals_get_rows_in_training_only(doc_of):
     model = embedder()
     before = model.to_bytes()
     model.predict([doc_of("江")])
@@ -98,7 +98,7 @@ def test_components_get_rows_in_training_only(doc_of):
     assert sorted(known(model)) == sorted("氵工可钅冈")
 
 
-def test_all_components_of_the_training_data_get_rows_when_it_is_shown(doc_of):
+def test_all_radicals_of_the_training_data_get_rows_when_it_is_shown(doc_of):
     model = embedder()
     observe(model, [[doc_of("江河"), doc_of("x")], [doc_of("江")]])
     assert sorted(known(model)) == sorted("氵工可x")
@@ -106,20 +106,20 @@ def test_all_components_of_the_training_data_get_rows_when_it_is_shown(doc_of):
 
 
 @pytest.mark.parametrize(
-    ("settings", "components"),
+    ("settings", "radicals"),
     [
         ({}, "氵胡"),
         ({"depth": 2}, "氵古月"),
         ({"depth": None}, "氵十口月"),
         ({"kind": "head_tail", "depth": None}, "氵月"),
-        ({"kind": "radical"}, "氵"),
+        ({"kind": "indexing"}, "氵"),
     ],
 )
-def test_kind_and_depth_say_what_is_read_of_a_character(doc_of, settings, components):
-    assert sorted(known(learn(embedder(**settings), [doc_of("湖")]))) == sorted(components)
+def test_kind_and_depth_say_what_is_read_of_a_character(doc_of, settings, radicals):
+    assert sorted(known(learn(embedder(**settings), [doc_of("湖")]))) == sorted(radicals)
 
 
-def test_what_has_no_components_stands_for_itself(doc_of):
+def test_what_has_no_radicals_stands_for_itself(doc_of):
     words = ["A", "é", "。", "😀", "龘", "𢰌"]
     assert sorted(known(learn(embedder(), [doc_of_words(*words)]))) == sorted("Aé。😀龘扌罒心")
 
@@ -130,23 +130,23 @@ def test_digits_are_one_unless_they_are_wanted(doc_of):
     assert sorted(known(learn(embedder(digits=False), [text]))) == sorted("12７")
 
 
-def test_unknown_components_share_a_row(doc_of):
+def test_unknown_radicals_share_a_row(doc_of):
     model = learn(embedder(), [doc_of("江河")])
     silver, letter, emoji, river = model.predict([doc_of_words("银", "x", "😀", "江")])[0]
     np.testing.assert_array_equal(letter, emoji)
-    assert not np.allclose(silver, letter), "two unknown components are not one"
+    assert not np.allclose(silver, letter), "two unknown radicals are not one"
     assert not np.allclose(river, letter)
 
 
-def test_an_unseen_character_of_known_components_is_read_by_them(doc_of):
-    # What the embedding of components is for.
-    model = learn(embedder(kind="radical"), [doc_of("江河")])
+def test_an_unseen_character_of_known_radicals_is_read_by_them(doc_of):
+    # What the embedding of radicals is for.
+    model = learn(embedder(kind="indexing"), [doc_of("江河")])
     lake, river, silver = model.predict([doc_of_words("湖", "江", "银")])[0]
     np.testing.assert_array_equal(lake, river)
     assert not np.allclose(silver, river)
 
 
-def test_a_token_of_several_characters_is_read_by_the_components_of_all():
+def test_a_token_of_several_characters_is_read_by_the_radicals_of_all():
     word = doc_of_words("江河a")
     model = learn(embedder(), [word])
     assert sorted(known(model)) == sorted("氵工可a")
@@ -209,8 +209,8 @@ def test_docs_may_have_vocabs_of_their_own():
 
 
 @pytest.mark.parametrize("optimizer", [Adam(0.02), MomentumSGD(0.05)])
-def test_what_it_learns_of_a_component_holds_for_unseen_characters(doc_of, optimizer):
-    model = embedder(width=2, component_width=30, filters=30, kind="radical")
+def test_what_it_learns_of_a_radical_holds_for_unseen_characters(doc_of, optimizer):
+    model = embedder(width=2, radical_width=30, filters=30, kind="indexing")
     docs, target = [doc_of("江河钢")], np.array([[1, 0], [1, 0], [0, 1]], dtype="f")
     for _ in range(150):
         Y, backprop = model.begin_update(docs)
@@ -221,22 +221,22 @@ def test_what_it_learns_of_a_component_holds_for_unseen_characters(doc_of, optim
 
 def test_dropout_is_on_in_training_only(doc_of):
     docs = [doc_of("江河湖" * 20)]
-    for settings in ({"dropout": 0.5}, {"component_dropout": 0.5}):
+    for settings in ({"dropout": 0.5}, {"radical_dropout": 0.5}):
         model = learn(embedder(**settings), docs)
         predicted = model.predict(docs)[0]
         np.testing.assert_array_equal(model.predict(docs)[0], predicted)
         assert not np.allclose(model(docs, is_train=True)[0][0], predicted)
 
 
-def test_the_components_can_have_a_learning_rate_of_their_own(doc_of):
+def test_the_radicals_can_have_a_learning_rate_of_their_own(doc_of):
     docs = [doc_of("江河")]
     join = build_join_embed(build_char_embed(width=4, bigram_width=3, dropout=0.0), embedder())
     join.initialize()
     learn(join, docs)
     before = join.copy()
-    learn(join, docs, MomentumSGD(0.1, rates={"components.*": 0.0}))
-    (chars, components), (old_chars, old_components) = join.layers, before.layers
-    assert components.to_bytes() == old_components.to_bytes()
+    learn(join, docs, MomentumSGD(0.1, rates={"radicals.*": 0.0}))
+    (chars, radicals), (old_chars, old_radicals) = join.layers, before.layers
+    assert radicals.to_bytes() == old_radicals.to_bytes()
     assert chars.to_bytes() != old_chars.to_bytes()
 
 
@@ -253,7 +253,7 @@ def test_a_copy_predicts_the_same_and_reads_no_source(doc_of, monkeypatch, tmp_p
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    fresh = build_component_embed(width=8, component_width=6, filters=5)
+    fresh = build_radical_embed(width=8, radical_width=6, filters=5)
     if save == "bytes":
         loaded = fresh.from_bytes(model.to_bytes())
     elif save == "disk":
@@ -274,7 +274,7 @@ def test_a_copy_predicts_the_same_and_reads_no_source(doc_of, monkeypatch, tmp_p
 
 def test_a_saved_embedder_is_the_same_when_saved_again(doc_of):
     data = learn(embedder(), [doc_of("江河")]).to_bytes()
-    assert build_component_embed(width=8, component_width=6, filters=5).from_bytes(data).to_bytes() == data
+    assert build_radical_embed(width=8, radical_width=6, filters=5).from_bytes(data).to_bytes() == data
 
 
 def test_initializing_again_starts_anew(doc_of):
@@ -289,7 +289,7 @@ def test_without_the_package_initializing_says_what_to_install(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(name)
 
-    model = build_component_embed()
+    model = build_radical_embed()
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(ImportError, match=r"spacy_tener\[zh\]"):
         model.initialize()
@@ -298,7 +298,7 @@ def test_without_the_package_initializing_says_what_to_install(monkeypatch):
 def test_a_file_of_one_s_own_serves_as_the_source(doc_of, tmp_path):
     path = tmp_path / "radicals.txt"
     path.write_text("湖\t水\n", encoding="utf8")
-    model = learn(embedder(source=components_file(path)), [doc_of("湖江")])
+    model = learn(embedder(source=radicals_file(path)), [doc_of("湖江")])
     assert sorted(known(model)) == sorted("水江")
 
 
@@ -309,19 +309,19 @@ def test_a_file_of_one_s_own_serves_as_the_source(doc_of, tmp_path):
     ("settings", "named"),
     [
         ({"width": 0}, "width"),
-        ({"component_width": 0}, "component_width"),
+        ({"radical_width": 0}, "radical_width"),
         ({"filters": 0}, "filters"),
         ({"window": 2}, "window"),
         ({"depth": 0}, "depth"),
         ({"kind": "strokes"}, "strokes"),
-        ({"kind": "radical", "depth": None}, "radical"),
+        ({"kind": "indexing", "depth": None}, "indexing radical"),
         ({"dropout": 1.0}, "dropout"),
-        ({"component_dropout": -0.1}, "component_dropout"),
+        ({"radical_dropout": -0.1}, "radical_dropout"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused_by_its_name(settings, named):
     with pytest.raises(ValueError, match=named):
-        build_component_embed(**settings)
+        build_radical_embed(**settings)
 
 
 # --- beside other embedders ------------------------------------------------------------------------------------------
@@ -339,11 +339,11 @@ def test_joined_with_characters_it_stands_beside_them(doc_of):
         np.testing.assert_array_equal(joined[:, columns], part.predict(docs)[0])
 
 
-def test_joining_without_parts_joins_characters_and_components():
-    assert [part.name for part in build_join_embed().layers] == ["char_embed", "component_embed"]
+def test_joining_without_parts_joins_characters_and_radicals():
+    assert [part.name for part in build_join_embed().layers] == ["char_embed", "radical_embed"]
 
 
-def test_tener_takes_characters_and_components_and_updates_both(doc_of):
+def test_tener_takes_characters_and_radicals_and_updates_both(doc_of):
     docs = [doc_of("江河湖")]
     tener = build_tener(width=16, heads=2, embed=build_join_embed(second=embedder()))
     tener.initialize(X=docs)

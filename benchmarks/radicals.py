@@ -1,7 +1,7 @@
-"""Whether characters that share components lie closer than others (MECT, section 5.4): cosines of their embeddings
+"""Whether characters that share radicals lie closer than others (MECT, section 5.4): cosines of their embeddings
 before and after training, over pipelines trained with several seeds, and MECT's Figure 5 of the first of them.
 
-    python benchmarks/components.py 1=RUNS/weibo/mect/1/model-best 2=RUNS/weibo/mect/2/model-best
+    python benchmarks/radicals.py 1=RUNS/weibo/mect/1/model-best 2=RUNS/weibo/mect/2/model-best
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import fix_random_seed
 
-from spacy_tener.features.components.components import decompose
-from spacy_tener.models.embed.component import COMPONENT, ComponentVocabulary
+from spacy_tener.features.radicals.radicals import decompose
+from spacy_tener.models.embed.radical import RADICAL, RadicalVocabulary
 from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.workbench.report.canvas import COLOURS, draw
 
 RESULTS = Path(__file__).parent / "results"
 NOTE = (
-    "Mean cosine over all pairs of characters whose components training has shown ({characters}), then mean ± standard "
+    "Mean cosine over all pairs of characters whose radicals training has shown ({characters}), then mean ± standard "
     "deviation over {seeds} trained pipelines. Before training are fresh weights, of each pipeline's seed. Filters "
     "before training give every character much the same, so that all cosines are high: hence the second table, without "
     "the embeddings' common mean. The picture is of the first pipeline, before and after its training: the two "
@@ -42,9 +42,9 @@ Flags = NDArray[np.bool_]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline with components in it")
+    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline with radicals in it")
     parser.add_argument("--middle", default="华", help="the character whose nearest are named; the paper's is 华")
-    parser.add_argument("--out", type=Path, default=RESULTS / "components.md")
+    parser.add_argument("--out", type=Path, default=RESULTS / "radicals.md")
     args = parser.parse_args()
     read = [Characters(spacy.load(path)) for path in _report.named_paths(args.pipelines).values()]
     picture = args.out.with_suffix(".png")
@@ -58,11 +58,11 @@ def main() -> None:
     )
     tables = [table(read, lambda vectors: vectors), table(read, lambda vectors: vectors - vectors.mean(axis=0))]
     parts = ["## Cosines of embeddings", tables[0], "## Without their common mean", tables[1]]
-    _report.write(args.out, "Characters that share components", note, *parts, f"![Figure 5]({picture.name})")
+    _report.write(args.out, "Characters that share radicals", note, *parts, f"![Figure 5]({picture.name})")
 
 
 class Characters:
-    """The characters all of whose components training has shown.
+    """The characters all of whose radicals training has shown.
 
     pairs: which two are of each kind. *Shape* [n, n]
     vectors: their embeddings before and after training. *Shape* [n, width]
@@ -71,15 +71,15 @@ class Characters:
     def __init__(self, nlp: Language) -> None:
         model = embedder(nlp)
         vocabulary = model.attrs["vocabulary"]
-        known = {chr(key) for key in vocabulary.tables[COMPONENT].keys.tolist()}
+        known = {chr(key) for key in vocabulary.tables[RADICAL].keys.tolist()}
         chinese = [c for c in sorted(set().union(*nlp.vocab.strings)) if unicodedata.name(c, "").startswith("CJK UNI")]
         self.names = [character for character in chinese if known.issuperset(vocabulary.structures[character])]
         parts = {character: vocabulary.structures[character] for character in self.names}
         self.shares = common(list(parts.values()))
         self.pairs = {
-            "pairs that share a component": self.shares,
-            "pairs that share the radical": common(list(decompose(parts, kind="radical", depth=1).values())),
-            "pairs that share no component": ~self.shares & ~np.eye(len(parts), dtype=bool),
+            "pairs that share a radical": self.shares,
+            "pairs that share the indexing radical": common(list(decompose(parts, kind="indexing", depth=1).values())),
+            "pairs that share no radical": ~self.shares & ~np.eye(len(parts), dtype=bool),
         }
         doc = Doc(nlp.vocab, words=self.names)
         fresh = copy.deepcopy(model)
@@ -89,12 +89,12 @@ class Characters:
 
 
 def embedder(nlp: Language) -> Any:
-    """The model that embeds components, wherever it is in a pipeline."""
+    """The model that embeds radicals, wherever it is in a pipeline."""
     for _, pipe in nlp.pipeline:
         for node in pipe.model.walk() if hasattr(pipe, "model") else ():
-            if isinstance(node.attrs.get("vocabulary"), ComponentVocabulary):
+            if isinstance(node.attrs.get("vocabulary"), RadicalVocabulary):
                 return node
-    raise SystemExit(f"Nothing in this pipeline reads the components of characters: {', '.join(nlp.pipe_names)}")
+    raise SystemExit(f"Nothing in this pipeline reads the radicals of characters: {', '.join(nlp.pipe_names)}")
 
 
 def common(parts: Sequence[Sequence[str]]) -> Flags:
@@ -129,7 +129,7 @@ def table(read: Sequence[Characters], change: Callable[[Floats], Floats]) -> str
     sides = list(read[0].vectors)
     measured = {side: [measure(each, change(each.vectors[side])) for each in read] for side in sides}
     names = {name: f"{pairs.sum() // 2:,}" for name, pairs in read[0].pairs.items()}
-    names |= {"sharing a component, minus sharing none": "", f"of the {NEIGHBOURS} nearest, share a component, %": ""}
+    names |= {"sharing a radical, minus sharing none": "", f"of the {NEIGHBOURS} nearest, share a radical, %": ""}
     rows = [
         [name, pairs, *(_report.mean_sd([each[i] for each in measured[side]], 3 if i < 4 else 1) for side in sides)]
         for i, (name, pairs) in enumerate(names.items())
@@ -149,7 +149,7 @@ def paint(characters: Characters, middle: str, axis: Any, vectors: Floats) -> No
     kin = characters.shares[at, nearest]
     axis.scatter(*points.T, s=5, color="#cccccc", linewidths=0, label="farther")
     for which, colour, what in ((kin, COLOURS[0], "a"), (~kin, COLOURS[1], "no")):
-        axis.scatter(*points[nearest[which]].T, s=20, color=colour, label=f"near {middle}, shares {what} component")
+        axis.scatter(*points[nearest[which]].T, s=20, color=colour, label=f"near {middle}, shares {what} radical")
     axis.scatter(*points[at], s=70, color=COLOURS[-1], marker="*", label=middle)
     for place in (at, *nearest):
         axis.annotate(characters.names[place], points[place], xytext=(5, 5), textcoords="offset points")

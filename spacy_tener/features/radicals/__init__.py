@@ -1,0 +1,1 @@
+"""The radicals of Chinese characters."""
