@@ -10,7 +10,6 @@ import argparse
 import copy
 import unicodedata
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from thinc.api import fix_random_seed
 from spacy_tener.features.radicals.radicals import decompose
 from spacy_tener.models.embed.radical import RADICAL, RadicalVocabulary
 from spacy_tener.models.shims.bridge import torch_shim
-from spacy_tener.workbench.report.canvas import COLOURS, draw
+from spacy_tener.workbench.report.canvas import COLOURS, figure
 
 RESULTS = Path(__file__).parent / "results"
 NOTE = (
@@ -48,7 +47,9 @@ def main() -> None:
     args = parser.parse_args()
     read = [Characters(spacy.load(path)) for path in _report.named_paths(args.pipelines).values()]
     picture = args.out.with_suffix(".png")
-    draw(picture, read[0].vectors, partial(paint, read[0], args.middle), height=5.0)
+    with figure(picture, read[0].vectors, height=5.0) as drawn:
+        for axis, vectors in zip(drawn.axes, read[0].vectors.values(), strict=True):
+            paint(read[0], args.middle, axis, vectors)
     sizes = sorted({len(each.names) for each in read})
     note = NOTE.format(
         characters=" to ".join(map(str, sizes[:: max(len(sizes) - 1, 1)])),

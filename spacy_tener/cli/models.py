@@ -40,8 +40,8 @@ from ..workbench.docbins import read_docs
 from ..workbench.pipelines import check_new, write_pipeline
 from ..workbench.report.canvas import ENDINGS
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
-from ..workbench.report.runs import dev_metrics, size_mb
-from ..workbench.report.scores import parse_metrics, read_json
+from ..workbench.report.runs import dev_scores, size_mb
+from ..workbench.report.scores import parse_scores, read_json
 from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
 from . import tener_cli
 from ._common import Code, GpuId, Messages, load_pipeline, messages, read_meta, read_pipeline_config, setup_gpu
@@ -224,8 +224,8 @@ def card_cli(
         card = Card(
             meta=fill_meta(before, config, scores, source, chosen),
             config=config,
-            test=parse_metrics(scores, metrics),
-            dev=dev_metrics(model / "meta.json"),
+            test=parse_scores(scores, metrics),
+            dev=dev_scores(model / "meta.json"),
             corpus=source,
             training=_count(training) if training else None,
             speed=_measure(model, speed, gpu_id) if speed else None,

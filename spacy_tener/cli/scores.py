@@ -20,13 +20,11 @@ from wasabi.printer import Printer
 from ..errors import RemedyError, check_choice
 from ..files import write_text
 from ..workbench.docbins import read_docs
-from ..workbench.report.curves import has_log
-from ..workbench.report.groups import has_value
-from ..workbench.report.plots import draw_convergence, draw_scores, draw_speed, draw_sweep
+from ..workbench.report.plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
 from ..workbench.report.rows import ScoreTable, make_table
-from ..workbench.report.runs import Found, Run, find_runs
+from ..workbench.report.runs import FoundRuns, Run, find_runs, has_setting
 from ..workbench.report.scores import CountingScorer
-from ..workbench.report.tables import FORMATS, render
+from ..workbench.report.tables import FORMATS, format_table
 from . import tener_cli
 from ._common import Code, Corpora, GpuId, Runs, Systems, load_pipeline, messages, names, setup_gpu
 
@@ -152,7 +150,7 @@ def table_cli(
             named_nominal=named_nominal,
             printed=published,
         )
-        text = render(table, _format(format, output))
+        text = format_table(table, _format(format, output))
         if output:
             write_text(output, text)
         warn(msg, found, table)
@@ -164,13 +162,13 @@ def table_cli(
         raise typer.Exit(1)
 
 
-def warn_left_out(msg: Printer, found: Found) -> None:
+def warn_left_out(msg: Printer, found: FoundRuns) -> None:
     """Name what looks like a run and is not taken for one, and the runs that are not finished."""
     _warn_list(msg, "Not runs, since they are not at CORPUS/SYSTEM/SEED", list(map(str, found.left_out)))
     _warn_list(msg, "Unfinished runs", [f"{each.name}: {each.reason}" for each in found.unfinished], all_of_them=True)
 
 
-def warn(msg: Printer, found: Found, table: ScoreTable) -> None:
+def warn(msg: Printer, found: FoundRuns, table: ScoreTable) -> None:
     warn_left_out(msg, found)
     for warning in table.warnings:
         msg.warn(warning)
@@ -266,10 +264,10 @@ def _needed(kind: str, given: dict[str, Any]) -> tuple[str, Callable[[Run], bool
         return "speed in metrics.json", lambda run: run.test.speed is not None, other
     settings = [*given.get("by", ()), given["x"]] if kind == "sweep" else []
     remedy = "Name settings of the runs' config.cfg by --x and --by."
-    return " or ".join(settings), lambda run: all(has_value(run, name) for name in settings), remedy
+    return " or ".join(settings), lambda run: all(has_setting(run, name) for name in settings), remedy
 
 
-def _with(msg: Printer, found: Found, what: str, has: Callable[[Run], bool], remedy: str) -> list[Run]:
+def _with(msg: Printer, found: FoundRuns, what: str, has: Callable[[Run], bool], remedy: str) -> list[Run]:
     """The finished runs that have what the figure is drawn from; the others are named."""
     without = [run.name for run in found.runs if not has(run)]
     if without:

@@ -29,7 +29,7 @@ from ..errors import RemedyError
 from ..files import write_text
 from ..inputs import STDIN
 from ..pipeline.finding import entity_finders
-from ..workbench.report.canvas import ENDINGS, draw
+from ..workbench.report.canvas import ENDINGS, figure
 from ..workbench.runs.processes import cores, interrupted_by_signals
 from ..workbench.vectors.raw_text import read_texts
 from . import tener_cli
@@ -220,7 +220,9 @@ def _write(msg: Messages, found: Explanation, output: Path, kind: str) -> None:
             shown = panels(found.texts[0])
             if not shown:
                 raise RemedyError("There is nothing to draw: no entity is found", "Leave out --no-maps.")
-            draw(output, shown, paint, height=panel_height(shown.values()))
+            with figure(output, shown, height=panel_height(shown.values())) as drawn:
+                for axis, panel in zip(drawn.axes, shown.values(), strict=True):
+                    paint(axis, panel)
         if missing:
             msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")
     else:

@@ -19,8 +19,8 @@ from ..workbench.composing.named import SHIPPED, find_space
 from ..workbench.composing.search_space import read_space
 from ..workbench.report.rows import make_table
 from ..workbench.report.runs import METRICS, find_runs
-from ..workbench.report.scores import read_metrics
-from ..workbench.report.tables import render
+from ..workbench.report.scores import read_scores
+from ..workbench.report.tables import format_table
 from ..workbench.runs.engines import Engine
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, run_grid_on, todo
 from ..workbench.runs.processes import interrupted_by_signals
@@ -180,14 +180,14 @@ def _ended(msg: Printer, each: Todo, failure: str) -> None:
     if failure:
         msg.fail(f"{each.run.name}: {failure}")
     else:
-        msg.good(f"{each.run.name}: F1 {100 * read_metrics(each.run.folder / METRICS).overall.f:.2f}")
+        msg.good(f"{each.run.name}: F1 {100 * read_scores(each.run.folder / METRICS).overall.f:.2f}")
 
 
 def _table(msg: Printer, grid: Grid) -> str:
     found = find_runs([grid.output]).only(corpora=grid.corpora, systems=grid.systems)
     table = make_table(found)
     warn(msg, found, table)
-    return render(table, "terminal")
+    return format_table(table, "terminal")
 
 
 _SHOWN = 5

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.workbench.report.runs import find_runs
-from spacy_tener.workbench.report.scores import Counts, total
+from spacy_tener.workbench.report.scores import Confusion, total
 
 LOADED: list[str] = []
 TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 1, "PER.NOM"), (1, 2, "PER.NAM")])]
@@ -79,7 +79,7 @@ def test_scores_and_counts_are_written_and_read_as_a_run(model: Path, data: Path
     assert "PER.NAM 50.00 50.00 50.00 2" in text
     assert "words per second" in text
     (run,) = find_runs([model.parent]).runs
-    assert run.test.counts == {"PER.NAM": Counts(1, 1, 1), "PER.NOM": Counts(1, 1, 1)}
+    assert run.test.counts == {"PER.NAM": Confusion(1, 1, 1), "PER.NOM": Confusion(1, 1, 1)}
     assert total(run.test.counts.values()).score == run.test.overall
     assert run.test.speed
 

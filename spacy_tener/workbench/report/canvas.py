@@ -1,4 +1,4 @@
-"""What every figure has in common: panels, colours, a legend, and how it is saved. It knows nothing of runs.
+"""Panels, colours, legend and file of every figure. Knows nothing of runs.
 
 matplotlib is an extra of this package, so it is imported where a figure is made.
 """
@@ -6,10 +6,11 @@ matplotlib is an extra of this package, so it is imported where a figure is made
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ...errors import RemedyError
 from ...files import write_file
@@ -47,12 +48,11 @@ _SETTINGS: dict[Any, Any] = {
 }
 _PANEL_WIDTH = 5.6
 _MAX_COLUMNS = 3
-Contents = TypeVar("Contents")
 
 
 @dataclass(frozen=True)
 class Style:
-    """How one series is drawn, the same in all panels."""
+    """Colour, line and marker of one series, the same in all panels."""
 
     color: str
     linestyle: str
@@ -60,8 +60,7 @@ class Style:
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """A style for each name, in the order of their first mention. Colours come first; where they are used up, lines
-    differ."""
+    """Return a style for each name, in the order of their first mention. Where colours are used up, lines differ."""
     return {
         name: Style(
             color=COLOURS[place % len(COLOURS)],
@@ -72,19 +71,17 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
     }
 
 
-def draw(
-    path: Path, panels: Mapping[str, Contents], paint: Callable[[Axes, Contents], object], *, height: float
-) -> Figure:
-    """A figure with panels side by side in rows and one legend below them, saved in the format that the path's ending
-    names, and with the same bytes every time.
+@contextmanager
+def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figure]:
+    """Make a figure with panels side by side in rows, to be drawn in the block; then add one legend below them and save
+    it in the format that the path's ending names, with the same bytes every time.
 
-    panels: What is drawn in each, by its title.
-    paint: Draws the contents of a panel.
+    titles: A panel for each, in the order of `figure.axes`.
     height: Of a panel, in inches.
     """
-    if path.suffix not in ENDINGS:
-        raise RemedyError(f"{path}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
-    if not panels:
+    check_ending(path)
+    titles = list(titles)
+    if not titles:
         raise RemedyError("There is nothing to draw", "Finish a run first.")
     try:
         import matplotlib
@@ -95,25 +92,30 @@ def draw(
     installed = {font.name for font in font_manager.fontManager.ttflist}
     fonts = ["DejaVu Sans", *(name for name in _CHINESE if name in installed)]
     with matplotlib.rc_context({**_SETTINGS, "font.family": fonts}):
-        columns = min(math.ceil(math.sqrt(len(panels))) if len(panels) > _MAX_COLUMNS else len(panels), _MAX_COLUMNS)
-        rows = math.ceil(len(panels) / columns)
-        figure = Figure(figsize=(_PANEL_WIDTH * columns, height * rows), layout="constrained")
-        axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).flat)
-        for unused in axes[len(panels) :]:
+        columns = min(math.ceil(math.sqrt(len(titles))) if len(titles) > _MAX_COLUMNS else len(titles), _MAX_COLUMNS)
+        rows = math.ceil(len(titles) / columns)
+        made = Figure(figsize=(_PANEL_WIDTH * columns, height * rows), layout="constrained")
+        axes: list[Axes] = list(made.subplots(rows, columns, squeeze=False).flat)
+        for unused in axes[len(titles) :]:
             unused.remove()
-        for axis, (title, contents) in zip(axes, panels.items(), strict=False):
+        for axis, title in zip(axes, titles, strict=False):
             axis.set_title(title, fontsize="medium")
-            paint(axis, contents)
-        _add_legend(figure)
+        yield made
+        _add_legend(made)
         # A date would make the file another one every time.
         kind = path.suffix.removeprefix(".")
         metadata = {"Date": None} if kind == "svg" else None
-        write_file(path, lambda file: figure.savefig(file, format=kind, metadata=metadata))
-    return figure
+        write_file(path, lambda file: made.savefig(file, format=kind, metadata=metadata))
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a path that does not end in the name of a format."""
+    if path.suffix not in ENDINGS:
+        raise RemedyError(f"{path}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
 
 
 def _add_legend(figure: Figure) -> None:
-    """One legend below all panels, each name once."""
+    """Put one legend below all panels, each name once."""
     named: dict[str, Any] = {}
     for axis in figure.axes:
         handles, labels = axis.get_legend_handles_labels()

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from ...errors import RemedyError
 from ...manifest import installed_versions
 from ..composing.files import entries
-from .scores import Metrics, Score, total
+from .scores import Score, Scores, total
 from .tables import markdown_table
 
 # Where corpora, by the names of their configs, and dictionaries, by the functions that read them, come from and on what
@@ -57,8 +57,8 @@ class Card:
 
     meta: Mapping[str, Any]
     config: Mapping[str, Any]
-    test: Metrics
-    dev: Metrics | None
+    test: Scores
+    dev: Scores | None
     corpus: Mapping[str, str] | None
     training: TrainingSize | None
     speed: str | None

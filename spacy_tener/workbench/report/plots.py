@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import RemedyError, check_choice
-from .canvas import Style, draw, styles
-from .curves import AXES, Curve, curve
-from .groups import SeedGroup, group_runs, is_number, order_of
-from .published import published as printed_rows
-from .runs import Run
-from .scores import METRICS
-from .statistics import Summary, summarize
+from .canvas import Style, figure, styles
+from .rows import printed_scores
+from .runs import LOG, Run, SeedGroup, group_runs, is_number, order_of
+from .scores import METRICS, Summary, summarize
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,13 +29,18 @@ _SIGNS = {
     "random embeddings, one seed": "v",
     "vectors from law texts, one seed": "p",
 }
+AXES = {"step": "Training steps", "epoch": "Epochs"}
+_REMEDY = (
+    'Train with [training.logger] @loggers = "spacy.ConsoleLogger.v3" and output_file = the run\'s training.jsonl, '
+    "and remove an older training.jsonl first: that logger does not write over it."
+)
 
 
 def draw_convergence(
     runs: Iterable[Run], path: Path, *, x: str = "step", metric: str = "f", y_min: float | None = None
 ) -> Figure:
-    """A panel for each corpus; for each system the mean on dev, a band of one standard deviation, and how seeds that
-    trained longer went on.
+    """Draw scores on dev during training: for each system the mean, a band of one standard deviation, and how seeds
+    that trained longer went on.
 
     y_min: Where the y-axis begins, to see the end of training closely.
     """
@@ -46,15 +50,14 @@ def draw_convergence(
         for corpus, groups in _by_corpus(runs).items()
     }
     style = styles(chain(*curves.values()))
-
-    def paint(axis: Axes, lines: Mapping[str, Curve]) -> None:
-        for system, line in lines.items():
-            _draw_curve(axis, line, system, style[system])
-        axis.set(xlabel=AXES[x], ylabel=f"{METRICS[metric]} on dev (%), mean ± sd")
-        axis.set_ylim(bottom=y_min)
-        axis.grid(True)
-
-    return draw(path, curves, paint, height=_PANEL_HEIGHT)
+    with figure(path, curves, height=_PANEL_HEIGHT) as drawn:
+        for axis, lines in zip(drawn.axes, curves.values(), strict=True):
+            for system, line in lines.items():
+                _draw_curve(axis, line, system, style[system])
+            axis.set(xlabel=AXES[x], ylabel=f"{METRICS[metric]} on dev (%), mean ± sd")
+            axis.set_ylim(bottom=y_min)
+            axis.grid(True)
+    return drawn
 
 
 def _draw_curve(axis: Axes, line: Curve, name: str, style: Style) -> None:
@@ -70,7 +73,7 @@ def _draw_curve(axis: Axes, line: Curve, name: str, style: Style) -> None:
 
 
 def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) -> Figure:
-    """A panel for each corpus, a bar for each system: words per second, or times the baseline's."""
+    """Draw a bar for each system: its words per second, or times the baseline's."""
     speeds: dict[str, dict[str, Summary]] = {}
     for corpus, groups in _by_corpus(run for run in runs if run.test.speed is not None).items():
         each = {system: summarize([run.test.speed or 0.0 for run in group.runs]) for system, group in groups.items()}
@@ -79,51 +82,54 @@ def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) 
         unit = each[baseline].mean if baseline else 1.0
         speeds[corpus] = {system: Summary(s.mean / unit, s.sd and s.sd / unit) for system, s in each.items()}
     style, room = styles(chain(*speeds.values())), max(map(len, speeds.values()), default=0)
-
-    def paint(axis: Axes, bars: Mapping[str, Summary]) -> None:
-        for place, (system, speed) in enumerate(bars.items()):
-            axis.barh(place, speed.mean, height=0.62, color=style[system].color, alpha=0.85)
-            axis.errorbar(speed.mean, place, xerr=speed.sd or 0.0, color="#333333", capsize=3, linewidth=1)
-            text = f"×{speed.mean:.2f}" if baseline else f"{speed.mean:,.0f}"
-            end = speed.mean + (speed.sd or 0.0)
-            axis.annotate(text, (end, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize="small")
-        _name_bars(axis, list(bars), room)
-        axis.margins(x=0.18)
-        axis.set_xlim(left=0)
-        axis.set_xlabel(f"Speed, times that of {baseline}" if baseline else "Words per second")
-
-    return draw(path, speeds, paint, height=1.5 + _BAR_HEIGHT * room)
+    with figure(path, speeds, height=1.5 + _BAR_HEIGHT * room) as drawn:
+        for axis, bars in zip(drawn.axes, speeds.values(), strict=True):
+            for place, (system, speed) in enumerate(bars.items()):
+                bar = axis.barh(
+                    place,
+                    speed.mean,
+                    xerr=speed.sd or 0.0,
+                    height=0.62,
+                    color=style[system].color,
+                    alpha=0.85,
+                    error_kw={"ecolor": "#333333", "capsize": 3, "linewidth": 1},
+                )
+                text = f"×{speed.mean:.2f}" if baseline else f"{speed.mean:,.0f}"
+                axis.bar_label(bar, [text], padding=5, fontsize="small")
+            _name_bars(axis, list(bars), room)
+            axis.margins(x=0.18)
+            axis.set_xlim(left=0)
+            axis.set_xlabel(f"Speed, times that of {baseline}" if baseline else "Words per second")
+    return drawn
 
 
 def draw_scores(runs: Iterable[Run], path: Path, *, metric: str = "f", published: bool = True) -> Figure:
-    """A panel for each corpus, a line for each system: every seed, their mean and standard deviation, and what the
-    papers printed, as hollow signs: one for each condition, since most of them are not that of our runs."""
+    """Draw each system's score on test: every seed, their mean and standard deviation, and what the papers printed, as
+    hollow signs: one for each condition, since most of them are not that of our runs."""
     check_choice("metric", metric, METRICS)
     by_corpus = _by_corpus(runs)
     style, room = styles(chain(*by_corpus.values())), max(map(len, by_corpus.values()), default=0)
-
-    def paint(axis: Axes, groups: Mapping[str, SeedGroup]) -> None:
-        for place, (system, group) in enumerate(groups.items()):
-            scores, colour = group.scores(metric), style[system].color
-            summary = summarize(scores)
-            axis.plot(scores, [place + 0.2] * len(scores), "|", color=colour, markersize=7)
-            axis.errorbar(summary.mean, place, xerr=summary.sd or 0.0, fmt="o", color=colour, capsize=4)
-            for row in printed_rows(group.value("corpus"), system) if published else ():
-                if (score := getattr(row, metric)) is not None:
-                    sign = _SIGNS[row.condition]
-                    axis.plot(score, place, sign, color="#555555", fillstyle="none", markersize=8, label=row.kind)
-        _name_bars(axis, list(groups), room)
-        axis.plot([], [], "|", color="#555555", label="one seed")
-        axis.set_xlabel(f"{METRICS[metric]} on test (%), mean ± sd")
-
-    return draw(path, by_corpus, paint, height=1.5 + _BAR_HEIGHT * room)
+    with figure(path, by_corpus, height=1.5 + _BAR_HEIGHT * room) as drawn:
+        for axis, (corpus, groups) in zip(drawn.axes, by_corpus.items(), strict=True):
+            for place, (system, group) in enumerate(groups.items()):
+                scores, colour = group.scores(metric), style[system].color
+                summary = summarize(scores)
+                axis.plot(scores, [place + 0.2] * len(scores), "|", color=colour, markersize=7)
+                axis.errorbar(summary.mean, place, xerr=summary.sd or 0.0, fmt="o", color=colour, capsize=4)
+                for row in printed_scores(corpus, system) if published else ():
+                    if (score := getattr(row, metric)) is not None:
+                        sign = _SIGNS[row.condition]
+                        axis.plot(score, place, sign, color="#555555", fillstyle="none", markersize=8, label=row.kind)
+            _name_bars(axis, list(groups), room)
+            axis.plot([], [], "|", color="#555555", label="one seed")
+            axis.set_xlabel(f"{METRICS[metric]} on test (%), mean ± sd")
+    return drawn
 
 
 def draw_sweep(
     runs: Iterable[Run], path: Path, *, x: str, by: Sequence[str] = (), metric: str = "f", log_x: bool = False
 ) -> Figure:
-    """A panel for each corpus, a score on test against a setting; a line for each value of what the runs are grouped
-    by."""
+    """Draw the score on test against a setting; a line for each value of what the runs are grouped by."""
     check_choice("metric", metric, METRICS)
     lines: dict[str, dict[str, dict[Any, Summary]]] = {}
     for group in group_runs(runs, ("corpus", *by, x)):
@@ -137,23 +143,22 @@ def draw_sweep(
         raise RemedyError(f"'{x}' has values without a logarithm", "Leave out --log-x.")
     # Numbers stand at their place, if all are numbers, and others evenly spread.
     at = {value: value if numbers else place for place, value in enumerate(values)}
-
-    def paint(axis: Axes, each: Mapping[str, Mapping[Any, Summary]]) -> None:
-        for name, line in each.items():
-            means, spread = [score.mean for score in line.values()], [score.sd or 0.0 for score in line.values()]
-            axis.errorbar([at[v] for v in line], means, yerr=spread, capsize=4, label=name, **vars(style[name]))
-        if log_x:
-            axis.set_xscale("log")
-        axis.set_xticks(list(at.values()), list(map(str, at)))
-        axis.minorticks_off()
-        axis.set(xlabel=x, ylabel=f"{METRICS[metric]} on test (%), mean ± sd")
-        axis.grid(True)
-
-    return draw(path, lines, paint, height=_PANEL_HEIGHT)
+    with figure(path, lines, height=_PANEL_HEIGHT) as drawn:
+        for axis, each in zip(drawn.axes, lines.values(), strict=True):
+            for name, line in each.items():
+                means, spread = [score.mean for score in line.values()], [score.sd or 0.0 for score in line.values()]
+                axis.errorbar([at[v] for v in line], means, yerr=spread, capsize=4, label=name, **vars(style[name]))
+            if log_x:
+                axis.set_xscale("log")
+            axis.set_xticks(list(at.values()), list(map(str, at)))
+            axis.minorticks_off()
+            axis.set(xlabel=x, ylabel=f"{METRICS[metric]} on test (%), mean ± sd")
+            axis.grid(True)
+    return drawn
 
 
 def _by_corpus(runs: Iterable[Run]) -> dict[str, dict[str, SeedGroup]]:
-    """The groups of seeds by corpus and system."""
+    """Return the groups of seeds by corpus and system."""
     corpora: dict[str, dict[str, SeedGroup]] = {}
     for group in group_runs(runs):
         corpora.setdefault(group.value("corpus"), {})[group.value("system")] = group
@@ -161,7 +166,68 @@ def _by_corpus(runs: Iterable[Run]) -> dict[str, dict[str, SeedGroup]]:
 
 
 def _name_bars(axis: Axes, names: Sequence[str], room: int) -> None:
-    """A line for each name, the first one on top, as high as if there were `room` of them in every panel."""
+    """Name the bars, the first one on top, all as high as if there were `room` of them in every panel."""
     axis.set_yticks(range(len(names)), names)
     axis.set_ylim(room - 0.4, -0.6)
     axis.grid(True, axis="x")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One system's scores on dev, in percent.
+
+    mean: Over all seeds, by the step (or epoch) at which all were evaluated.
+    tails: What each seed that trained longer did from there on.
+    """
+
+    mean: Mapping[int, Summary]
+    tails: tuple[Mapping[int, float], ...]
+
+
+def curve(group: SeedGroup, *, x: str, metric: str) -> Curve:
+    """Return the curve of a group's seeds. It ends where the first of them stopped: a mean over fewer would jump."""
+    each = [read_log(run, x=x, metric=metric) for run in group.runs]
+    common = sorted(set.intersection(*(set(points) for points in each)))
+    if not common:
+        names = ", ".join(run.name for run in group.runs)
+        raise RemedyError(f"No {x} at which all of these were evaluated: {names}", "Evaluate them equally often.")
+    tails = [{at: score for at, score in points.items() if at >= common[-1]} for points in each]
+    mean = {at: summarize([points[at] for points in each]) for at in common}
+    return Curve(mean, tuple(tail for tail in tails if len(tail) > 1))
+
+
+def has_log(run: Run) -> bool:
+    """Return whether there is a log of the training."""
+    return (run.folder / LOG).is_file()
+
+
+def read_log(run: Run, *, x: str, metric: str) -> dict[int, float]:
+    """Read the scores of a run's log, in percent. Of several evaluations in an epoch the last one counts."""
+    check_choice("axis", x, AXES)
+    path = run.folder / LOG
+    if not has_log(run):
+        raise RemedyError(f"{run.folder}: there is no {LOG}", _REMEDY)
+    points: dict[int, float] = {}
+    for number, line in enumerate(path.read_text(encoding="utf8").splitlines(), start=1):
+        if line.strip():
+            try:
+                point = json.loads(line)
+                points[int(point[x])] = _score(point, metric)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                what = f"there is no {error}" if isinstance(error, KeyError) else f"not a line of that log: {error}"
+                raise RemedyError(f"{path}:{number}: {what}", _REMEDY) from error
+    if not points:
+        raise RemedyError(f"{path}: nothing is logged there", _REMEDY)
+    return points
+
+
+def _score(point: Mapping[str, Any], metric: str) -> float:
+    """Return the score of a line of a log, in percent. spaCy's logger writes percent; one that writes only the final
+    score wrote F1, as a fraction."""
+    scores = point.get("scores") or {}
+    if metric == "f" and not scores and point.get("score") is not None:
+        return 100 * float(point["score"])
+    name = f"ents_{metric}"
+    if scores.get(name) is None:
+        raise KeyError(f"{METRICS[metric]} ({name}): name it in training.score_weights")
+    return float(scores[name])

@@ -1,27 +1,35 @@
-"""The rows of a table: what each group of runs reached, beside what the papers printed for the same."""
+"""The rows of a table: scores of each group of runs, beside those that papers printed for the same corpora, and those
+that their released code reached on one CPU core.
+
+The latter stand in published.csv, in percent, as printed. A system is named by the overlays of configs/models that make
+it, joined by `+`. What a paper calls its baseline, or takes over from another paper, stands under what it is.
+FLAT-ATSSA was printed with BERT only: its rows stand under its name with and without BERT, and say so.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...errors import RemedyError, check_choice
-from .groups import DEFAULT_BY, SeedGroup, group_runs
-from .published import Printed, published
-from .runs import Found, Run, Unfinished
-from .scores import METRICS, Counts, Score, total
-from .statistics import Summary, bootstrap_p, summarize, welch_p
+from .runs import DEFAULT_BY, FoundRuns, Run, SeedGroup, UnfinishedRun, group_runs
+from .scores import METRICS, Confusion, Score, Summary, bootstrap_p, summarize, total, welch_p
 
 MENTIONS = {"named": ".NAM", "nominal": ".NOM"}
+# What every English config starts from, so that naming it changes nothing.
+_DEFAULTS = frozenset({"chars-adapted", "encoder-adapted"})
 _NO_COUNTS = "Write it with `python -m spacy tener evaluate`, which counts; `spacy evaluate` does not."
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far one system is from another.
+    """The difference of one system from another.
 
     difference: That of the mean scores.
     p: The two-sided probability under no difference, None where there is too little to judge by.
@@ -31,6 +39,34 @@ class Comparison:
     difference: float
     p: float | None
     test: str
+
+
+@dataclass(frozen=True)
+class PrintedScores:
+    """One row of one table for one corpus, printed in a paper.
+
+    model: What the paper calls it.
+    condition: With what the model started.
+    named, nominal: The F1 of Weibo's names and nominal mentions taken by themselves.
+    """
+
+    corpus: str
+    system: str
+    model: str
+    source: str
+    condition: str
+    f: float
+    sd: float | None = None
+    p: float | None = None
+    r: float | None = None
+    dev_f: float | None = None
+    named: float | None = None
+    nominal: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name in a legend: who measured it, and with what the model started."""
+        return f"{'released code' if self.source == 'released code' else 'printed'}: {self.condition}"
 
 
 @dataclass(frozen=True)
@@ -60,12 +96,11 @@ class Row:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """All rows, and what there are none of.
+    """Result rows, unfinished runs, and warnings.
 
     by: What runs share that are taken together over their seeds: corpus, system, settings of the config.
     metric: The score that systems are compared by: p, r or f.
     baseline: The system that the others are compared with.
-    warnings: What a reader of the rows must know.
     """
 
     by: tuple[str, ...]
@@ -74,12 +109,12 @@ class ScoreTable:
     overall: list[Row]
     labels: list[Row]
     mentions: list[Row]
-    unfinished: tuple[Unfinished, ...]
+    unfinished: tuple[UnfinishedRun, ...]
     warnings: list[str]
 
 
 def make_table(
-    found: Found,
+    found: FoundRuns,
     *,
     by: Sequence[str] = DEFAULT_BY,
     metric: str = "f",
@@ -88,7 +123,7 @@ def make_table(
     named_nominal: bool = False,
     printed: bool = True,
 ) -> ScoreTable:
-    """Gather runs.
+    """Gather runs into the rows of a table.
 
     per_label: Give a row to each label as well.
     named_nominal: Give rows to names (X.NAM) and nominal mentions (X.NOM) as well.
@@ -101,7 +136,7 @@ def make_table(
     printed = printed and sorted(by) == sorted(DEFAULT_BY)
     table = ScoreTable(tuple(by), metric, baseline, [], [], [], found.unfinished, list(_different_data(found.runs)))
     for group in groups:
-        papers = published(group.value("corpus"), group.value("system")) if printed else []
+        papers = printed_scores(group.value("corpus"), group.value("system")) if printed else []
         table.overall.append(_overall(group, _versus(group, groups, metric, baseline)))
         table.overall.extend(_printed_row(group, row) for row in papers)
         if per_label:
@@ -113,7 +148,7 @@ def make_table(
     return table
 
 
-def _check_baseline(groups: Sequence[SeedGroup], found: Found, by: Sequence[str], baseline: str | None) -> None:
+def _check_baseline(groups: Sequence[SeedGroup], found: FoundRuns, by: Sequence[str], baseline: str | None) -> None:
     if baseline is None:
         return
     if "system" not in by:
@@ -139,7 +174,7 @@ def _overall(group: SeedGroup, versus: Comparison | None) -> Row:
 
 
 def _versus(group: SeedGroup, groups: Sequence[SeedGroup], metric: str, baseline: str | None) -> Comparison | None:
-    """This group against the one that differs from it in its system only."""
+    """Compare this group with the one that differs from it in its system only."""
     if baseline is None or group.value("system") == baseline:
         return None
     wanted = tuple(baseline if name == "system" else value for name, value in zip(group.by, group.key, strict=True))
@@ -171,8 +206,8 @@ def _labels(group: SeedGroup) -> Iterator[Row]:
         )
 
 
-def _mentions(group: SeedGroup, papers: Iterable[Printed]) -> Iterator[Row]:
-    """The micro-averaged scores of all labels of a kind: from counts, since scores cannot be put together."""
+def _mentions(group: SeedGroup, papers: Iterable[PrintedScores]) -> Iterator[Row]:
+    """Yield the micro-averaged scores of all labels of a kind: from counts, since scores cannot be put together."""
     for run in group.runs:
         if run.test.counts is None:
             raise RemedyError(f"{run.folder}: metrics.json has no counts to take labels together by", _NO_COUNTS)
@@ -185,17 +220,17 @@ def _mentions(group: SeedGroup, papers: Iterable[Printed]) -> Iterator[Row]:
                 yield Row(group.key, kind, _source(row), f=Summary(f))
 
 
-def _printed_row(group: SeedGroup, row: Printed) -> Row:
+def _printed_row(group: SeedGroup, row: PrintedScores) -> Row:
     others = {name: getattr(row, name) for name in ("p", "r", "dev_f")}
     summaries: dict[str, Any] = {name: Summary(value) for name, value in others.items() if value is not None}
     return Row(group.key, source=_source(row), f=Summary(row.f, row.sd), **summaries)
 
 
-def _source(row: Printed) -> str:
+def _source(row: PrintedScores) -> str:
     return f"{row.model}, {row.source}, {row.condition}"
 
 
-def _counts(run: Run, suffix: str = "") -> Counts:
+def _counts(run: Run, suffix: str = "") -> Confusion:
     return total(count for label, count in (run.test.counts or {}).items() if label.endswith(suffix))
 
 
@@ -209,7 +244,7 @@ def _percent(scores: Iterable[Score]) -> dict[str, Any]:
 
 
 def _different_data(runs: Sequence[Run]) -> Iterator[str]:
-    """Runs of one corpus with unequal numbers of gold entities were not scored on the same data."""
+    """Yield a warning for runs of one corpus with unequal numbers of gold entities, so not scored on the same data."""
     first: dict[str, tuple[Run, int]] = {}
     for run in runs:
         gold = _gold(run)
@@ -218,3 +253,30 @@ def _different_data(runs: Sequence[Run]) -> Iterator[str]:
         other, expected = first.setdefault(run.corpus, (run, gold))
         if gold != expected:
             yield f"{run.name} was scored on {gold} entities, {other.name} on {expected}: not the same test data"
+
+
+@cache
+def all_printed() -> tuple[PrintedScores, ...]:
+    """Return all printed rows."""
+    with Path(__file__).with_name("published.csv").open(encoding="utf8", newline="") as lines:
+        header, *rows = csv.reader(lines)
+    scores = [{name: float(cell) for name, cell in zip(header[5:], row[5:], strict=True) if cell} for row in rows]
+    return tuple(PrintedScores(*row[:5], **each) for row, each in zip(rows, scores, strict=True))  # type: ignore[arg-type]
+
+
+def printed_scores(corpus: str, system: str) -> list[PrintedScores]:
+    """Return the printed rows for a corpus and a system by the names that their runs have."""
+    wanted = (_plain(corpus), _canonical(system))
+    return [row for row in all_printed() if (row.corpus, _canonical(row.system)) == wanted]
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("_", "-").replace(" ", "-")
+
+
+def _canonical(system: str) -> frozenset[str]:
+    """Return the overlays of a system, in any order, without those that change nothing; nor does `mect` beside its own
+    ablation `mect-no-cross`."""
+    parts = frozenset(_plain(system).split("+"))
+    extended = {part for part in parts if any(other.startswith(f"{part}-") for other in parts)}
+    return (parts - extended - _DEFAULTS) or frozenset({"tener"})

@@ -1,4 +1,4 @@
-"""Finding runs on disk.
+"""Runs on disk, the settings of their configs, and groups of runs that differ only in their seed.
 
 A run is a directory CORPUS/SYSTEM/SEED, anywhere; SEED is a whole number. Of what lies in it, this package reads
 
@@ -14,12 +14,18 @@ A run without metrics.json is not finished.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from thinc.api import Config
 
 from ...errors import RemedyError
-from .scores import Metrics, parse_metrics, read_json, read_metrics
+from ..composing.files import entries, read_config
+from ..composing.filling import explained
+from .scores import Scores, Summary, parse_scores, read_json, read_scores, summarize
 
 MODEL = "model-best"
 METRICS = "metrics.json"
@@ -29,11 +35,15 @@ CONFIG = "config.cfg"
 _MODELS = (MODEL, "model-last")
 _MARKS = frozenset({*_MODELS, METRICS, METRICS_DEV, LOG, CONFIG})
 _SHAPE = "A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number, with model-best and metrics.json in it."
+DEFAULT_BY = ("corpus", "system")
+_PLACE = ("corpus", "system", "seed")
+# What may differ between the runs of one group: sections, and the last parts of settings' paths.
+_FREE_SECTIONS, _FREE_NAMES = ("paths.", "system."), ("seed", "path", "output_file")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A run's directory and what its name says."""
+class RunFolder:
+    """A run's directory and the parts of its name."""
 
     corpus: str
     system: str
@@ -46,7 +56,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Run(Place):
+class Run(RunFolder):
     """A finished run.
 
     test: The scores on test.
@@ -54,70 +64,74 @@ class Run(Place):
     megabytes: The size of the trained pipeline on disk, if it is still there.
     """
 
-    test: Metrics
-    dev: Metrics | None
+    test: Scores
+    dev: Scores | None
     megabytes: float | None
 
 
 @dataclass(frozen=True)
-class Unfinished(Place):
+class UnfinishedRun(RunFolder):
     """A run without scores on test, and how far it came."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRuns:
     """All runs below some directories, in the order of their corpora, systems and seeds.
 
     left_out: Directories with a pipeline or scores in them whose name is not that of a run.
     """
 
     runs: tuple[Run, ...]
-    unfinished: tuple[Unfinished, ...]
+    unfinished: tuple[UnfinishedRun, ...]
     left_out: tuple[Path, ...]
 
-    @property
-    def places(self) -> tuple[Place, ...]:
-        return (*self.runs, *self.unfinished)
+    def only(self, *, corpora: Collection[str] = (), systems: Collection[str] = ()) -> FoundRuns:
+        """Return the runs of some corpora and systems (none named: of all)."""
+        both = (*self.runs, *self.unfinished)
+        for kind, names, known in (
+            ("corpus", corpora, {run.corpus for run in both}),
+            ("system", systems, {run.system for run in both}),
+        ):
+            if unknown := sorted(set(names) - known):
+                reason = f"No run of this {kind}: {', '.join(unknown)}"
+                raise RemedyError(reason, f"There are: {', '.join(sorted(known))}.")
 
-    def only(self, *, corpora: Collection[str] = (), systems: Collection[str] = ()) -> Found:
-        """The runs of some corpora and systems (none named: of all)."""
-        _check_known("corpus", corpora, {place.corpus for place in self.places})
-        _check_known("system", systems, {place.system for place in self.places})
+        def chosen(run: RunFolder) -> bool:
+            return (not corpora or run.corpus in corpora) and (not systems or run.system in systems)
 
-        def wanted(place: Place) -> bool:
-            return (not corpora or place.corpus in corpora) and (not systems or place.system in systems)
-
-        runs, unfinished = tuple(filter(wanted, self.runs)), tuple(filter(wanted, self.unfinished))
+        runs, unfinished = tuple(filter(chosen, self.runs)), tuple(filter(chosen, self.unfinished))
         if not runs and not unfinished:
-            raise RemedyError("There is no run of these corpora and systems together", "Ask for fewer restrictions.")
+            raise RemedyError("There is no run of these corpora and systems together", "Name fewer of them.")
         return replace(self, runs=runs, unfinished=unfinished)
 
 
-def find_runs(roots: Sequence[Path]) -> Found:
-    """The runs in and below some directories."""
-    places: list[Place] = []
+def find_runs(roots: Sequence[Path]) -> FoundRuns:
+    """Read the runs in and below some directories."""
+    places: dict[str, RunFolder] = {}
     left_out: list[Path] = []
     for folder in _marked_folders(roots):
-        place = _place(folder)
+        place = _run_folder(folder)
         if place is None:
             left_out.append(folder)
-        else:
-            places.append(place)
+            continue
+        other = places.setdefault(place.name, place)
+        if other is not place:
+            reason = f"{place.corpus}, {place.system}: seed {place.seed} is there twice: {other.folder} and {folder}"
+            raise RemedyError(reason, "Name only one of them.")
     if not places:
         raise RemedyError(f"No runs found in {', '.join(map(str, roots))}", _SHAPE)
-    _check_once(places)
-    read = [_read(place) for place in sorted(places, key=lambda place: (place.corpus, place.system, place.seed))]
-    return Found(
+    read = [_read(place) for place in sorted(places.values(), key=lambda run: (run.corpus, run.system, run.seed))]
+    return FoundRuns(
         runs=tuple(each for each in read if isinstance(each, Run)),
-        unfinished=tuple(each for each in read if isinstance(each, Unfinished)),
+        unfinished=tuple(each for each in read if isinstance(each, UnfinishedRun)),
         left_out=tuple(left_out),
     )
 
 
 def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
-    """Each directory that holds something of a run, once."""
+    """Yield each directory that holds something of a run, once."""
     seen: set[Path] = set()
     for root in roots:
         if not root.is_dir():
@@ -126,58 +140,160 @@ def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
             path = Path(folder)
             marked = not _MARKS.isdisjoint([*folders, *files])
             # Nothing of ours lies in a pipeline or below a run.
-            folders[:] = [] if marked and _place(path) else sorted(set(folders) - set(_MODELS))
+            folders[:] = [] if marked and _run_folder(path) else sorted(set(folders) - set(_MODELS))
             if marked and path.resolve() not in seen:
                 seen.add(path.resolve())
                 yield path
 
 
-def _place(folder: Path) -> Place | None:
+def _run_folder(folder: Path) -> RunFolder | None:
     corpus, system, seed = ("", "", "", *folder.resolve().parts[1:])[-3:]
     if not corpus or not seed.isdecimal():
         return None
-    return Place(corpus=corpus, system=system, seed=int(seed), folder=folder)
+    return RunFolder(corpus=corpus, system=system, seed=int(seed), folder=folder)
 
 
-def _read(place: Place) -> Run | Unfinished:
+def _read(place: RunFolder) -> Run | UnfinishedRun:
     model = place.folder / MODEL
     if not (place.folder / METRICS).is_file():
         reason = "not trained yet, or stopped before the first evaluation"
         if model.is_dir():
             reason = f"no {METRICS}: still in training, stopped, or not evaluated"
-        return Unfinished(**vars(place), reason=reason)
+        return UnfinishedRun(**vars(place), reason=reason)
     return Run(
         **vars(place),
-        test=read_metrics(place.folder / METRICS),
-        dev=dev_metrics(model / "meta.json", place.folder / METRICS_DEV),
+        test=read_scores(place.folder / METRICS),
+        dev=dev_scores(model / "meta.json", place.folder / METRICS_DEV),
         megabytes=size_mb(model) if model.is_dir() else None,
     )
 
 
-def dev_metrics(meta: Path, kept: Path | None = None) -> Metrics | None:
-    """The scores on dev in a pipeline's meta.json, or in a file of their own, which goes first."""
+def dev_scores(meta: Path, kept: Path | None = None) -> Scores | None:
+    """Return the scores on dev in a pipeline's meta.json, or those in a file of their own, which goes first."""
     if kept is not None and kept.is_file():
-        return read_metrics(kept)
+        return read_scores(kept)
     performance = read_json(meta).get("performance", {}) if meta.is_file() else {}
-    return parse_metrics(performance, meta) if performance.get("ents_f") is not None else None
+    return parse_scores(performance, meta) if performance.get("ents_f") is not None else None
 
 
 def size_mb(folder: Path) -> float:
+    """Return the size of all files in a directory."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
-def _check_once(places: Sequence[Place]) -> None:
-    first: dict[str, Place] = {}
-    for place in places:
-        other = first.setdefault(place.name, place)
-        if other is not place:
-            raise RemedyError(
-                f"{place.corpus}, {place.system}: seed {place.seed} is there twice: {other.folder} and {place.folder}",
-                "Name only one of them.",
-            )
+def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
+    """Read the config of a trained pipeline.
+
+    interpolate: Put the values of variables in their places.
+    """
+    config = read_config(path)
+    with explained(str(path)):
+        return config.interpolate() if interpolate else config
 
 
-def _check_known(kind: str, names: Collection[str], known: set[str]) -> None:
-    unknown = sorted(set(names) - known)
-    if unknown:
-        raise RemedyError(f"No run of this {kind}: {', '.join(unknown)}", f"There are: {', '.join(sorted(known))}.")
+@dataclass(frozen=True)
+class SeedGroup:
+    """The runs with the same values for what they are grouped by, one for each seed."""
+
+    by: tuple[str, ...]
+    key: tuple[Any, ...]
+    runs: tuple[Run, ...]
+
+    def value(self, name: str) -> Any:
+        """Return the value of all runs of this group for one of the names they are grouped by."""
+        return self.key[self.by.index(name)]
+
+    def summary(self, measure: Callable[[Run], float | None]) -> Summary | None:
+        """Return mean and standard deviation over the runs that have something to measure."""
+        values = [value for run in self.runs if (value := measure(run)) is not None]
+        return summarize(values) if values else None
+
+    def scores(self, metric: str) -> list[float]:
+        """Return each seed's score on test, in percent."""
+        return [100 * getattr(run.test.overall, metric) for run in self.runs]
+
+
+def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[SeedGroup]:
+    """Group runs, in the order of their keys. A seed may be in a group once only, and all configs must be the same."""
+    members: dict[tuple[Any, ...], dict[int, Run]] = {}
+    for run in runs:
+        values = [setting(run, name) for name in by]
+        key = tuple(value if isinstance(value, str | int | float | bool | None) else str(value) for value in values)
+        seeds = members.setdefault(key, {})
+        other = seeds.setdefault(run.seed, run)
+        what = ", ".join(f"{name} {value}" for name, value in zip(by, key, strict=True)) or "all runs together"
+        remedy = "Group by what sets them apart as well (--by), or name fewer systems."
+        if other is not run:
+            raise RemedyError(f"{what}: seed {run.seed} is there twice: {other.name} and {run.name}", remedy)
+        first = next(iter(seeds.values()))
+        if different := list(_differences(first, run)):
+            reason = f"{what}: {first.name} and {run.name} were not trained alike: {'; '.join(different)}"
+            raise RemedyError(reason, remedy)
+    keys = sorted(members, key=lambda key: [order_of(value) for value in key])
+    return [SeedGroup(tuple(by), key, runs=tuple(run for _, run in sorted(members[key].items()))) for key in keys]
+
+
+def setting(run: RunFolder, name: str) -> Any:
+    """Return the value that a run has for a name.
+
+    name: `corpus`, `system`, `seed`, a setting of the config as in `components.tener_ner.model.tok2vec.k`, or the end
+        of one, as in `k` or `tok2vec.k`, if only one setting of the config ends so.
+    """
+    found = _matches(run, name)
+    if not found:
+        remedy = "Use corpus, system, seed or a setting's path, as in components.tener_ner.model.tok2vec.k."
+        raise RemedyError(f"{run.name}: its config has no setting '{name}'", remedy)
+    if len(found) > 1:
+        raise RemedyError(f"{run.name}: several settings end in '{name}'", f"Use one of: {', '.join(found)}.")
+    return next(iter(found.values()))
+
+
+def has_setting(run: RunFolder, name: str) -> bool:
+    """Return whether a run has a value for a name: systems have settings that others lack."""
+    return bool(_matches(run, name))
+
+
+def _matches(run: RunFolder, name: str) -> dict[str, Any]:
+    """Return the settings of a run with this path, or else those whose paths end in it."""
+    if name in _PLACE:
+        return {name: getattr(run, name)}
+    settings = _settings(run.folder)
+    if name in settings:
+        return {name: settings[name]}
+    return {path: value for path, value in settings.items() if path.endswith(f".{name}")}
+
+
+def order_of(value: Any) -> tuple[bool, float, str]:
+    """Return a key that sorts numbers by value, and everything else as text behind them."""
+    number = is_number(value)
+    return (not number, value if number else 0.0, str(value))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _differences(one: Run, other: Run) -> Iterator[str]:
+    """Yield the settings that two runs have both, but not alike, and that are neither seeds nor paths."""
+    if one is other or not (_config_file(one.folder) and _config_file(other.folder)):
+        return
+    # Without interpolation: what a path or a seed is referred to by stays.
+    settings, others = (_settings(run.folder, interpolate=False) for run in (one, other))
+    for path, value in settings.items():
+        free = path.startswith(_FREE_SECTIONS) or path.rpartition(".")[2] in _FREE_NAMES
+        if not free and path in others and value != others[path]:
+            yield f"{path} is {value} and {others[path]}"
+
+
+def _config_file(folder: Path) -> Path | None:
+    return next((path for path in (folder / MODEL / CONFIG, folder / CONFIG) if path.is_file()), None)
+
+
+@cache
+def _settings(folder: Path, *, interpolate: bool = True) -> Mapping[str, Any]:
+    """Return every setting of a run's config by its dotted path."""
+    path = _config_file(folder)
+    if path is None:
+        raise RemedyError(f"{folder}: there is neither {MODEL}/{CONFIG} nor {CONFIG}", "Train the run again.")
+    config = read_trained_config(path, interpolate=interpolate)
+    return {name: value for name, value in entries(config) if not isinstance(value, Mapping)}

@@ -13,8 +13,7 @@ from wasabi.tables import table as terminal_table
 
 from ...errors import check_choice
 from .rows import Row, ScoreTable
-from .scores import METRICS
-from .statistics import RESAMPLES, Summary
+from .scores import METRICS, RESAMPLES, Summary
 
 NOTE = (
     "Mean ± standard deviation over seeds, in percent, on test; precision (P), recall (R) and F1 over entities with "
@@ -35,7 +34,7 @@ Column = tuple[str, Callable[[Row], str]]
 
 
 def to_terminal(table: ScoreTable) -> str:
-    """Aligned columns."""
+    """Return aligned columns."""
     parts = []
     for title, header, rows in _sections(table):
         longest = max(len(cell) for row in rows for cell in row)
@@ -45,7 +44,7 @@ def to_terminal(table: ScoreTable) -> str:
 
 
 def to_markdown(table: ScoreTable) -> str:
-    """A section for each table, without a heading over all, so that it fits under one."""
+    """Return a section for each table, without a heading over all, so that it fits under one."""
     parts = [f"## {title}\n\n{markdown_table(header, rows)}" for title, header, rows in _sections(table)]
     parts += _notes(table)
     if table.unfinished:
@@ -54,12 +53,13 @@ def to_markdown(table: ScoreTable) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def to_csv(table: ScoreTable) -> str:
-    """One table of everything, told apart by its first column, with all digits."""
+    """Return one table of everything, told apart by its first column, with all digits."""
     records = [{"kind": kind, **_flat(record)} for kind, record in _records(table)]
     output = io.StringIO()
     writer = csv.DictWriter(output, list(dict.fromkeys(name for record in records for name in record)))
@@ -69,7 +69,7 @@ def to_csv(table: ScoreTable) -> str:
 
 
 def to_json(table: ScoreTable) -> str:
-    """Everything, with all digits."""
+    """Return everything, with all digits."""
     data: dict[str, Any] = {name: getattr(table, name) for name in ("by", "metric", "baseline")}
     data |= {kind: [] for kind in ("overall", "labels", "mentions", "unfinished")}
     for kind, record in _records(table):
@@ -80,13 +80,14 @@ def to_json(table: ScoreTable) -> str:
 FORMATS = {"terminal": to_terminal, "md": to_markdown, "csv": to_csv, "json": to_json}
 
 
-def render(table: ScoreTable, format: str) -> str:
+def format_table(table: ScoreTable, format: str) -> str:
+    """Return a table as text in one of `FORMATS`."""
     check_choice("format", format, FORMATS)
     return FORMATS[format](table)
 
 
 def _sections(table: ScoreTable) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """Title, header and rows of each part that has rows. Columns without a single entry are left out."""
+    """Yield title, header and rows of each part that has rows. Columns without a single entry are left out."""
     by = [_key_column(name, place) for place, name in enumerate(table.by)]
     seeds: Column = ("seeds", lambda row: str(len(row.seeds) or ""))
     scores: list[Column] = [
@@ -151,7 +152,7 @@ def _notes(table: ScoreTable) -> list[str]:
 
 
 def _records(table: ScoreTable) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every row by its kind, and the unfinished runs."""
+    """Yield every row by its kind, and the unfinished runs."""
     for kind in ("overall", "labels", "mentions"):
         for row in getattr(table, kind):
             fields = asdict(row)
@@ -161,7 +162,7 @@ def _records(table: ScoreTable) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with one value to a cell: f_mean, f_sd, ..."""
+    """Return a record with one value to a cell: f_mean, f_sd, ..."""
     flat: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, dict):

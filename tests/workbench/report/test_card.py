@@ -9,7 +9,7 @@ import pytest
 import srsly
 
 from spacy_tener.workbench.report.card import CORPORA, Card, TrainingSize, front_matter, render_card
-from spacy_tener.workbench.report.scores import Counts, Metrics, Score
+from spacy_tener.workbench.report.scores import Confusion, Score, Scores
 
 META: dict[str, Any] = {
     "lang": "zh",
@@ -30,17 +30,17 @@ CONFIG: dict[str, Any] = {
     "corpora": {"dev": {"gold_preproc": False}},
     "training": {"max_steps": 2550, "seed": 3, "optimizer": {"@optimizers": "Adam.v1"}},
 }
-TEST = Metrics(
+TEST = Scores(
     overall=Score(0.8, 0.5, 0.6154),
     labels={"PER": Score(0.9, 0.6, 0.72), "GPE": Score(0.5, 0.25, 0.3333)},
-    counts={"PER": Counts(tp=90, fp=10, fn=60), "GPE": Counts(tp=5, fp=5, fn=15)},
+    counts={"PER": Confusion(tp=90, fp=10, fn=60), "GPE": Confusion(tp=5, fp=5, fn=15)},
     speed=5000.0,
 )
 CARD = Card(
     meta=META,
     config=CONFIG,
     test=TEST,
-    dev=Metrics(Score(0.7, 0.7, 0.7), {}),
+    dev=Scores(Score(0.7, 0.7, 0.7), {}),
     corpus=CORPORA["weibo"],
     training=TrainingSize(docs=1350, tokens=73778, entities={"PER": 1000, "GPE": 200, "LOC": 7}),
     speed="128,800 characters a second: one core",

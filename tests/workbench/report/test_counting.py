@@ -1,9 +1,8 @@
-"""Counts, against spaCy's own scores of the same documents."""
+"""Confusion, against spaCy's own scores of the same documents."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import asdict
 
 import pytest
 import spacy
@@ -15,7 +14,7 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from spacy_tener.workbench.report.scores import CountingScorer, Counts, count_entities, total
+from spacy_tener.workbench.report.scores import Confusion, CountingScorer, count_entities, total
 
 VOCAB = Vocab()
 TEXT = "abcdefgh" * 3
@@ -43,7 +42,7 @@ def random_examples(seed: int) -> list[Example]:
 def counted(examples: list[Example]) -> dict[str, dict[str, int]]:
     each = [count_entities(example) for example in examples]
     labels = set().union(*each)
-    return {label: asdict(total(counts[label] for counts in each if label in counts)) for label in labels}
+    return {label: total(counts[label] for counts in each if label in counts)._asdict() for label in labels}
 
 
 @settings(max_examples=40)
@@ -73,9 +72,9 @@ def test_a_hand_made_example() -> None:
     predicted.ents = [Span(predicted, 0, 2, "PER"), Span(predicted, 3, 4, "PER"), Span(predicted, 5, 6, "ORG")]
     reference.ents = [Span(reference, 0, 2, "PER"), Span(reference, 3, 5, "PER"), Span(reference, 5, 6, "LOC")]
     assert count_entities(Example(predicted, reference)) == {
-        "LOC": Counts(tp=0, fp=0, fn=1),
-        "ORG": Counts(tp=0, fp=1, fn=0),
-        "PER": Counts(tp=1, fp=1, fn=1),
+        "LOC": Confusion(tp=0, fp=0, fn=1),
+        "ORG": Confusion(tp=0, fp=1, fn=0),
+        "PER": Confusion(tp=1, fp=1, fn=1),
     }
 
 

@@ -11,10 +11,9 @@ from made_runs import make_run
 from spacy.training.loggers import console_logger_v3
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.curves import Curve, curve, has_log, read_log
-from spacy_tener.workbench.report.groups import group_runs
-from spacy_tener.workbench.report.runs import Run, find_runs
-from spacy_tener.workbench.report.statistics import Summary
+from spacy_tener.workbench.report.plots import Curve, curve, has_log, read_log
+from spacy_tener.workbench.report.runs import Run, find_runs, group_runs
+from spacy_tener.workbench.report.scores import Summary
 
 LOG = [(0, 100, 10.0), (0, 200, 20.0), (1, 300, 30.0)]
 

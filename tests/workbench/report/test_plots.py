@@ -181,7 +181,7 @@ def test_a_sweep_is_a_score_against_a_setting(figures: Any) -> None:
     assert legend(figure) == []
 
 
-def test_a_sweep_can_have_a_line_for_each_value_of_another_setting_and_be_logarithmic(
+def test_a_sweep_can_have_a_line_for_each_setting_another_setting_and_be_logarithmic(
     weibo: list[Run], tmp_path: Path
 ) -> None:
     figure = plots.draw_sweep(weibo, tmp_path / "a.svg", x="alpha", by=["name"], log_x=True)

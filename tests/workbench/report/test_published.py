@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spacy_tener.workbench.report.published import Printed, all_printed, published
+from spacy_tener.workbench.report.rows import PrintedScores, all_printed, printed_scores
 
 VECTORS, BERT, RANDOM = "pretrained vectors", "pretrained vectors and BERT", "random embeddings, one seed"
 RELEASED = "released code"
@@ -12,7 +12,7 @@ ROWS = all_printed()
 
 
 def scores(corpus: str, system: str, condition: str = VECTORS) -> list[float]:
-    return [row.f for row in published(corpus, system) if row.condition == condition]
+    return [row.f for row in printed_scores(corpus, system) if row.condition == condition]
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,16 @@ def test_overlays_may_come_in_any_order(name: str) -> None:
     ],
 )
 def test_what_the_configs_start_from_needs_no_name(short: str, long: str) -> None:
-    assert published("conll2003", short) == published("conll2003", long) != []
+    assert printed_scores("conll2003", short) == printed_scores("conll2003", long) != []
 
 
 def test_there_is_nothing_for_other_systems_and_corpora() -> None:
-    assert published("weibo", "ner") == published("sample-zh", "tener") == published("weibo", "tener+mine") == []
+    assert (
+        printed_scores("weibo", "ner")
+        == printed_scores("sample-zh", "tener")
+        == printed_scores("weibo", "tener+mine")
+        == []
+    )
 
 
 def test_the_cells_of_teners_table_5_are_all_there() -> None:
@@ -79,7 +84,7 @@ def test_the_cells_of_teners_table_5_are_all_there() -> None:
     assert len(cells) == 28
     assert len({(row.corpus, row.system) for row in cells}) == 28
     assert (
-        Printed(
+        PrintedScores(
             "conll2003",
             "chars-none+encoder-idcnn",
             "none characters, idcnn words",
@@ -100,8 +105,8 @@ def test_the_cells_of_teners_table_5_are_all_there() -> None:
     ],
 )
 def test_an_ablation_is_known_with_and_without_what_it_is_laid_on(stack: str, overlay: str) -> None:
-    assert published("weibo", stack) == published("weibo", overlay) != []
-    assert published("weibo", stack) != published("weibo", stack.partition("+")[0])
+    assert printed_scores("weibo", stack) == printed_scores("weibo", overlay) != []
+    assert printed_scores("weibo", stack) != printed_scores("weibo", stack.partition("+")[0])
 
 
 def test_precision_and_recall_give_the_printed_f1() -> None:
@@ -126,5 +131,5 @@ def test_no_row_stands_there_twice() -> None:
 
 
 def test_the_released_code_is_told_from_what_was_printed() -> None:
-    kinds = {row.kind for row in published("weibo", "tener")}
+    kinds = {row.kind for row in printed_scores("weibo", "tener")}
     assert kinds == {f"printed: {VECTORS}", f"released code: {RANDOM}"}

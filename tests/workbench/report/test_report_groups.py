@@ -8,9 +8,8 @@ import pytest
 from made_runs import make_run
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.groups import group_runs, has_value, order_of, value_of
-from spacy_tener.workbench.report.runs import Run, find_runs
-from spacy_tener.workbench.report.statistics import Summary
+from spacy_tener.workbench.report.runs import Run, find_runs, group_runs, has_setting, order_of, setting
+from spacy_tener.workbench.report.scores import Summary
 
 CONFIG = """
 [nlp]
@@ -58,42 +57,42 @@ def runs(tmp_path: Path) -> list[Run]:
     ],
 )
 def test_settings_are_found_by_their_path_or_its_end(runs: list[Run], name: str, value: object) -> None:
-    assert value_of(runs[0], name) == value
-    assert has_value(runs[0], name)
+    assert setting(runs[0], name) == value
+    assert has_setting(runs[0], name)
 
 
 def test_an_end_of_several_paths_is_an_error_that_lists_them(runs: list[Run]) -> None:
     with pytest.raises(RemedyError, match=r"several settings end in 'width'.*components\.ner\.model\.tok2vec\.width"):
-        value_of(runs[0], "width")
+        setting(runs[0], "width")
 
 
 def test_a_setting_that_is_not_there_is_an_error(runs: list[Run]) -> None:
     with pytest.raises(RemedyError, match="weibo/a/1: its config has no setting 'alpha'"):
-        value_of(runs[0], "alpha")
-    assert not has_value(runs[0], "alpha")
-    assert not has_value(runs[0], "c.k"), "the end of a path begins at a dot"
+        setting(runs[0], "alpha")
+    assert not has_setting(runs[0], "alpha")
+    assert not has_setting(runs[0], "c.k"), "the end of a path begins at a dot"
 
 
 def test_the_runs_own_config_serves_where_the_pipeline_is_gone(runs: list[Run]) -> None:
     config = runs[0].folder / "model-best" / "config.cfg"
     config.rename(runs[0].folder / "config.cfg")
-    assert value_of(runs[0], "k") == 10
+    assert setting(runs[0], "k") == 10
 
 
 def test_a_config_that_is_missing_or_broken_is_named(runs: list[Run]) -> None:
     config = runs[0].folder / "model-best" / "config.cfg"
     config.write_text("k = 3\n", encoding="utf8")
-    with pytest.raises(RemedyError, match=r"config\.cfg: cannot be read as a config"):
-        value_of(runs[0], "k")
+    with pytest.raises(RemedyError, match=r"config\.cfg:1: 'k = 3' is neither"):
+        setting(runs[0], "k")
     config.unlink()
     with pytest.raises(RemedyError, match=r"neither model-best/config\.cfg nor config\.cfg"):
-        value_of(runs[0], "k")
+        setting(runs[0], "k")
 
 
 def test_variables_are_filled_in(tmp_path: Path) -> None:
     make_run(tmp_path, "weibo/a/1", f=0.5, config="[system]\nseed = 7\n\n[training]\nseed = ${system.seed}\n")
     (run,) = find_runs([tmp_path]).runs
-    assert value_of(run, "training.seed") == 7
+    assert setting(run, "training.seed") == 7
 
 
 def test_runs_are_grouped_by_corpus_and_system(runs: list[Run]) -> None:

@@ -11,7 +11,7 @@ from made_runs import Counted, make_run
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.report.rows import Row, ScoreTable, make_table
 from spacy_tener.workbench.report.runs import find_runs
-from spacy_tener.workbench.report.statistics import Summary
+from spacy_tener.workbench.report.scores import Summary
 
 # Two seeds of Weibo. The label GPE.NOM shows what its scores cannot: nothing right in both, wrong ones in the second.
 FIRST: Counted = {"PER.NAM": (6, 2, 4), "ORG.NAM": (1, 0, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 0, 2)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_runs import metrics, prf, write_json
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.scores import Counts, Score, read_metrics, total
+from spacy_tener.workbench.report.scores import Confusion, Score, read_scores, total
 
 COUNTS = {"PER": (6, 2, 4), "ORG": (0, 5, 1)}
 NUMBER = st.integers(0, 50)
@@ -19,31 +19,31 @@ NUMBER = st.integers(0, 50)
 
 @given(NUMBER, NUMBER, NUMBER)
 def test_score_of_counts_is_by_definition(tp: int, fp: int, fn: int) -> None:
-    score = Counts(tp=tp, fp=fp, fn=fn).score
+    score = Confusion(tp=tp, fp=fp, fn=fn).score
     expected = prf(tp, fp, fn)
     assert (score.p, score.r, score.f) == pytest.approx((expected["p"], expected["r"], expected["f"]))
 
 
 def test_counts_of_labels_add_up() -> None:
-    assert total([Counts(1, 2, 3), Counts(10, 20, 30)]) == Counts(11, 22, 33)
+    assert total([Confusion(1, 2, 3), Confusion(10, 20, 30)]) == Confusion(11, 22, 33)
     assert total([]).score == Score(0.0, 0.0, 0.0)
-    assert Counts(11, 22, 33).gold == 44
+    assert Confusion(11, 22, 33).gold == 44
 
 
 def test_everything_is_read(tmp_path: Path) -> None:
     write_json(tmp_path / "m.json", {**metrics(COUNTS, speed=123.5), "token_acc": 1.0})
-    read = read_metrics(tmp_path / "m.json")
+    read = read_scores(tmp_path / "m.json")
     assert read.overall.p == pytest.approx(6 / 13)
     assert read.overall.r == pytest.approx(6 / 11)
     assert read.overall.f == pytest.approx(12 / 24)
     assert read.labels["PER"] == Score(p=0.75, r=0.6, f=pytest.approx(2 / 3))
-    assert read.counts == {"PER": Counts(6, 2, 4), "ORG": Counts(0, 5, 1)}
+    assert read.counts == {"PER": Confusion(6, 2, 4), "ORG": Confusion(0, 5, 1)}
     assert read.speed == 123.5
 
 
 def test_what_spacy_evaluate_writes_has_no_counts(tmp_path: Path) -> None:
     write_json(tmp_path / "m.json", metrics(COUNTS, speed=None, with_counts=False))
-    read = read_metrics(tmp_path / "m.json")
+    read = read_scores(tmp_path / "m.json")
     assert read.counts is None
     assert read.speed is None
 
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, words: 
     path = tmp_path / "metrics.json"
     path.write_text(text, encoding="utf8")
     with pytest.raises(RemedyError) as error:
-        read_metrics(path)
+        read_scores(path)
     for word in [str(path), *words]:
         assert word in str(error.value)
 
@@ -74,10 +74,10 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RemedyError, match=r"metrics\.json: cannot be read"):
-        read_metrics(path)
+        read_scores(path)
 
 
 def test_labels_may_be_missing(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
     path.write_text(json.dumps({"ents_p": 1, "ents_r": 0.5, "ents_f": 0.75, "ents_per_type": None}), encoding="utf8")
-    assert read_metrics(path).labels == {}
+    assert read_scores(path).labels == {}

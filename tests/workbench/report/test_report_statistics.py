@@ -9,18 +9,25 @@ import numpy as np
 import pytest
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report import statistics
-from spacy_tener.workbench.report.scores import METRICS, Counts
-from spacy_tener.workbench.report.statistics import Summary, bootstrap_p, summarize, welch_p
+from spacy_tener.workbench.report import scores
+from spacy_tener.workbench.report.scores import (
+    METRICS,
+    Confusion,
+    Summary,
+    bootstrap_p,
+    score_counts,
+    summarize,
+    welch_p,
+)
 
 
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
+    monkeypatch.setattr(scores, "RESAMPLES", 1000)
 
 
 def made(rng: np.random.Generator, *, seeds: int, docs: int, skill: float, spread: float = 0.0) -> np.ndarray:
-    """Counts of a system on documents of 0 to 5 entities; seeds differ in skill. *Shape* [seeds, docs, 3]"""
+    """Confusion of a system on documents of 0 to 5 entities; seeds differ in skill. *Shape* [seeds, docs, 3]"""
     gold = np.random.default_rng(docs).integers(6, size=docs)
     found = [rng.binomial(gold, np.clip(skill + spread * rng.normal(), 0, 1)) for _ in range(seeds)]
     wrong = rng.binomial(2, 0.3, size=(seeds, docs))
@@ -35,8 +42,8 @@ def test_summary_has_mean_and_deviation() -> None:
 @pytest.mark.parametrize("metric", METRICS)
 def test_scores_are_those_of_the_counts(metric: str) -> None:
     counts = [(6, 2, 4), (0, 3, 1), (0, 0, 0), (5, 0, 0)]
-    expected = [getattr(Counts(*each).score, metric) for each in counts]
-    assert statistics.scores(np.array(counts), metric).tolist() == pytest.approx(expected)
+    expected = [getattr(Confusion(*each).score, metric) for each in counts]
+    assert score_counts(np.array(counts), metric).tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seeds", [(1, 1), (2, 3)])
@@ -46,7 +53,7 @@ def test_the_bootstrap_is_that_of_a_loop(seeds: tuple[int, int]) -> None:
     systems = [made(rng, seeds=n, docs=12, skill=skill, spread=0.1) for n, skill in zip(seeds, (0.6, 0.5), strict=True)]
 
     def f1(counts: np.ndarray) -> float:
-        return Counts(*counts.sum(axis=0).tolist()).score.f
+        return Confusion(*counts.sum(axis=0).tolist()).score.f
 
     scored: list[list[list[float]]] = [[], []]
     for _ in range(2000):

@@ -13,7 +13,7 @@ from made_runs import make_run
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.report.rows import ScoreTable, make_table
 from spacy_tener.workbench.report.runs import find_runs
-from spacy_tener.workbench.report.tables import FORMATS, render
+from spacy_tener.workbench.report.tables import FORMATS, format_table
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def markdown_tables(text: str) -> dict[str, list[list[str]]]:
 
 
 def test_markdown_has_a_table_for_each_part(report: ScoreTable) -> None:
-    tables = markdown_tables(render(report, "md"))
+    tables = markdown_tables(format_table(report, "md"))
     assert list(tables) == ["Test scores", "Test scores by label", "Named and nominal entities", "Unfinished runs"]
     header, dashes, mect, *printed, ner = tables["Test scores"]
     scores = ["corpus", "system", "seeds", "entities", "P", "R", "F1", "dev F1", "words/s", "MB"]
@@ -70,12 +70,12 @@ def test_markdown_has_a_table_for_each_part(report: ScoreTable) -> None:
 
 
 def test_every_line_of_a_markdown_table_has_as_many_cells(report: ScoreTable) -> None:
-    for table in markdown_tables(render(report, "md")).values():
+    for table in markdown_tables(format_table(report, "md")).values():
         assert len({len(line) for line in table}) <= 1
 
 
 def test_markdown_lists_labels_and_mentions(report: ScoreTable) -> None:
-    tables = markdown_tables(render(report, "md"))
+    tables = markdown_tables(format_table(report, "md"))
     labels = tables["Test scores by label"]
     assert labels[0] == ["corpus", "system", "label", "seeds", "entities", "P", "R", "F1"]
     assert [line[1:3] for line in labels[2:]] == [
@@ -91,12 +91,12 @@ def test_markdown_lists_labels_and_mentions(report: ScoreTable) -> None:
 
 def test_unfinished_runs_are_listed_in_markdown(report: ScoreTable, empty: ScoreTable) -> None:
     for each in (report, empty):
-        assert "- weibo/mect/3: no metrics.json" in render(each, "md")
+        assert "- weibo/mect/3: no metrics.json" in format_table(each, "md")
 
 
 def test_notes_say_what_the_numbers_are(report: ScoreTable) -> None:
     for format in ("md", "terminal"):
-        text = render(report, format)
+        text = format_table(report, format)
         for words in (
             "standard deviation over seeds",
             "Rows in brackets",
@@ -109,7 +109,7 @@ def test_notes_say_what_the_numbers_are(report: ScoreTable) -> None:
 
 def test_columns_without_an_entry_are_left_out(tmp_path: Path) -> None:
     make_run(tmp_path, "sample/mine/1", f=0.5, dev_f=None, speed=None)
-    text = render(make_table(find_runs([tmp_path])), "md")
+    text = format_table(make_table(find_runs([tmp_path])), "md")
     assert markdown_tables(text)["Test scores"][0] == ["corpus", "system", "seeds", "P", "R", "F1", "MB"]
     assert "brackets" not in text
     assert "50.00 |" in text
@@ -118,26 +118,26 @@ def test_columns_without_an_entry_are_left_out(tmp_path: Path) -> None:
 
 def test_a_bar_in_a_name_does_not_break_a_line(tmp_path: Path) -> None:
     make_run(tmp_path, "weibo/a|b/1", f=0.5)
-    assert "a\\|b" in render(make_table(find_runs([tmp_path])), "md")
+    assert "a\\|b" in format_table(make_table(find_runs([tmp_path])), "md")
 
 
 def test_small_probabilities_are_not_zero(tmp_path: Path) -> None:
     for seed in range(1, 9):
         make_run(tmp_path, f"weibo/a/{seed}", f=0.5 + seed / 1000)
         make_run(tmp_path, f"weibo/b/{seed}", f=0.8 + seed / 1001)
-    text = render(make_table(find_runs([tmp_path]), baseline="a"), "md")
+    text = format_table(make_table(find_runs([tmp_path]), baseline="a"), "md")
     assert "<0.0001 |" in text
 
 
 def test_terminal_lines_up(report: ScoreTable) -> None:
-    text = render(report, "terminal")
+    text = format_table(report, "terminal")
     assert "weibo mect 2 30 60.51 ± 3.99 56.67 ± 9.43 58.45 ± 6.90" in "\n".join(lines(text))
     table = [line for line in text.splitlines() if line.startswith(("corpus", "weibo", "---"))][:4]
     assert table[0].index("F1") + 2 == table[2].index("58.45") + len("58.45 ± 6.90")
 
 
 def test_csv_is_one_table_with_all_digits(report: ScoreTable) -> None:
-    rows = list(csv.DictReader(io.StringIO(render(report, "csv"))))
+    rows = list(csv.DictReader(io.StringIO(format_table(report, "csv"))))
     assert [row["kind"] for row in rows if not row["source"]] == [
         *["overall"] * 2,
         *["labels"] * 4,
@@ -155,7 +155,7 @@ def test_csv_is_one_table_with_all_digits(report: ScoreTable) -> None:
 
 
 def test_json_holds_everything(report: ScoreTable) -> None:
-    data = json.loads(render(report, "json"))
+    data = json.loads(format_table(report, "json"))
     assert data["by"] == ["corpus", "system"]
     assert (data["metric"], data["baseline"]) == ("f", "ner")
     mect = data["overall"][0]
@@ -186,12 +186,12 @@ def test_p_says_by_which_test_where_there_are_two(tmp_path: Path) -> None:
         make_run(tmp_path, f"weibo/b/{seed}", docs=[(2, 1, 0), (2, 1, 0)] * 9)
         make_run(tmp_path, f"weibo/c/{seed}", f=0.1 * seed)
     table = make_table(find_runs([tmp_path]), baseline="a")
-    text = render(table, "md")
+    text = format_table(table, "md")
     assert "paired bootstrap over test documents and seeds together (10,000 resamples)" in text
     assert "Marked * are rows of runs without counts per document" in text
     rows = {line[1]: line for line in markdown_tables(text)["Test scores"]}
     assert (rows["c"][-1].endswith("*"), rows["b"][-1].endswith("*")) == (True, False)
-    versus = {row["system"]: row["versus"] for row in json.loads(render(table, "json"))["overall"]}
+    versus = {row["system"]: row["versus"] for row in json.loads(format_table(table, "json"))["overall"]}
     assert (versus["b"]["test"], versus["c"]["test"], versus["a"]) == ("bootstrap", "welch", None)
 
 
@@ -200,29 +200,29 @@ def test_scores_that_never_vary_are_not_tested(tmp_path: Path) -> None:
         make_run(tmp_path, f"weibo/a/{seed}", f=0.5)
         make_run(tmp_path, f"weibo/b/{seed}", f=0.75)
     table = make_table(find_runs([tmp_path]), baseline="a")
-    (versus,) = [row["versus"] for row in json.loads(render(table, "json"))["overall"] if row["versus"]]
+    (versus,) = [row["versus"] for row in json.loads(format_table(table, "json"))["overall"] if row["versus"]]
     assert versus == {"difference": 25.0, "p": None, "test": "welch"}
-    assert "t-test" not in render(table, "md")
+    assert "t-test" not in format_table(table, "md")
 
 
 def test_chinese_names_stay_readable(tmp_path: Path) -> None:
     make_run(tmp_path, "微博/双向/1", f=0.5)
     report = make_table(find_runs([tmp_path]))
     for format in FORMATS:
-        assert "双向" in render(report, format)
+        assert "双向" in format_table(report, format)
 
 
 def test_warnings_are_written_down(tmp_path: Path) -> None:
     make_run(tmp_path, "weibo/a/1", {"X": (1, 1, 1)})
     make_run(tmp_path, "weibo/b/1", {"X": (1, 1, 5)})
     report = make_table(find_runs([tmp_path]))
-    assert "Warning: weibo/b/1 was scored on 6 entities" in render(report, "md")
-    assert len(json.loads(render(report, "json"))["warnings"]) == 1
+    assert "Warning: weibo/b/1 was scored on 6 entities" in format_table(report, "md")
+    assert len(json.loads(format_table(report, "json"))["warnings"]) == 1
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_without_a_finished_run_every_format_stays_well_formed(empty: ScoreTable, format: str) -> None:
-    text = render(empty, format)
+    text = format_table(empty, format)
     assert text.endswith("\n")
     if format == "json":
         assert json.loads(text)["overall"] == []
@@ -232,4 +232,4 @@ def test_without_a_finished_run_every_format_stays_well_formed(empty: ScoreTable
 
 def test_an_unknown_format_is_an_error(report: ScoreTable) -> None:
     with pytest.raises(RemedyError, match="Unknown format 'latex'"):
-        render(report, "latex")
+        format_table(report, "latex")
