@@ -14,7 +14,7 @@ from spacy.training import Example
 from spacy_tener.models.tagger import crf
 from spacy_tener.pipeline.learning.lessons import Emissions, Lesson
 from spacy_tener.pipeline.tener_ner import TenerNER
-from spacy_tener.pipeline.views.units import DocView
+from spacy_tener.pipeline.units import DocView
 
 
 @spacy.registry.augmenters("trials.MentionReplacement.v1")

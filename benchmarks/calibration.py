@@ -19,8 +19,8 @@ import spacy
 from spacy.language import Language
 from spacy.training import Corpus, Example
 
-from spacy_tener.pipeline.confidence.calibration import log_odds, sigmoid
-from spacy_tener.pipeline.confidence.pipe import ConfidentPipe
+from spacy_tener.pipeline.confidence import ConfidentPipe
+from spacy_tener.pipeline.decoding import log_odds, sigmoid
 from spacy_tener.types import BoolArray, IntArray
 from spacy_tener.workbench.calibration.diagram import draw_reliability
 from spacy_tener.workbench.calibration.fitting import fit, line, plain

@@ -134,5 +134,5 @@ def test_a_pipeline_that_is_loaded_and_called_imports_nothing_above_itself(train
 def test_imports_are_found_in_all_their_forms() -> None:
     assert "spacy_tener.about.__version__" in imported_names("spacy_tener")
     assert own_imports("spacy_tener") == {"spacy_tener.about"}
-    assert "spacy_tener.tagging" in own_imports("spacy_tener.pipeline.views.tags")
+    assert "spacy_tener.tagging" in own_imports("spacy_tener.pipeline.tags")
     assert {"cli", "workbench"} == WORKBENCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..pipeline.confidence.pipe import Reading
+from ..pipeline.confidence import Reading
 from .damaged import Damaged
 from .finding import Found
 from .settings import Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..pipeline.views.windows import SizedT, batch_by_size
+from ..pipeline.windows import SizedT, batch_by_size
 
 Task = Callable[[Sequence[str]], Sequence[Any]]
 """What is done with texts: an answer for each."""

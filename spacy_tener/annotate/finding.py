@@ -9,7 +9,7 @@ from typing import NamedTuple
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..pipeline.confidence.pipe import ConfidentPipe, Reading
+from ..pipeline.confidence import ConfidentPipe, Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, Place, place_of, placed
 from ..pipeline.finding import entity_finders, find_recogniser, recognisers
 from ..pipeline.settings import NERSettings

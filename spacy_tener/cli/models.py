@@ -26,10 +26,10 @@ from ..errors import RemedyError
 from ..files import check_folder, writing
 from ..models.embed.tables import table_nodes
 from ..models.embed.trimming import Trimmed, count_rows, trim
-from ..pipeline.confidence.calibration import CALIBRATION, Calibration
-from ..pipeline.confidence.pipe import ConfidentPipe
+from ..pipeline.confidence import ConfidentPipe
+from ..pipeline.decoding import CALIBRATION, Calibration
 from ..pipeline.finding import find_recogniser
-from ..pipeline.views.units import View, view_of
+from ..pipeline.units import View, view_of
 from ..workbench.calibration.diagram import Series, draw_reliability
 from ..workbench.calibration.fitting import as_cfg, cross_validated, fit, plain
 from ..workbench.calibration.measures import Probabilities, measures

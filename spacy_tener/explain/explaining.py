@@ -11,11 +11,11 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ..pipeline.confidence.pipe import Reading
+from ..pipeline.confidence import Reading
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import Recogniser
-from ..pipeline.views.units import DocView
-from ..pipeline.views.windows import Window
+from ..pipeline.units import DocView
+from ..pipeline.windows import Window
 from .encoders import HeatMap, encoders, look
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, Passage
 from .masking import REACH, Mask, log_odds, mask_of, places_near

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
-from ..pipeline.confidence.pipe import Reading
+from ..pipeline.confidence import Reading
 from ..pipeline.entities import FoundEntity
 from .encoders import HeatMap
 from .page import listed, packed, page

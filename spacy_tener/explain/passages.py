@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..pipeline.settings import NERSettings
-from ..pipeline.views.units import DocView
-from ..pipeline.views.windows import Window, cut_windows
+from ..pipeline.units import DocView
+from ..pipeline.windows import Window, cut_windows
 from ..types import BoolArray
 
 LONGEST = 64

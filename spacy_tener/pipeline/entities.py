@@ -14,7 +14,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 
 from ..types import BoolArray
 from .settings import CHARS_KEY, NERSettings
-from .views.units import BEGIN, INSIDE, MISSING, DocView
+from .units import BEGIN, INSIDE, MISSING, DocView
 
 CHAR_OFFSETS = "char_offsets"
 """In the attributes of a group of `doc.spans`: start and end of each span's entity, in characters of the Doc."""

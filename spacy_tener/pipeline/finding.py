@@ -11,10 +11,10 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..errors import RemedyError
-from .confidence.calibration import Probabilities
-from .confidence.pipe import ConfidentPipe
-from .views.units import DocView, view_of
-from .views.windows import Window
+from .confidence import ConfidentPipe
+from .decoding import Probabilities
+from .units import DocView, view_of
+from .windows import Window
 
 
 def entity_finders(nlp: Language) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import check_choice
-from .views.units import Alignment, View
+from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"
 

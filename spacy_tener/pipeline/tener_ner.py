@@ -24,17 +24,16 @@ from ..models.embed.segment import requirements
 from ..models.embed.tables import check_loaded, observe
 from ..models.shims.shim import require_torch
 from ..models.tagger import TaggerModel, crf, set_labels
-from .confidence.calibration import CALIBRATION, Calibration
-from .confidence.decoding import Decoding
-from .confidence.pipe import ConfidentPipe
+from .confidence import ConfidentPipe
+from .decoding import CALIBRATION, Calibration, Decoding
 from .entities import UnitEntity, set_entities
 from .learning.targets import Target, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, explained
 from .scoring import score_char_entities
 from .settings import NERSettings
-from .views.reading import DocReader, documents
-from .views.units import DocView, view_of
+from .units import DocView, view_of
+from .windows import DocReader, documents
 from .words import PipelineWords
 
 _DEFAULT_MODEL = """
@@ -308,7 +307,7 @@ class TenerNER(ConfidentPipe):
         validate_examples(examples, "TenerNER.get_loss")
         targets = self._targets(examples)
         require_torch()
-        from .learning.loss import batch_loss, gradient
+        from .learning.learn import batch_loss, gradient
 
         layer = crf(self.model)
         loss_of = partial(batch_loss, layer, targets=targets)

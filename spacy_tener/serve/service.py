@@ -15,7 +15,7 @@ from ..annotate.batches import TOGETHER, Task
 from ..annotate.finding import Found, entity_task, labels
 from ..explain import explain
 from ..pipeline.finding import recognisers
-from ..pipeline.views.windows import batch_by_size
+from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
 from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError, text_too_long
 from .worker import Worker

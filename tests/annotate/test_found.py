@@ -12,7 +12,7 @@ from spacy.tokens import Doc, Span, SpanGroup
 from spacy_tener.annotate.finding import Found, _found, entity_task, labels
 from spacy_tener.pipeline.entities import UnitEntity, set_entities
 from spacy_tener.pipeline.settings import NERSettings
-from spacy_tener.pipeline.views.units import view_of
+from spacy_tener.pipeline.units import view_of
 
 TEXTS = ["王小明去了上海", "王小明去了上海，今天天气很好。"]
 

@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 
 from spacy_tener.explain.passages import LONGEST, stretches
 from spacy_tener.pipeline.settings import NERSettings
-from spacy_tener.pipeline.views.units import TokenView
+from spacy_tener.pipeline.units import TokenView
 
 VOCAB = spacy.blank("zh").vocab
 SETTINGS = NERSettings(window=100, overlap=20)

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from spacy_tener.layers.crf import CRF, EntitySpans
-from spacy_tener.pipeline.confidence.calibration import Calibration
-from spacy_tener.pipeline.confidence.decoding import Decoding
+from spacy_tener.pipeline.decoding import Calibration, Decoding
 
 N_LABELS = 2
 LENGTHS = [7, 0, 5, 1]

@@ -6,7 +6,7 @@ from spacy.tokens import Doc, Span
 
 from spacy_tener.pipeline.entities import UnitEntity, set_entities
 from spacy_tener.pipeline.settings import NERSettings
-from spacy_tener.pipeline.views.units import TokenView, view_of
+from spacy_tener.pipeline.units import TokenView, view_of
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from spacy.training import Example
 
 from spacy_tener.pipeline.learning.targets import make_target
 from spacy_tener.pipeline.settings import NERSettings
-from spacy_tener.pipeline.views.reading import DocReader
-from spacy_tener.pipeline.views.tags import UNKNOWN
-from spacy_tener.pipeline.views.units import view_of
+from spacy_tener.pipeline.tags import UNKNOWN
+from spacy_tener.pipeline.units import view_of
+from spacy_tener.pipeline.windows import DocReader
 
 SENTENCE = "王小明去了上海。"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]

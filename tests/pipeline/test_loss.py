@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from paper_forms import allowed_transitions
 
 from spacy_tener.layers.crf import CRF
-from spacy_tener.pipeline.learning.loss import batch_loss, gradient, rehearsal_loss
+from spacy_tener.pipeline.learning.learn import batch_loss, gradient, rehearsal_loss
 from spacy_tener.pipeline.learning.targets import IncorrectSpan, Target
-from spacy_tener.pipeline.views.tags import UNKNOWN
-from spacy_tener.pipeline.views.units import OUTSIDE, Units
+from spacy_tener.pipeline.tags import UNKNOWN
+from spacy_tener.pipeline.units import OUTSIDE, Units
 from spacy_tener.tagging import TagLayout
 
 N_LABELS = 2

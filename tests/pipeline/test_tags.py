@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paper_forms import allowed_transitions
 
-from spacy_tener.pipeline.views.tags import (
+from spacy_tener.pipeline.tags import (
     UNKNOWN,
     LabelIndex,
     agreeing_tags,
@@ -15,7 +15,7 @@ from spacy_tener.pipeline.views.tags import (
     possible_tags,
     trim_space,
 )
-from spacy_tener.pipeline.views.units import BEGIN, INSIDE, MISSING, OUTSIDE, Units
+from spacy_tener.pipeline.units import BEGIN, INSIDE, MISSING, OUTSIDE, Units
 
 HASHES = [2**63 + 5, 11]
 """Hashes are 64 bits wide and unsigned."""

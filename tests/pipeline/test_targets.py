@@ -11,9 +11,9 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_tener.pipeline.learning.targets import WEIGHT, IncorrectSpan, Target, make_target
-from spacy_tener.pipeline.views.tags import UNKNOWN, LabelIndex, encode_units
-from spacy_tener.pipeline.views.units import BEGIN, INSIDE, OUTSIDE, CharacterView, TokenView, Units
-from spacy_tener.pipeline.views.windows import Window, cut_windows
+from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, encode_units
+from spacy_tener.pipeline.units import BEGIN, INSIDE, OUTSIDE, CharacterView, TokenView, Units
+from spacy_tener.pipeline.windows import Window, cut_windows
 
 HASH = 7
 LABELS = LabelIndex([HASH])

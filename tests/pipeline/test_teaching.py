@@ -12,11 +12,11 @@ from test_loss import LAYOUT, LENGTH, PATHS, random_scores, weights_of
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf import CRF
+from spacy_tener.pipeline.learning.learn import teaching_loss
 from spacy_tener.pipeline.learning.lessons import Emissions, Paths
 from spacy_tener.pipeline.learning.teaching import load_teacher
-from spacy_tener.pipeline.learning.teaching_loss import teaching_loss
-from spacy_tener.pipeline.views.units import OUTSIDE, Units, view_of
-from spacy_tener.pipeline.views.windows import Window
+from spacy_tener.pipeline.units import OUTSIDE, Units, view_of
+from spacy_tener.pipeline.windows import Window
 
 
 @pytest.fixture

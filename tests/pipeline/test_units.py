@@ -5,7 +5,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc, Span, Token
 
-from spacy_tener.pipeline.views.units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, TokenView, view_of
+from spacy_tener.pipeline.units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, TokenView, view_of
 
 
 @pytest.fixture

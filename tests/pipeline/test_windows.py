@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spacy_tener.pipeline.views.windows import Window, batch_by_size, cut_windows
+from spacy_tener.pipeline.windows import Window, batch_by_size, cut_windows
 
 
 def no_ends(length):

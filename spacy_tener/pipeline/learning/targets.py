@@ -11,9 +11,9 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from ...types import IntArray
-from ..views.tags import UNKNOWN, LabelIndex, encode_units, trim_space
-from ..views.units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, View, view_of
-from ..views.windows import Window
+from ..tags import UNKNOWN, LabelIndex, encode_units, trim_space
+from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, TokenView, Units, View, view_of
+from ..windows import Window
 
 WEIGHT = "spacy_tener.weight"
 """In `user_data` of a reference Doc: how much its annotation counts in the loss; 1 where there is none."""

@@ -18,12 +18,11 @@ from ...files import digest
 from ...models.tagger import crf
 from ...tagging import TagLayout
 from ...types import IntArray
-from ..confidence.pipe import ConfidentPipe, Reading
+from ..confidence import ConfidentPipe, Reading
 from ..finding import find_recogniser
-from ..views.reading import DocReader
-from ..views.units import DocView, Units, view_of
-from .lesson_store import Key, LessonStore
-from .lessons import Emissions, Lesson, Paths
+from ..units import DocView, Units, view_of
+from ..windows import DocReader
+from .lessons import Emissions, Key, Lesson, LessonStore, Paths
 
 if TYPE_CHECKING:
     from ...layers.crf import CRF

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...pipeline.confidence.calibration import Calibration, log_odds, sigmoid
+from ...pipeline.decoding import Calibration, log_odds, sigmoid
 from ...types import BoolArray
 from .measures import Probabilities, log_loss, losses
 from .outcomes import Outcomes

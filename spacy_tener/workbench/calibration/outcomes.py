@@ -12,8 +12,7 @@ from spacy.training import Example
 
 from ...errors import RemedyError
 from ...layers.crf import EntitySpans
-from ...pipeline.confidence.calibration import Calibration
-from ...pipeline.confidence.decoding import Decoding
+from ...pipeline.decoding import Calibration, Decoding
 from ...pipeline.finding import find_recogniser
 from ...pipeline.scoring import missing_places, places
 from ...types import BoolArray, IntArray

@@ -12,7 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...errors import check_choice
-from ...pipeline.confidence.pipe import ConfidentPipe
+from ...pipeline.confidence import ConfidentPipe
 from ...pipeline.finding import Recogniser
 from .spreading import profiles, spread
 

@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...errors import InputError
-from ...pipeline.views.units import view_of
+from ...pipeline.units import view_of
 from .raw_text import find_texts, make_docs, read_all
 
 Reader = Callable[[Language], Iterator[Example]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from spacy_tener.pipeline.confidence.calibration import Calibration, log_odds, sigmoid
+from spacy_tener.pipeline.decoding import Calibration, log_odds, sigmoid
 from spacy_tener.workbench.calibration.fitting import as_cfg, cross_validated, fit, line, minimum, plain
 from spacy_tener.workbench.calibration.measures import bins, measures
 

@@ -33,9 +33,9 @@ from spacy.attrs import (
 )
 from spacy.tokens import Doc
 
-from ...features.lexicon.lists import USER_DATA_KEY, names_of
-from ...features.segmenter.segmenters import SOURCE_DOC
-from ...types import BoolArray, IntArray
+from ..features.lexicon.lists import USER_DATA_KEY, names_of
+from ..features.segmenter.segmenters import SOURCE_DOC
+from ..types import BoolArray, IntArray
 
 View = Literal["tokens", "characters"]
 Alignment = Literal["expand", "contract", "strict"]

@@ -14,17 +14,16 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.vocab import Vocab
 
-from ...batching.sequences import ranges
-from ...crf.marginals import EntitySpans
-from ...models.tagger import TaggerModel, path_scorer
-from ..entities import FoundEntity
-from ..learning.targets import make_target
-from ..settings import NERSettings
-from ..views.reading import DocReader, check_shared
-from ..views.tags import LabelIndex, agreeing_tags, decodable_tags
-from ..views.units import DocView, view_of
-from .calibration import Calibration, Probabilities
-from .decoding import Decoding, joined
+from ..batching.sequences import ranges
+from ..crf.marginals import EntitySpans
+from ..models.tagger import TaggerModel, path_scorer
+from .decoding import Calibration, Decoding, Probabilities, joined
+from .entities import FoundEntity
+from .learning.targets import make_target
+from .settings import NERSettings
+from .tags import LabelIndex, agreeing_tags, decodable_tags
+from .units import DocView, view_of
+from .windows import DocReader, check_shared
 
 Answer = TypeVar("Answer")
 Views = Sequence[DocView]

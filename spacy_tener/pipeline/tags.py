@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tagging import TagLayout
-from ...types import BoolArray, IntArray
+from ..tagging import TagLayout
+from ..types import BoolArray, IntArray
 from .units import BEGIN, INSIDE, MISSING, OUTSIDE, Units
 
 Mask = BoolArray

@@ -1,1 +1,0 @@
-"""How sure the component is: decoding with probabilities, and their calibration."""
