@@ -1,4 +1,8 @@
-"""The files that a user names: compressed or not, one, a directory of them, or standard input."""
+"""Files that a user names: local, at an address of fsspec, or standard input; compressed or not; and their lines.
+
+Text that cannot be decoded, and lines that are not JSON, are handed on as `DamagedText`, which says why. Whoever reads
+decides what becomes of it: most raise an `InputError`, `convert` lists all of a file, `annotate` writes it as a row.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,15 @@ import bz2
 import codecs
 import gzip
 import io
+import itertools
+import json
 import lzma
+import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -18,8 +26,174 @@ from .errors import InputError, RemedyError
 
 STDIN = "-"
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
-MAX_LINE_BYTES = 1 << 26
-"""A line longer than this (64 MiB) is a file of another kind, and is refused before it fills the memory."""
+MAX_LINE_LENGTH = 1 << 26
+"""Characters of a line. A longer one belongs to a file of another kind, and is cut before it fills the memory."""
+_KEPT = 1000  # characters of a line that is too long
+_BUFFER = 1 << 20
+_ZIP = b"PK\x03\x04"
+_BYTES_AS_SURROGATES = "spacy_tener.bytes_as_surrogates"
+
+
+class DamagedText(str):
+    """Text that could not be read in full: as much of it as could be, and the reason."""
+
+    reason: str
+
+    def __new__(cls, text: str, reason: str) -> DamagedText:
+        new = super().__new__(cls, text)
+        new.reason = reason
+        return new
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DamagedText, (str(self), self.reason)
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A file to read.
+
+    address: Its path, its address for fsspec, or `-`.
+    name: Its path below the directory that was named; the name of a file that was named itself.
+    found: True where a directory was named, and not the file.
+    """
+
+    address: str
+    name: str
+    found: bool = False
+
+
+# Files
+
+
+def suffix_of(path: str | Path) -> str:
+    """Return the ending that names the format, without that of the compression."""
+    path = Path(path)
+    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
+    """Return the wanted files at any depth below a directory, and the others; both sorted, without hidden ones."""
+    wanted: list[Path] = []
+    other: list[Path] = []
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts):
+            (wanted if is_wanted(path) else other).append(path)
+    return wanted, other
+
+
+def find_files(
+    inputs: Iterable[str | Path], is_wanted: Callable[[Path], bool], what: str, remedy: str
+) -> tuple[list[InputFile], list[str]]:
+    """Return the files to read, in order, and the files of directories that are left out.
+
+    A file that is named several times is read as often. Of a directory, all wanted files below it are read.
+
+    what, remedy: What a directory without any wanted file lacks, and what to do about it.
+    """
+    files: list[InputFile] = []
+    left_out: list[str] = []
+    for each in map(str, inputs):
+        if is_remote(each):
+            found, other = _find_remote(each, is_wanted)
+        elif each != STDIN and Path(each).is_dir():
+            taken, rest = walk(Path(each), is_wanted)
+            found = [InputFile(str(path), str(path.relative_to(each)), True) for path in taken]
+            other = list(map(str, rest))
+        else:
+            found, other = [InputFile(each, Path(each).name)], []
+        if not found:
+            raise InputError(each, f"no {what} among its {len(other)} file{'s' * (len(other) != 1)}", remedy)
+        files += found
+        left_out += other
+    return files, left_out
+
+
+def is_remote(address: str | Path) -> bool:
+    return "://" in str(address)
+
+
+def file_system(address: str) -> tuple[Any, str]:
+    """Return the file system of fsspec that an address belongs to, and the path in it."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise RemedyError(f"{address} needs fsspec", "pip install 'spacy_tener[annotate]'") from error
+    try:
+        system, path = fsspec.core.url_to_fs(address)
+    except (ValueError, ImportError) as error:
+        remedy = "Install what fsspec needs for such addresses, as s3fs for s3://, or check the address."
+        raise InputError(address, str(error).rstrip("."), remedy) from error
+    return system, cast(str, path)
+
+
+def _find_remote(address: str, is_wanted: Callable[[Path], bool]) -> tuple[list[InputFile], list[str]]:
+    system, path = file_system(address)
+    try:
+        is_pattern = any(sign in path for sign in "*?[")
+        if not is_pattern and not system.isdir(path):
+            return [InputFile(address, Path(path).name)], []
+        names = {
+            name: name.removeprefix(path).lstrip("/")
+            for name in sorted((system.glob if is_pattern else system.find)(path))
+        }
+    except FileNotFoundError as error:
+        raise InputError(address, "there is no such file", "Check the address.") from error
+    # Spark and others begin the names of files that are not data with an underscore.
+    data = {name: below for name, below in names.items() if not any(part[:1] in "._" for part in below.split("/"))}
+    taken = names if is_pattern else {name: below for name, below in data.items() if is_wanted(Path(below))}
+    files = [InputFile(system.unstrip_protocol(name), below, True) for name, below in taken.items()]
+    return files, [name for name in names if name not in taken]
+
+
+def size_and_version(address: str) -> tuple[int, str]:
+    """Return the bytes of a file as it is stored, and what changes when the file does."""
+    try:
+        if is_remote(address):
+            system, path = file_system(address)
+            return int(system.size(path) or 0), str(system.ukey(path))
+        status = os.stat(address)
+    except FileNotFoundError as error:
+        raise InputError(address, "cannot be read: No such file or directory", "Check the path.") from error
+    return status.st_size, str(status.st_mtime_ns)
+
+
+@contextmanager
+def open_raw(address: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file as it is stored."""
+    if is_remote(address):
+        system, path = file_system(str(address))
+        with system.open(path, "rb") as file:
+            yield file
+    else:
+        with open(address, "rb") as file:
+            yield file
+
+
+@contextmanager
+def open_file(address: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """Open a file: its bytes, decompressed, and the file as it is stored. What goes wrong is an `InputError`."""
+    try:
+        with open_raw(address) as file, decompressed(file, str(address)) as stream:
+            yield stream, file
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        remedy = "Check the path, and that the file is whole."
+        raise InputError(str(address), f"cannot be read: {reason}", remedy) from error
+
+
+@contextmanager
+def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
+    """Decompress an open file by what its first bytes, not its name, say; the file itself where it is not packed."""
+    buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file), _BUFFER)
+    start = buffered.peek(_BUFFER)
+    if start.startswith(_ZIP):
+        raise InputError(source, "is a zip archive", "Unpack it, and name the file inside.")
+    decompress = next((each for magic, each in _DECOMPRESSORS.items() if start.startswith(magic)), None)
+    if decompress is None:
+        yield buffered
+    else:
+        with io.BufferedReader(cast(io.RawIOBase, decompress(buffered)), _BUFFER) as stream:
+            yield stream
 
 
 def _zstd(packed: IO[bytes]) -> Any:
@@ -36,72 +210,13 @@ _DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
     b"\xfd7zXZ\x00": lzma.LZMAFile,
     b"\x28\xb5\x2f\xfd": _zstd,
 }
-_ZIP = b"PK\x03\x04"
-_BUFFER = 1 << 20
 
 
-def suffix_of(path: str | Path) -> str:
-    """The ending that names the format, without that of the compression."""
-    path = Path(path)
-    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
-
-
-def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
-    """The wanted files at any depth below a directory, and the others; both sorted. Hidden ones are neither."""
-    files = [
-        path
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(directory).parts)
-    ]
-    wanted = [path for path in files if is_wanted(path)]
-    return wanted, [path for path in files if path not in set(wanted)]
-
-
-@contextmanager
-def open_file(path: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The bytes of a file, decompressed whatever its name says, and the file as it is on the disk.
-
-    Whatever goes wrong while it is open is a `InputError`.
-    """
-    try:
-        with open(path, "rb") as file, decompressed(file, str(path)) as stream:
-            yield stream, file
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        remedy = "Check the path, and that the file is whole."
-        raise InputError(str(path), f"cannot be read: {reason}", remedy) from error
-
-
-@contextmanager
-def decompressed(file: io.BufferedReader, name: str) -> Iterator[IO[bytes]]:
-    """The bytes of an open file, decompressed whatever its name says; the file itself where it is not compressed."""
-    start = file.peek(_BUFFER)
-    if start.startswith(_ZIP):
-        raise InputError(name, "is a zip archive", "Unpack it, and name the file inside.")
-    decompress = next((unpack for magic, unpack in _DECOMPRESSORS.items() if start.startswith(magic)), None)
-    if decompress is None:
-        yield file
-    else:
-        with io.BufferedReader(cast(io.RawIOBase, decompress(file)), _BUFFER) as stream:
-            yield stream
-
-
-def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """The lines of a file, or of standard input for `-`, numbered from 1, without their ends and a byte order mark."""
-    if str(path) == STDIN:
-        yield from _decode(sys.stdin.buffer, STDIN, encoding)
-        return
-    with open_file(path) as (stream, _):
-        yield from _decode(stream, str(path), encoding)
-
-
-def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """A whole file, with its line ends as they are."""
-    with open_file(path) as (stream, _):
-        return _decode_all(stream.read(), str(path), encoding).removeprefix("\ufeff")
+# Text
 
 
 def check_encoding(encoding: str) -> str:
+    """Return the name by which Python knows an encoding of text."""
     try:
         " ".encode(encoding)  # which refuses what is no encoding of text, as hex
         return codecs.lookup(encoding).name
@@ -109,46 +224,108 @@ def check_encoding(encoding: str) -> str:
         raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
 
 
-def _decode(stream: IO[bytes], source: str, encoding: str) -> Iterator[tuple[int, str]]:
-    if check_encoding(encoding).startswith(("utf-16", "utf-32")):
-        # A line feed is not one byte there.
-        stream, encoding = io.BytesIO(_decode_all(stream.read(), source, encoding).encode()), "utf-8"
-    number = 0
-    while raw := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(raw) > MAX_LINE_BYTES:
-            remedy = "Corpora have a token or a JSON record on each line: is this such a file?"
-            raise InputError(source, f"the line is longer than {MAX_LINE_BYTES} bytes", remedy, line=number)
-        yield number, _text(raw, source, number, encoding)
-
-
-def _decode_all(data: bytes, source: str, encoding: str) -> str:
-    try:
-        return _checked(data.decode(encoding), encoding)
-    except UnicodeError as error:
-        raise InputError(source, f"it is not {encoding.upper()} ({error})", "Name its encoding.") from error
-
-
-def _checked(text: str, encoding: str) -> str:
-    """The text, unless its encoding, as UTF-7 does, let halves of surrogate pairs through: no Doc can hold them."""
-    if encoding != "utf-8":
-        text.encode("utf-8")
+def read_text(path: str | Path, encoding: str = "utf-8") -> str:
+    """Return a whole file, with its line ends as they are, without a byte order mark."""
+    with open_file(path) as (stream, _):
+        text = decode_whole(stream, encoding)
+    if isinstance(text, DamagedText):
+        raise InputError(str(path), text.reason, "Name its encoding.")
     return text
 
 
-def _text(raw: bytes, source: str, number: int, encoding: str) -> str:
+def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file, or of standard input for `-`, numbered from 1. Any that is not text is refused."""
+    for number, line in _lines_of(path, encoding):
+        reason, remedy = "", "Save the file as plain text."
+        if isinstance(line, DamagedText):
+            reason = line.reason
+            remedy = "Save the file as UTF-8, or name its encoding where there is an option for it (gb18030, ...)."
+        elif "\0" in line:
+            reason = "the line holds a NUL byte"
+        elif "\r" in line:
+            reason, remedy = "the line holds a carriage return before its end", "Write line ends as \\n or \\r\\n."
+        if reason:
+            raise InputError(str(path), reason, remedy, line=number)
+        yield number, line
+
+
+def _lines_of(path: str | Path, encoding: str) -> Iterator[tuple[int, str]]:
+    if str(path) == STDIN:
+        yield from decode_lines(sys.stdin.buffer, encoding)
+    else:
+        with open_file(path) as (stream, _):
+            yield from decode_lines(stream, encoding)
+
+
+def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a stream, numbered from 1, without their ends and a byte order mark.
+
+    A line that is not in the encoding, or too long, is a `DamagedText`.
+    """
+    with open_text(stream, encoding) as file:
+        for number in itertools.count(1):
+            line = file.readline(MAX_LINE_LENGTH)
+            if not line:
+                return
+            if len(line) == MAX_LINE_LENGTH and not line.endswith("\n"):
+                while (rest := file.readline(MAX_LINE_LENGTH)) and not rest.endswith("\n"):
+                    pass
+                yield number, DamagedText(line[:_KEPT], f"the line is longer than {MAX_LINE_LENGTH} characters")
+                continue
+            line = line.removesuffix("\n").removesuffix("\r")
+            yield number, check_decoded(line.removeprefix("\ufeff") if number == 1 else line, encoding)
+
+
+def decode_whole(stream: IO[bytes], encoding: str) -> str:
+    """Return all text of a stream, with its line ends as they are, without a byte order mark."""
+    with open_text(stream, encoding) as file:
+        return check_decoded(file.read().removeprefix("\ufeff"), encoding, "text")
+
+
+def check_decoded(text: str, encoding: str, what: str = "line") -> str:
+    """Return a text that was decoded by `open_text`; a `DamagedText` where bytes of it were not in the encoding."""
     try:
-        text = _checked(raw.decode(encoding), encoding).removesuffix("\n").removesuffix("\r")
-    except UnicodeError as error:
-        place = f"byte {error.start + 1} of the line" if isinstance(error, UnicodeDecodeError) else "the line"
-        reason = f"{place} is not {encoding.upper()}"
-        remedy = "Save the file as UTF-8, or name its encoding where there is an option for it (gb18030, utf-16, ...)."
-        raise InputError(source, reason, remedy, line=number) from error
-    if number == 1:
-        text = text.removeprefix("\ufeff")
-    if "\0" in text:
-        raise InputError(source, "the line holds a NUL byte", "Save the file as plain text.", line=number)
-    if "\r" in text:
-        remedy = "Write line ends as \\n or \\r\\n."
-        raise InputError(source, "the line holds a carriage return before its end", remedy, line=number)
+        text.encode()
+    except UnicodeEncodeError as error:
+        return DamagedText(text, f"character {error.start + 1} of the {what} is not {encoding.upper()}")
     return text
+
+
+@contextmanager
+def open_text(stream: IO[bytes], encoding: str) -> Iterator[io.TextIOWrapper]:
+    """Decode a stream. Bytes that are not in the encoding become halves of surrogate pairs."""
+    file = io.TextIOWrapper(stream, encoding, errors=_BYTES_AS_SURROGATES, newline="\n")
+    try:
+        yield file
+    finally:
+        file.detach()  # whoever opened the stream closes it
+
+
+def _bytes_as_surrogates(error: UnicodeError) -> tuple[str, int]:
+    """Do as Python's `surrogateescape`, which refuses bytes below 128, and with them UTF-16."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_BYTES_AS_SURROGATES, _bytes_as_surrogates)
+
+
+# JSON
+
+
+def parse_json(text: str) -> Any:
+    """Return the JSON value of a text; a `DamagedText` where it has none."""
+    if isinstance(text, DamagedText):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return DamagedText(text, json_fault(error))
+
+
+def json_fault(error: Exception) -> str:
+    """Return why a text is not JSON."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON: {error.msg} at column {error.colno}"
+    deep = isinstance(error, RecursionError)
+    return f"not valid JSON: {'nested too deeply' if deep else 'a number of more than 4,000 digits'}"

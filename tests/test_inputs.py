@@ -74,10 +74,10 @@ def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "line", "reason"),
     [
-        (b"a O\nb\xff O\n", 2, "byte 2 of the line is not UTF-8"),
-        ("a O\n科 O\n".encode("gb18030"), 2, "byte 1 of the line is not UTF-8"),
-        ("a O\n".encode("utf-16"), 1, "byte 1 of the line is not UTF-8"),
-        (b"a O\nb\xed\xa0\xbd O\n", 2, "byte 2 of the line is not UTF-8"),
+        (b"a O\nb\xff O\n", 2, "character 2 of the line is not UTF-8"),
+        ("a O\n科 O\n".encode("gb18030"), 2, "character 1 of the line is not UTF-8"),
+        ("a O\n".encode("utf-16"), 1, "character 1 of the line is not UTF-8"),
+        (b"a O\nb\xed\xa0\xbd O\n", 2, "character 2 of the line is not UTF-8"),
         (b"a O\nb\x00 O\n", 2, "the line holds a NUL byte"),
         ("a O\n".encode("utf-16-le"), 1, "the line holds a NUL byte"),
         (b"a O\rb O\r", 1, "the line holds a carriage return before its end"),
@@ -97,7 +97,7 @@ def test_a_long_line_is_read(tmp_path: Path) -> None:
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(inputs, "MAX_LINE_LENGTH", 100)
     assert list(read_lines(write(tmp_path / "fits", b"x" * 99 + b"\n"))) == [(1, "x" * 99)]
-    with pytest.raises(InputError, match=r"long:2: the line is longer than 100 bytes"):
+    with pytest.raises(InputError, match=r"long:2: the line is longer than 100 characters"):
         list(read_lines(write(tmp_path / "long", b"a\n" + b"x" * 101)))

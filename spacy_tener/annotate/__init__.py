@@ -1,6 +1,6 @@
-"""Texts by the million: their entities, whatever brings the texts and takes the answers."""
+"""Annotation of texts by the million, wherever they come from and go to."""
 
 from .annotator import Annotator
-from .settings import Settings
+from .settings import AnnotateSettings
 
-__all__ = ["Annotator", "Settings"]
+__all__ = ["AnnotateSettings", "Annotator"]

@@ -1,4 +1,4 @@
-"""The building block: a batch of records in, the same records with their entities out."""
+"""`Annotator`: a batch of records in, the same records with their entities out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spacy.language import Language
 from thinc.api import require_gpu
 
 from ..errors import RemedyError
+from ..inputs import DamagedText
 from ..pipeline.finding import entity_finders, recognisers
-from .answers import Answer
 from .batches import Task, alike, answer_each
 from .finding import entity_task, reading_task
-from .settings import Settings
+from .settings import AnnotateSettings, Answer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 
 class Annotator:
-    """Adds to records what a pipeline finds in their texts.
+    """Adds what a pipeline finds in texts to their records.
 
     Called with a list of dicts, or with a table or record batch of pyarrow, it returns the same with columns added:
     `entities`, `readings` if asked, and `error`. All columns that were there stay. A text that cannot be read gets its
@@ -36,7 +36,12 @@ class Annotator:
     """
 
     def __init__(
-        self, model: str | Path, settings: Settings | None = None, *, gpu_id: int = -1, code: str | Path | None = None
+        self,
+        model: str | Path,
+        settings: AnnotateSettings | None = None,
+        *,
+        gpu_id: int = -1,
+        code: str | Path | None = None,
     ) -> None:
         """model: A pipeline's package or its directory.
 
@@ -45,7 +50,7 @@ class Annotator:
         code: A Python file with what the pipeline needs.
         """
         self.model = str(model)
-        self.settings = settings or Settings()
+        self.settings = settings or AnnotateSettings()
         self.gpu_id = gpu_id
         self.code = code
         self._nlp: Language | None = None
@@ -65,8 +70,17 @@ class Annotator:
         return self._nlp
 
     def use(self, nlp: Language) -> None:
-        """Take a pipeline that is loaded already, and refuse one that cannot do what is asked."""
-        self._task, self._nlp = make_task(nlp, self.settings), nlp
+        """Take a pipeline that is loaded already. One that cannot do what the settings ask is refused."""
+        k_best, probability = self.settings.k_best, self.settings.probability
+        if not entity_finders(nlp):
+            raise RemedyError("The pipeline has no component that finds entities", "Name one with a trained tener_ner.")
+        if k_best and not recognisers(nlp):
+            raise RemedyError("The pipeline has no tener_ner, so it has no k best readings", "Leave k_best out.")
+        self._nlp = nlp
+        if k_best:
+            self._task = reading_task(nlp, k_best, probability=probability)
+        else:
+            self._task = entity_task(nlp, probability=probability)
 
     @overload
     def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]: ...
@@ -75,32 +89,31 @@ class Annotator:
     def __call__(self, rows: pa.Table | pa.RecordBatch) -> pa.Table: ...
 
     def __call__(self, rows: Any) -> Any:
-        """Annotate a batch of records; the more at once, the better texts of like length come together."""
-        if hasattr(rows, "column_names") or hasattr(rows, "schema"):
+        """Annotate a batch of records. The more at once, the better texts of like length come together."""
+        settings = self.settings
+        if hasattr(rows, "schema"):
             from .tables import annotated_table
 
-            return annotated_table(rows, self.settings, self.answers)
-        return self._annotated_rows(rows)
-
-    def _annotated_rows(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        added = self.settings.added
-        answers = self.answers([row.get(self.settings.text) for row in rows])
-        return [
-            {**row, **answer.replacing([name for name in added if name in row]).columns(self.settings)}
-            for row, answer in zip(rows, answers, strict=True)
-        ]
+            return annotated_table(rows, settings, self.answers)
+        annotated = []
+        for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
+            if taken := [name for name in settings.added if name in row]:
+                error = f"the record's own {', '.join(taken)} made way for what is added: choose a prefix"
+                answer = answer._replace(error=error)
+            annotated.append({**row, **answer.columns(settings)})
+        return annotated
 
     def answers(self, values: Sequence[Any]) -> list[Answer]:
-        """What is found in texts, in their order. A value that is no text gets an error."""
+        """Return what is found in texts, in their order. A value that is no text gets an error."""
         if self._task is None:
             self.use(self.nlp)
-        task, found = self._task, [Answer.of_no_text(value) for value in values]
-        assert task is not None
-        texts = [_Text(value, place) for place, value in enumerate(values) if found[place] is None]
+        assert self._task is not None
+        answers = {place: _unreadable(value) for place, value in enumerate(values)}
+        texts = [_Text(value, place) for place, value in enumerate(values) if answers[place] is None]
         for batch in alike(texts):
-            for each, answer in zip(batch, answer_each(task, [one.text for one in batch]), strict=True):
-                found[each.place] = Answer.of(each.text, answer)
-        return [answer for answer in found if answer is not None]
+            for each, found in zip(batch, answer_each(self._task, [one.text for one in batch]), strict=True):
+                answers[each.place] = _answer(each.text, found)
+        return [answers[place] or Answer("") for place in range(len(values))]
 
 
 @dataclass(frozen=True)
@@ -114,12 +127,20 @@ class _Text:
         return len(self.text)
 
 
-def make_task(nlp: Language, settings: Settings) -> Task:
-    """What a pipeline is asked for."""
-    if not entity_finders(nlp):
-        raise RemedyError("The pipeline has no component that finds entities", "Name one with a trained tener_ner.")
-    if not settings.k_best:
-        return entity_task(nlp, probability=settings.probability)
-    if not recognisers(nlp):
-        raise RemedyError("The pipeline has no tener_ner, so it has no k best readings", "Leave k_best out.")
-    return reading_task(nlp, settings.k_best, probability=settings.probability)
+def _unreadable(value: Any) -> Answer | None:
+    """Return the answer to what cannot be read as a text; None for a text."""
+    if isinstance(value, DamagedText):
+        return Answer(value, error=value.reason)
+    if not isinstance(value, str):
+        return Answer("", error="there is no text" if value is None else f"the text is of type {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        return Answer(value, error=f"character {error.start} of the text is half of a surrogate pair")
+    return None
+
+
+def _answer(text: str, found: Any) -> Answer:
+    if isinstance(found, Exception):
+        return Answer(text, error=f"the pipeline failed at this text: {type(found).__name__}: {found}")
+    return Answer(text, *found) if isinstance(found, tuple) else Answer(text, found)

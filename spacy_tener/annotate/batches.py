@@ -1,4 +1,4 @@
-"""Texts in batches of like length, and answers for all of them though some fail."""
+"""Texts in batches of like length, and an answer for each though some fail."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 from ..pipeline.windows import SizedT, batch_by_size
 
 Task = Callable[[Sequence[str]], Sequence[Any]]
-"""What is done with texts: an answer for each."""
+"""Reads texts: an answer for each."""
 
-TOGETHER = 4_096  # characters that are read in one batch, of texts of like length
+TOGETHER = 4_096
+"""Characters that are read in one batch, of texts of like length."""
 
 
 def alike(items: Iterable[SizedT]) -> Iterator[list[SizedT]]:
-    """Batches of like length, the shortest first, so that no short text waits for a long one."""
+    """Yield batches of like length, the shortest first, so that no short text waits for a long one."""
     return batch_by_size(sorted(items, key=len), TOGETHER)
 
 
 def answer_each(task: Task, texts: Sequence[str]) -> list[Any]:
-    """The answer for each text, or the exception that is its answer: where texts fail together, each half is tried."""
+    """Return the answer for each text, or the exception that it raises. Texts that fail together are halved."""
     if not texts:
         return []
     try:

@@ -1,16 +1,15 @@
-"""What a pipeline finds in texts: the same for the service and for archives."""
+"""Entities and readings that a pipeline finds in texts, the same for the service and for archives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from spacy.language import Language
 from spacy.tokens import Doc
 
 from ..pipeline.confidence import ConfidentPipe, Reading
-from ..pipeline.entities import CHAR_OFFSETS, SCORES, Place, place_of, placed
+from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, placed
 from ..pipeline.finding import entity_finders, find_recogniser, recognisers
 from ..pipeline.settings import NERSettings
 from .batches import Task
@@ -18,26 +17,23 @@ from .batches import Task
 _SPANS_KEY = "tener_found"
 
 
-class Found(NamedTuple):
-    """An entity, by characters of its text."""
-
-    start: int
-    end: int
-    label: str
-    probability: float | None
-
-
 def entity_task(nlp: Language, *, probability: bool = True) -> Task:
-    """Finds the entities of texts: a list of `Found` for each.
+    """Return what finds the entities of texts: a list of `FoundEntity` for each.
 
-    probability: Whether the components are told to write probabilities from now on.
+    probability: Tell the components to write probabilities from now on.
     """
     return partial(_entities, nlp, _settings(nlp, probability))
 
 
 def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
-    """Finds the entities of texts, and their k best readings as wholes by the first tener_ner: a pair for each."""
+    """Return what finds the entities of texts, and their k best readings by the first tener_ner: a pair for each."""
     return partial(_readings, nlp, find_recogniser(nlp), k, _settings(nlp, probability))
+
+
+def labels(nlp: Language) -> list[str]:
+    """Return the labels that entities of a pipeline can have, as its components say."""
+    named = (nlp.pipe_labels.get(name, ()) for name in entity_finders(nlp))
+    return sorted({label for names in named for label in names})
 
 
 def _settings(nlp: Language, probability: bool) -> list[NERSettings]:
@@ -48,47 +44,40 @@ def _settings(nlp: Language, probability: bool) -> list[NERSettings]:
     return [pipe.settings for pipe in pipes]
 
 
-def _entities(nlp: Language, settings: Sequence[NERSettings], texts: Sequence[str]) -> list[list[Found]]:
-    # What the texts bring into the vocabulary is forgotten behind the batch.
-    with nlp.memory_zone():
+def _entities(nlp: Language, settings: Sequence[NERSettings], texts: Sequence[str]) -> list[list[FoundEntity]]:
+    with nlp.memory_zone():  # strings that the texts bring into the vocabulary are forgotten after the batch
         return [_sorted(doc, settings) for doc in nlp.pipe(texts)]
 
 
 def _readings(
     nlp: Language, pipe: ConfidentPipe, k: int, settings: Sequence[NERSettings], texts: Sequence[str]
-) -> list[tuple[list[Found], list[Reading]]]:
+) -> list[tuple[list[FoundEntity], list[Reading]]]:
     with nlp.memory_zone():
         # In one batch: a shared component keeps what it made of the last one only.
         docs = list(nlp.pipe(texts, batch_size=len(texts)))
         return [(_sorted(doc, settings), found) for doc, found in zip(docs, pipe.readings(docs, k), strict=True)]
 
 
-def _sorted(doc: Doc, settings: Sequence[NERSettings]) -> list[Found]:
+def _sorted(doc: Doc, settings: Sequence[NERSettings]) -> list[FoundEntity]:
     return sorted(_found(doc, settings), key=lambda one: (one.start, one.end))
 
 
-def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[Found]:
+def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[FoundEntity]:
     groups = [doc.spans[each.spans_key] for each in settings if each.spans_key in doc.spans]
     known = {place: float(score) for group in reversed(groups) for place, score in placed(group, SCORES)}
     exact = {
         place: offsets
         for each in settings
         if each.view == "characters" and each.chars_key in doc.spans
-        for place, offsets in sorted(placed(doc.spans[each.chars_key], CHAR_OFFSETS), key=_worth)
+        for place, offsets in sorted(placed(doc.spans[each.chars_key], CHAR_OFFSETS), key=_overlap_priority)
     }
     for ent in doc.ents:
         place = place_of(ent)
         start, end = exact.get(place, place[:2])
-        yield Found(start, end, ent.label_, known.get(place))
+        yield FoundEntity(start, end, ent.label_, known.get(place))
 
 
-def _worth(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:
+def _overlap_priority(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:
     """Of several entities in the same tokens, `doc.ents` has the longest, or the first of the longest."""
     _, (start, end) = row
     return end - start, -start
-
-
-def labels(nlp: Language) -> list[str]:
-    """The labels that entities of a pipeline can have, as its components say."""
-    named = (nlp.pipe_labels.get(name, ()) for name in entity_finders(nlp))
-    return sorted({label for names in named for label in names})

@@ -1,6 +1,6 @@
 """Archives on many machines, by Ray Data: tasks read files, and actors that hold the pipeline once each annotate and
 write their parts. Ray places them, feeds them no faster than they work, and does again what a lost node had begun.
-What is written, and how the same call goes on, is as on one machine.
+What is written, and how the same call resumes, is as on one machine.
 """
 
 from __future__ import annotations
@@ -13,29 +13,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cluster import connected, explained, work_in
-from .local.engine import Done, check_text
-from .local.job import Job
-from .local.making import make
-from .reading.addresses import Source
-from .reading.parts import Part, Reading, read_parts
-from .writing.encoding import PARQUET
-from .writing.folders import open_folder
-from .writing.record import Counts, Record
+from .local import OnPart, check_text
+from .output import PARQUET, AnnotationJob, PartStats, open_output, write_part
+from .reading import Part, ReadOptions, Source, read_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_GROUP, _MOST_GROUPS = 32 << 20, 10_000  # bytes that one task reads at least, unless there is no more; tasks
+_GROUP_BYTES, _MOST_GROUPS = 32 << 20, 10_000  # bytes that one task reads at least, unless there is no more; tasks
 _PARTS = 1_000_000  # more than any task reads
-_EACH_FEEDS = 8  # actors that one task which reads is enough for, and more
+_ACTORS_PER_READER = 8  # actors that one task which reads is enough for, and more
 _Rows = Any  # by column; Ray's arrays come in, lists go out
 
 
 @dataclass(frozen=True)
 class Actors:
-    """Those that annotate.
+    """Actors that annotate.
 
-    least, most: How many. Between them Ray has as many as the cluster has room for and the reading has parts.
+    least, most: Their number. Between them Ray has as many as the cluster has room for and the reading has parts.
     cpus, gpus: What each asks for.
     """
 
@@ -45,42 +40,38 @@ class Actors:
     gpus: float = 0
 
 
-class _Record(Record):
-    """Parts are numbered within their group of files, since groups are read side by side."""
-
-    def name(self, number: int) -> str:
-        return _name(number, self._ending)
-
-
-def _name(number: int, ending: str) -> str:
-    return f"part-{number // _PARTS:05}-{number % _PARTS:05}.{ending}"
-
-
-def annotate_on_ray(job: Job, done: Done, actors: Actors, address: str | None = None) -> Counts:
-    """As `local.engine.annotate`, on a cluster whose nodes see the pipeline, the files and the output by the same
-    names."""
-    folder, total, position = open_folder(job.output), Counts(), 0
-    with folder.locked(), connected(address) as ray:
-        record = _Record(folder, job.format, {**job.made_of, "engine": "ray"})
-        for number, counts in record.done.items():
-            total.add(counts)
-            done(Part(number), counts, True)
-        try:
-            for row in explained(ray, _made(job, record, actors, int(ray.cluster_resources().get("CPU", 0)))):
-                part, counts = Part(int(row["number"])), Counts(*map(int, row["counts"]))
-                position += int(row["bytes"])
-                if part.number not in record.done:  # what a lost node had told is told again
-                    part.position = position
-                    record.add(part.number, counts)
-                    total.add(counts)
-                    done(part, counts, False)
-        finally:
-            record.keep()
+def annotate_on_ray(job: AnnotationJob, on_part: OnPart, actors: Actors, address: str | None = None) -> PartStats:
+    """Do as `annotate_locally` on a cluster whose nodes see the pipeline, the files and the output by one name."""
+    total, position = PartStats(), 0
+    with open_output(job, engine="ray") as manifest, connected(address) as ray:
+        numbers = {_number(name): PartStats(**known) for name, known in manifest.parts.items()}
+        for number, stats in numbers.items():
+            total += stats
+            on_part(Part(number), stats, True)
+        for row in explained(ray, _write(job, set(numbers), actors, int(ray.cluster_resources().get("CPU", 0)))):
+            part, stats = Part(int(row["number"])), PartStats(*map(int, row["stats"]))
+            position += int(row["bytes"])
+            if part.number not in numbers:  # what a lost node had reported is reported again
+                numbers[part.number] = stats
+                part.position = position
+                manifest.finish(_name(job, part.number), asdict(stats))
+                total += stats
+                on_part(part, stats, False)
     return total
 
 
-def _made(job: Job, record: Record, actors: Actors, cores: int) -> Iterable[dict[str, Any]]:
-    """What becomes of the parts that are to be made: number, bytes of the input, counts."""
+def _name(job: AnnotationJob, number: int) -> str:
+    """Return the name of a part. Parts are numbered within their group of files, since groups are read side by side."""
+    return f"part-{number // _PARTS:05}-{number % _PARTS:05}.{job.format}"
+
+
+def _number(name: str) -> int:
+    _, group, number = name.partition(".")[0].split("-")
+    return int(group) * _PARTS + int(number)
+
+
+def _write(job: AnnotationJob, finished: set[int], actors: Actors, cores: int) -> Iterable[dict[str, Any]]:
+    """Annotate and write all parts but the finished ones. Yields number, bytes of the input and counts of each."""
     import ray.data as data
 
     groups, schema, here = _groups(job.sources), _schema(job), Path.cwd()
@@ -91,15 +82,15 @@ def _made(job: Job, record: Record, actors: Actors, cores: int) -> Iterable[dict
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     reader: Any = _read
     # They ask for no core: the actors may have taken all.
-    readers = data.TaskPoolStrategy(max(1, min(len(items), (actors.most or cores) // _EACH_FEEDS + 1)))
-    read = {"directory": here, "reading": job.reading, "text": job.annotator.settings.text}
+    readers = data.TaskPoolStrategy(max(1, min(len(items), (actors.most or cores) // _ACTORS_PER_READER + 1)))
+    read = {"directory": here, "options": job.options, "text": job.annotator.settings.text}
     rows: Iterable[dict[str, Any]] = (
         data.from_items(items, override_num_blocks=max(1, len(items)))
         .map_batches(
-            reader, batch_size=1, fn_kwargs={**read, "done": frozenset(record.done)}, compute=readers, num_cpus=0
+            reader, batch_size=1, fn_kwargs={**read, "finished": frozenset(finished)}, compute=readers, num_cpus=0
         )
         .map_batches(
-            _Maker,
+            _Writer,
             batch_size=1,
             fn_constructor_args=(here, replace(job, sources=()), schema),
             compute=data.ActorPoolStrategy(min_size=actors.least, max_size=actors.most),
@@ -111,34 +102,34 @@ def _made(job: Job, record: Record, actors: Actors, cores: int) -> Iterable[dict
     return rows
 
 
-def _read(group: _Rows, directory: Path, reading: Reading, text: str, done: frozenset[int]) -> Iterator[_Rows]:
-    """The parts of a group of files that are not done, one at a time."""
+def _read(group: _Rows, directory: Path, options: ReadOptions, text: str, finished: frozenset[int]) -> Iterator[_Rows]:
+    """Yield the parts of a group of files that are not finished, one at a time."""
     work_in(directory)
     first, before = int(group["group"][0]) * _PARTS, 0
-    for part in read_parts(pickle.loads(group["sources"][0]), reading, text):
+    for part in read_parts(pickle.loads(group["sources"][0]), options, text):
         part.number += first
-        if part.number not in done:
+        if part.number not in finished:
             yield {"number": [part.number], "bytes": [part.position - before], "part": [pickle.dumps(part)]}
             before = part.position
 
 
-class _Maker:
-    """In an actor: annotates parts and writes them."""
+class _Writer:
+    """Annotates and writes parts, in an actor."""
 
-    def __init__(self, directory: Path, job: Job, schema: pa.Schema | None) -> None:
+    def __init__(self, directory: Path, job: AnnotationJob, schema: pa.Schema | None) -> None:
         work_in(directory)
         self._job, self._schema = job, schema
 
     def __call__(self, parts: _Rows) -> _Rows:
         part: Part = pickle.loads(parts["part"][0])
         schema = self._schema or _schema_of(self._job, part)  # rows among tables say where a file is damaged
-        counts = make(self._job, _name(part.number, self._job.format), part, schema)
-        return {"number": [part.number], "bytes": list(parts["bytes"]), "counts": [list(asdict(counts).values())]}
+        stats = write_part(self._job, _name(self._job, part.number), part, schema)
+        return {"number": [part.number], "bytes": list(parts["bytes"]), "stats": [list(asdict(stats).values())]}
 
 
 def _groups(sources: Sequence[Source]) -> list[list[Source]]:
-    """Files that one task reads, in order: small ones together."""
-    enough = max(_GROUP, sum(each.size for each in sources) // _MOST_GROUPS)
+    """Return the files that each task reads, in order: small ones together."""
+    enough = max(_GROUP_BYTES, sum(each.size for each in sources) // _MOST_GROUPS)
     groups: list[list[Source]] = []
     size = enough
     for source in sources:
@@ -150,20 +141,23 @@ def _groups(sources: Sequence[Source]) -> list[list[Source]]:
     return groups
 
 
-def _schema(job: Job) -> pa.Schema | None:
-    """The schema of rows that become a table, by the first of them. Refuses records without the column of the text."""
+def _schema(job: AnnotationJob) -> pa.Schema | None:
+    """Return the schema of rows that become a table, by the first of them.
+
+    Records without the column of the text are refused.
+    """
     settings = job.annotator.settings
-    first = next(read_parts(job.sources, job.reading, settings.text), None)
+    first = next(read_parts(job.sources, job.options, settings.text), None)
     if first is not None:
         settings.check_columns(first.columns)
         check_text(first.columns, settings.text)
     rows = [source for source in job.sources if source.format != "parquet"]
-    return _schema_of(job, next(read_parts(rows, job.reading, settings.text), None))
+    return _schema_of(job, next(read_parts(rows, job.options, settings.text), None))
 
 
-def _schema_of(job: Job, part: Part | None) -> pa.Schema | None:
+def _schema_of(job: AnnotationJob, part: Part | None) -> pa.Schema | None:
     if part is None or not part.rows or job.format != PARQUET:
         return None
-    from .writing.columns import schema_of
+    from .tables import schema_of_rows
 
-    return schema_of(part.rows, job.annotator.settings)
+    return schema_of_rows(part.rows, job.annotator.settings)

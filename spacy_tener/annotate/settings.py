@@ -1,20 +1,24 @@
-"""What is asked of each record."""
+"""Settings of annotation, and the columns that it adds."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from ..errors import RemedyError
+from ..pipeline.confidence import Reading
+from ..pipeline.entities import FoundEntity
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What is read from a record, and what is added to it.
+class AnnotateSettings:
+    """Settings of an `Annotator`.
 
-    text: The column that holds the text.
-    probability: Whether entities get their probabilities.
-    k_best: How many readings of each text as a whole to add; 0 for none.
-    prefix: Stands before the names of the columns that are added, where a record has columns of their names.
+    text: The column of the text.
+    probability: Give the probabilities of entities.
+    k_best: Add so many of the most probable readings of each text as a whole; 0 for none.
+    prefix: Begins the names of the added columns, where a record has columns of their names.
     """
 
     text: str = "text"
@@ -28,27 +32,53 @@ class Settings:
 
     @property
     def entities(self) -> str:
-        """The name of the column of entities."""
+        """Name of the column of entities."""
         return f"{self.prefix}entities"
 
     @property
     def readings(self) -> str:
-        """The name of the column of the k best readings."""
+        """Name of the column of the k best readings."""
         return f"{self.prefix}readings"
 
     @property
     def error(self) -> str:
-        """The name of the column that says why a text has no entities; null where all went well."""
+        """Name of the column that says why a text has no entities; null where all went well."""
         return f"{self.prefix}error"
 
     @property
     def added(self) -> list[str]:
-        """The names of the columns that are added, in order."""
+        """Names of the added columns, in order."""
         return [self.entities, *([self.readings] if self.k_best else []), self.error]
 
-    def check_columns(self, names: list[str]) -> None:
-        """Refuse records that have columns with the names of those that are added."""
-        taken = [name for name in self.added if name in names]
+    def check_columns(self, names: Sequence[str], *others: str) -> None:
+        """Refuse records that have columns with the names of the added ones. others: Further names that are added."""
+        taken = [name for name in (*self.added, *others) if name in names]
         if taken:
             remedy = "Give the added columns other names by a prefix (--prefix), as in tener_."
             raise RemedyError(f"The records have columns of their own named {', '.join(taken)}", remedy)
+
+
+class Answer(NamedTuple):
+    """Entities of a text and its k best readings, or the reason why there are none."""
+
+    text: str
+    entities: Sequence[FoundEntity] = ()
+    readings: Sequence[Reading] = ()
+    error: str | None = None
+
+    def columns(self, settings: AnnotateSettings) -> dict[str, Any]:
+        """Return the values of the added columns."""
+        values: dict[str, Any] = {settings.entities: self._entities(self.entities, settings)}
+        if settings.k_best:
+            values[settings.readings] = [
+                {"probability": each.probability, "entities": self._entities(each.entities, settings)}
+                for each in self.readings
+            ]
+        return {**values, settings.error: self.error}
+
+    def _entities(self, entities: Sequence[FoundEntity], settings: AnnotateSettings) -> list[dict[str, Any]]:
+        return [
+            {"start": each.start, "end": each.end, "label": each.label, "text": self.text[each.start : each.end]}
+            | ({"probability": each.probability} if settings.probability else {})
+            for each in entities
+        ]

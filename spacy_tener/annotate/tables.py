@@ -1,18 +1,26 @@
-"""Records as tables of Arrow: the columns that are there stay as they are, and those of the answers have one schema."""
+"""Records as tables of Arrow. Columns of tables stay as they are; those of rows, as of JSONL, get the types that Arrow
+infers from the first of them, and values that these types do not hold go to the column `rest`, as JSON."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from .answers import Answer
-from .settings import Settings
+from .reading import Row
+from .settings import AnnotateSettings, Answer
+from .values import encodable, to_json
+
+REST = "rest"
+_JSON = {"format": "json"}
+"""Metadata of a column each value of which is JSON: objects, and what Arrow has no common type for."""
 
 
-def added_fields(settings: Settings) -> list[pa.Field]:
-    """The columns that are added, with their types, which are the same in each batch."""
+def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
+    """Return the fields of the added columns, which have the same types in each batch."""
     entity = [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string()), ("text", pa.string())]
     if settings.probability:
         entity.append(("probability", pa.float64()))
@@ -25,26 +33,21 @@ def added_fields(settings: Settings) -> list[pa.Field]:
     return [pa.field(name, types[name]) for name in settings.added]
 
 
-def output_schema(schema: pa.Schema, settings: Settings) -> pa.Schema:
-    """The schema of annotated records, from that of the records."""
-    settings.check_columns(schema.names)
-    return pa.schema([*schema, *added_fields(settings)], metadata=schema.metadata)
-
-
 def annotated_table(
-    rows: pa.Table | pa.RecordBatch, settings: Settings, answers: Callable[[Sequence[Any]], list[Answer]]
+    rows: pa.Table | pa.RecordBatch, settings: AnnotateSettings, answers: Callable[[Sequence[Any]], list[Answer]]
 ) -> pa.Table:
-    """A table with the answers to its texts as further columns."""
+    """Return a table with the answers to its texts as further columns."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    schema = output_schema(table.schema, settings)
+    settings.check_columns(table.column_names)
     texts = values_of(table[settings.text]) if settings.text in table.column_names else [None] * len(table)
     columns = [each.columns(settings) for each in answers(texts)]
-    added = [pa.array([row[field.name] for row in columns], type=field.type) for field in added_fields(settings)]
-    return pa.Table.from_arrays([*table.columns, *added], schema=schema)
+    for field in added_fields(settings):
+        table = table.append_column(field, pa.array([row[field.name] for row in columns], type=field.type))
+    return table
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column. Arrow checks no strings: bytes that are no UTF-8 become halves of surrogate pairs."""
+    """Return the values of a column. Bytes that are not UTF-8, which Arrow allows, become halves of surrogate pairs."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -55,7 +58,71 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """A table as dicts."""
+def rows_of_table(table: pa.Table) -> list[Row]:
     columns = [values_of(table[name]) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def schema_of_rows(rows: Sequence[Row], settings: AnnotateSettings) -> pa.Schema:
+    """Return the schema of rows before they are annotated, by some of them."""
+    rows = [encodable(row) for row in rows]
+    names = list(dict.fromkeys([*(name for row in rows for name in row), settings.text]))
+    settings.check_columns(names, settings.prefix + REST)
+    fields = {name: _field(name, [row.get(name) for row in rows]) for name in names}
+    return pa.schema([*(fields | {settings.text: pa.field(settings.text, pa.string())}).values()])
+
+
+def table_of_rows(rows: Sequence[Row], schema: pa.Schema, settings: AnnotateSettings) -> pa.Table:
+    """Return annotated rows as a table with the columns of a schema, the added ones, and `rest`."""
+    rows = [encodable(row) for row in rows]
+    known = {*schema.names, *settings.added}
+    rest: list[Row] = [{name: value for name, value in row.items() if name not in known} for row in rows]
+    arrays = [_array(field, [row.get(field.name) for row in rows], rest) for field in schema]
+    added = added_fields(settings)
+    arrays += [pa.array([row[field.name] for row in rows], type=field.type) for field in added]
+    arrays.append(pa.array([to_json(row) if row else None for row in rest], type=pa.string()))
+    return pa.Table.from_arrays(arrays, schema=pa.schema([*schema, *added, (settings.prefix + REST, pa.string())]))
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(table, file, compression="zstd")
+    return file.getvalue()
+
+
+def _field(name: str, values: Sequence[Any]) -> pa.Field:
+    try:
+        inner = found = pa.array(values).type
+    except (pa.ArrowException, OverflowError):
+        return pa.field(name, pa.string(), metadata=_JSON)
+    while pa.types.is_list(inner):
+        inner = inner.value_type
+    if pa.types.is_struct(inner) or (inner is not found and pa.types.is_null(inner)):
+        return pa.field(name, pa.string(), metadata=_JSON)
+    return pa.field(name, pa.string() if pa.types.is_null(found) else found)
+
+
+def _array(field: pa.Field, values: list[Any], rest: list[Row]) -> pa.Array:
+    """Return a column. A value that would not come back equal is null, and put into the `rest` of its row."""
+    if field.metadata:
+        return pa.array([None if value is None else to_json(value) for value in values], type=field.type)
+    kept = [value if _comes_back(value, field.type) else None for value in values]
+    for row, value, each in zip(rest, values, kept, strict=True):
+        if each is None and value is not None:
+            row[field.name] = value
+    return pa.array(kept, type=field.type)
+
+
+def _comes_back(value: Any, type: pa.DataType) -> bool:
+    if isinstance(value, str):
+        return bool(pa.types.is_string(type))
+    try:
+        return _equal(pa.scalar(value, type=type).as_py(), value)
+    except (pa.ArrowException, OverflowError):
+        return False
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other or (one != one and other != other))

@@ -246,7 +246,7 @@ def vectors_cli(
         )
         sources, left_out = find_texts(inputs)
         if left_out:
-            msg.info(f"Files left out: {len(left_out)}", ", ".join(path.name for path in left_out[:_EXAMPLES]))
+            msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:_EXAMPLES]))
         if workers > 1:
             msg.info(f"With {workers} workers the vectors differ from run to run, whatever the seed")
         report = make_vectors(

@@ -16,14 +16,11 @@ from spacy.cli._util import import_code
 from spacy.language import Language
 from spacy.training import Example
 
-from ..annotate import Annotator, Settings
-from ..annotate.local.engine import annotate
-from ..annotate.local.job import Job
-from ..annotate.local.progress import Progress
+from ..annotate import AnnotateSettings, Annotator
+from ..annotate.local import Progress, annotate_locally
 from ..annotate.on_ray import Actors, annotate_on_ray
-from ..annotate.reading.addresses import find_sources
-from ..annotate.reading.parts import Reading
-from ..annotate.writing.encoding import OUTPUTS, PARQUET
+from ..annotate.output import OUTPUTS, PARQUET, AnnotationJob
+from ..annotate.reading import ReadOptions, find_sources
 from ..cluster import connected
 from ..errors import RemedyError
 from ..files import write_text
@@ -91,7 +88,7 @@ def annotate_cli(
         given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
         on_ray = check_engine(engine, given)
         gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
-        settings = Settings(text, probability, k_best, prefix)
+        settings = AnnotateSettings(text, probability, k_best, prefix)
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
         # Without a number, a GPU is for one process.
         n_processes = processes or (cores() if gpu_id < 0 else 1)
@@ -103,8 +100,8 @@ def annotate_cli(
         sources, left_out = find_sources(inputs)
         if left_out:
             msg.warn(f"Left out: {len(left_out)} files of other kinds", ", ".join(left_out[:5]))
-        reading = Reading(encoding, whole_files, part_size)
-        job = Job(annotator, sources, output, reading, format, n_processes)
+        options = ReadOptions(encoding, whole_files, part_size)
+        job = AnnotationJob(annotator, sources, output, options, format, n_processes)
         size = sum(each.size for each in sources)
         # Ray takes signals for itself when it connects.
         with (
@@ -118,10 +115,10 @@ def annotate_cli(
                 )
                 total = annotate_on_ray(job, progress, pool)
             else:
-                total = annotate(job, progress)
+                total = annotate_locally(job, progress)
         if not total.texts:
             raise RemedyError(f"{', '.join(inputs)}: there is no text", "Name files with a text in them.")
-        msg.good(f"{output}: {progress.said(total)}")
+        msg.good(f"{output}: {progress.summary}")
 
 
 def _least_and_most(actors: str | None) -> tuple[int, int | None]:

@@ -1,7 +1,7 @@
-"""Maps of attention, of relations, and of the words that each character read: what an encoder looked at.
+"""What an encoder looked at: maps of attention, of relations, and of the words that each character read.
 
-Encoders compute these maps in functions that prediction does not call. Their inputs are those of the encoder itself,
-which are recorded during one prediction, whether torch computes it or not.
+The encoders make these maps by functions that prediction does not call. To call them, one needs what the encoder itself
+was called with: that is noted for the time of one prediction, whether torch computes it or not.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, singledispatch
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,32 +25,62 @@ from ..layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
 from ..layers.transformer import TransformerEncoder
 from ..models.shims.bridge import torch_shim
 from ..models.shims.shim import TorchShim
-from .explanation import HeatMap
 
 _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa", "mect"}
-"""Names of the layers whose modules have maps to show."""
+"""Of the layers whose modules have maps to show."""
+
+Kind = Literal["attention", "words", "relations"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """How strongly each unit of a text looks at each unit, and at each word that the lexicon found.
+
+    kind: `attention`, where each query's row adds up to 1; `words`, the same where the keys are words only
+        (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.
+    layer: counted from 1.
+    stream: which of MECT's streams is read, or nothing.
+    weights: *Shape: [heads, units, units + words]*; the keys are units alone for `relations` and for encoders that read
+        no words beside them, and words alone for `words`.
+    kept: how many keys each query keeps, where it selects (ATSSA). *Shape: [heads, units]*
+    """
+
+    kind: Kind
+    layer: int
+    stream: str
+    weights: NDArray[np.float32]
+    kept: NDArray[np.int64] | None = None
+
+    def part(self, units: slice, words: NDArray[np.int64]) -> HeatMap:
+        """The map over some of the units and of the words."""
+        rows = self.weights[:, units]
+        behind = 0 if self.kind == "words" else self.weights.shape[1]
+        keys = np.arange(0) if self.kind == "words" else np.arange(units.start, units.stop)
+        if self.weights.shape[2] > behind:
+            keys = np.concatenate([keys, words + behind])
+        return replace(self, weights=rows[:, :, keys], kept=None if self.kept is None else self.kept[:, units])
 
 
 @dataclass(frozen=True)
 class Encoder:
     """An encoder of a pipeline, and its torch module.
 
-    module: A copy where the pipeline predicts without torch, so that it goes on doing so.
+    module: Of its own where the pipeline predicts without torch, so that it goes on doing so.
     """
 
     shim: TorchShim
     module: nn.Module
 
 
-def find_encoders(models: Iterable[Model[Any, Any]]) -> list[Encoder]:
-    """Return the encoders in some models that have maps to show."""
+def encoders(models: Iterable[Model[Any, Any]]) -> list[Encoder]:
+    """The encoders in some models that have maps to show."""
     nodes = [node for model in models for node in model.walk() if node.name in _NAMES]
     shims = [torch_shim(node) for node in nodes]
     return [Encoder(shim, copy.copy(shim).module) for shim in shims if shim.is_built]
 
 
-def record_maps(encoders: Sequence[Encoder], predict: Callable[[], object]) -> list[HeatMap]:
-    """Return the maps of encoders for the one text that `predict` predicts."""
+def look(found: Sequence[Encoder], predict: Callable[[], object]) -> list[HeatMap]:
+    """The maps of encoders for the one text that `predict` predicts."""
     calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
     thread = threading.get_ident()
 
@@ -59,13 +89,13 @@ def record_maps(encoders: Sequence[Encoder], predict: Callable[[], object]) -> l
         if threading.get_ident() == thread:
             calls.append((module, inputs))
 
-    hooks = [encoder.module.register_forward_pre_hook(note) for encoder in encoders]
-    for encoder in encoders:
+    hooks = [encoder.module.register_forward_pre_hook(note) for encoder in found]
+    for encoder in found:
         vars(encoder.shim)["predictor"] = partial(_noting, encoder, note)
     try:
         predict()
     finally:
-        for encoder, hook in zip(encoders, hooks, strict=True):
+        for encoder, hook in zip(found, hooks, strict=True):
             hook.remove()
             vars(encoder.shim).pop("predictor", None)
     with torch.inference_mode():
@@ -73,7 +103,7 @@ def record_maps(encoders: Sequence[Encoder], predict: Callable[[], object]) -> l
 
 
 def _noting(encoder: Encoder, note: Callable[[nn.Module, tuple[Any, ...]], None]) -> Callable[..., Any]:
-    """Return the predictor that does without torch, with its inputs recorded."""
+    """What predicts without torch, which notes what it is called with."""
     predictor = TorchShim.predictor(encoder.shim)
 
     def predict(*inputs: Any) -> Any:
@@ -87,10 +117,12 @@ def _as_tensor(value: Any) -> Any:
     return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
-@singledispatch
-def heat_maps(module: nn.Module, *inputs: Any) -> list[HeatMap]:
-    """Return the maps of an encoder for its inputs of a single text."""
+def _nothing(module: nn.Module, *inputs: Any) -> list[HeatMap]:
     return []
+
+
+heat_maps = singledispatch(_nothing)
+"""The maps of an encoder, called with what the encoder is called with for a single text."""
 
 
 @heat_maps.register
@@ -133,7 +165,7 @@ def _attention(
     stream: str = "",
     kept: Sequence[NDArray[np.int64]] | None = None,
 ) -> list[HeatMap]:
-    """Return the only text's map of each layer. queries: The number of characters, where words are queries too."""
+    """Of each layer the map of the only text. queries: the first so many, where words are queries too."""
     return [
         HeatMap("attention", layer, stream, array(only[:, :queries]), kept[layer - 1] if kept else None)
         for layer, (only,) in enumerate(layers, start=1)

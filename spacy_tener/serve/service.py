@@ -12,8 +12,9 @@ from typing import Literal
 from spacy.language import Language
 
 from ..annotate.batches import TOGETHER, Task
-from ..annotate.finding import Found, entity_task, labels
+from ..annotate.finding import entity_task, labels
 from ..explain import explain
+from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import recognisers
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
@@ -103,7 +104,7 @@ class Service:
         served = self.model(options.model)
         if served.worker.full:
             raise served.worker.overloaded()
-        found: list[list[Found]] = []
+        found: list[list[FoundEntity]] = []
         for part in batch_by_size(texts, TOGETHER):
             futures = [await served.worker.submit(served.entities, text, block=True) for text in part]
             found += await served.worker.wait_for(asyncio.gather(*futures))
@@ -136,19 +137,19 @@ def _explain_texts(nlp: Language, form: Form, texts: Sequence[str]) -> list[str]
         return [each.to_html() if form == "html" else each.to_json() for each in explanations]
 
 
-def to_response(text: str, found: Sequence[Found], options: Options) -> list[EntityOut]:
+def to_response(text: str, found: Sequence[FoundEntity], options: Options) -> list[EntityOut]:
     """Return the entities that are probable enough, with the offsets asked for."""
     offsets = utf16_offsets(text) if options.offsets == "utf16" else None
     return [
         EntityOut(
-            start=offsets[start] if offsets else start,
-            end=offsets[end] if offsets else end,
-            label=label,
-            text=text[start:end],
-            probability=probability,
+            start=offsets[each.start] if offsets else each.start,
+            end=offsets[each.end] if offsets else each.end,
+            label=each.label,
+            text=text[each.start : each.end],
+            probability=each.probability,
         )
-        for start, end, label, probability in found
-        if probability is None or probability >= options.minimum
+        for each in found
+        if each.probability is None or each.probability >= options.minimum
     ]
 
 

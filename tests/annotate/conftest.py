@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import spacy
 
-from spacy_tener.annotate import Annotator, Settings
-from spacy_tener.annotate.local.engine import annotate
-from spacy_tener.annotate.local.job import Job
-from spacy_tener.annotate.reading.addresses import find_sources
-from spacy_tener.annotate.reading.parts import Reading
+from spacy_tener.annotate import AnnotateSettings, Annotator
+from spacy_tener.annotate.local import annotate_locally
+from spacy_tener.annotate.output import AnnotationJob
+from spacy_tener.annotate.reading import ReadOptions, find_sources
 
 
 @pytest.fixture(scope="session")
@@ -31,27 +30,27 @@ def ruler(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., Job]:
+def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., AnnotationJob]:
     """A job, with a pipeline that is loaded already."""
 
     def make(
         inputs: Iterable[Any], output: Any, format: str = "jsonl", processes: int = 1, model: Any = None, **options: Any
-    ) -> Job:
-        known = {name: options.pop(name) for name in list(options) if hasattr(Settings(), name)}
-        annotator = Annotator(model or saved["tener"], Settings(**known))
+    ) -> AnnotationJob:
+        known = {name: options.pop(name) for name in list(options) if hasattr(AnnotateSettings(), name)}
+        annotator = Annotator(model or saved["tener"], AnnotateSettings(**known))
         if model is None:
             annotator.use(nlp)
         sources, _ = find_sources([str(each) for each in inputs])
-        return Job(annotator, sources, str(output), Reading(**options), format, processes)
+        return AnnotationJob(annotator, sources, str(output), ReadOptions(**options), format, processes)
 
     return make
 
 
 @pytest.fixture
-def run(make_job: Callable[..., Job]) -> Callable[..., Any]:
+def run(make_job: Callable[..., AnnotationJob]) -> Callable[..., Any]:
     """Annotate, and return the counts."""
 
     def annotated(inputs: Iterable[Any], output: Any, *args: Any, seen: Any = None, **options: Any) -> Any:
-        return annotate(make_job(inputs, output, *args, **options), seen or (lambda *_: None))
+        return annotate_locally(make_job(inputs, output, *args, **options), seen or (lambda *_: None))
 
     return annotated

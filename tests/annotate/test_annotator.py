@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import spacy
 
-from spacy_tener.annotate import Annotator, Settings
+from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.annotate.batches import TOGETHER, alike, answer_each
 from spacy_tener.errors import InputError, RemedyError
 
@@ -36,7 +36,7 @@ def test_entities_are_those_of_the_pipeline(saved, kind) -> None:
 def test_probabilities_and_readings_are_the_components_own(saved) -> None:
     nlp = spacy.load(saved["tener"])
     pipe = nlp.get_pipe("tener_ner")
-    rows = Annotator(saved["tener"], Settings(probability=True, k_best=3))([{"text": text} for text in TEXTS])
+    rows = Annotator(saved["tener"], AnnotateSettings(probability=True, k_best=3))([{"text": text} for text in TEXTS])
     for row, scored, readings in zip(
         rows, pipe.scored(nlp.pipe(TEXTS)), pipe.readings(nlp.pipe(TEXTS), 3), strict=True
     ):
@@ -73,7 +73,7 @@ def test_a_text_at_which_the_pipeline_fails_is_found_among_the_others(saved, mon
 def test_tables_keep_their_columns_and_types(saved) -> None:
     texts = [*TEXTS, None]
     table = pa.table({"text": texts, "key": pa.array(range(len(texts)), type=pa.uint8())})
-    settings = Settings(probability=True, k_best=2)
+    settings = AnnotateSettings(probability=True, k_best=2)
     annotator = Annotator(saved["tener"], settings)
     found = annotator(table)
     assert found.select(["text", "key"]).equals(table)
@@ -98,12 +98,12 @@ def test_columns_of_the_same_names_are_told_and_a_prefix_helps(saved) -> None:
     with pytest.raises(RemedyError, match=r"columns of their own named entities.*--prefix"):
         Annotator(saved["tener"])(pa.Table.from_pylist(rows))
     assert "own entities made way" in Annotator(saved["tener"])(rows)[0]["error"]
-    row = Annotator(saved["tener"], Settings(prefix="tener_"))(rows)[0]
+    row = Annotator(saved["tener"], AnnotateSettings(prefix="tener_"))(rows)[0]
     assert list(row) == ["text", "entities", "tener_entities", "tener_error"]
 
 
 def test_an_annotator_is_sent_to_another_process_without_its_pipeline(saved) -> None:
-    annotator = Annotator(saved["tener"], Settings(text="body"))
+    annotator = Annotator(saved["tener"], AnnotateSettings(text="body"))
     rows = [{"body": "王小明去了上海"}]
     expected = annotator(rows)
     sent = pickle.dumps(annotator)
@@ -126,9 +126,9 @@ def test_pipelines_without_what_is_asked_are_refused(tmp_path) -> None:
     nlp.to_disk(tmp_path / "ruler")
     assert spans(Annotator(tmp_path / "ruler")([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]
     with pytest.raises(RemedyError, match="no tener_ner"):
-        Annotator(tmp_path / "ruler", Settings(k_best=2))([])
+        Annotator(tmp_path / "ruler", AnnotateSettings(k_best=2))([])
     with pytest.raises(RemedyError, match="k_best = -1"):
-        Settings(k_best=-1)
+        AnnotateSettings(k_best=-1)
 
 
 def test_texts_of_like_length_are_together_and_long_ones_alone() -> None:

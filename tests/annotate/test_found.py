@@ -9,8 +9,8 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.annotate.finding import Found, _found, entity_task, labels
-from spacy_tener.pipeline.entities import UnitEntity, set_entities
+from spacy_tener.annotate.finding import _found, entity_task, labels
+from spacy_tener.pipeline.entities import FoundEntity, UnitEntity, set_entities
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import view_of
 
@@ -30,7 +30,7 @@ def test_of_two_entities_in_a_token_the_one_that_the_doc_has_is_told() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王小明李"])
     settings = NERSettings(view="characters", spans_key="sure")
     set_entities(view_of(doc, "characters"), [UnitEntity(0, 3, "PER", 0.9), UnitEntity(3, 4, "PER", 0.5)], settings)
-    assert list(_found(doc, [settings])) == [Found(0, 3, "PER", 0.9)]
+    assert list(_found(doc, [settings])) == [FoundEntity(0, 3, "PER", 0.9)]
 
 
 def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
@@ -39,10 +39,10 @@ def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
     doc.ents = [Span(doc, 0, 1, label="PER")]
     other = SpanGroup(doc, name="sc", spans=list(doc.ents), attrs={"scores": [0.4]})
     doc.spans["sc"] = other
-    assert list(_found(doc, [settings])) == [Found(0, 1, "PER", None)]
+    assert list(_found(doc, [settings])) == [FoundEntity(0, 1, "PER", None)]
     with pytest.warns(UserWarning, match=r"spans\['sc'\] is another component's.* give tener_ner a spans_key"):
         set_entities(view_of(doc, "tokens"), [UnitEntity(2, 3, "GPE", 0.8)], settings)
-    assert list(_found(doc, [settings])) == [Found(0, 1, "PER", 1.0), Found(2, 3, "GPE", 0.8)]
+    assert list(_found(doc, [settings])) == [FoundEntity(0, 1, "PER", 1.0), FoundEntity(2, 3, "GPE", 0.8)]
 
 
 def test_components_may_have_no_labels() -> None:

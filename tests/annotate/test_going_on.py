@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from waiting import wait_until
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-from spacy_tener.annotate.local.engine import annotate
+from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.errors import RemedyError
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(300)]
@@ -59,7 +59,7 @@ def refused_as(message, job):
 
     def run():
         with pytest.raises(RemedyError, match=message):
-            annotate(job, lambda *_: None)
+            annotate_locally(job, lambda *_: None)
         os._exit(29)
 
     return run
@@ -99,16 +99,16 @@ def test_killed_at_random_moments_it_goes_on(tmp_path, archive, run, make_job) -
     out = tmp_path / "out"
     job = make_job([archive], out, part_size=20)
     for _ in range(3):
-        killed += killed_at(rng.uniform(0.1, 0.5) * seconds, lambda: annotate(job, lambda *_: None))
+        killed += killed_at(rng.uniform(0.1, 0.5) * seconds, lambda: annotate_locally(job, lambda *_: None))
         if out.exists():
             assert parts(out).items() <= whole.items()
     assert killed
     made = []
-    total = annotate(job, lambda part, counts, before: made.append(before))
+    total = annotate_locally(job, lambda part, counts, before: made.append(before))
     assert parts(out) == whole
     assert left_over(out) == []
     assert total.texts == len(TEXTS)
-    annotate(job, lambda part, counts, before: made.append(before))
+    annotate_locally(job, lambda part, counts, before: made.append(before))
     assert made[-15:] == [True] * 15
 
 
@@ -134,7 +134,7 @@ def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_pa
     before = len(parts(out))
     assert 2 < before < len(whole)
 
-    killed, children = halted(lambda: annotate(job, lambda *_: None), lambda: len(parts(out)) > before)
+    killed, children = halted(lambda: annotate_locally(job, lambda *_: None), lambda: len(parts(out)) > before)
     killed.kill()
     killed.join()
     wait_until(lambda: not any(map(is_there, children)), 60)
@@ -155,14 +155,14 @@ def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
     whole = parts(tmp_path / "whole")
     job = make_job([archive], out, part_size=5, processes=2, model=saved["tener"])
     for _ in range(20):
-        process, before = forked(lambda: annotate(job, lambda *_: None)), len(parts(out))
+        process, before = forked(lambda: annotate_locally(job, lambda *_: None)), len(parts(out))
         assert before < len(whole)
         wait_until(lambda before=before: len(parts(out)) > before, 900)
         time.sleep(rng.uniform(0, 0.3))
         process.kill()
         process.join()
         assert parts(out).items() <= whole.items()
-    annotate(job, lambda *_: None)
+    annotate_locally(job, lambda *_: None)
     assert parts(out) == whole
 
 
@@ -183,7 +183,7 @@ def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, 
     assert before
     assert "part-00006.jsonl" not in before
     made = []
-    annotate(replace(job, processes=1), lambda part, counts, there: made.append((part.number, there)))
+    annotate_locally(replace(job, processes=1), lambda part, counts, there: made.append((part.number, there)))
     assert {number for number, there in made if there} <= {int(name[5:10]) for name in before}
     assert [row["pad"] for row in read_output(out)] == [row["pad"] for row in rows]
     assert left_over(out) == []
@@ -192,18 +192,18 @@ def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, 
 def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make_job) -> None:
     run([archive], tmp_path / "out", part_size=100)
     before = parts(tmp_path / "out")
-    with pytest.raises(RemedyError, match="something else: probability was False and is True; part_size was 100"):
+    with pytest.raises(RemedyError, match="something else: probability: was false, is true; part_size: was 100, is 50"):
         run([archive], tmp_path / "out", part_size=50, probability=True)
     other = write_jsonl(tmp_path / "other.jsonl", TEXTS)
-    with pytest.raises(RemedyError, match=r"inputs differ: .*other\.jsonl"):
+    with pytest.raises(RemedyError, match=r"inputs: .*other\.jsonl changed"):
         run([archive, other], tmp_path / "out", part_size=100)
     write_jsonl(archive, [*TEXTS[:-1], "京"])
-    with pytest.raises(RemedyError, match=r"inputs differ: .*in\.jsonl"):
+    with pytest.raises(RemedyError, match=r"inputs: .*in\.jsonl changed"):
         run([archive], tmp_path / "out", part_size=100)
     assert parts(tmp_path / "out") == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
-    with pytest.raises(RemedyError, match=r"holds other files \(thesis\.txt\)"):
+    with pytest.raises(RemedyError, match=r"holds files \(thesis\.txt\)"):
         run([archive], tmp_path / "mine")
     with pytest.raises(RemedyError, match="not a directory"):
         run([archive], archive)
@@ -221,10 +221,11 @@ def test_a_part_that_is_not_listed_is_made_again(tmp_path, archive, run) -> None
     out = tmp_path / "out"
     run([archive], out, part_size=100)
     before = parts(out)
-    listed = json.loads((out / "_parts.json").read_text())
-    (out / "_parts.json").write_text(json.dumps({"0": listed["0"]}))
+    manifest = json.loads((out / "_manifest.json").read_text())
+    del manifest["parts"]["part-00001.jsonl"]
+    (out / "_manifest.json").write_text(json.dumps(manifest))
     (out / "part-00000.jsonl").unlink()
     made = []
     run([archive], out, part_size=100, seen=lambda part, counts, there: made.append(there))
-    assert made == [False] * 3
+    assert made == [False, False, True]
     assert parts(out) == before

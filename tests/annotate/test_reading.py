@@ -14,12 +14,10 @@ import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.annotate.answers import Answer
-from spacy_tener.annotate.damaged import Damaged
-from spacy_tener.annotate.reading import parts
-from spacy_tener.annotate.reading.addresses import find_sources
-from spacy_tener.annotate.reading.parts import Reading, read_parts
+from spacy_tener.annotate import reading
+from spacy_tener.annotate.reading import ReadOptions, find_sources, read_parts
 from spacy_tener.errors import InputError, RemedyError
+from spacy_tener.inputs import DamagedText
 
 TEXTS = ["王小明去了上海", "", "今天天气很好", " ", "吴重阳在中国银行工作。"]
 PACKED = {
@@ -33,12 +31,12 @@ PACKED = {
 
 def read(*inputs, text="text", **options):
     """All rows, and those of tables as dicts."""
-    found = read_parts(find_sources([str(each) for each in inputs])[0], Reading(**options), text)
+    found = read_parts(find_sources([str(each) for each in inputs])[0], ReadOptions(**options), text)
     return [row for part in found for row in [*part.rows, *(row for table in part.tables for row in table.to_pylist())]]
 
 
 def errors(rows, text="text"):
-    return [row[text].reason if isinstance(row.get(text), Damaged) else None for row in rows]
+    return [row[text].reason if isinstance(row.get(text), DamagedText) else None for row in rows]
 
 
 def as_parquet(texts):
@@ -96,17 +94,17 @@ def test_broken_lines_are_records_with_errors(tmp_path) -> None:
     assert len(rows) == 7
     found = errors(rows)
     assert found[0] is None
-    assert f"{path}:2: the line is not JSON" in found[1]
+    assert f"{path}:2: not valid JSON: Unterminated string" in found[1]
     assert rows[1]["text"] == '{"text": "half'
-    assert f"{path}:3: the line is no JSON object" in found[2]
-    assert f"{path}:5: the text is not UTF-8" in found[3]
+    assert f"{path}:3: the line is not a JSON object" in found[2]
+    assert f"{path}:5: character 11 of the line is not UTF-8" in found[3]
     assert rows[4] == {"other": 1}
-    assert "not JSON" in found[5]
-    assert Answer.of_no_text(rows[6]["text"]).error == "character 0 of the text is half of a surrogate pair"
+    assert "nested too deeply" in found[5]
+    assert rows[6] == {"text": "\ud800"}
 
 
 def test_a_line_without_end_is_cut_off_and_the_next_is_read(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("spacy_tener.annotate.reading.lines.MAX_LINE_BYTES", 2000)
+    monkeypatch.setattr("spacy_tener.inputs.MAX_LINE_LENGTH", 2000)
     path = tmp_path / "a.txt"
     path.write_text(f"one\n{'x' * 7000}\nthree\n{'y' * 1999}\nfive")
     rows = read(path)
@@ -139,14 +137,14 @@ def test_what_is_not_there_or_not_readable_is_said(tmp_path) -> None:
     with pytest.raises(InputError, match=r"missing\.txt: cannot be read: No such file"):
         read(tmp_path / "missing.txt")
     (tmp_path / "a.pdf").write_text("x")
-    with pytest.raises(InputError, match="nothing to read among its 1 files"):
+    with pytest.raises(InputError, match="no text among its 1 file"):
         read(tmp_path)
     with pytest.raises(InputError, match="nosuch://x: Protocol not known"):
         read("nosuch://x")
-    with pytest.raises(InputError, match="there is no such file"):
+    with pytest.raises(InputError, match=r"memory:.*No such file"):
         read("memory://nowhere/a.txt")
     with pytest.raises(RemedyError, match="Unknown encoding"):
-        Reading(encoding="latin-99")
+        ReadOptions(encoding="latin-99")
     (tmp_path / "a.txt").write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match="is a zip archive"):
         read(tmp_path / "a.txt")
@@ -177,12 +175,12 @@ def test_addresses_of_other_file_systems_are_read(tmp_path) -> None:
 
 
 def test_parts_are_bounded_and_in_order(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(parts, "SIZE", 2000)
+    monkeypatch.setattr(reading, "PART_CHARACTERS", 2000)
     table = pa.table({"key": range(1000), "text": ["x" * (n % 7) for n in range(1000)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
     (tmp_path / "b.txt").write_text("".join(f"{'y' * (900 if n % 50 == 0 else 3)}\n" for n in range(1000)))
     sources, _ = find_sources([str(tmp_path)])
-    found = list(read_parts(sources, Reading(part_size=70), "text"))
+    found = list(read_parts(sources, ReadOptions(part_size=70), "text"))
     assert [part.number for part in found] == list(range(len(found)))
     assert all(1 <= len(part) <= 70 for part in found)
     assert all(part.rows == [] or part.tables == [] for part in found)
@@ -197,7 +195,8 @@ def test_parts_are_bounded_and_in_order(tmp_path, monkeypatch) -> None:
 def test_one_text_of_a_table_that_is_huge_is_a_part_of_its_own_size(tmp_path) -> None:
     texts = ["x" * 900_000] * 5 + ["y"] * 10
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
-    sizes = [[len(t) for t in part.tables] for part in read_parts(find_sources([str(tmp_path)])[0], Reading(), "text")]
+    found = read_parts(find_sources([str(tmp_path)])[0], ReadOptions(), "text")
+    sizes = [[len(table) for table in part.tables] for part in found]
     assert [sum(each) for each in sizes] == [2, 2, 11]
 
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from archives import read_output
 
-from spacy_tener.annotate import Settings
-from spacy_tener.annotate.writing.columns import as_table, schema_of
-from spacy_tener.annotate.writing.json_values import as_json
+from spacy_tener.annotate import AnnotateSettings
+from spacy_tener.annotate.tables import schema_of_rows, table_of_rows
+from spacy_tener.annotate.values import to_json
 
 ROWS = [
     {"text": "王小明去了上海", "key": "007", "more": {"a": [1]}},
@@ -111,24 +111,27 @@ def test_parts_of_rows_have_one_schema_and_nothing_is_lost(tmp_path, run) -> Non
 
 
 def test_columns_without_one_type_become_json() -> None:
-    rows = [{"text": "x", "mixed": 1, "d": {"a": "\ud800"}, "l": [[1]], "big": 2**70, "none": None}, {"mixed": "1"}]
-    settings = Settings()
-    schema = schema_of(rows, settings)
+    rows = [
+        {"text": "x", "mixed": 1, "d": {"a": "\ud800"}, "l": [[1], [{}]], "big": 2**70, "none": None},
+        {"mixed": "1"},
+    ]
+    settings = AnnotateSettings()
+    schema = schema_of_rows(rows, settings)
     assert schema.names == ["text", "mixed", "d", "l", "big", "none"]
     assert {str(field.type) for field in schema} == {"string"}
-    table = as_table([{**row, "entities": [], "error": None} for row in rows], schema, settings)
+    table = table_of_rows([{**row, "entities": [], "error": None} for row in rows], schema, settings)
     assert table.to_pylist()[0] == {
         "text": "x",
         "mixed": "1",
         "d": '{"a": "\\\\ud800"}',
-        "l": "[[1]]",
+        "l": "[[1], [{}]]",
         "big": str(2**70),
         "none": None,
         "entities": [],
         "error": None,
         "rest": None,
     }
-    assert as_json({"x": "\ud800京"}) == '{"x": "\\ud800\\u4eac"}'
+    assert to_json({"x": "\ud800京"}) == '{"x": "\\ud800\\u4eac"}'
 
 
 def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive, run) -> None:
@@ -136,7 +139,7 @@ def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive
     try:
         run([archive], "memory://out/here", part_size=2)
         names = sorted(path.rpartition("/")[2] for path in memory.ls("/out/here", detail=False))
-        assert names == ["_annotate.json", "_parts.json", *(f"part-0000{n}.jsonl" for n in range(3))]
+        assert names == ["_manifest.json", *(f"part-0000{n}.jsonl" for n in range(3))]
         content = b"".join(memory.cat_file(f"/out/here/part-0000{n}.jsonl") for n in range(3))
         run([archive], tmp_path / "out", part_size=2)
         assert [json.loads(line) for line in content.splitlines()] == read_output(tmp_path / "out")

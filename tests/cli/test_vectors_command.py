@@ -152,7 +152,7 @@ def test_undecodable_bytes_are_told_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
     result = Result(tmp_path / "gbk.txt", tmp_path / "out", *QUICK)
     assert result.code == 1
-    assert "gbk.txt:2: byte 1 of the line is not UTF-8" in result.text
+    assert "gbk.txt:2: character 1 of the line is not UTF-8" in result.text
 
 
 @pytest.mark.parametrize(("output", "message"), [("file", "not a directory"), ("file/below/out", "cannot be written")])

@@ -23,10 +23,9 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.annotate import Annotator
-from spacy_tener.annotate.local.job import Job
-from spacy_tener.annotate.on_ray import _Maker, _read, _schema
-from spacy_tener.annotate.reading.addresses import find_sources
-from spacy_tener.annotate.reading.parts import Reading
+from spacy_tener.annotate.on_ray import _read, _schema, _Writer
+from spacy_tener.annotate.output import AnnotationJob
+from spacy_tener.annotate.reading import ReadOptions, find_sources
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(150)]
 SLOW = """
@@ -85,10 +84,10 @@ def an_actor() -> int:
 def test_what_tasks_read_and_actors_write_is_that_of_one_machine(here: Path) -> None:
     annotate("alone", "--processes", "1")
     sources, _ = find_sources(["in"])
-    job = Job(Annotator("plain"), sources, "there", Reading(part_size=10))
-    maker = _Maker(here, job, _schema(job))
+    job = AnnotationJob(Annotator("plain"), sources, "there", ReadOptions(part_size=10))
+    maker = _Writer(here, job, _schema(job))
     group = {"group": [0], "sources": [pickle.dumps(sources)]}
-    made = [maker(part) for part in _read(group, here, job.reading, "text", frozenset({3}))]
+    made = [maker(part) for part in _read(group, here, job.options, "text", frozenset({3}))]
     assert [each["number"] for each in made] == [[number] for number in range(31) if number != 3]
     assert sum(each["bytes"][0] for each in made) == sum(source.size for source in sources)
     kept = rows("alone")

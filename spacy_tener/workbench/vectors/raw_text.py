@@ -5,7 +5,6 @@ Nothing is held but the paragraph at hand, except that a `.spacy` file is one pi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,40 +13,30 @@ from spacy.tokens import Doc
 
 from ...errors import InputError
 from ...features.lexicon.files import list_files, read_list
-from ...inputs import STDIN, read_lines, suffix_of, walk
+from ...inputs import STDIN, find_files, parse_json, read_lines, suffix_of
 from ..docbins import read_docs
 
 _TEXT, _JSONL, _SPACY = ".txt", ".jsonl", ".spacy"
 
 
-def find_texts(inputs: Sequence[str | Path]) -> tuple[list[str], list[Path]]:
-    """The files to read, in order, and the files in the directories that hold no text as far as their names tell.
+def find_texts(inputs: Sequence[str | Path]) -> tuple[list[str], list[str]]:
+    """Return the files to read, in order, and those of directories that hold no text as far as their names tell.
 
-    A file that is named several times is read so often, and counts so much more. Directories give their `.txt`,
-    `.jsonl` and `.spacy` files, packed ones too, wherever below them; hidden ones are neither taken nor listed.
+    A file that is named several times is read as often, and counts so much more. Directories give their `.txt`,
+    `.jsonl` and `.spacy` files, packed ones too, wherever below them; hidden ones are neither read nor listed.
     """
-    sources: list[str] = []
-    left_out: list[Path] = []
-    for each in inputs:
-        if str(each) != STDIN and Path(each).is_dir():
-            taken, other = walk(Path(each), lambda path: suffix_of(path) in (_TEXT, _JSONL, _SPACY))
-            if not taken:
-                remedy = f"Name the files themselves, or let them end in {_TEXT}, {_JSONL} or {_SPACY}."
-                raise InputError(str(each), f"no text among its {len(other)} files", remedy)
-            sources += map(str, taken)
-            left_out += other
-        else:
-            sources.append(str(each))
-    return sources, left_out
+    remedy = f"Name the files themselves, or let them end in {_TEXT}, {_JSONL} or {_SPACY}."
+    files, left_out = find_files(inputs, lambda path: suffix_of(path) in (_TEXT, _JSONL, _SPACY), "text", remedy)
+    return [file.address for file in files], left_out
 
 
 def comes_once(source: str | Path) -> bool:
-    """Whether a source can be read only once: standard input, or a pipe."""
+    """Tell whether a source can be read only once: standard input, or a pipe."""
     return str(source) == STDIN or (Path(source).exists() and not Path(source).is_file())
 
 
 def read_texts(source: str | Path) -> Iterator[str]:
-    """The paragraphs of a file, or of standard input for `-`. Some may be empty or blank."""
+    """Yield the paragraphs of a file, or of standard input for `-`. Some may be empty or blank."""
     suffix = suffix_of(source)
     if suffix == _SPACY:
         for doc in read_docs(Path(source)):
@@ -59,19 +48,19 @@ def read_texts(source: str | Path) -> Iterator[str]:
 
 
 def read_all(sources: Sequence[str]) -> Iterator[str]:
-    """The paragraphs of several files without blanks at their edges; those that are all blank are left out."""
+    """Yield the paragraphs of several files without blanks at their edges, but for those that are all blank."""
     return (text.strip() for source in sources for text in read_texts(source) if text.strip())
 
 
 def make_docs(nlp: Language, texts: Iterable[str]) -> Iterator[Doc]:
-    """Texts as the pipeline's tokenizer divides them, however long they are."""
+    """Yield texts as the pipeline's tokenizer divides them, however long they are."""
     # Not by nlp.make_doc or nlp.pipe: they end at a text of more than nlp.max_length characters, a million, which is
     # there for components that hold all of a Doc at once. What reads raw text here reads it in windows or cuts it.
     return map(nlp.tokenizer, texts)
 
 
 def read_words(path: str | Path) -> list[str]:
-    """The distinct words of a list, or of all lists in a directory, as `spacy_tener.WordList.v1` reads them."""
+    """Return the distinct words of a list, or of all lists in a directory, as `spacy_tener.WordList.v1` reads them."""
     words = dict.fromkeys(entry.word for file in list_files(Path(path)) for entry in read_list(file, ""))
     if not words:
         raise InputError(str(path), "there is no word in it", "Give a list with a word on each line.")
@@ -79,18 +68,17 @@ def read_words(path: str | Path) -> list[str]:
 
 
 def is_corpus(path: str | Path) -> bool:
-    """Whether a file holds texts that come in records, so that it is no list of words."""
+    """Tell whether a file holds texts that come in records, so that it is no list of words."""
     return suffix_of(path) in (_JSONL, _SPACY)
 
 
 def _json_texts(source: str | Path) -> Iterator[str]:
     for number, line in read_lines(source):
-        if not line.strip():
-            continue
-        try:
-            text = json.loads(line)["text"]
-            text.encode("utf-8")  # which halves of surrogate pairs cannot be
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            reason, remedy = 'no record with a "text" of whole characters', 'Write {"text": "..."}.'
-            raise InputError(str(source), reason, remedy, line=number) from error
-        yield from text.split("\n")
+        if line.strip():
+            try:
+                text = parse_json(line)["text"]
+                text.encode("utf-8")  # which halves of surrogate pairs cannot be
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                reason, remedy = 'no record with a "text" of whole characters', 'Write {"text": "..."}.'
+                raise InputError(str(source), reason, remedy, line=number) from error
+            yield from text.split("\n")

@@ -77,7 +77,7 @@ def test_bad_line_of_a_dictionary_is_named(tmp_path: Path, line: str) -> None:
 def test_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     path = tmp_path / "gbk.txt"
     path.write_bytes(b"abc\n" + "南京".encode("gb18030"))
-    with pytest.raises(ValueError, match=r"gbk.txt:2: byte 1 of the line is not UTF-8"):
+    with pytest.raises(ValueError, match=r"gbk.txt:2: character 1 of the line is not UTF-8"):
         list(read_list(path, ""))
 
 

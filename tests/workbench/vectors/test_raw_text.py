@@ -38,12 +38,12 @@ def test_directory_gives_its_texts_sorted_and_names_the_other_files(tmp_path: Pa
     wanted = [write(tmp_path / name) for name in ("a.txt", "b.jsonl.gz", "c.spacy", "d/e.txt.xz")]
     other = [write(tmp_path / "chars.vec"), write(tmp_path / "z.conll")]
     write(tmp_path / ".git" / "hidden.txt")
-    assert find_texts([tmp_path]) == ([str(path) for path in wanted], other)
+    assert find_texts([tmp_path]) == ([str(path) for path in wanted], list(map(str, other)))
 
 
 def test_directory_without_texts_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "vectors.json")
-    with pytest.raises(InputError, match=r"no text among its 1 files.*\.txt, \.jsonl or \.spacy"):
+    with pytest.raises(InputError, match=r"no text among its 1 file.*\.txt, \.jsonl or \.spacy"):
         find_texts([tmp_path])
 
 
@@ -105,7 +105,7 @@ def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
-    with pytest.raises(InputError, match=r"gbk\.txt:2: byte 1 of the line is not UTF-8"):
+    with pytest.raises(InputError, match=r"gbk\.txt:2: character 1 of the line is not UTF-8"):
         list(read_texts(tmp_path / "gbk.txt"))
 
 

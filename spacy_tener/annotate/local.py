@@ -1,0 +1,194 @@
+"""Archives on one machine: all cores, bounded memory, and nothing lost whenever it is stopped."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+from ..errors import RemedyError
+from ..manifest import Manifest
+from .output import PARQUET, AnnotationJob, PartStats, open_output, part_name, write_part
+from .reading import Part, read_parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_AHEAD = 2  # parts for each process that are read and not yet written
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+_LINE_INTERVAL = 60.0  # seconds between lines where there is no terminal for a bar
+_BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining} {postfix}"
+
+OnPart = Callable[[Part, PartStats, bool], object]
+"""Called with each part that is written, its counts, and True if it had been written before."""
+Parts = Iterable[tuple[Part, "pa.Schema | None"]]
+"""Parts, each with the schema of its rows where they become a table."""
+
+
+def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
+    """Annotate all records into the parts of an output.
+
+    Finished parts are left alone, so that the same call resumes wherever it was stopped.
+    """
+    total = PartStats()
+
+    def count(part: Part, stats: PartStats, before: bool) -> None:
+        nonlocal total
+        total += stats
+        on_part(part, stats, before)
+
+    with open_output(job) as manifest:
+        for part, stats in _write(job, _unfinished(job, manifest, count)):
+            manifest.finish(part_name(job, part.number), asdict(stats))
+            count(part, stats, False)
+    return total
+
+
+def _unfinished(job: AnnotationJob, manifest: Manifest, count: OnPart) -> Iterator[tuple[Part, pa.Schema | None]]:
+    schema, settings = None, job.annotator.settings
+    for part in read_parts(job.sources, job.options, settings.text):
+        if part.number == 0:
+            settings.check_columns(part.columns)
+            check_text(part.columns, settings.text)
+        if part.rows and schema is None and job.format == PARQUET:
+            from .tables import schema_of_rows
+
+            schema = schema_of_rows(part.rows, settings)
+        known = manifest.parts.get(part_name(job, part.number))
+        if known:
+            count(part, PartStats(**known), True)
+        else:
+            yield part, schema
+
+
+def check_text(columns: Sequence[str], text: str) -> None:
+    """Refuse input where no record of the first part has the column of the text."""
+    if text not in columns:
+        has = ", ".join(columns) or "none"
+        raise RemedyError(f"The records have no column '{text}'", f"Their columns are: {has}. Choose one by --text.")
+
+
+def _write(job: AnnotationJob, parts: Parts) -> Iterator[tuple[Part, PartStats]]:
+    if job.processes == 1:
+        for part, schema in parts:
+            yield part, write_part(job, part_name(job, part.number), part, schema)
+        return
+    with _pool(job) as pool:
+        running: dict[Future[PartStats], Part] = {}
+        for part, schema in parts:
+            future = pool.submit(_write_in_process, part, schema)
+            running[future] = part.without_records()  # its process has the records
+            while len(running) >= _AHEAD * job.processes:
+                yield from _finished(running)
+        while running:
+            yield from _finished(running)
+
+
+def _finished(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, PartStats]]:
+    ended, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in sorted(ended, key=lambda each: running[each].number):
+        yield running.pop(future), future.result()
+
+
+@contextmanager
+def _pool(job: AnnotationJob) -> Iterator[ProcessPoolExecutor]:
+    """Start processes that hold the pipeline once each. They end with this one, however it ends."""
+    before = dict(os.environ)
+    threads = str(max(1, (os.cpu_count() or 1) // job.processes))
+    os.environ.update({name: threads for name in _THREADS if name not in os.environ})
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(job.processes, context, initializer=_start_process, initargs=(job,))
+    try:
+        yield pool
+    except BrokenProcessPool as error:
+        reason = "A process was ended from outside, as the system does where memory is short"
+        raise RemedyError(reason, "Use fewer --processes; the same command resumes behind what is written.") from error
+    except BaseException:
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+        for name in _THREADS:
+            if name not in before:
+                os.environ.pop(name, None)
+
+
+_job: AnnotationJob
+
+
+def _start_process(job: AnnotationJob) -> None:
+    global _job
+    _job = job
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one ends them
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _write_in_process(part: Part, schema: pa.Schema | None) -> PartStats:
+    return write_part(_job, part_name(_job, part.number), part, schema)
+
+
+class Progress:
+    """A progress bar on a terminal, and a line each minute elsewhere: rate, time left, counts. Called with each part.
+
+    size: Bytes of the input, of which parts have their share. Time left is estimated by them.
+    log: Prints a line.
+    """
+
+    def __init__(self, size: int, log: Callable[[str], object]) -> None:
+        self._bar: Any = tqdm(total=size, bar_format=_BAR, leave=False, smoothing=0.0, disable=None)
+        self._log = log
+        self._before, self._new = PartStats(), PartStats()
+        self._start = self._logged = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.close()
+
+    def __call__(self, part: Part, stats: PartStats, before: bool) -> None:
+        if before:
+            self._before += stats
+        else:
+            self._new += stats
+        if self._bar.disable:
+            if time.monotonic() - self._logged > _LINE_INTERVAL:
+                self._logged = time.monotonic()
+                self._log(self.summary)
+            return
+        step = max(0, part.position - self._bar.n)
+        if before:
+            self._bar.initial += step  # so that the rate is that of this call
+        self._bar.set_postfix_str(self.summary, refresh=False)
+        self._bar.update(step)
+
+    @property
+    def rate(self) -> float:
+        """Characters a second that this call annotates."""
+        return self._new.characters / max(1e-9, time.monotonic() - self._start)
+
+    @property
+    def summary(self) -> str:
+        """One line about all parts so far."""
+        total, before = self._before + self._new, self._before.texts
+        line = f"{total.texts:,} texts, {total.entities:,} entities, {total.errors:,} errors"
+        line += f" ({before:,} texts were there before)" * bool(before)
+        return f"{line}, {self.rate:,.0f} characters/s" if self._new.texts else line

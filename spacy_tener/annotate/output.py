@@ -1,0 +1,208 @@
+"""An annotated part as a file of an output: Parquet, JSONL or `.spacy`, in a local directory or where fsspec writes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.util import filter_spans, get_package_path, is_package
+
+from ..errors import RemedyError, check_choice
+from ..files import check_folder, digest, locked, writing
+from ..inputs import file_system, is_remote
+from ..manifest import Folder, LocalFolder, Manifest, file_input
+from .annotator import Annotator
+from .reading import Part, ReadOptions, Row, Source
+from .settings import AnnotateSettings
+from .values import packable, to_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARQUET, JSONL, SPACY = "parquet", "jsonl", "spacy"
+OUTPUTS = (PARQUET, JSONL, SPACY)
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class AnnotationJob:
+    """Files, what adds entities to their records, and an output.
+
+    output: A directory, local or by an address of fsspec.
+    format: That of the output's parts: parquet, jsonl or spacy.
+    processes: How many annotate; 1 for the calling one alone.
+    """
+
+    annotator: Annotator
+    sources: Sequence[Source]
+    output: str
+    options: ReadOptions
+    format: str = PARQUET
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("output format", self.format, OUTPUTS)
+        if self.processes < 1:
+            raise RemedyError(f"processes = {self.processes}", "Give one or more.")
+        if self.format == PARQUET:
+            try:
+                import pyarrow  # noqa: F401
+            except ImportError as error:
+                remedy = "pip install 'spacy_tener[annotate]', or write jsonl"
+                raise RemedyError("Parquet needs pyarrow", remedy) from error
+
+    @property
+    def made_of(self) -> dict[str, Any]:
+        """All that the output depends on."""
+        model = self.annotator.model
+        weights = digest(get_package_path(model) if is_package(model) else Path(model))
+        return {
+            "model": file_input(model, weights),
+            **asdict(self.annotator.settings),
+            **asdict(self.options),
+            "format": self.format,
+            "inputs": [file_input(each.address, f"{each.size} {each.version}") for each in self.sources],
+        }
+
+
+@dataclass
+class PartStats:
+    """Counts of annotated records."""
+
+    texts: int = 0
+    characters: int = 0
+    entities: int = 0
+    errors: int = 0
+
+    def __add__(self, other: PartStats) -> PartStats:
+        return PartStats(*map(sum, zip(asdict(self).values(), asdict(other).values(), strict=True)))
+
+
+class RemoteFolder:
+    """A directory at an address of fsspec. A file gets its name when it is whole."""
+
+    def __init__(self, address: str) -> None:
+        self.system, self.path = file_system(address)
+
+    def names(self) -> set[str]:
+        try:
+            found = self.system.ls(self.path, detail=False, refresh=True)
+        except FileNotFoundError:
+            return set()
+        return {name for name in (str(each).rstrip("/").rpartition("/")[2] for each in found) if name[:1] != "."}
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            content: bytes = self.system.cat_file(f"{self.path}/{name}")
+        except FileNotFoundError:
+            return None
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        beside = f"{self.path}/.{name}.{uuid.uuid4().hex}.tmp"
+        try:
+            self.system.makedirs(self.path, exist_ok=True)
+            self.system.pipe_file(beside, content)
+            self.system.mv(beside, f"{self.path}/{name}")
+        except OSError as error:
+            reason = f"{self.path}/{name}: cannot be written: {error.strerror or error}"
+            raise RemedyError(reason, "Make room, or choose another place.") from error
+
+
+def open_folder(address: str) -> Folder:
+    """Return the directory of an output."""
+    if is_remote(address):
+        return RemoteFolder(address)
+    check_folder(Path(address))
+    return LocalFolder(Path(address))
+
+
+@contextmanager
+def open_output(job: AnnotationJob, **made_of: Any) -> Iterator[Manifest]:
+    """Begin or resume the output of a job. Local outputs are locked, and temporary files of a killed process removed.
+
+    made_of: What the output depends on besides.
+    """
+    folder = open_folder(job.output)
+    with _locked(folder):
+        remedy = "Name another output, or remove this one to annotate everything anew."
+        manifest = Manifest.resume(folder, {**job.made_of, **made_of}, remedy=remedy)
+        try:
+            yield manifest
+        finally:
+            manifest.save()
+
+
+@contextmanager
+def _locked(folder: Folder) -> Iterator[None]:
+    if not isinstance(folder, LocalFolder):
+        yield  # there is no lock that all stores have
+        return
+    with locked(folder.path / _LOCK):
+        with writing(folder.path):
+            for beside in folder.path.glob(".*.tmp"):
+                beside.unlink(missing_ok=True)
+        yield
+
+
+def part_name(job: AnnotationJob, number: int) -> str:
+    return f"part-{number:05}.{job.format}"
+
+
+def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | None) -> PartStats:
+    """Annotate a part and write it.
+
+    schema: That of the part's rows, where they become a table.
+    """
+    settings, annotator = job.annotator.settings, job.annotator
+    if job.format == PARQUET:
+        import pyarrow as pa
+
+        from .tables import parquet_bytes, table_of_rows, values_of
+
+        if part.rows:
+            table = table_of_rows(annotator(part.rows), schema, settings)
+        else:
+            table = annotator(pa.concat_tables(part.tables))
+        texts = values_of(table[settings.text]) if settings.text in table.column_names else []
+        entities, errors = (table[name].to_pylist() for name in (settings.entities, settings.error))
+        content = parquet_bytes(table)
+    else:
+        rows = annotator(part.rows or _rows_of_tables(part.tables))
+        texts = [row.get(settings.text) for row in rows]
+        entities, errors = ([row[name] for row in rows] for name in (settings.entities, settings.error))
+        if job.format == JSONL:
+            content = "".join(f"{to_json(row)}\n" for row in rows).encode()
+        else:
+            content = _spacy_bytes(rows, annotator.nlp, settings)
+    open_folder(job.output).write(name, content)
+    characters = sum(len(text) for text in texts if isinstance(text, str))
+    return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
+
+
+def _spacy_bytes(rows: Sequence[Row], nlp: Language, settings: AnnotateSettings) -> bytes:
+    """Return a `.spacy` file: entities on whole tokens, and all columns but the text in `user_data`."""
+    with nlp.memory_zone():
+        return DocBin(docs=[_doc(row, nlp, settings) for row in rows], store_user_data=True).to_bytes()
+
+
+def _doc(row: Row, nlp: Language, settings: AnnotateSettings) -> Doc:
+    readable = row[settings.error] is None
+    doc = nlp.make_doc(row[settings.text]) if readable else Doc(nlp.vocab)
+    places = [(each["start"], each["end"], each["label"]) for each in row[settings.entities]]
+    spans = [doc.char_span(start, end, label=label, alignment_mode="expand") for start, end, label in places]
+    doc.set_ents(filter_spans([span for span in spans if span is not None]))
+    doc.user_data.update(packable({name: row[name] for name in row if not readable or name != settings.text}))
+    return doc
+
+
+def _rows_of_tables(tables: Sequence[pa.Table]) -> list[Row]:
+    from .tables import rows_of_table
+
+    return [row for table in tables for row in rows_of_table(table)]

@@ -1,0 +1,271 @@
+"""Records of files (text, JSONL, CSV, Parquet, `.spacy`), in parts of bounded size that each call cuts alike."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from spacy.tokens import DocBin
+from spacy.vocab import Vocab
+
+from ..errors import InputError, RemedyError
+from ..inputs import (
+    MAX_LINE_LENGTH,
+    DamagedText,
+    check_decoded,
+    check_encoding,
+    decode_lines,
+    decode_whole,
+    decompressed,
+    find_files,
+    open_raw,
+    open_text,
+    parse_json,
+    size_and_version,
+    suffix_of,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEXT = "text"
+FORMATS = {
+    **dict.fromkeys((".txt", ".text"), TEXT),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    ".spacy": "spacy",
+}
+PART_CHARACTERS = 1_000_000
+"""Characters of a part (bytes of a table), behind which it ends though it may hold more texts."""
+_TABLE_ROWS, _TABLE_BYTES = 256, 1 << 18  # of the tables that Parquet is read in
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to read. size: in bytes, as it is stored. version: changes when the file does."""
+
+    address: str
+    size: int
+    version: str
+
+    @property
+    def format(self) -> str:
+        """The format by the file's name; a file without a known ending holds a text on each line."""
+        return FORMATS.get(suffix_of(self.address), TEXT)
+
+
+def find_sources(inputs: Sequence[str]) -> tuple[list[Source], list[str]]:
+    """Return the files to read, in order, and those in directories that have none of the known endings."""
+    remedy = f"Name the files themselves, or let them end in {', '.join(FORMATS)}."
+    files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
+    return [Source(file.address, *size_and_version(file.address)) for file in files], left_out
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of reading.
+
+    encoding: That of text files, JSONL and CSV.
+    whole_files: Take a text file for one text, rather than one on each line.
+    part_size: Most texts of a part.
+    """
+
+    encoding: str = "utf-8"
+    whole_files: bool = False
+    part_size: int = 10_000
+
+    def __post_init__(self) -> None:
+        check_encoding(self.encoding)
+        if self.part_size < 1:
+            raise RemedyError(f"part_size = {self.part_size}", "Give each part one text or more.")
+
+
+@dataclass
+class Part:
+    """Records that are annotated and written together. position: bytes of the input up to the last of them."""
+
+    number: int
+    rows: list[Row] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+    position: int = 0
+    size: int = 0
+
+    def __len__(self) -> int:
+        return len(self.rows) + sum(map(len, self.tables))
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns of its records."""
+        of_rows = (str(name) for row in self.rows for name in row)
+        return list(dict.fromkeys([*of_rows, *(name for table in self.tables for name in table.column_names)]))
+
+    def without_records(self) -> Part:
+        return Part(self.number, position=self.position)
+
+    def take(self, piece: Row | pa.Table, size: int, most: int) -> pa.Table | None:
+        """Add a row, or as much of a table as there is room for among `most`. Returns the rest of it, if any."""
+        if isinstance(piece, dict):
+            self.rows.append(piece)
+            self.size += size
+            return None
+        room = most - len(self)
+        taken = piece.slice(0, room)
+        self.tables.append(taken)
+        self.size += taken.nbytes
+        return piece.slice(room) if len(piece) > room else None
+
+    def goes_with(self, piece: Row | pa.Table) -> bool:
+        """Tell whether a piece is of the kind of those in the part: a row, or a table of the same columns."""
+        if isinstance(piece, dict):
+            return not self.tables
+        return not self.rows and (not self.tables or self.tables[0].schema.equals(piece.schema))
+
+
+def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[Part]:
+    """Yield the parts of all records. text: the column of the text, also of files without columns."""
+    part = Part(0)
+    for piece, size, position in _pieces(sources, options, text):
+        rest = piece
+        while rest is not None:
+            if len(part) >= options.part_size or part.size >= PART_CHARACTERS or not part.goes_with(rest):
+                yield part
+                part = Part(part.number + 1)
+            rest = part.take(rest, size, options.part_size)
+            part.position = position
+    if len(part):
+        yield part
+
+
+def _pieces(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[Any, int, int]]:
+    """Yield rows and small tables of all files, their sizes, and the bytes of the input up to them."""
+    before = 0
+    for source in sources:
+        try:
+            with open_raw(source.address) as file:
+                for piece, size in _read(source, file, options, text):
+                    yield piece, size, before + min(_tell(file), source.size)
+        except RemedyError:
+            raise
+        except Exception as error:
+            if not _is_damage(error):
+                reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+                remedy = "Check the address. The same command resumes behind what is written."
+                raise InputError(source.address, reason, remedy) from error
+            reason = f"{source.address}: the file is damaged from here on ({error})"
+            yield {text: DamagedText("", reason), "source": source.address}, 0, before + source.size
+        before += source.size
+
+
+def _read(source: Source, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[tuple[Any, int]]:
+    if source.format == "parquet":
+        yield from _read_parquet(file)
+        return
+    with decompressed(file, source.address) as stream:
+        if source.format == "spacy":
+            yield from _read_spacy(stream, text)
+        elif source.format == "csv":
+            yield from _read_csv(stream, source.address, text, options.encoding)
+        elif source.format == "jsonl":
+            for number, line in decode_lines(stream, options.encoding):
+                if line and not line.isspace():
+                    row = parse_json(line)
+                    if not isinstance(row, dict):
+                        reason = row.reason if isinstance(row, DamagedText) else "the line is not a JSON object"
+                        row = {text: DamagedText(line, f"{source.address}:{number}: {reason}")}
+                    yield row, len(line)
+        elif options.whole_files:
+            whole = decode_whole(stream, options.encoding)
+            yield {text: _placed(whole, source.address), "source": source.address}, len(whole)
+        else:
+            for number, line in decode_lines(stream, options.encoding):
+                place = f"{source.address}:{number}"
+                yield {text: _placed(line, place), "source": source.address, "line": number}, len(line) + 1
+
+
+def _placed(text: str, place: str) -> str:
+    """Return a text; if it is damaged, with its place in the reason."""
+    return DamagedText(text, f"{place}: {text.reason}") if isinstance(text, DamagedText) else text
+
+
+def _read_csv(stream: IO[bytes], source: str, text: str, encoding: str) -> Iterator[tuple[Row, int]]:
+    """Yield the rows of a CSV file whose first row names the columns, or of one with tabs if its name says so.
+
+    Values stay strings: an article's number may begin with zeros.
+    """
+    csv.field_size_limit(MAX_LINE_LENGTH)
+    with open_text(stream, encoding) as file:
+        rows = csv.reader(file, delimiter="\t" if suffix_of(source) == ".tsv" else ",")
+        header: list[str] | None = None
+        while True:
+            try:
+                fields = next(rows, None)
+            except csv.Error as error:
+                yield {text: DamagedText("", f"{source}:{rows.line_num}: the row is not CSV ({error})")}, 0
+                continue
+            if fields is None:
+                return
+            if header is None:
+                header = [name.removeprefix("\ufeff") for name in fields]
+            elif fields:
+                yield _csv_row(header, fields, f"{source}:{rows.line_num}", text, encoding), sum(map(len, fields))
+
+
+def _csv_row(header: list[str], fields: list[str], place: str, text: str, encoding: str) -> Row:
+    row: Row = dict(zip(header, fields, strict=False))
+    if len(fields) != len(header):
+        reason = f"{place}: the row has {len(fields)} fields, and the header {len(header)}"
+        return {**row, text: DamagedText(",".join(fields), reason)}
+    return {**row, text: _placed(check_decoded(row[text], encoding, "text"), place)} if text in row else row
+
+
+def _read_spacy(file: IO[bytes], text: str) -> Iterator[tuple[Row, int]]:
+    """Yield each Doc's text, and the columns in its `user_data`. A file is one piece, and is read whole."""
+    for doc in DocBin().from_bytes(file.read()).get_docs(Vocab()):
+        columns = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
+        yield {text: doc.text, **columns}, len(doc.text)
+
+
+def _read_parquet(file: IO[bytes]) -> Iterator[tuple[pa.Table, int]]:
+    """Yield small tables and their sizes in bytes, in order; tables, so that columns keep their types."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise RemedyError("Reading Parquet needs pyarrow", "pip install 'spacy_tener[annotate]'") from error
+    parquet = pq.ParquetFile(file)
+    schema = parquet.schema_arrow.remove_metadata()
+    for batch in parquet.iter_batches(batch_size=_TABLE_ROWS):
+        for table in _halves(pa.Table.from_batches([batch.replace_schema_metadata()], schema)):
+            yield table, table.nbytes
+
+
+def _halves(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield a table in pieces of bounded size, as far as its rows allow."""
+    if len(table) <= 1 or table.nbytes <= _TABLE_BYTES:
+        yield table
+    else:
+        middle = len(table) // 2
+        yield from _halves(table.slice(0, middle))
+        yield from _halves(table.slice(middle))
+
+
+def _tell(file: IO[bytes]) -> int:
+    with suppress(OSError, ValueError):
+        return file.tell()
+    return 0
+
+
+def _is_damage(error: Exception) -> bool:
+    """Tell a file that is not as its format wants from one that is out of reach."""
+    if isinstance(error, OSError):
+        return error.errno is None
+    return isinstance(error, (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError, KeyError, TypeError))

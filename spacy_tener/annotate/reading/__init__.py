@@ -1,1 +1,0 @@
-"""Records from files of many formats, anywhere, and in parts of bounded size."""
