@@ -91,3 +91,28 @@ class LatticeSpans:
         heads[places] = np.concatenate([ranges(np.zeros_like(begins), lattice.lengths), lattice.heads])
         sizes[places] = np.concatenate([np.ones_like(characters), lattice.tails - lattice.heads + 1])
         return cls(lattice.lengths, counts, begins, places, heads, sizes)
+
+
+@dataclass(frozen=True)
+class Covers:
+    """The P pairs of a character and a word that covers it, word after word.
+
+    characters, words: of each pair, among all of the batch. *Shape: [P]*
+    from_head, from_tail: the character's distances `i - head` and `tail - i`, from 0. *Shape: [P]*
+    longest: length of the longest word.
+    """
+
+    characters: IntArray
+    words: IntArray
+    from_head: IntArray
+    from_tail: IntArray
+    longest: int
+
+    @classmethod
+    def of(cls, lattice: Lattice) -> Covers:
+        sizes = lattice.tails - lattice.heads + 1
+        first = np.repeat(starts(lattice.lengths), lattice.counts) + lattice.heads
+        words = np.repeat(np.arange(len(sizes)), sizes)
+        from_head = ranges(np.zeros_like(sizes), sizes)
+        from_tail = sizes[words] - 1 - from_head
+        return cls(ranges(first, sizes), words, from_head, from_tail, int(sizes.max(initial=0)))

@@ -1,6 +1,4 @@
-"""What the attention of FLAT and MECT needs to know of a batch of lattices, planned once on the host for all layers.
-
-Whoever computes with it says how its arrays get to where they are needed: `put`, which may make other arrays of them.
+"""The plan of a batch of lattices for the attention of FLAT and MECT, made once on the host for all layers.
 
 The positions of two spans enter their score through the length of the query, the length of the key and the offset of
 their heads alone. So queries are taken in groups of neighbours. For a key, a group's queries of one length need the
@@ -11,13 +9,14 @@ position gives all the scores that it needs, and few that it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..types import IntArray
 from .lattice import Lattice, LatticeSpans
@@ -149,8 +148,10 @@ class PositionWindows:
         return located
 
 
-Plan = TypeVar("Plan", bound="SpanPlan")
 Groups = tuple[tuple[Any, ...], tuple[Any, ...]]
+"""The groups of characters, their queries counted without words; and the groups of all spans."""
+Put = Callable[[NDArray[Any]], Any]
+"""Sends an array of the plan to the device of the computation, as an array or tensor of its library."""
 
 GROUP = 48
 """At most so many queries in a group: the fewer, the fewer columns per query, but the more operations."""
@@ -199,8 +200,6 @@ class SpanPlan:
     by_all: the groups where every row is a query; None where words are not to be queries.
     """
 
-    group_type: ClassVar[type[QueryGroup]] = QueryGroup
-
     lengths: tuple[int, ...]
     characters: Any
     order: Any
@@ -210,13 +209,24 @@ class SpanPlan:
     by_all: tuple[Any, ...] | None
 
     @classmethod
-    def planned(cls: type[Plan], lattice: Lattice, *, word_queries: bool, put: Callable[[IntArray], Any]) -> Plan:
-        """word_queries: plan for words as queries too. The last layer needs none, as its words are cut off."""
+    def of(
+        cls,
+        lattice: Lattice,
+        *,
+        word_queries: bool = False,
+        put: Put = np.asarray,
+        lay_out: Callable[[PositionWindows, IntArray, Put], Groups] | None = None,
+    ) -> SpanPlan:
+        """Plan a batch.
+
+        word_queries: plan for words as queries too. The last layer needs none, as its words are cut off.
+        lay_out: makes groups of the windows and of the row of the table of positions that each column is, *Shape: [C]*;
+            None for a `QueryGroup` each.
+        """
         spans = LatticeSpans.of(lattice)
-        query_groups = QueryGroups.of(spans, most=GROUP, words=word_queries)
-        windows = PositionWindows.of(spans, query_groups)
+        windows = PositionWindows.of(spans, QueryGroups.of(spans, most=GROUP, words=word_queries))
         distances, columns = _distinct(windows.columns(), lattice.longest)
-        by_characters, by_all = cls.lay_out(windows, columns, put)
+        by_characters, by_all = (lay_out or query_groups)(windows, columns, put)
         return cls(
             lengths=tuple(spans.counts.tolist()),
             characters=put(spans.places[: lattice.n_characters]),
@@ -227,17 +237,8 @@ class SpanPlan:
             by_all=by_all if word_queries else None,
         )
 
-    @classmethod
-    def lay_out(cls, windows: PositionWindows, columns: IntArray, put: Callable[[IntArray], Any]) -> Groups:
-        """The groups of characters, counted without words, and all groups.
-
-        columns: the row of the table of positions that each column is. *Shape: [C]*
-        """
-        groups = _groups(cls.group_type, windows, columns, put)
-        return _among_characters(groups, windows.spans), groups
-
     def groups(self, n_queries: int) -> tuple[Any, ...]:
-        """The groups of so many queries: as many as there are characters, or as there are rows."""
+        """Return the groups of `n_queries` queries: as many as there are characters, or as there are rows."""
         if n_queries == len(self.characters):
             return self.by_characters
         if n_queries != len(self.order):
@@ -260,9 +261,8 @@ def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
     return np.stack([offset, offset - key + 1, offset + query - 1, offset + query - key], axis=1), inverse
 
 
-def _groups(
-    group_type: type[QueryGroup], windows: PositionWindows, columns: IntArray, put: Callable[[IntArray], Any]
-) -> tuple[QueryGroup, ...]:
+def query_groups(windows: PositionWindows, columns: IntArray, put: Put, kind: type[QueryGroup] = QueryGroup) -> Groups:
+    """Return each group of neighbouring queries as a `QueryGroup`, or as a kind of one."""
     spans, own = windows.spans, windows.query_groups
     n_kinds = np.bincount(own.kind_groups, minlength=len(own.counts))
     parts = zip(
@@ -273,26 +273,19 @@ def _groups(
         _split(put(windows.products()[:, None]), own.counts),
         strict=True,
     )
-    made = []
-    for sentence, begin, count, rows, begins, kinds, shifts in parts:
-        first, length = int(spans.begins[sentence]), int(spans.counts[sentence])
-        places = slice(begin, begin + count), slice(first, first + length), begin - first
-        made.append(group_type(sentence, *places, rows, begins.reshape(-1, length), kinds, shifts))
-    return tuple(made)
-
-
-def _among_characters(groups: Sequence[QueryGroup], spans: LatticeSpans) -> tuple[QueryGroup, ...]:
-    """The groups of characters, their queries counted without the words between them."""
     n_characters, words_before = spans.characters.tolist(), starts(spans.counts - spans.characters).tolist()
-    made = []
-    for group in groups:
-        if group.place < n_characters[group.sentence]:
-            words = words_before[group.sentence]
-            made.append(replace(group, queries=slice(group.queries.start - words, group.queries.stop - words)))
-    return tuple(made)
+    of_characters, groups = [], []
+    for sentence, begin, count, rows, begins, kinds, shifts in parts:
+        first, length, words = int(spans.begins[sentence]), int(spans.counts[sentence]), words_before[sentence]
+        queries, keys = slice(begin, begin + count), slice(first, first + length)
+        group = kind(sentence, queries, keys, begin - first, rows, begins.reshape(-1, length), kinds, shifts)
+        groups.append(group)
+        if group.place < n_characters[sentence]:
+            of_characters.append(replace(group, queries=slice(begin - words, begin + count - words)))
+    return tuple(of_characters), tuple(groups)
 
 
 def _split(array: Any, counts: IntArray) -> list[Any]:
-    """Consecutive parts of an array."""
+    """Return consecutive parts of an array."""
     edges = [0, *np.cumsum(counts).tolist()]
     return [array[begin:end] for begin, end in pairwise(edges)]

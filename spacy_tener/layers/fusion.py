@@ -12,50 +12,30 @@ the text, however unevenly the words lie.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..batching.lattice import Lattice
-from ..batching.sequences import ranges, starts
+from ..batching.lattice import Covers, Lattice
 from .attention import interleave, sinusoids
 from .dense import Linear, dropout
 from .ragged import Segments
 
 
-@dataclass(frozen=True)
-class Covers:
-    """The P pairs of a character and a word that covers it. Made once per batch.
+class CoverSegments:
+    """The pairs of a character and a word that covers it, as segments of pairs. Made once per batch.
 
-    characters: the character of each pair, among all N of the batch.
-    words: the word of each pair, among all W.
-    from_head: its distance `i - head`, from 0.
-    from_tail: its distance `tail - i`, from 0.
+    characters, words: the pairs of each character and of each word of the batch.
+    from_head, from_tail: the pairs at each distance `i - head` and `tail - i`.
     longest: length of the longest word.
     """
 
-    characters: Segments
-    words: Segments
-    from_head: Segments
-    from_tail: Segments
-    longest: int
-
-    @classmethod
-    def of(cls, lattice: Lattice, *, device: torch.device | str = "cpu") -> Covers:
-        first = np.repeat(starts(lattice.lengths), lattice.counts) + lattice.heads
-        lengths = lattice.tails - lattice.heads + 1
-        words = np.repeat(np.arange(len(lengths)), lengths)
-        from_head = ranges(np.zeros_like(lengths), lengths)
-        longest = int(lengths.max(initial=0))
-        return cls(
-            characters=Segments.of(ranges(first, lengths), lattice.n_characters, device=device),
-            words=Segments.of(words, lattice.n_words, device=device),
-            from_head=Segments.of(from_head, longest, device=device),
-            from_tail=Segments.of(lengths[words] - 1 - from_head, longest, device=device),
-            longest=longest,
-        )
+    def __init__(self, lattice: Lattice, *, device: torch.device | str = "cpu") -> None:
+        covers = Covers.of(lattice)
+        self.longest = covers.longest
+        self.characters = Segments.of(covers.characters, lattice.n_characters, device=device)
+        self.words = Segments.of(covers.words, lattice.n_words, device=device)
+        self.from_head = Segments.of(covers.from_head, covers.longest, device=device)
+        self.from_tail = Segments.of(covers.from_tail, covers.longest, device=device)
 
 
 class WordFusion(nn.Module):
@@ -79,7 +59,7 @@ class WordFusion(nn.Module):
         self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, width // n_heads)))
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, width // n_heads)))
 
-    def forward(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
+    def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
         """chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
 
         A character without words gets zeros.
@@ -89,18 +69,18 @@ class WordFusion(nn.Module):
         values = self._by_head(covers.words.gather(self.value(words)))
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
-    def weights(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
+    def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
         """How each character divides its attention among its words, for each pair and head. *Returns Shape: [P, h]*"""
         return covers.characters.softmax(self.scores(chars, words, covers))
 
-    def scores(self, chars: Tensor, words: Tensor, covers: Covers) -> Tensor:
+    def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
         """A, for each pair and head. *Returns Shape: [P, h]*"""
         q = self._by_head(covers.characters.gather(self.query(chars)))
         k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
-    def positions(self, covers: Covers, *, like: Tensor) -> Tensor:
+    def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
         """R (eq. 15), for each pair. *Returns Shape: [P, width]*"""
         sin, cos = sinusoids(covers.longest, self.width, like)
         behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from ..batching.lattice import Lattice
+from ..batching.span_plan import SpanPlan
 from ..settings import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
 from .attention import AdaptedAttention, Attention, RelativePositions
 from .dense import Linear
-from .fusion import Covers, WordFusion
+from .fusion import CoverSegments, WordFusion
 from .ragged import Ragged, Segments
 from .selection import Selection, SelectiveAttention
-from .span_plan import SpanPlan
+from .span_plan import arrange, plan_spans
 from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans, span_layer
 from .transformer import TransformerLayer, each_layer
 
@@ -50,10 +51,10 @@ class FlatEncoder(nn.Module):
         """
         lattice.check_rows(characters=len(chars), words=len(words))
         *inner, last = [cast(TransformerLayer, layer) for layer in self.layers]
-        plan = SpanPlan.of(lattice, word_queries=bool(inner), device=chars.device)
+        plan = plan_spans(lattice, word_queries=bool(inner), device=chars.device)
         relative = self.positions(plan)
         x = self.char_input(chars)
-        rows = plan.arrange(x, self.word_input(words))
+        rows = arrange(plan, x, self.word_input(words))
         for layer in inner:
             rows = layer(rows, plan, relative)
         x = rows.index_select(0, plan.characters) if inner else x
@@ -63,9 +64,9 @@ class FlatEncoder(nn.Module):
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """The attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]* each"""
         lattice.check_rows(characters=len(chars), words=len(words))
-        plan = SpanPlan.of(lattice, word_queries=True, device=chars.device, rectangles=False)
+        plan = plan_spans(lattice, word_queries=True, device=chars.device, rectangles=False)
         relative = self.positions(plan)
-        rows = plan.arrange(self.char_input(chars), self.word_input(words))
+        rows = arrange(plan, self.char_input(chars), self.word_input(words))
         return each_layer(self.layers, TransformerLayer.weights, rows, plan, relative)
 
 
@@ -126,7 +127,7 @@ class AtssaEncoder(nn.Module):
         *Shape: [h, length, words]* each
         """
         lattice.check_rows(characters=len(chars), words=len(words))
-        covers = Covers.of(lattice, device=chars.device)
+        covers = CoverSegments(lattice, device=chars.device)
         weights = chars.new_zeros(self.config.heads, len(chars), len(words))
         weights[:, covers.characters.index, covers.words.index] = self.fusion.weights(chars, words, covers).T
         rows, columns = lattice.lengths.tolist(), lattice.counts.tolist()
@@ -135,7 +136,7 @@ class AtssaEncoder(nn.Module):
     def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
         """The first layer's input, and what each layer needs to know beside it."""
         lattice.check_rows(characters=len(chars), words=len(words))
-        fused = self.fusion(chars, words, Covers.of(lattice, device=chars.device))
+        fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))
         x = self.input(torch.cat((chars, fused), dim=-1))
         ragged = Ragged.of(lattice.lengths, heads=self.config.heads, device=x.device)
         relative = RelativePositions.of(ragged, self.config.head_width, x)
@@ -259,7 +260,7 @@ class MectEncoder(nn.Module):
     def _plan(self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice, **options: Any) -> SpanPlan:
         for given in (chars, radicals):
             lattice.check_rows(characters=len(given), words=len(words))
-        return SpanPlan.of(lattice, device=chars.device, **options)
+        return plan_spans(lattice, device=chars.device, **options)
 
     def _streams(self, chars: Tensor, radicals: Tensor) -> list[Tensor]:
         """What each stream has for the characters. *Shape: [N, d]* each"""
@@ -270,4 +271,4 @@ class MectEncoder(nn.Module):
         """What each stream has for all spans; the radicals' has zeros for words. *Shape: [N + W, d]* each"""
         lattice, *radicals = streams
         of_words = self.word_input(words)
-        return [plan.arrange(lattice, of_words), *(plan.arrange(x, torch.zeros_like(of_words)) for x in radicals)]
+        return [arrange(plan, lattice, of_words), *(arrange(plan, x, torch.zeros_like(of_words)) for x in radicals)]

@@ -21,12 +21,13 @@ added to the gradients where they pass.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from ..batching.tournament import kth_by_merging
 from .attention import AdaptedAttention, Heads, attend, attention_maps
 from .dense import Linear, random_steps
 from .ragged import Ragged, Segments
@@ -188,34 +189,8 @@ def kth_largest(x: Tensor, k: int) -> Tensor:
         return torch.full_like(x[..., :1], -torch.inf)
     if not x.is_cpu or k >= MANY_FOR_TOPK or length >= LONG_FOR_TOPK * k:
         return torch.topk(x, k, dim=-1).values[..., -1:]
-    return _tournament(x.flatten(0, -2).T.contiguous(), k).view(*x.shape[:-1], 1)
-
-
-def _tournament(x: Tensor, k: int) -> Tensor:
-    """The k-th largest number of each column: halves are merged, number by number. *Shape* [L, R] -> [1, R]"""
-    best, odd = [x], []
-    while (length := len(best[0])) > 1:
-        half = length // 2
-        if length % 2:
-            odd.append([rank[-1:] for rank in best])
-        best = _merge([rank[:half] for rank in best], [rank[half : 2 * half] for rank in best], k)
-    for single in odd:
-        best = _merge(best, single, k)
-    return best[k - 1]
-
-
-def _merge(a: list[Tensor], b: list[Tensor], k: int) -> list[Tensor]:
-    """The k largest of two lists, each sorted from its largest: the r-th is the highest `min(a_i, b_r-i)`."""
-    merged = []
-    for r in range(1, min(k, len(a) + len(b)) + 1):
-        lowest = (_least(a[:i], b[: r - i]) for i in range(max(0, r - len(b)), min(r, len(a)) + 1))
-        merged.append(reduce(torch.maximum, lowest))
-    return merged
-
-
-def _least(a: list[Tensor], b: list[Tensor]) -> Tensor:
-    """The smallest of some numbers of two sorted lists."""
-    return reduce(torch.minimum, (numbers[-1] for numbers in (a, b) if numbers))
+    columns = x.flatten(0, -2).T.contiguous()
+    return cast(Tensor, kth_by_merging(columns, k, torch.minimum, torch.maximum)).view(*x.shape[:-1], 1)
 
 
 def logistic_noise(like: Tensor) -> Tensor:

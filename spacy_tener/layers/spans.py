@@ -28,11 +28,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ..batching.span_plan import SpanPlan
 from ..settings import DISTANCES, StackConfig, check_distances
 from ..settings import RANDOM_BLOCK as BLOCK
 from .attention import WHOLE_MAP, interleave, sinusoids, split_heads
 from .dense import Linear, dropout
-from .span_plan import Queries, SpanPlan
+from .span_plan import Queries
 from .transformer import TransformerLayer
 
 

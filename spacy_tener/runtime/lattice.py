@@ -10,7 +10,7 @@ import numpy as np
 from ..batching.lattice import Lattice
 from ..batching.span_plan import SpanPlan
 from ..settings import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
-from ..types import FloatArray, IntArray
+from ..types import FloatArray
 from .attention import AdaptedAttention, Rectangle, divided, in_rectangles
 from .dense import Linear
 from .fusion import WordFusion
@@ -37,7 +37,7 @@ class FlatEncoder:
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
         *inner, last = self.layers
-        plan = _plan(lattice, words_ask=bool(inner))
+        plan = SpanPlan.of(lattice, word_queries=bool(inner))
         relative = self.positions(plan)
         x = self.char_input(chars)
         rows = np.concatenate((x, self.word_input(words)))[plan.order]
@@ -46,14 +46,6 @@ class FlatEncoder:
         x = rows[plan.characters] if inner else x
         mixed = last.attention(last.attention_input(x), plan, relative, last.attention_input(rows))
         return self.output_norm(last.complete(x, mixed))
-
-
-def _plan(lattice: Lattice, *, words_ask: bool) -> SpanPlan:
-    return SpanPlan.planned(lattice, word_queries=words_ask, put=_same)
-
-
-def _same(array: IntArray) -> IntArray:
-    return array
 
 
 def _span_layer(config: Any, weights: Weights, **options: Any) -> TransformerLayer:
@@ -109,7 +101,7 @@ class MectEncoder:
     def __call__(self, chars: FloatArray, radicals: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """*Shape* chars, radicals: [N, ..]; words: [W, word_width]; result: [N, d]"""
         *inner, last = self.layers
-        plan = _plan(lattice, words_ask=bool(inner))
+        plan = SpanPlan.of(lattice, word_queries=bool(inner))
         relative = [positions(plan) for positions in self.positions]
         given = [chars, radicals] if self.config.n_streams == 2 else [np.concatenate((chars, radicals), axis=1)]
         streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]

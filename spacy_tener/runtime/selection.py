@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial, reduce
+from functools import partial
 
 import numpy as np
 
+from ..batching.tournament import kth_by_merging
 from ..settings import AtssaConfig
 from ..types import BoolArray, FloatArray
 from .attention import AdaptedAttention, Heads, Rectangle, attend, exponentials
@@ -61,34 +62,11 @@ def kept_exponentials(
 
 
 def kth_largest(x: FloatArray, k: int) -> FloatArray:
-    """The k-th largest number of each column, equal ones counted; -inf where there are fewer.
+    """Return the k-th largest number of each column, equal ones counted; -inf where there are fewer.
 
     x: *Shape: [.., L, T]*. Returns *Shape: [.., 1, T]*
-
-    Halves are merged, number by number: as many steps as the logarithm of L.
     """
     if k > x.shape[-2]:
         return np.full_like(x[..., :1, :], -np.inf)
-    best, odd = [x], []
-    while (length := best[0].shape[-2]) > 1:
-        half = length // 2
-        if length % 2:
-            odd.append([rank[..., -1:, :] for rank in best])
-        best = _merge([rank[..., :half, :] for rank in best], [rank[..., half : 2 * half, :] for rank in best], k)
-    for single in odd:
-        best = _merge(best, single, k)
-    return best[k - 1]
-
-
-def _merge(a: list[FloatArray], b: list[FloatArray], k: int) -> list[FloatArray]:
-    """The k largest of two lists, each sorted from its largest: the r-th is the highest `min(a_i, b_r-i)`."""
-    merged = []
-    for r in range(1, min(k, len(a) + len(b)) + 1):
-        lowest = (_least(a[:i], b[: r - i]) for i in range(max(0, r - len(b)), min(r, len(a)) + 1))
-        merged.append(reduce(np.maximum, lowest))
-    return merged
-
-
-def _least(a: list[FloatArray], b: list[FloatArray]) -> FloatArray:
-    """The smallest of some numbers of two sorted lists."""
-    return reduce(np.minimum, (numbers[-1] for numbers in (a, b) if numbers))
+    found: FloatArray = kth_by_merging(x, k, np.minimum, np.maximum)
+    return found

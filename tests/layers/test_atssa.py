@@ -12,7 +12,7 @@ from torch import Tensor
 from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers import attention as attention_module
 from spacy_tener.layers.attention import AdaptedAttention
-from spacy_tener.layers.fusion import Covers
+from spacy_tener.layers.fusion import CoverSegments
 from spacy_tener.layers.lattice import AtssaConfig, AtssaEncoder
 from spacy_tener.layers.selection import SelectiveAttention
 
@@ -80,7 +80,7 @@ def paper_layer(x: Tensor, layer: Any) -> Tensor:
 def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any]) -> None:
     encoder = make(**options).eval()
     chars, words, lattice = batch(LENGTHS)
-    fused = encoder.fusion(chars, words, Covers.of(lattice))
+    fused = encoder.fusion(chars, words, CoverSegments(lattice))
     rows = []
     for x in encoder.input(torch.cat((chars, fused), dim=-1)).split(LENGTHS):
         own = x

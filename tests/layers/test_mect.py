@@ -15,7 +15,7 @@ from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers.lattice import MectConfig, MectEncoder
-from spacy_tener.layers.span_plan import SpanPlan
+from spacy_tener.layers.span_plan import plan_spans
 from spacy_tener.layers.spans import BLOCK
 
 WIDTH, HEADS = 12, 3
@@ -244,7 +244,7 @@ def test_maps_are_of_each_layer_stream_and_sentence(options: dict[str, Any]) -> 
 def test_the_maps_are_those_that_outputs_are_made_with(options: dict[str, Any]) -> None:
     encoder, batch = make(**options), inputs(random_lattice([8]))
     chars, radicals, words, lattice = batch
-    plan = SpanPlan.of(lattice)
+    plan = plan_spans(lattice)
     rows = encoder._rows(encoder._streams(chars, radicals), words, plan)
     relative = [positions(plan) for positions in encoder.positions]
     read = [layer.attention_input(x) for layer, x in zip(encoder.layers[0].streams, rows, strict=True)]

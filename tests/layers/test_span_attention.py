@@ -15,7 +15,7 @@ from torch import Tensor
 from spacy_tener.batching import span_plan
 from spacy_tener.batching.lattice import Lattice
 from spacy_tener.layers import spans
-from spacy_tener.layers.span_plan import SpanPlan
+from spacy_tener.layers.span_plan import arrange, plan_spans
 from spacy_tener.layers.spans import DISTANCES, SpanAttention, SpanPositions
 
 WIDTH = 24
@@ -53,20 +53,20 @@ class Setting:
         return [self.characters, self.words, self.others, *parameters]
 
     def all_ask(self, *, cross: bool = False) -> Tensor:
-        plan = SpanPlan.of(self.lattice, word_queries=True)
-        rows = plan.arrange(self.characters, self.words)
+        plan = plan_spans(self.lattice, word_queries=True)
+        rows = arrange(plan, self.characters, self.words)
         return self.attention(rows, plan, self.positions(plan), None, self.others if cross else None)
 
     def characters_ask(self, *, cross: bool = False) -> Tensor:
-        plan = SpanPlan.of(self.lattice)
-        rows = plan.arrange(self.characters, self.words)
+        plan = plan_spans(self.lattice)
+        rows = arrange(plan, self.characters, self.words)
         query_input = self.others[plan.characters] if cross else None
         return self.attention(self.characters, plan, self.positions(plan), rows, query_input)
 
     def reference(self, *, cross: bool = False) -> list[Tensor]:
         """For each sentence. *Shape: [L, d]*"""
-        plan = SpanPlan.of(self.lattice)
-        rows = plan.arrange(self.characters, self.words)
+        plan = plan_spans(self.lattice)
+        rows = arrange(plan, self.characters, self.words)
         query_input = self.others if cross else rows
         return [
             reference_span_attention(self.attention, self.positions, x, q, torch.from_numpy(spans))
@@ -189,8 +189,8 @@ def test_scores_by_hand() -> None:
         attention.u.copy_(torch.tensor([u], dtype=torch.float64))
         attention.v.copy_(torch.tensor([v], dtype=torch.float64))
         setting.positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
-    plan = SpanPlan.of(lattice, word_queries=True)
-    rows = plan.arrange(setting.characters, setting.words)
+    plan = plan_spans(lattice, word_queries=True)
+    rows = arrange(plan, setting.characters, setting.words)
     (got,) = attention.weights(rows, plan, setting.positions(plan))
     x, spans = rows.tolist(), [(0, 0), (1, 1), (0, 1)]
     for i, query in enumerate(spans):
@@ -214,8 +214,8 @@ def test_sentences_do_not_see_each_other() -> None:
     for i, expected in enumerate(outputs):
         own = slice(ends[i] - lattice.counts[i], ends[i])
         alone = Lattice(lattice.lengths[i : i + 1], lattice.counts[i : i + 1], lattice.heads[own], lattice.tails[own])
-        plan = SpanPlan.of(alone)
-        rows = plan.arrange(characters[i], words[i])
+        plan = plan_spans(alone)
+        rows = arrange(plan, characters[i], words[i])
         got = together.attention(characters[i], plan, together.positions(plan), rows)
         assert torch.allclose(got, expected, atol=1e-12)
 
@@ -235,14 +235,14 @@ def test_the_order_of_words_changes_nothing_but_the_bias() -> None:
 
 
 def maps_of(setting: Setting) -> Iterator[Tensor]:
-    plan = SpanPlan.of(setting.lattice, word_queries=True)
-    rows = plan.arrange(setting.characters, setting.words)
+    plan = plan_spans(setting.lattice, word_queries=True)
+    rows = arrange(plan, setting.characters, setting.words)
     yield from setting.attention.weights(rows, plan, setting.positions(plan))
 
 
 def test_maps_are_probabilities_over_characters_then_words() -> None:
     setting = Setting(random_lattice(LENGTHS), places=5)
-    values = setting.attention.value(SpanPlan.of(setting.lattice).arrange(setting.characters, setting.words))
+    values = setting.attention.value(arrange(plan_spans(setting.lattice), setting.characters, setting.words))
     counts = (setting.lattice.lengths + setting.lattice.counts).tolist()
     outputs = setting.all_ask().split(counts)
     for weights, own, output in zip(maps_of(setting), values.split(counts), outputs, strict=True):
@@ -254,8 +254,8 @@ def test_maps_are_probabilities_over_characters_then_words() -> None:
 
 def test_maps_of_characters_alone_have_their_rows_only() -> None:
     setting = Setting(random_lattice(LENGTHS))
-    plan = SpanPlan.of(setting.lattice)
-    rows = plan.arrange(setting.characters, setting.words)
+    plan = plan_spans(setting.lattice)
+    rows = arrange(plan, setting.characters, setting.words)
     own = setting.attention.weights(setting.characters, plan, setting.positions(plan), rows)
     for weights, whole, length in zip(own, maps_of(setting), setting.lattice.lengths, strict=True):
         assert torch.allclose(weights, whole[:, :length], atol=1e-12)
@@ -306,6 +306,6 @@ def test_a_gpu_gives_what_the_cpu_gives() -> None:
     setting = Setting(random_lattice(LENGTHS), places=30)
     expected = setting.all_ask()
     attention, positions = setting.attention.cuda(), setting.positions.cuda()
-    plan = SpanPlan.of(setting.lattice, word_queries=True, device="cuda")
-    rows = plan.arrange(setting.characters.cuda(), setting.words.cuda())
+    plan = plan_spans(setting.lattice, word_queries=True, device="cuda")
+    rows = arrange(plan, setting.characters.cuda(), setting.words.cuda())
     assert torch.allclose(attention(rows, plan, positions(plan)).cpu(), expected, atol=1e-8)

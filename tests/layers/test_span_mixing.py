@@ -10,8 +10,9 @@ from lattices import any_lattice, lattice_of, random_lattice
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
+from spacy_tener.batching.span_plan import QueryGroup, SpanPlan
 from spacy_tener.layers import span_plan, spans
-from spacy_tener.layers.span_plan import QueryGroup, SpanPlan
+from spacy_tener.layers.span_plan import plan_spans
 from spacy_tener.layers.spans import SpanHeads, attend_spans, span_weights
 
 HEADS, HEAD_WIDTH = 2, 3
@@ -27,7 +28,7 @@ def random_heads(plan: SpanPlan, *, bias_size: int = 0) -> SpanHeads:
 
 
 def plan_of(lattice: Lattice) -> tuple[SpanPlan, tuple[QueryGroup, ...]]:
-    plan = SpanPlan.of(lattice, word_queries=True)
+    plan = plan_spans(lattice, word_queries=True)
     return plan, plan.groups(len(plan.order))
 
 
@@ -105,7 +106,7 @@ def test_dropout_scales_what_it_leaves() -> None:
 
 
 def mixed_and_gradients(lattice: Lattice, *, rectangles: bool, words: bool, bias_size: int) -> list[Tensor | None]:
-    plan = SpanPlan.of(lattice, word_queries=words, rectangles=rectangles)
+    plan = plan_spans(lattice, word_queries=words, rectangles=rectangles)
     heads = random_heads(plan, bias_size=bias_size)
     n = len(plan.order) if words else len(plan.characters)
     queries = [part.detach()[:n].requires_grad_() for part in (heads.q, heads.q_position)]
@@ -133,8 +134,8 @@ def test_rectangles_of_many_sentences_mix_and_learn_what_single_groups_do(
 
 def test_rectangles_are_few_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lattice = random_lattice([7, 9, 60, 8, 10, 64, 9, 2])
-    assert len(SpanPlan.of(lattice, rectangles=True).by_characters) == 1
+    assert len(plan_spans(lattice, rectangles=True).by_characters) == 1
     monkeypatch.setattr(span_plan, "PAIRS_AT_ONCE", 20_000)
-    for rectangle in SpanPlan.of(lattice, word_queries=True, rectangles=True).by_all or ():
+    for rectangle in plan_spans(lattice, word_queries=True, rectangles=True).by_all or ():
         (n, queries), keys, columns = (rectangle.rows[which].shape for which in ("queries", "keys", "columns"))
         assert n == 1 or n * queries * (keys[1] + columns[1]) <= 20_000

@@ -10,7 +10,8 @@ from lattices import any_lattice, lattice_of, random_lattice, sentences_of
 
 from spacy_tener.batching import span_plan as span_plan_module
 from spacy_tener.batching.lattice import Lattice
-from spacy_tener.layers.span_plan import QueryGroup, SpanPlan
+from spacy_tener.batching.span_plan import QueryGroup, SpanPlan
+from spacy_tener.layers.span_plan import arrange, plan_spans
 
 MIXED = [5, 0, 1, 60, 13]
 
@@ -41,7 +42,7 @@ def check_groups(groups: tuple[QueryGroup, ...], plan: SpanPlan, lattice: Lattic
 @settings(max_examples=40)
 @given(any_lattice, st.booleans())
 def test_groups_know_the_distances_of_all_their_pairs(lattice: Lattice, word_queries: bool) -> None:
-    plan = SpanPlan.of(lattice, word_queries=word_queries)
+    plan = plan_spans(lattice, word_queries=word_queries)
     check_groups(plan.by_characters, plan, lattice)
     check_groups(plan.by_all or (), plan, lattice)
 
@@ -49,7 +50,7 @@ def test_groups_know_the_distances_of_all_their_pairs(lattice: Lattice, word_que
 @settings(max_examples=40)
 @given(any_lattice)
 def test_groups_cover_the_rows_that_ask_once(lattice: Lattice) -> None:
-    plan = SpanPlan.of(lattice, word_queries=True)
+    plan = plan_spans(lattice, word_queries=True)
     for groups, n in [
         (plan.by_characters, lattice.n_characters),
         (plan.by_all, lattice.n_characters + lattice.n_words),
@@ -61,16 +62,16 @@ def test_groups_cover_the_rows_that_ask_once(lattice: Lattice) -> None:
 @settings(max_examples=40)
 @given(any_lattice)
 def test_distances_are_listed_once_and_nearer_than_the_longest_sentence(lattice: Lattice) -> None:
-    plan = SpanPlan.of(lattice, word_queries=True)
+    plan = plan_spans(lattice, word_queries=True)
     assert plan.longest == lattice.longest
     assert len(plan.distances.unique(dim=0)) == len(plan.distances)
     assert all(abs(distance) < lattice.longest for row in plan.distances.tolist() for distance in row)
 
 
 def test_rows_are_characters_then_words_of_each_sentence() -> None:
-    plan = SpanPlan.of(lattice_of((2, [(0, 1)]), (3, [(1, 2), (0, 2)])))
+    plan = plan_spans(lattice_of((2, [(0, 1)]), (3, [(1, 2), (0, 2)])))
     characters, words = torch.arange(5.0)[:, None], torch.tensor([[10.0], [11.0], [12.0]])
-    rows = plan.arrange(characters, words)
+    rows = arrange(plan, characters, words)
     assert rows[:, 0].tolist() == [0.0, 1.0, 10.0, 2.0, 3.0, 4.0, 11.0, 12.0]
     assert torch.equal(rows[plan.characters], characters)
     assert plan.lengths == (3, 5)
@@ -80,7 +81,7 @@ def test_planning_fewer_queries_per_group_changes_no_pair(monkeypatch: pytest.Mo
     lattice = random_lattice(MIXED)
     for most in (1, 7, 1000):
         monkeypatch.setattr(span_plan_module, "GROUP", most)
-        plan = SpanPlan.of(lattice, word_queries=True)
+        plan = plan_spans(lattice, word_queries=True)
         check_groups(plan.groups(lattice.n_characters + lattice.n_words), plan, lattice)
         sizes = [group.queries.stop - group.queries.start for group in plan.by_characters]
         assert max(sizes) == min(most, max(MIXED))
@@ -89,7 +90,7 @@ def test_planning_fewer_queries_per_group_changes_no_pair(monkeypatch: pytest.Mo
 def test_words_ask_only_where_that_was_planned() -> None:
     lattice = random_lattice(MIXED)
     everything = lattice.n_characters + lattice.n_words
-    plan = SpanPlan.of(lattice)
+    plan = plan_spans(lattice)
     assert plan.groups(lattice.n_characters) is plan.by_characters
     with pytest.raises(ValueError, match="word_queries=True"):
         plan.groups(everything)
@@ -98,7 +99,7 @@ def test_words_ask_only_where_that_was_planned() -> None:
 
 
 def test_without_words_characters_are_all_rows() -> None:
-    plan = SpanPlan.of(lattice_of((4, []), (2, [])))
+    plan = plan_spans(lattice_of((4, []), (2, [])))
     assert plan.groups(6) is plan.by_characters
     assert plan.order.tolist() == list(range(6))
 
@@ -106,7 +107,7 @@ def test_without_words_characters_are_all_rows() -> None:
 @pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
 @pytest.mark.parametrize("word_queries", [False, True])
 def test_a_batch_of_nothing_is_planned(lattice: Lattice, word_queries: bool) -> None:
-    plan = SpanPlan.of(lattice, word_queries=word_queries)
+    plan = plan_spans(lattice, word_queries=word_queries)
     assert plan.groups(0) == ()
     assert plan.distances.shape == (0, 4)
     assert plan.lengths == (0,) * len(lattice.lengths)
@@ -114,7 +115,7 @@ def test_a_batch_of_nothing_is_planned(lattice: Lattice, word_queries: bool) -> 
 
 @pytest.mark.gpu
 def test_a_plan_lies_on_its_device() -> None:
-    plan = SpanPlan.of(random_lattice(MIXED), word_queries=True, device="cuda")
+    plan = plan_spans(random_lattice(MIXED), word_queries=True, device="cuda")
     rectangle = plan.by_characters[0]
     for tensor in (plan.order, plan.characters, plan.distances, *rectangle.rows.values(), rectangle.pairs()):
         assert tensor.is_cuda

@@ -9,7 +9,8 @@ import torch
 from lattices import lattice_of, random_lattice, sentences_of
 from paper_forms import reference_span_positions
 
-from spacy_tener.layers.span_plan import SpanPlan
+from spacy_tener.batching.span_plan import SpanPlan
+from spacy_tener.layers.span_plan import plan_spans
 from spacy_tener.layers.spans import DISTANCES, SpanPositions
 
 CHOICES = [DISTANCES, ("hh", "tt"), ("th",), ("tt", "ht", "hh")]
@@ -33,7 +34,7 @@ def rows_of_pairs(positions: SpanPositions, plan: SpanPlan, sentence: int) -> to
 @pytest.mark.parametrize("distances", CHOICES)
 def test_rows_are_the_papers(distances: tuple[str, ...]) -> None:
     positions, lattice = make(distances=distances), random_lattice([1, 17, 60])
-    plan = SpanPlan.of(lattice, word_queries=True)
+    plan = plan_spans(lattice, word_queries=True)
     for sentence, spans in enumerate(sentences_of(lattice)):
         expected = reference_span_positions(positions, torch.from_numpy(spans))
         assert (rows_of_pairs(positions, plan, sentence) - expected).abs().max() < 1e-12
@@ -42,7 +43,7 @@ def test_rows_are_the_papers(distances: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("distances", CHOICES)
 def test_the_weights_gradient_is_that_of_the_papers_form(distances: tuple[str, ...]) -> None:
     positions, lattice = make(distances=distances), random_lattice([30])
-    plan = SpanPlan.of(lattice, word_queries=True)
+    plan = plan_spans(lattice, word_queries=True)
     expected = reference_span_positions(positions, torch.from_numpy(sentences_of(lattice)[0]))
     weight = torch.randn_like(expected)
     (wanted,) = torch.autograd.grad((expected * weight).sum(), positions.fuse.weight)
@@ -62,7 +63,7 @@ def test_one_pair_by_hand() -> None:
 
 
 def test_each_distance_has_its_own_weights() -> None:
-    plan = SpanPlan.of(lattice_of((6, [(1, 3)])), word_queries=True)
+    plan = plan_spans(lattice_of((6, [(1, 3)])), word_queries=True)
     positions = make()
     before = positions(plan)
     for i, distance in enumerate(DISTANCES):
@@ -84,7 +85,7 @@ def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:
 def test_a_batch_of_nothing_has_no_rows() -> None:
     positions = make()
     for lattice in (lattice_of(), lattice_of((0, []))):
-        assert positions(SpanPlan.of(lattice)).shape == (0, 12)
+        assert positions(plan_spans(lattice)).shape == (0, 12)
 
 
 @pytest.mark.parametrize(("distances", "named"), [((), "none"), (("hh", "hh"), "hh, hh"), (("hh", "xx"), "hh, xx")])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
-from spacy_tener.layers.fusion import Covers, WordFusion
+from spacy_tener.layers.fusion import CoverSegments, WordFusion
 
 CHARS, WORDS, WIDTH, HEADS = 5, 4, 12, 3
 
@@ -87,7 +87,7 @@ def paper(
 def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
     fusion, own = make(), lattice(SENTENCES)
     chars, words = rows(own)
-    got, expected = fusion(chars, words, Covers.of(own)), paper(fusion, chars, words, SENTENCES)
+    got, expected = fusion(chars, words, CoverSegments(own)), paper(fusion, chars, words, SENTENCES)
     assert (got - expected).abs().max() < 1e-12
     weight, wanted_by = torch.randn_like(got), [chars, words, *fusion.parameters()]
     wanted = torch.autograd.grad((expected * weight).sum(), wanted_by)
@@ -97,7 +97,7 @@ def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
 
 def test_a_character_without_words_gets_zeros() -> None:
     fusion, own = make(), lattice(SENTENCES)
-    fused = fusion(*rows(own), Covers.of(own))
+    fused = fusion(*rows(own), CoverSegments(own))
     covered = torch.zeros(own.n_characters, dtype=torch.bool)
     covered[[0, 1, 2, 3, 4, 5, 6, 10, 11, 13, 14]] = True
     assert torch.equal(fused.any(dim=1), covered)
@@ -106,16 +106,16 @@ def test_a_character_without_words_gets_zeros() -> None:
 def test_a_character_with_one_word_gets_that_words_value() -> None:
     fusion, own = make(), lattice(SENTENCES)
     chars, words = rows(own)
-    fused = fusion(chars, words, Covers.of(own))
+    fused = fusion(chars, words, CoverSegments(own))
     assert torch.allclose(fused[13:15], fusion.value(words[-1:]).expand(2, -1))
 
 
 def test_a_sentence_is_read_alone() -> None:
     fusion, own = make(), lattice(SENTENCES)
     chars, words = rows(own)
-    whole = fusion(chars, words, Covers.of(own))
+    whole = fusion(chars, words, CoverSegments(own))
     first = lattice(SENTENCES[:1])
-    assert torch.allclose(fusion(chars[:7], words[:6], Covers.of(first)), whole[:7], atol=1e-14)
+    assert torch.allclose(fusion(chars[:7], words[:6], CoverSegments(first)), whole[:7], atol=1e-14)
 
 
 def test_the_order_of_the_words_does_not_matter() -> None:
@@ -124,15 +124,15 @@ def test_the_order_of_the_words_does_not_matter() -> None:
     chars, words = rows(lattice(SENTENCES[:1]))
     order = [3, 0, 5, 1, 4, 2]
     shuffled = lattice([(7, [spans[i] for i in order])])
-    fused = fusion(chars, words, Covers.of(lattice(SENTENCES[:1])))
-    assert torch.allclose(fusion(chars, words[order], Covers.of(shuffled)), fused, atol=1e-14)
+    fused = fusion(chars, words, CoverSegments(lattice(SENTENCES[:1])))
+    assert torch.allclose(fusion(chars, words[order], CoverSegments(shuffled)), fused, atol=1e-14)
 
 
 @pytest.mark.parametrize("sentences", [[], [(0, [])], [(4, []), (2, [])]])
 def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, list[tuple[int, int]]]]) -> None:
     fusion, own = make(), lattice(sentences)
     chars, words = rows(own)
-    fused = fusion(chars, words, Covers.of(own))
+    fused = fusion(chars, words, CoverSegments(own))
     assert torch.equal(fused, torch.zeros(own.n_characters, WIDTH, dtype=torch.float64))
     fused.sum().backward()
     assert chars.grad is not None
@@ -142,13 +142,13 @@ def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, li
 def test_there_are_as_many_pairs_as_words_have_characters() -> None:
     """One character under a hundred words costs the others nothing."""
     own = lattice([(1000, [(0, 1 + i % 3) for i in range(100)])])
-    covers = Covers.of(own)
+    covers = CoverSegments(own)
     assert len(covers.characters.index) == len(covers.words.index) == sum(2 + i % 3 for i in range(100))
     assert covers.longest == 4
 
 
 def test_pairs_know_their_distances_to_both_ends() -> None:
-    covers = Covers.of(lattice([(3, []), (6, [(1, 3), (3, 5)])]))
+    covers = CoverSegments(lattice([(3, []), (6, [(1, 3), (3, 5)])]))
     assert covers.characters.index.tolist() == [4, 5, 6, 6, 7, 8]
     assert covers.words.index.tolist() == [0, 0, 0, 1, 1, 1]
     assert covers.from_head.index.tolist() == [0, 1, 2, 0, 1, 2]
@@ -158,7 +158,7 @@ def test_pairs_know_their_distances_to_both_ends() -> None:
 def test_dropout_acts_on_the_map_in_training() -> None:
     fusion, own = make(dropout=0.5), lattice(SENTENCES)
     chars, words = rows(own)
-    covers = Covers.of(own)
+    covers = CoverSegments(own)
     assert not torch.allclose(fusion(chars, words, covers), fusion(chars, words, covers))
     predicted = fusion.eval()(chars, words, covers)
     assert torch.allclose(predicted, paper(fusion, chars, words, SENTENCES), atol=1e-12)
@@ -168,6 +168,6 @@ def test_dropout_acts_on_the_map_in_training() -> None:
 def test_a_gpu_gives_what_the_cpu_gives() -> None:
     fusion, own = make(), lattice(SENTENCES)
     chars, words = rows(own)
-    expected = fusion(chars, words, Covers.of(own))
-    covers = Covers.of(own, device="cuda")
+    expected = fusion(chars, words, CoverSegments(own))
+    covers = CoverSegments(own, device="cuda")
     assert torch.allclose(fusion.cuda()(chars.cuda(), words.cuda(), covers).cpu(), expected, atol=1e-10)
