@@ -1,4 +1,4 @@
-"""The connection to Ray, for whatever `--engine ray` runs on many machines."""
+"""Connection to a cluster of Ray, for `--engine ray`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATIENCE = 10.0  # seconds that the head of a cluster has to answer
 
 @contextmanager
 def connected(address: str | None = None) -> Iterator[ModuleType]:
-    """Ray, connected to a cluster. A connection that is there already is used, and stays.
+    """Connect to a cluster of Ray. A connection that is there already is used, and stays.
 
     address: Without one, that of RAY_ADDRESS, of a cluster that this machine belongs to, or of a new one of this
         machine alone, which ends with the connection.
@@ -55,8 +55,8 @@ def work_in(directory: Path) -> None:
         raise OSError(f"{directory} is not on the node {os.uname().nodename}: all nodes need the same files") from error
 
 
-def explained(ray: ModuleType, items: Iterable[Item]) -> Iterator[Item]:
-    """The items, with what Ray raises between them as an error with a remedy."""
+def wrap_ray_errors(ray: ModuleType, items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items; raise errors of Ray as errors with a remedy."""
     try:
         yield from items
     except ray.exceptions.RayError as error:
@@ -65,7 +65,7 @@ def explained(ray: ModuleType, items: Iterable[Item]) -> Iterator[Item]:
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error of Ray was made of, in a line."""
+    """Return the cause of an error of Ray, in a line."""
     while isinstance(inner := getattr(error, "cause", None) or error.__cause__, BaseException):
         error = inner
     lines = [line for line in str(error).splitlines() if line.strip()]

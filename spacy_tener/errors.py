@@ -1,4 +1,4 @@
-"""What this package raises where it says why it cannot do what it was asked, and what to do about it."""
+"""User-facing errors, each with a remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RemedyError(ValueError):
-    """Something cannot be done as asked: where, why, and what to do about it.
+    """Error that says where, why, and what to do about it.
 
     reason: without a full stop at its end, and without the place.
     remedy: one or more whole sentences.
@@ -32,7 +32,7 @@ def _rebuild(kind: type[RemedyError], args: tuple[Any, ...], state: dict[str, An
 
 
 class InputError(RemedyError):
-    """What a user names cannot be read, or written to, as asked.
+    """Error in a file that a user names, or in its place.
 
     source: the file's name, or what stands for it.
     line: where in the file, counted from 1.

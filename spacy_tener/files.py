@@ -44,8 +44,9 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """A temporary directory. When the block ends without an error, its files move to `folder`, each atomically, over
-    those of the same names."""
+    """Return a temporary directory. When the block ends without an error, its files move to `folder`, each atomically,
+    over those of the same names.
+    """
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
@@ -59,7 +60,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def digest(path: Path) -> str:
-    """Of a file, or of all files of a directory with their names, but for hidden ones and compiled Python."""
+    """Return the digest of a file, or of all files of a directory and their names, without hidden ones and `.pyc`."""
     if path.is_file():
         status = path.stat()
         return _digest_of_file(path.resolve(), status.st_mtime_ns, status.st_size)

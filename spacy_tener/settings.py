@@ -12,7 +12,7 @@ class SettingError(ValueError):
 
 
 class Rule(NamedTuple):
-    """What is true of the values that a field may have, and how a message says so."""
+    """Condition on the values of a field, and its wording in a message."""
 
     valid: Callable[[Any], bool]
     needed: str
@@ -26,7 +26,7 @@ Probability = Annotated[float, Rule(lambda value: 0.0 <= value < 1.0, "at least 
 
 
 class Settings:
-    """What a config inherits: each value is checked by its field's annotation, `Literal` or one of those above."""
+    """Base of configs: each value is checked by its field's annotation, `Literal` or one of those above."""
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self), include_extras=True).items():
@@ -42,7 +42,7 @@ def check(name: str, value: object, valid: bool, needed: str) -> None:
 
 
 def check_window(size: int) -> None:
-    """A window over the characters or radicals of a token has a middle."""
+    """Refuse a window over the characters or radicals of a token that has no middle."""
     check("window", size, size >= 1 and size % 2 == 1, "an odd number, so that a filter has a middle")
 
 
@@ -59,7 +59,7 @@ def _rules(hint: Any) -> Iterator[Rule]:
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(Settings):
-    """What all encoders that are stacks of transformer layers have in common.
+    """Settings of encoders that are stacks of transformer layers.
 
     width: Width d of the output, shared by the heads.
     layers: Number of layers.
@@ -78,7 +78,7 @@ class StackConfig(Settings):
     norm: Literal["post", "pre"] = "post"
 
     usual_ff: ClassVar[int] = 3
-    """How many times as wide as the model the feed-forward is, where `ff_width` is None."""
+    """Width of the feed-forward in widths of the model, where `ff_width` is None."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -314,5 +314,5 @@ class IDCNNConfig(Settings):
 
     @property
     def reach(self) -> int:
-        """How many tokens to each side take part in a token's output."""
+        """Number of tokens to each side that take part in a token's output."""
         return self.window // 2 * (1 + self.iterations * sum(self.dilations))

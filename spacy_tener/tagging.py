@@ -25,7 +25,7 @@ from .types import IntArray
 
 @dataclass(frozen=True)
 class TagLayout:
-    """Where each tag of `n_labels` entity types has its id."""
+    """Ids of the tags of `n_labels` entity types."""
 
     n_labels: int
 
@@ -72,7 +72,7 @@ class TagLayout:
         return slice(2 * self.n_labels + 1, 4 * self.n_labels + 1)
 
     def within(self, larger: TagLayout) -> IntArray:
-        """Where each of these tags has its id in a layout of more entity types, the known types first."""
+        """Return the id of each of these tags in a layout of more entity types, the known types first."""
         if larger.n_labels < self.n_labels:
             raise ValueError(f"a layout of {self.n_labels} entity types does not fit into one of {larger.n_labels}")
         types = np.arange(self.n_labels)
@@ -81,12 +81,14 @@ class TagLayout:
         return np.concatenate([blocks[0], [larger.outside], *blocks[1:]])
 
     def names(self, labels: tuple[str, ...]) -> list[str]:
-        """Every tag's name, by id."""
+        """Return every tag's name, by id."""
         blocks = [[f"{prefix}-{label}" for label in labels] for prefix in "BSEI"]
         return [*blocks[0], "O", *blocks[1], *blocks[2], *blocks[3]]
 
     def encode(self, starts: IntArray, ends: IntArray, labels: IntArray, length: int) -> IntArray:
-        """Tags of a sequence whose entities are `[start, end)` with the given label indices, none overlapping."""
+        """Return tags of a sequence whose entities are `[start, end)` with the given label indices, none
+        overlapping.
+        """
         tags = np.full(length, self.outside, dtype=np.int64)
         sizes = ends - starts
         inner = np.repeat(labels + self.inside.start, sizes)
@@ -99,7 +101,9 @@ class TagLayout:
         return tags
 
     def decode(self, tags: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Starts, ends and label indices of the entities of a well-formed tag sequence (or of several, joined)."""
+        """Return starts, ends and label indices of the entities of a well-formed tag sequence (or of several,
+        joined).
+        """
         single = (tags >= self.single.start) & (tags < self.single.stop)
         starts = np.flatnonzero((tags < self.begin.stop) | single)
         ends = np.flatnonzero(((tags >= self.end.start) & (tags < self.end.stop)) | single) + 1

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..cluster import connected, explained, work_in
+from ..cluster import connected, work_in, wrap_ray_errors
 from .local import OnPart, check_text
 from .output import PARQUET, AnnotationJob, PartStats, open_output, write_part
 from .reading import Part, ReadOptions, Source, read_parts
@@ -48,7 +48,7 @@ def annotate_on_ray(job: AnnotationJob, on_part: OnPart, actors: Actors, address
         for number, stats in numbers.items():
             total += stats
             on_part(Part(number), stats, True)
-        for row in explained(ray, _write(job, set(numbers), actors, int(ray.cluster_resources().get("CPU", 0)))):
+        for row in wrap_ray_errors(ray, _write(job, set(numbers), actors, int(ray.cluster_resources().get("CPU", 0)))):
             part, stats = Part(int(row["number"])), PartStats(*map(int, row["stats"]))
             position += int(row["bytes"])
             if part.number not in numbers:  # what a lost node had reported is reported again

@@ -12,7 +12,7 @@ from .sequences import ranges, starts
 
 @dataclass(frozen=True)
 class Lattice:
-    """Which words lie over which characters. The words of a batch are joined, sentence after sentence.
+    """Words over the characters of a batch. The words of a batch are joined, sentence after sentence.
 
     lengths: characters of each sentence. *Shape: [n]*
     counts: words of each sentence; 0 is legal. *Shape: [n]*

@@ -27,7 +27,7 @@ Lengths = Sequence[int] | IntArray | ArrayLike
 
 
 def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
-    """The lengths as an array, checked; 0 is legal. n_tokens: what they must sum to, if known. *Shape: [n]*"""
+    """Return the lengths as an array, checked; 0 is legal. n_tokens: what they must sum to, if known. *Shape: [n]*"""
     host = lengths if isinstance(lengths, Sequence | np.ndarray) else lengths.tolist()
     array = np.asarray(host, dtype=np.int64).reshape(-1)
     if array.size and array.min() < 0:
@@ -38,24 +38,24 @@ def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
 
 
 def starts(lengths: IntArray) -> IntArray:
-    """Where each sequence begins. *Shape: [n]*"""
+    """Return the begin of each sequence. *Shape: [n]*"""
     begins: IntArray = np.cumsum(lengths) - lengths
     return begins
 
 
 def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
-    """`begin, begin + 1, .., begin + length - 1` for each sequence, joined. *Shape: [N]*"""
+    """Return `begin, begin + 1, .., begin + length - 1` for each sequence, joined. *Shape: [N]*"""
     numbers: IntArray = np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
     return numbers
 
 
 def bucket_cuts(lengths: IntArray, price: int) -> list[int]:
-    """Where to cut sequences, sorted longest first, into buckets. price: of a bucket, in pairs of tokens."""
+    """Return the cuts of sequences, sorted longest first, into buckets. price: of a bucket, in pairs of tokens."""
     return cuts_by_cost(lengths**2, price)
 
 
 def cuts_by_cost(costs: IntArray, price: int) -> list[int]:
-    """The same by what each sequence costs, sorted from the most; price: of a bucket.
+    """Return the cuts of sequences by the cost of each, sorted from the most; price: of a bucket.
 
     A bucket is cut in two, where that saves most, as long as it saves more than a bucket costs. So no cut of a
     finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)`.
@@ -75,7 +75,7 @@ def cuts_by_cost(costs: IntArray, price: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Packing:
-    """Which rows of the joined sequences are read at which time step.
+    """Order in which the rows of joined sequences are read, time step by time step.
 
     The CRF's recursions go step by step through all sequences at once. Sorted by length, the sequences that still run
     at a step are always the first few, so a finished sequence costs nothing, nothing is padded, and every array has
@@ -112,7 +112,7 @@ class Packing:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many sequences still run at each step."""
+        """Number of sequences that still run at each step."""
         running: list[int] = (self.n_sequences - np.cumsum(np.bincount(self.lengths, minlength=1))).tolist()
         return running[:-1]
 
@@ -165,6 +165,6 @@ class Packing:
         return np.flatnonzero(joined)
 
     def sums(self, values: AnyFloats) -> AnyFloats:
-        """The sum over each sequence, in float64. *Shape* [N] to [n_sequences]"""
+        """Return the sum over each sequence, in float64. *Shape* [N] to [n_sequences]"""
         totals = np.bincount(self.sequence, weights=values, minlength=self.n_sequences).astype(np.float64)
         return totals

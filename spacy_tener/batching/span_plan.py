@@ -46,7 +46,9 @@ class QueryGroups:
 
     @classmethod
     def of(cls, spans: LatticeSpans, *, most: int, words: bool) -> QueryGroups:
-        """most: so many queries make a group, or fewer. words: whether words are queries too."""
+        """Cut queries into groups. most: so many queries make a group, or fewer. words: whether words are queries
+        too.
+        """
         parts = [_cut(spans.begins, spans.characters, most)]
         if words:
             parts.append(_cut(spans.begins + spans.characters, spans.counts - spans.characters, most))
@@ -68,7 +70,7 @@ def _cut(begins: IntArray, counts: IntArray, most: int) -> tuple[IntArray, IntAr
 
 
 def _extent(values: IntArray, groups: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
-    """The least value of each group, and over how many numbers its values spread."""
+    """Return the least value of each group, and over how many numbers its values spread."""
     least, greatest = np.full(n_groups, np.iinfo(np.int64).max), np.zeros(n_groups, np.int64)
     np.minimum.at(least, groups, values)
     np.maximum.at(greatest, groups, values)
@@ -111,7 +113,7 @@ class PositionWindows:
 
     @cached_property
     def widths(self) -> IntArray:
-        """How many columns each group has. *Shape: [G]*"""
+        """Number of columns of each group. *Shape: [G]*"""
         widths = np.zeros_like(self.query_groups.counts)
         np.add.at(widths, self.query_groups.kind_groups[self.kinds], self.new)
         return widths
@@ -129,7 +131,9 @@ class PositionWindows:
         return columns
 
     def begins(self) -> IntArray:
-        """Where each window begins among the columns; within a kind, the keys lie as the spans do. *Shape: [V]*"""
+        """Return the begin of each window among the columns; within a kind, the keys lie as the spans do. *Shape:
+        [V]*
+        """
         sentences = self.query_groups.sentences[self.query_groups.kind_groups]
         shifts = starts(self.spans.counts[sentences]) - self.spans.begins[sentences]
         begins = np.empty_like(self.ends)
@@ -137,7 +141,8 @@ class PositionWindows:
         return begins
 
     def products(self) -> IntArray:
-        """Where a query's products lie among its group's, query after query, if its windows began at 0. *Shape: [Q]*
+        """Return the place of a query's products among its group's, query after query, if its windows began at 0.
+        *Shape: [Q]*
 
         Added to where its windows begin, that is where its product with each key lies.
         """
@@ -181,7 +186,7 @@ class QueryGroup:
     shifts: Any
 
     def pairs(self) -> Any:
-        """Which of the group's *[G, C]* products belongs to each query and key. *Shape: [G * L]*"""
+        """Return the place of each query's and key's product among the group's *[G, C]*. *Shape: [G * L]*"""
         alike = len(self.windows) == 1
         return ((self.windows if alike else self.windows[self.kinds]) + self.shifts).reshape(-1)
 
@@ -254,7 +259,9 @@ class SpanPlan:
 
 
 def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
-    """The different columns as four distances each, and which of them each column is. columns: *Shape: [3, C]*"""
+    """Return the different columns as four distances each, and which of them each column is. columns: *Shape: [3,
+    C]*
+    """
     above, width = columns.max(initial=0) + 1, 2 * longest + 1
     codes, inverse = np.unique((columns[0] * above + columns[1]) * width + columns[2] + longest, return_inverse=True)
     query, key, offset = codes // width // above, codes // width % above, codes % width - longest

@@ -31,8 +31,8 @@ EXACT = 1e9
 
 
 def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing) -> BoolArray:
-    """Which tokens have O on every best path of their sequence, most of them if not all. *Shape* [K, N], flat rows, to
-    [N]; -inf bars a tag
+    """Return a mask of tokens with O on every best path of their sequence: of most of them if not all. *Shape* [K, N],
+    flat rows, to [N]; -inf bars a tag
     """
     layout, longest = transitions.layout, int(packing.lengths.max(initial=0))
     of_outside = scores[layout.outside]
@@ -66,7 +66,7 @@ def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing
 
 
 def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -> None:
-    """The best score of a path that ends in each tag, written over the packed emissions. *Shape* [K, N]"""
+    """Return the best score of a path that ends in each tag, written over the packed emissions. *Shape* [K, N]"""
     layout, table, widest = transitions.layout, transitions.table, packing.sizes[0]
     outside = np.ascontiguousarray(table[layout.closers, layout.openers])[:, :, None]
     from_begin, from_inside = inside_scores(transitions.table, layout)[..., None]
@@ -115,7 +115,7 @@ def backtrace(scores: AnyFloats, transitions: Transitions, packing: Packing, las
 
 
 def viterbi_batch(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
-    """The best paths of several stretches, packed. *Shape* [K, N], which is written over, to [N]"""
+    """Return the best paths of several stretches, packed. *Shape* [K, N], which is written over, to [N]"""
     best_scores(scores, transitions, packing)
     begins = np.array([begin for begin, _ in packing.steps])
     ends = begins[packing.lengths[packing.order] - 1] + np.arange(packing.order.size)
@@ -125,7 +125,7 @@ def viterbi_batch(scores: AnyFloats, transitions: Transitions, packing: Packing,
 
 
 def viterbi_single(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
-    """The best path of a single stretch. *Shape* [K, N] to [N]"""
+    """Return the best path of a single stretch. *Shape* [K, N] to [N]"""
     emissions, n_tags = np.ascontiguousarray(scores.T), transitions.layout.n_tags
     into, origin = np.ascontiguousarray(transitions.table.T), np.arange(n_tags) * n_tags
     sums, index = np.empty_like(into), np.empty_like(origin)
@@ -146,7 +146,8 @@ def viterbi_single(scores: AnyFloats, transitions: Transitions, packing: Packing
 
 
 def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
-    """The best path of each sequence; among equals, the one with the lowest tag at the last place where they differ.
+    """Return the best path of each sequence; among equals, the one with the lowest tag at the last place where they
+    differ.
 
     *Shape* [N, K] to [N], flat rows; -inf in emissions bars a tag
     """
@@ -181,8 +182,8 @@ ScoredPath = tuple[float, IntArray]
 """The score of a path and its tags."""
 
 
-def ranked(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
-    """The k largest along the last axis, best first, and where they stood: among equals the first.
+def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
+    """Return the k largest along the last axis, best first, and where they stood: among equals the first.
 
     *Shape* [..., m] to [..., k] twice
     """
@@ -191,15 +192,15 @@ def ranked(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
 
 
 def next_ways(ways: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: TagLayout) -> tuple[AnyFloats, IntArray]:
-    """From the k best ways to each tag of a token to those of the next, without its emissions.
+    """Return the k best ways to each tag of the next token, without its emissions.
 
     outside, inside: transitions from the k ways to each closer, and within entities.
     *Shape* [n, K, k] to [n, K, k] twice: scores, and where each came from, as `tag * k + rank`
     """
     n, _, k = ways.shape
-    opened, closer = ranked(ways[:, layout.closers].reshape(n, 1, -1) + outside, k)
+    opened, closer = k_largest(ways[:, layout.closers].reshape(n, 1, -1) + outside, k)
     parts = ways[:, None, layout.begin] + inside[0], ways[:, None, layout.inside] + inside[1]
-    continued, choice = ranked(np.concatenate(parts, -1), k)
+    continued, choice = k_largest(np.concatenate(parts, -1), k)
     label = np.arange(layout.n_labels)[:, None]
     source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
     shape = (n, 2 * layout.n_labels, k)
@@ -210,7 +211,7 @@ def next_ways(ways: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: Ta
 def forward_kbest(
     emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int
 ) -> tuple[AnyFloats, IntArray]:
-    """The k best ways to each sequence's end in each tag, and every token's sources.
+    """Return the k best ways to each sequence's end in each tag, and every token's sources.
 
     *Shape* [N, K] to [n_filled, K, k] and [N, K, k], packed
     """
@@ -252,7 +253,7 @@ def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packin
     if not packing.steps:
         return readings
     ways, sources = forward_kbest(emissions[packing.forward], transitions, packing, k)
-    values, last = ranked((ways + transitions.end[:, None]).reshape(len(ways), -1), k)
+    values, last = k_largest((ways + transitions.end[:, None]).reshape(len(ways), -1), k)
     paths = np.empty((len(emissions), k), np.int64)
     paths[packing.forward] = backtrace_kbest(sources, packing, last)
     for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):

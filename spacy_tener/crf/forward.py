@@ -46,11 +46,11 @@ class ForwardStep:
         """
         np.maximum.reduce(scores[..., self.layout.closers], axis=-1, keepdims=True, out=self.shift)
         if guarded:
-            unbarred(self.shift)
+            zero_neg_inf(self.shift)
         np.subtract(scores, self.shift, out=self.relative)
         np.maximum(self.begin, self.inside, out=self.extra)
         if guarded:
-            unbarred(self.extra)
+            zero_neg_inf(self.extra)
         self.begin -= self.extra
         self.inside -= self.extra
         return self.relative
@@ -67,15 +67,15 @@ LogMatmul = Callable[[AnyFloats, AnyFloats], object]
 """Sums shifted scores (which it overwrites) into those of all next tags (its second argument), in log-space."""
 
 
-def unbarred(scores: AnyFloats) -> AnyFloats:
-    """Zero, in place, for what is -inf."""
+def zero_neg_inf(scores: AnyFloats) -> AnyFloats:
+    """Put zeros, in place, for what is -inf."""
     scores[scores == -np.inf] = 0.0
     return scores
 
 
 def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
-    """The logarithm of the sum of exponentials along an axis, which stays as one of length 1."""
-    largest = unbarred(scores.max(axis=axis, keepdims=True))
+    """Return the logarithm of the sum of exponentials along an axis, which stays as one of length 1."""
+    largest = zero_neg_inf(scores.max(axis=axis, keepdims=True))
     sums: AnyFloats = np.log(np.exp(scores - largest).sum(axis=axis, keepdims=True))
     sums += largest
     return sums
@@ -96,7 +96,7 @@ def log_matmul(table: AnyFloats, *, moderate: bool) -> LogMatmul:
 
 
 def forward_sums(scores: AnyFloats, start: AnyFloats, spread: LogMatmul, packing: Packing) -> AnyFloats:
-    """Log-sums of the paths that end in each tag of each packed row, relative to the shifts of the steps before.
+    """Return log-sums of the paths that end in each tag of each packed row, relative to the shifts of the steps before.
 
     *Shape* `scores` is [D, N, K] and is overwritten; `start` is [D, K]
     """
@@ -150,8 +150,8 @@ class ForwardBackward:
         return cls(packing, transitions, emissions, flat, beta)
 
     def shifts(self) -> AnyFloats:
-        """What `alpha` leaves out from each token to the next of its sequence. *Shape* [N]"""
-        shifts = unbarred(self.alpha[:, self.transitions.layout.closers].max(axis=-1))
+        """Return the shift that `alpha` leaves out from each token to the next of its sequence. *Shape* [N]"""
+        shifts = zero_neg_inf(self.alpha[:, self.transitions.layout.closers].max(axis=-1))
         shifts[self.packing.last] = 0.0
         return shifts.astype(np.float64)
 
@@ -163,7 +163,7 @@ class ForwardBackward:
         return sums
 
     def through(self) -> tuple[AnyFloats, AnyFloats]:
-        """Log-sums of the paths through each tag, and over all tags of a token, both relative to its shifts.
+        """Return log-sums of the paths through each tag, and over all tags of a token, both relative to its shifts.
 
         *Shape* [N, K] and [N, 1]
         """
@@ -172,17 +172,17 @@ class ForwardBackward:
         with np.errstate(divide="ignore", invalid="ignore"):
             paths: AnyFloats = self.alpha + self.beta - self.emissions
             paths[barred] = -np.inf
-            return paths, unbarred(log_sum(paths, axis=-1))
+            return paths, zero_neg_inf(log_sum(paths, axis=-1))
 
     def marginals(self) -> AnyFloats:
-        """Probability of each tag of each token. *Shape* [N, K]"""
+        """Return probability of each tag of each token. *Shape* [N, K]"""
         paths, total = self.through()
         paths -= total
         return np.exp(paths, out=paths)
 
     def moves(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-        """Log-probability of each transition into each `later` token, in two parts: with the score of the transition,
-        `source[t, i] + table[i, j] + target[t, j]` is that of tag i before the token and j at it.
+        """Return log-probability of each transition into each `later` token, in two parts: with the score of the
+        transition, `source[t, i] + table[i, j] + target[t, j]` is that of tag i before the token and j at it.
 
         *Shape* [N, 1] to [n_later, K] twice
         """
@@ -200,7 +200,7 @@ class ForwardBackward:
         return source, target
 
     def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
-        """Expected transitions, each sequence counted `weight` times. *Shape* [N, 1], [N, 1] to [K, K]"""
+        """Return expected transitions, each sequence counted `weight` times. *Shape* [N, 1], [N, 1] to [K, K]"""
         table = self.transitions.table
         source, target = self.moves(total)
         weight = weight[self.packing.later]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..batching.sequences import Packing, ranges
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
-from .forward import ForwardBackward, unbarred
+from .forward import ForwardBackward, zero_neg_inf
 from .transitions import Transitions, inside_scores, mirror
 
 
@@ -47,12 +47,12 @@ def check_spans(spans: EntitySpans, passes: ForwardBackward) -> None:
 
 
 def running_sums(values: AnyFloats) -> AnyFloats:
-    """Sums of all rows before each: a difference of two is the sum between. *Shape* [N, ...] to [N + 1, ...]"""
+    """Return sums of all rows before each: a difference of two is the sum between. *Shape* [N, ...] to [N + 1, ...]"""
     return np.concatenate([np.zeros_like(values[:1]), values.cumsum(axis=0)])
 
 
 def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> AnyFloats:
-    """Probability of each span as one entity: what leads up to B, the clamped path from B to E, what follows E.
+    """Return probability of each span as one entity: what leads up to B, the clamped path from B to E, what follows E.
 
     *Shape* [n_spans]
     """
@@ -72,7 +72,9 @@ def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> AnyFloats:
 
 
 def longer(passes: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
-    """Log-probability of entities of two tokens and more: forward + span + backward - log Z. *Shape* [n_spans]"""
+    """Return log-probability of entities of two tokens and more: forward + span + backward - log Z. *Shape*
+    [n_spans]
+    """
     assert passes.beta is not None
     layout = passes.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
@@ -126,7 +128,9 @@ def candidate_spans(passes: ForwardBackward, minimum: AnyFloats) -> EntitySpans:
 
 
 def joined_pairs(begin: BoolArray, inside: BoolArray, end: BoolArray) -> tuple[IntArray, IntArray]:
-    """Every `begin` with every later `end` where all between are `inside`. *Shape* [M] each, to [n_pairs] twice"""
+    """Return every `begin` with every later `end` where all between are `inside`. *Shape* [M] each, to [n_pairs]
+    twice
+    """
     begins, ends = np.flatnonzero(begin), np.flatnonzero(end)
     # An entity may end at the first place that is not inside, and no later.
     stops = np.append(np.flatnonzero(~inside), len(inside))
@@ -137,7 +141,7 @@ def joined_pairs(begin: BoolArray, inside: BoolArray, end: BoolArray) -> tuple[I
 
 
 def entropy(passes: ForwardBackward) -> AnyFloats:
-    """Entropy of the distribution over all paths of each sequence, in nats: log Z less the expected score.
+    """Return entropy of the distribution over all paths of each sequence, in nats: log Z less the expected score.
 
     *Shape* [n_sequences], in float64
     """
@@ -145,7 +149,7 @@ def entropy(passes: ForwardBackward) -> AnyFloats:
 
 
 def expected_score(passes: ForwardBackward) -> AnyFloats:
-    """The mean score of all paths of each sequence, by their probabilities. *Shape* [n_sequences], in float64"""
+    """Return the mean score of all paths of each sequence, by their probabilities. *Shape* [n_sequences], in float64"""
     packing, transitions = passes.packing, passes.transitions
     paths, total = passes.through()
     tags = np.exp(paths - total)
@@ -158,7 +162,7 @@ def expected_score(passes: ForwardBackward) -> AnyFloats:
 
 
 def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
-    """The mean score of the transition into each `later` token. *Shape* [n_later]"""
+    """Return the mean score of the transition into each `later` token. *Shape* [n_later]"""
     table = passes.transitions.table
     source, target = passes.moves(total)
     if passes.transitions.moderate:
@@ -172,7 +176,7 @@ def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
 
 def finite(scores: AnyFloats) -> AnyFloats:
     """Zero for what is no path: its probability is zero, and so is its part of the mean."""
-    return unbarred(scores.copy())
+    return zero_neg_inf(scores.copy())
 
 
 Sums = NDArray[np.float64]
@@ -206,14 +210,16 @@ class ScaledSums:
         return cls(transitions, packing, relative, sums, add_up(sums, transitions, packing))
 
     def places(self, sequence: IntArray, step: IntArray) -> tuple[IntArray, tuple[IntArray, IntArray]]:
-        """Where the sums of a step of a sequence are, and their scale: packed row; group of steps and column."""
+        """Return the place of the sums of a step of a sequence, and of their scale: packed row; group of steps and
+        column.
+        """
         column = np.empty(self.packing.n_sequences, np.int64)
         column[self.packing.order] = np.arange(self.packing.order.size)
         begins = np.array([begin for begin, _ in self.packing.steps])
         return begins[step] + column[sequence], (step // SCALED_EVERY, column[sequence])
 
     def log_partitions(self, sequence: IntArray) -> Sums:
-        """Of each sequence, as summed forwards and as summed backwards. *Shape* [n] to [2, n]"""
+        """Return log Z of each sequence, summed forwards and summed backwards. *Shape* [n] to [2, n]"""
         row, (group, column) = self.places(sequence, self.packing.lengths[sequence] - 1)
         start, swap = self.transitions.both_ways()[0].astype(np.float64), mirror(self.transitions.layout)
         last = self.sums[:, :, row] * np.exp(start[::-1, swap, None])
@@ -221,7 +227,7 @@ class ScaledSums:
         return sums
 
     def log_probabilities(self, spans: EntitySpans) -> tuple[Sums, bool]:
-        """Of each span as one entity, and whether these are to be relied on. *Shape* [n_spans]"""
+        """Return the log-probability of each span as one entity, and whether these are reliable. *Shape* [n_spans]"""
         layout = self.transitions.layout
         single = spans.end - spans.start == 1
         first, scale_first = self.places(spans.sequence, spans.start)
@@ -237,7 +243,9 @@ class ScaledSums:
         return np.where(barred, -np.inf, ahead + between + behind - total), reliable
 
     def _between(self, spans: EntitySpans, row: IntArray) -> Sums:
-        """The scores between the first and the last token of each span of two tokens and more. *Shape* [n_spans]"""
+        """Return the scores between the first and the last token of each span of two tokens and more. *Shape*
+        [n_spans]
+        """
         layout, table = self.transitions.layout, self.transitions.table
         begin, end, inside = (block.start + spans.label for block in (layout.begin, layout.end, layout.inside))
         count = np.maximum(spans.end - spans.start - 2, 0)
@@ -278,7 +286,7 @@ def add_up(sums: Sums, transitions: Transitions, packing: Packing) -> Sums:
 
 
 def advance(previous: Sums, outside: Sums, inside: Sums, reached: Sums, layout: TagLayout) -> None:
-    """From the sums at one token to those at the next, without its emissions. *Shape* [2, K, n]"""
+    """Sum from one token to the next, without its emissions. *Shape* [2, K, n]"""
     np.matmul(outside, previous[:, layout.closers], out=reached[:, layout.openers])
     continued = reached[:, layout.continuers].reshape(2, 2, layout.n_labels, -1)
     np.multiply(previous[:, None, layout.begin], inside[:, 0], out=continued)
@@ -288,7 +296,9 @@ def advance(previous: Sums, outside: Sums, inside: Sums, reached: Sums, layout: 
 def span_probabilities(
     emissions: AnyFloats, transitions: Transitions, packing: Packing, spans: EntitySpans
 ) -> Sums | None:
-    """Probability of each span as one entity; None where scores are too far apart. *Shape* [N, K] to [n_spans]"""
+    """Return probability of each span as one entity; None where scores are too far apart. *Shape* [N, K] to
+    [n_spans]
+    """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         found, reliable = ScaledSums.of(emissions, transitions, packing).log_probabilities(spans)
         return np.exp(found) if reliable else None

@@ -33,14 +33,14 @@ class PathScorer:
         return TagLayout(self.weights[-1].shape[1] // 2)
 
     def decode(self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None) -> IntArray:
-        """The best path of each sequence, joined. *Shape* [N, K] to [N]"""
+        """Return the best path of each sequence, joined. *Shape* [N, K] to [N]"""
         packing = packing_of(self.layout, emissions.shape, lengths)
         return viterbi(*self._decodable(emissions, packing, allowed), packing)
 
     def kbest(
         self, emissions: AnyFloats, lengths: Lengths, k: int, allowed: BoolArray | None = None
     ) -> list[list[ScoredPath]]:
-        """The k best paths of each sequence with their scores, best first; fewer where fewer exist."""
+        """Return the k best paths of each sequence with their scores, best first; fewer where fewer exist."""
         if k < 1:
             raise ValueError(f"k best paths need a k of 1 or more, got {k}")
         packing = packing_of(self.layout, emissions.shape, lengths)
@@ -49,12 +49,12 @@ class PathScorer:
     def passes(
         self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None, *, temperature: float = 1.0
     ) -> ForwardBackward:
-        """The log-sums of all paths through each tag, of which probabilities are made.
+        """Return the log-sums of all paths through each tag, of which probabilities are made.
 
         temperature: what all scores are divided by. Above 1, the CRF is less sure of its best paths.
         """
         # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
-        scores = masked(emissions.astype(np.float64) / temperature, allowed)
+        scores = mask_emissions(emissions.astype(np.float64) / temperature, allowed)
         transitions = Transitions.of(*(weight.astype(np.float64) / temperature for weight in self.weights))
         packing = packing_of(self.layout, emissions.shape, lengths)
         return ForwardBackward.of(scores, transitions, packing, backward=True)
@@ -68,13 +68,15 @@ class PathScorer:
         *,
         temperature: float = 1.0,
     ) -> AnyFloats:
-        """What `span_marginals` makes of the passes, in half the time: for spans that lie in their sequences.
+        """Return the probabilities of `span_marginals` in half the time, for spans that lie in their sequences.
 
         *Shape* [n_spans]
         """
         packing = packing_of(self.layout, emissions.shape, lengths)
         transitions = Transitions.of(*(weight / np.float32(temperature) for weight in self.weights))
-        quick = span_probabilities(masked(emissions / np.float32(temperature), allowed), transitions, packing, spans)
+        quick = span_probabilities(
+            mask_emissions(emissions / np.float32(temperature), allowed), transitions, packing, spans
+        )
         if quick is not None:
             return quick
         return span_marginals(self.passes(emissions, lengths, allowed, temperature=temperature), spans)
@@ -88,7 +90,7 @@ class PathScorer:
         transitions = self.transitions
         if transitions.table.dtype != dtype:
             transitions = Transitions.of(*(weight.astype(dtype) for weight in self.weights))
-        return masked(emissions.astype(dtype, copy=False), allowed), transitions
+        return mask_emissions(emissions.astype(dtype, copy=False), allowed), transitions
 
     @cached_property
     def transitions(self) -> Transitions:
@@ -96,12 +98,13 @@ class PathScorer:
 
 
 def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> Packing:
-    """The packing of emissions, whose shape is checked."""
+    """Return the packing of emissions, whose shape is checked."""
     if len(shape) != 2 or shape[1] != layout.n_tags:
         expected = f"(tokens, {layout.n_tags}) for {layout.n_labels} entity types"
         raise ValueError(f"emissions must have shape {expected}, got {shape}")
     return Packing.of(lengths, shape[0])
 
 
-def masked(emissions: AnyFloats, allowed: BoolArray | None) -> AnyFloats:
+def mask_emissions(emissions: AnyFloats, allowed: BoolArray | None) -> AnyFloats:
+    """Return the emissions with -inf for tags that are not allowed. *Shape* [N, K]"""
     return emissions if allowed is None else np.where(allowed, emissions, np.array(-np.inf, emissions.dtype))

@@ -24,7 +24,7 @@ MODERATE = 40.0
 
 @lru_cache(maxsize=64)
 def mirror(layout: TagLayout) -> IntArray:
-    """The tag that each tag is when the text is read backwards: B and E change places."""
+    """Return the tag that each tag is when the text is read backwards: B and E change places."""
     tags = np.arange(layout.n_tags)
     tags[layout.begin], tags[layout.end] = tags[layout.end].copy(), tags[layout.begin].copy()
     return tags
@@ -47,7 +47,7 @@ class Transitions:
 
     @classmethod
     def of(cls, start: AnyFloats, end: AnyFloats, outside: AnyFloats, inside: AnyFloats) -> Transitions:
-        """From the parameters of a CRF over `T` entity types. *Shape* [2T + 1], [2T + 1], [2T + 1, 2T + 1], [2, 2T]"""
+        """Make the tables of a CRF over `T` entity types. *Shape* [2T + 1], [2T + 1], [2T + 1, 2T + 1], [2, 2T]"""
         layout = TagLayout(inside.shape[1] // 2)
         first, last = (np.full(layout.n_tags, -np.inf, start.dtype) for _ in range(2))
         table = np.full((layout.n_tags, layout.n_tags), -np.inf, start.dtype)
@@ -61,8 +61,8 @@ class Transitions:
 
     @cached_property
     def entity_gains(self) -> AnyFloats:
-        """What the transitions into each tag, and for a last tag those out of it, are worth more than those of O, at
-        most. *Shape* [K]
+        """Upper bound of the gain over O of the transitions into each tag, and for a last tag those out of it. *Shape*
+        [K]
         """
         layout, between = self.layout, self.table[self.layout.closers, self.layout.openers]
         into = np.vstack((self.start[layout.openers], between))
@@ -83,18 +83,18 @@ class Transitions:
 
 
 def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
-    """A view of the entries of `table` from `source` (B or I) to E and to I of the same type. *Shape* [2, T]"""
+    """Return a view of the entries of `table` from `source` (B or I) to E and to I of the same type. *Shape* [2, T]"""
     entries = table[source, layout.continuers].reshape(layout.n_labels, 2, layout.n_labels)
     view: AnyFloats = np.einsum("tbt->bt", entries)
     return view
 
 
 def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:
-    """From B and from I to E and I of the same type. *Shape* [K, K] to [2, 2, T]"""
+    """Return the scores from B and from I to E and I of the same type. *Shape* [K, K] to [2, 2, T]"""
     return np.stack([same_type(table, layout, source) for source in (layout.begin, layout.inside)])
 
 
 def weight_gradients(layout: TagLayout, start: AnyFloats, end: AnyFloats, table: AnyFloats) -> CRFArrays:
-    """From gradients of the tables to those of the CRF's parameters."""
+    """Return gradients of the CRF's parameters from those of the tables."""
     inside = inside_scores(table, layout).reshape(2, 2 * layout.n_labels)
     return start[layout.openers], end[layout.closers], table[layout.closers, layout.openers], inside

@@ -24,7 +24,7 @@ LONGEST_KEPT = 8192
 
 
 def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """`sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
+    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
 
     like: the tables get its device and dtype.
     Returns two tables. *Shape: [length, width / 2]*
@@ -37,7 +37,7 @@ def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def interleave(even: Tensor, odd: Tensor) -> Tensor:
-    """`[even_0, odd_0, even_1, odd_1, ...]` along the last dimension, the order of eq. 8, 9 and 17."""
+    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension, the order of eq. 8, 9 and 17."""
     return torch.stack((even, odd), dim=-1).flatten(-2)
 
 
@@ -95,7 +95,7 @@ class Heads:
 
 
 class Attention(nn.Module, ABC):
-    """What every kind of attention does once it has said what its queries, keys and values are."""
+    """Multi-head attention, given queries, keys and values by `heads`."""
 
     def __init__(self, *, n_heads: int, dropout: float) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        """Queries, keys and values of `x`. *Shape: [N, d]*"""
+        """Return queries, keys and values of `x`. *Shape: [N, d]*"""
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*
@@ -115,7 +115,7 @@ class Attention(nn.Module, ABC):
         return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0)
 
     def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
-        """The attention map of each sequence, in the batch's order. *Shape: [h, length, length]* each"""
+        """Return the attention map of each sequence, in the batch's order. *Shape: [h, length, length]* each"""
         return attention_maps(self.heads(x, *context), ragged)
 
 
@@ -144,7 +144,7 @@ class VanillaAttention(Attention):
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    """x: *Shape: [N, d]*. Returns *Shape: [N, h, d / h]*"""
+    """Split rows into heads. x: *Shape: [N, d]*. Returns *Shape: [N, h, d / h]*"""
     return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
 
 
@@ -164,7 +164,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
 
 
 def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = None) -> list[Tensor]:
-    """The attention map of each sequence, in plain view. *Shape: [h, length, length]* each"""
+    """Return the attention map of each sequence, in plain view. *Shape: [h, length, length]* each"""
     maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
     for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
         weights = _map(padded, bucket.mask, weighting)
@@ -175,7 +175,7 @@ def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = N
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
-    """The same by bucket. q, k, v, q_position, per_query: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
+    """Return the same by bucket. q, k, v, q_position, per_query: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
     none = [None] * len(ragged.buckets)
     parts = (heads.q, heads.k, heads.v, heads.q_position, heads.per_query)
     q, k, v, q_position, per_query = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in parts)
@@ -185,14 +185,14 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
 
 
 def _on_device(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
-    """One bucket by torch's fused kernel. *Returns Shape: [n, h, L, d_k]*"""
+    """Return one bucket by torch's fused kernel. *Returns Shape: [n, h, L, d_k]*"""
     joined = _joined(padded)
     seen = None if mask is None else mask[:, None, None, :]
     return F.scaled_dot_product_attention(joined.q, joined.k, joined.v, attn_mask=seen, dropout_p=p, scale=1.0)
 
 
 def _plain(padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
-    """One bucket by plain products. *Returns Shape: [n, h, L, d_k]*
+    """Return one bucket by plain products. *Returns Shape: [n, h, L, d_k]*
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
     """
@@ -219,12 +219,12 @@ def _mix_some(
     q: Tensor,
     per_query: Tensor | None,
 ) -> Tensor:
-    """Some queries of a bucket, cut out of all. *Returns Shape: [n, h, cut, d_k]*"""
+    """Return some queries of a bucket, cut out of all. *Returns Shape: [n, h, cut, d_k]*"""
     return _mix(Heads(q, k, v, per_query=per_query), mask, p, weighting, cut)
 
 
 def _joined(padded: Heads) -> Heads:
-    """The same attention by queries and keys alone, which carry the positions in their second halves."""
+    """Return the same attention by queries and keys alone, which carry the positions in their second halves."""
     if padded.q_position is None or padded.table is None:
         return padded
     table = padded.table.expand(*padded.k.shape[:3], -1)
@@ -239,7 +239,7 @@ def _mix(
 
 
 def _map(padded: Heads, mask: Tensor | None, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
-    """The map of a bucket, or of the `queries` that it was cut to. *Returns Shape: [n, h, T, L]*"""
+    """Return the map of a bucket, or of the `queries` that it was cut to. *Returns Shape: [n, h, T, L]*"""
     scores = _scores(padded, mask)
     if weighting is None:
         return torch.softmax(scores, dim=-1)
@@ -247,7 +247,7 @@ def _map(padded: Heads, mask: Tensor | None, weighting: Weighting | None, querie
 
 
 def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
-    """q, q_position: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
+    """Return scores, -inf at padded keys. q, q_position: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
     if padded.q_position is None or padded.table is None:
@@ -263,7 +263,7 @@ def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """What the position of each token of a batch puts into its query and its key. Made once, for all layers.
+    """Contribution of the position of each token of a batch to its query and its key. Made once, for all layers.
 
     table: `[cos(c j), sin(c j), ..]` by position. *Shape: [longest, d_k]*
     sin, cos: of each token's own position. *Shape: [N, 1, d_k / 2]*
@@ -275,7 +275,7 @@ class RelativePositions:
 
     @classmethod
     def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
-        """like: a tensor of the device and dtype of the computation."""
+        """Make the positions of a batch. like: a tensor of the device and dtype of the computation."""
         sin, cos = sinusoids(ragged.longest, head_width, like)
         own = (part.index_select(0, ragged.positions)[:, None] for part in (sin, cos))
         return cls(interleave(cos, sin), *own)
@@ -346,7 +346,7 @@ class AdaptedAttention(Attention):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values (eq. 16). x: *Shape: [N, d]*. Returns *Shape: [N, h, d_k]* each"""
+        """Return queries, keys and values (eq. 16). x: *Shape: [N, d]*. Returns *Shape: [N, h, d_k]* each"""
         q, k, v = (split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value))
         return q, k, v
 

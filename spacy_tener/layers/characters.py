@@ -63,12 +63,12 @@ def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> Chara
 
 
 def char_bilstm(*, char_width: int, hidden: int, width: int) -> CharacterEncoder:
-    """hidden: width of each direction."""
+    """Return a BiLSTM over the characters. hidden: width of each direction."""
     return CharacterEncoder(BiLSTM(char_width, hidden), hidden=2 * hidden, width=width)
 
 
 def char_transformer(config: TransformerConfig, *, width: int) -> CharacterEncoder:
-    """The adapted transformer, TENER's own, or the vanilla one."""
+    """Return the adapted transformer, TENER's own, or the vanilla one."""
     return CharacterEncoder(TransformerEncoder(config), hidden=config.width, width=width)
 
 
@@ -137,7 +137,7 @@ class CharacterFeatures(nn.Module):
 
 
 class RadicalEncoder(nn.Module):
-    """What the structure of its characters says about each token.
+    """Encoder of the radicals of each token's character.
 
     The names of all parameters begin with `radicals`, by which an optimizer can give them a rate of their own.
 

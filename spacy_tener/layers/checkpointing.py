@@ -16,7 +16,7 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 
 def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
-    """`function(*inputs)`, made again in the backward pass with the same random numbers."""
+    """Return `function(*inputs)`, made again in the backward pass with the same random numbers."""
     if not torch.is_grad_enabled():
         return function(*inputs)
     again = _Again(function, *inputs)

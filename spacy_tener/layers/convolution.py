@@ -27,7 +27,7 @@ from .relation import RELATIONS
 
 @dataclass(frozen=True)
 class ConvolutionWindows:
-    """Which neighbours each token of a batch sees. Made once per batch, for all convolutions of one shape.
+    """Neighbours that each token of a batch sees. Made once per batch, for all convolutions of one shape.
 
     size: k, tokens in a window; an odd number, the token itself in the middle.
     rows: the flat row of each neighbour; N, the number of tokens, where the sequence has ended. *Shape: [N, k]*
@@ -40,7 +40,9 @@ class ConvolutionWindows:
 
     @classmethod
     def of(cls, ragged: Ragged, size: int, dilation: int = 1) -> ConvolutionWindows:
-        """dilation: the distance between neighbours of a window: 1 for tokens that stand side by side."""
+        """Plan the windows. dilation: the distance between neighbours of a window: 1 for tokens that stand side by
+        side.
+        """
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
         # Made on the host and sent in two copies: a GPU would need a dozen launches for it.
@@ -55,7 +57,7 @@ class ConvolutionWindows:
         return cls(size, *(on_device(rows, ragged.positions.device) for rows in plan))
 
     def gather(self, x: Tensor) -> Tensor:
-        """Each token's neighbours side by side, in reading order, with zeros beyond the sequence's ends.
+        """Return each token's neighbours side by side, in reading order, with zeros beyond the sequence's ends.
 
         x: *Shape: [N, w]*. Returns *Shape: [N, k w]*
         """
@@ -102,7 +104,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _rows(x: Tensor, index: Tensor) -> Tensor:
-    """Rows of `x`, with a row of zeros after the last. *Shape* x: [N, w]; index: any; result: [.., w]"""
+    """Return rows of `x`, with a row of zeros after the last. *Shape* x: [N, w]; index: any; result: [.., w]"""
     return torch.cat((x, x.new_zeros(1, x.shape[1]))).index_select(0, index.flatten())
 
 
@@ -139,14 +141,14 @@ class IDCNNEncoder(nn.Module):
         return x
 
     def _iterate(self, x: Tensor, windows: Mapping[int, ConvolutionWindows]) -> Tensor:
-        """The block, once. *Shape: [N, d]*"""
+        """Return the block, once. *Shape: [N, d]*"""
         for layer, dilation in zip(self.block, self.config.dilations, strict=True):
             x = F.relu(cast(Convolution, layer)(x, windows[dilation]))
         return x
 
 
 def _identity(width: int, window: int) -> Convolution:
-    """A convolution that returns the middle of its window."""
+    """Return a convolution that returns the middle of its window."""
     layer = Convolution(width, width, size=window)
     with torch.no_grad():
         middle = torch.zeros(width, window, width)
@@ -175,7 +177,7 @@ class ContextLayer(nn.Module):
 
 
 def kaiming_uniform_start(layer: Linear) -> None:
-    """Kaiming-uniform weights, zero bias."""
+    """Start a layer with Kaiming-uniform weights and a bias of zeros."""
     nn.init.kaiming_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
 
@@ -239,14 +241,16 @@ class GRNEncoder(nn.Module):
         return related
 
     def relation_strengths(self, x: Tensor, lengths: Lengths) -> list[Tensor]:
-        """How strongly the tokens of each sequence are related: the paper's figure 4. *Shape: [T, T]* each"""
+        """Return the strength of relation of all pairs of tokens of each sequence: the paper's figure 4. *Shape: [T,
+        T]* each
+        """
         if self.relation is None:
             raise ValueError("This gated relation network was made without a relation layer, so it relates no tokens.")
         context, ragged = self._read(x, lengths)
         return self.relation.strengths(context, ragged.lengths)
 
     def _read(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged]:
-        """The context features of every token, and the sequences they form. *Shape: [N, d]*"""
+        """Return the context features of every token, and the sequences they form. *Shape: [N, d]*"""
         ragged = Ragged.of(lengths, device=x.device, n_tokens=len(x))
         if self.context is not None:
             x = self.context(x, ragged)

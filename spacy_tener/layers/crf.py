@@ -24,7 +24,7 @@ from ..batching.sequences import Lengths, Packing
 from ..crf.decode import ScoredPath
 from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, span_marginals
-from ..crf.scorer import PathScorer, masked, packing_of
+from ..crf.scorer import PathScorer, mask_emissions, packing_of
 from ..crf.transitions import CRFArrays, Transitions, weight_gradients
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
@@ -49,7 +49,7 @@ def as_mask(allowed: Tensor | None) -> BoolArray | None:
 
 
 def path_score(emissions: AnyFloats, transitions: Transitions, packing: Packing, tags: IntArray) -> AnyFloats:
-    """The score of one given path of each sequence, -inf where it is no path. *Shape* [n_sequences], float64"""
+    """Return the score of one given path of each sequence, -inf where it is no path. *Shape* [n_sequences], float64"""
     steps = np.take_along_axis(emissions, tags[:, None], axis=1)[:, 0].astype(np.float64)
     later = packing.later
     steps[later] += transitions.table[tags[later - 1], tags[later]]
@@ -77,7 +77,7 @@ class LogLikelihood(torch.autograd.Function):
         like = upcast(emissions)
         scores, *weights = as_arrays(like, emissions, start, end, outside, inside)
         transitions, backward = Transitions.of(*weights), gradient and any(ctx.needs_input_grad)
-        passes = ForwardBackward.of(masked(scores, as_mask(allowed)), transitions, packing, backward=backward)
+        passes = ForwardBackward.of(mask_emissions(scores, as_mask(allowed)), transitions, packing, backward=backward)
         sums = passes.log_partition()
         ctx.passes, ctx.tags, ctx.dtype = passes, None if tags is None else tags.numpy(), emissions.dtype
         if tags is not None:
@@ -132,7 +132,9 @@ class PathScore(torch.autograd.Function):
 def _gradients(
     transitions: Transitions, packing: Packing, counts: AnyFloats, moves: AnyFloats, dtype: torch.dtype
 ) -> Gradients:
-    """Those of emissions and weights, by the counts of tags and of transitions. *Shape* [N, K], [K, K]"""
+    """Return the gradients of emissions and weights, by the counts of tags and of transitions. *Shape* [N, K], [K,
+    K]
+    """
     start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
     parameters = weight_gradients(transitions.layout, start, end, moves)
     gradients = (torch.from_numpy(np.ascontiguousarray(part)) for part in (counts, *parameters))
@@ -182,7 +184,7 @@ class CRF(nn.Module):
 
     @torch.no_grad()
     def resize(self, n_labels: int) -> CRF:
-        """A CRF of more entity types: the weights of the types so far, and zeros for the new ones."""
+        """Return a CRF of more entity types: the weights of the types so far, and zeros for the new ones."""
         old = self.layout
         if n_labels < old.n_labels:
             raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
@@ -197,7 +199,7 @@ class CRF(nn.Module):
         return grown
 
     def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
-        """log Z: the log-sum of the scores of all paths of each sequence, -inf where there is none.
+        """Return log Z: the log-sum of the scores of all paths of each sequence, -inf where there is none.
 
         *Shape* [N, K] to [n_sequences]
         """
@@ -206,7 +208,7 @@ class CRF(nn.Module):
         return sums.to(upcast(emissions).dtype)
 
     def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
-        """The score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
+        """Return the score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
         emissions, weights = self.on_host(emissions)
         scores: Tensor = PathScore.apply(  # type: ignore[no-untyped-call]
             emissions, *weights, self._packing(emissions, lengths), tags.cpu()
@@ -251,30 +253,30 @@ class CRF(nn.Module):
         return PathScorer(cast(CRFArrays, tuple(weight.numpy() for weight in to_host(*map(_detached, self.weights)))))
 
     def decode(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
-        """The best path of each sequence, joined. *Shape* [N, K] to [N], a numpy array"""
+        """Return the best path of each sequence, joined. *Shape* [N, K] to [N], a numpy array"""
         return self.scorer.decode(_array(emissions), lengths, as_mask(allowed))
 
     def kbest(
         self, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None
     ) -> list[list[ScoredPath]]:
-        """The k best paths of each sequence with their scores, best first; fewer where fewer exist."""
+        """Return the k best paths of each sequence with their scores, best first; fewer where fewer exist."""
         return self.scorer.kbest(_array(emissions), lengths, k, as_mask(allowed))
 
     def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
-        """Probability of each tag of each token. *Shape* [N, K] to [N, K]"""
+        """Return probability of each tag of each token. *Shape* [N, K] to [N, K]"""
         return torch.from_numpy(self.passes(emissions, lengths, allowed).marginals()).to(upcast(emissions).dtype)
 
     def span_marginals(
         self, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
     ) -> Tensor:
-        """Probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
+        """Return probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
         probabilities = span_marginals(self.passes(emissions, lengths, allowed), spans)
         return torch.from_numpy(probabilities).to(upcast(emissions).dtype)
 
     def passes(
         self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, *, temperature: float = 1.0
     ) -> ForwardBackward:
-        """The log-sums of all paths through each tag, of which probabilities are made.
+        """Return the log-sums of all paths through each tag, of which probabilities are made.
 
         temperature: what all scores are divided by. Above 1, the CRF is less sure of its best paths.
         """
@@ -310,7 +312,7 @@ def cross_entropy(
     lengths: Lengths,
     possible: Tensor | None = None,
 ) -> Tensor:
-    """Cross-entropy of the student's distribution over paths under the teacher's, summed over all sequences.
+    """Return the cross-entropy of the student's distribution over paths under the teacher's, summed over all sequences.
 
     Exact: `log Z(student) - E_teacher[score(student)]`, and a score is linear in the expected counts of tags and
     transitions, which are the gradient of the teacher's log Z. The student's types may be more than the teacher's,
@@ -351,7 +353,7 @@ class CRFHead(nn.Module):
         return emissions
 
     def grown(self, n_labels: int) -> CRFHead:
-        """A head for more entity types, which emits the same scores as this one for the types that it had."""
+        """Return a head for more entity types, which emits the same scores as this one for the types that it had."""
         head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p)
         head.crf = self.crf.resize(n_labels)
         kept = torch.from_numpy(self.crf.layout.within(head.crf.layout))

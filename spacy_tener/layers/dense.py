@@ -33,7 +33,7 @@ def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
 
 
 def random_steps(like: Tensor) -> Tensor:
-    """Whole numbers, each of -2^15 .. 2^15 - 1 as likely as any other. One 64-bit draw makes four of them."""
+    """Return whole numbers, each of -2^15 .. 2^15 - 1 as likely as any other. One 64-bit draw makes four of them."""
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
     return draws.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
 
@@ -104,7 +104,7 @@ def _pays(rows: Tensor, n_weights: int) -> bool:
 
 
 def _blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
-    """Where each block lies, and how many rows of zeros fill it up."""
+    """Return the place of each block, and the number of rows of zeros that fill it up."""
     start = 0
     for size in BLOCKS:
         while n_rows - start >= size:
@@ -115,7 +115,7 @@ def _blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x W^T + b`. *Shape* x: [N, in]; weight: [out, in]; result: [N, out]"""
+    """Return `x W^T + b`. *Shape* x: [N, in]; weight: [out, in]; result: [N, out]"""
     result = x.new_empty(len(x), len(weight))
     for block, filling in _blocks(len(x)):
         rows = x[block]
@@ -129,7 +129,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _outer(dy: Tensor, x: Tensor) -> Tensor:
-    """`dy^T x`, the weight's gradient. *Shape* dy: [N, out]; x: [N, in]; result: [out, in]"""
+    """Return `dy^T x`, the weight's gradient. *Shape* dy: [N, out]; x: [N, in]; result: [out, in]"""
     result = x.new_zeros(dy.shape[1], x.shape[1])
     for block, filling in _blocks(len(x)):
         rows, d_rows = x[block], dy[block]
@@ -147,7 +147,7 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _onednn_works() -> bool:
-    """Whether the operator, which torch keeps for its own compiler, is there and computes what we use it for."""
+    """Return whether the operator, which torch keeps for its own compiler, is there and computes what we use it for."""
     x, weight, bias = torch.linspace(-1, 1, 128).split([48, 48, 32])
     rows = x.view(STEP, 3), weight[:6].view(2, 3), bias[:2]
     columns = rows[0].t(), weight.view(3, STEP).t().contiguous().t(), None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tensor:
-    """An array of the host on a device, without waiting until it is there."""
+    """Return an array of the host on a device, without waiting until it is there."""
     tensor = array if isinstance(array, Tensor) else torch.from_numpy(array)
     device = torch.device(device)
     if device.type == "cuda":
@@ -21,7 +21,7 @@ def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tenso
 
 
 def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Floats on the CPU, by one copy of all that are elsewhere. Their gradients go back by one copy as well."""
+    """Return floats on the CPU, by one copy of all that are elsewhere. Their gradients go back by one copy as well."""
     away = [tensor for tensor in tensors if not tensor.is_cpu]
     if not away:
         return tensors

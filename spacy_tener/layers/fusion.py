@@ -60,9 +60,9 @@ class WordFusion(nn.Module):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, width // n_heads)))
 
     def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
+        """Read the words of each character into one vector. A character without words gets zeros.
 
-        A character without words gets zeros.
+        chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
         """
         weights = self.weights(chars, words, covers)
         weights = dropout(weights, self.dropout, training=self.training)
@@ -70,18 +70,20 @@ class WordFusion(nn.Module):
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """How each character divides its attention among its words, for each pair and head. *Returns Shape: [P, h]*"""
+        """Return the attention of each character to its words, for each pair and head. *Returns Shape: [P,
+        h]*
+        """
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """A, for each pair and head. *Returns Shape: [P, h]*"""
+        """Return A, for each pair and head. *Returns Shape: [P, h]*"""
         q = self._by_head(covers.characters.gather(self.query(chars)))
         k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
-        """R (eq. 15), for each pair. *Returns Shape: [P, width]*"""
+        """Return R (eq. 15), for each pair. *Returns Shape: [P, width]*"""
         sin, cos = sinusoids(covers.longest, self.width, like)
         behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
         return covers.from_head.gather(behind) + covers.from_tail.gather(ahead)

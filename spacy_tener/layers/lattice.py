@@ -62,7 +62,9 @@ class FlatEncoder(nn.Module):
         return cast(Tensor, self.output_norm(x))
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
-        """The attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]* each"""
+        """Return the attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]*
+        each
+        """
         lattice.check_rows(characters=len(chars), words=len(words))
         plan = plan_spans(lattice, word_queries=True, device=chars.device, rectangles=False)
         relative = self.positions(plan)
@@ -71,7 +73,7 @@ class FlatEncoder(nn.Module):
 
 
 def context_attention(config: AtssaConfig) -> Attention:
-    """The attention of one context layer."""
+    """Return the attention of one context layer."""
     sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
     if not config.selects:
         return AdaptedAttention(**sizes, key_projection=True)
@@ -114,15 +116,18 @@ class AtssaEncoder(nn.Module):
         return cast(Tensor, self.output_norm(x))
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
-        """The attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
+        """Return the attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
         return each_layer(self.layers, TransformerLayer.weights, *self._read(chars, words, lattice))
 
     def kept_keys(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
-        """How many keys each query of each sentence keeps in each layer, in evaluation. *Shape: [h, length]* each"""
+        """Return the number of keys that each query of each sentence keeps in each layer. *Shape: [h, length]*
+        each
+        """
         return each_layer(self.layers, _kept_keys, *self._read(chars, words, lattice))
 
     def word_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[Tensor]:
-        """How strongly each character of each sentence reads each of its words, 0 for words that do not cover it.
+        """Return the attention of each character of each sentence to each of its words, 0 for words that do not cover
+        it.
 
         *Shape: [h, length, words]* each
         """
@@ -134,7 +139,7 @@ class AtssaEncoder(nn.Module):
         return [part.split(columns, dim=2)[i] for i, part in enumerate(weights.split(rows, dim=1))]
 
     def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
-        """The first layer's input, and what each layer needs to know beside it."""
+        """Return the first layer's input, and what each layer needs to know beside it."""
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))
         x = self.input(torch.cat((chars, fused), dim=-1))
@@ -171,7 +176,9 @@ class MectLayer(nn.Module):
         )
 
     def forward(self, rows: Streams, plan: SpanPlan, relative: Streams, streams: Streams | None = None) -> list[Tensor]:
-        """rows: all rows, which are read. *Shape: [N + W, d]* each
+        """Run attention and feed-forward of each stream.
+
+        rows: all rows, which are read. *Shape: [N + W, d]* each
         relative: each stream's relative positions. *Shape: [R, d]* each
         streams: the queries' spans: all characters, or None for all rows. *Shape: [n, d]* each
         Returns *Shape: [n, d]* each
@@ -186,7 +193,7 @@ class MectLayer(nn.Module):
         return [layer.complete(x, own) for layer, x, own in zip(self._layers(), streams, mixed, strict=True)]
 
     def weights(self, rows: Streams, plan: SpanPlan, relative: Streams) -> list[list[Tensor]]:
-        """The attention map of each sentence, for each stream that is read. *Shape: [h, L, L]* each"""
+        """Return the attention map of each sentence, for each stream that is read. *Shape: [h, L, L]* each"""
         return [attention.weights(x, plan, *read) for attention, x, *read in self._read(rows, rows, relative)]
 
     def _layers(self) -> list[TransformerLayer]:
@@ -195,7 +202,7 @@ class MectLayer(nn.Module):
     def _read(
         self, streams: Streams, rows: Streams, relative: Streams
     ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor, Tensor]]:
-        """Each stream's attention, and what it is called with but for the plan."""
+        """Return each stream's attention, and what it is called with but for the plan."""
         layers = self._layers()
         own_input = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
         read = [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
@@ -250,8 +257,9 @@ class MectEncoder(nn.Module):
     def attention_weights(
         self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice
     ) -> list[list[list[Tensor]]]:
-        """The attention map of each sentence, for each layer and in it for each stream that is read, over characters,
-        then words. *Shape: [h, L, L]* each"""
+        """Return the attention map of each sentence, for each layer and in it for each stream that is read, over
+        characters, then words. *Shape: [h, L, L]* each
+        """
         plan = self._plan(chars, radicals, words, lattice, word_queries=True, rectangles=False)
         relative = [positions(plan) for positions in self.positions]
         rows = self._rows(self._streams(chars, radicals), words, plan)
@@ -263,12 +271,12 @@ class MectEncoder(nn.Module):
         return plan_spans(lattice, device=chars.device, **options)
 
     def _streams(self, chars: Tensor, radicals: Tensor) -> list[Tensor]:
-        """What each stream has for the characters. *Shape: [N, d]* each"""
+        """Return each stream's rows for the characters. *Shape: [N, d]* each"""
         given = [torch.cat((chars, radicals), dim=-1)] if self.config.n_streams == 1 else [chars, radicals]
         return [project(part) for project, part in zip(self.inputs, given, strict=True)]
 
     def _rows(self, streams: Streams, words: Tensor, plan: SpanPlan) -> list[Tensor]:
-        """What each stream has for all spans; the radicals' has zeros for words. *Shape: [N + W, d]* each"""
+        """Return each stream's rows for all spans; the radicals' has zeros for words. *Shape: [N + W, d]* each"""
         lattice, *radicals = streams
         of_words = self.word_input(words)
         return [arrange(plan, lattice, of_words), *(arrange(plan, x, torch.zeros_like(of_words)) for x in radicals)]

@@ -123,7 +123,7 @@ class Ragged:
         return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """The inverse of `pad`: drop the padding and join the buckets.
+        """Return the inverse of `pad`: drop the padding and join the buckets.
 
         parts: for each bucket *Shape: [n, heads, length, w]*. Returns *Shape: [N * heads, w]*
         """
@@ -157,7 +157,7 @@ class _Take(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Segments:
-    """Which of `n` segments each of `m` rows belongs to; a segment may be empty.
+    """Assignment of `m` rows to `n` segments; a segment may be empty.
 
     Rows are given what their segment has, or each segment's rows are summed up. The two are each other's transpose, so
     each is the other's gradient: a gather one way, sums of gathered rows the other way, and neither scatters.
@@ -181,26 +181,30 @@ class Segments:
 
     @classmethod
     def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:
-        """Each sequence is a segment, its tokens are its rows."""
+        """Return each sequence is a segment, its tokens are its rows."""
         sizes = as_lengths(lengths)
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
     def gather(self, x: Tensor) -> Tensor:
-        """What its segment has, for each row. x: *Shape: [n, w]*. Returns *Shape: [m, w]*"""
+        """Return its segment's row for each row. x: *Shape: [n, w]*. Returns *Shape: [m, w]*"""
         rows: Tensor = _Transposed.apply(x, self, _gather, _sum)  # type: ignore[no-untyped-call]
         return rows
 
     def sum(self, x: Tensor) -> Tensor:
-        """The sum of each segment's rows, 0 for an empty segment. x: *Shape: [m, w]*. Returns *Shape: [n, w]*"""
+        """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape: [m, w]*. Returns *Shape: [n, w]*"""
         sums: Tensor = _Transposed.apply(x, self, _sum, _gather)  # type: ignore[no-untyped-call]
         return sums
 
     def mean(self, x: Tensor) -> Tensor:
-        """The mean of each segment's rows, 0 for an empty segment. x: *Shape: [m, w]*. Returns *Shape: [n, w]*"""
+        """Return the mean of each segment's rows, 0 for an empty segment. x: *Shape: [m, w]*. Returns *Shape: [n,
+        w]*
+        """
         return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Softmax over the rows of each segment, column by column. x: *Shape: [m, w]*. Returns *Shape: [m, w]*"""
+        """Return softmax over the rows of each segment, column by column. x: *Shape: [m, w]*. Returns *Shape: [m,
+        w]*
+        """
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])
         highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)

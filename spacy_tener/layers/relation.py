@@ -58,12 +58,12 @@ class Rectangles:
 
     @property
     def most(self) -> int:
-        """How many sequences the largest rectangle has."""
+        """Number of sequences of the largest rectangle."""
         buckets = () if self.ragged is None else self.ragged.buckets
         return max((len(bucket.sequences) for bucket in buckets), default=1)
 
     def cut(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
-        """x: *Shape: [N, w]*. Returns for each rectangle *Shape: [n, T, w]*
+        """Cut a batch into rectangles. x: *Shape: [N, w]*. Returns for each rectangle *Shape: [n, T, w]*
 
         zeros: padding is to be zero, rather than any finite number.
         """
@@ -76,7 +76,7 @@ class Rectangles:
         return [part if mask is None else part * mask[:, :, None] for part, mask in zip(parts, masks, strict=True)]
 
     def join(self, parts: Sequence[Tensor], like: Tensor) -> Tensor:
-        """The inverse of `cut`. like: what was cut, which is returned where there is nothing."""
+        """Return the inverse of `cut`. like: what was cut, which is returned where there is nothing."""
         if not parts:
             return like
         if self.ragged is None:
@@ -91,7 +91,7 @@ TOKENS_AT_ONCE = 512
 
 
 class Relation(nn.Module, ABC):
-    """What every kind of relation layer has in common: the two halves of `W`, and tanh.
+    """Relation layer: the two halves of `W`, and tanh.
 
     left: the half of `W` that reads x_i, with the bias. right: the half that reads x_j.
 
@@ -118,10 +118,10 @@ class Relation(nn.Module, ABC):
 
     @abstractmethod
     def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """r_i of every token. a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        """Return r_i of every token. a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
 
     def strengths(self, x: Tensor, lengths: Sequence[int]) -> list[Tensor]:
-        """How strongly tokens are related, as in the paper's figure 4: the length of each r_ij.
+        """Return the strength of relation of all pairs, as in the paper's figure 4: the length of each r_ij.
 
         *Shape: [T, T]* for each sequence
         """
@@ -165,7 +165,7 @@ RELATIONS: dict[RelationKind, Callable[..., Relation]] = {
 
 
 def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """T times eq. 7 for one rectangle. *Shape* a, b: [n, T, 1]; x: [n, T, d]; result: [n, T, d]"""
+    """Return T times eq. 7 for one rectangle. *Shape* a, b: [n, T, 1]; x: [n, T, d]; result: [n, T, d]"""
     if x.shape[1] <= TOKENS_AT_ONCE:
         return _gated_sum(a, b, x)
     # Gates of a long sentence are made again in the backward pass, as those of eq. 6 are.
@@ -213,7 +213,7 @@ def _exponential(score: Tensor) -> Tensor:
 
 
 def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
-    """1/T of each token's sequence. *Shape: [N, 1]*"""
+    """Return 1/T of each token's sequence. *Shape: [N, 1]*"""
     sizes = as_lengths(lengths)
     own_lengths = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
     return on_device(own_lengths.reciprocal_(), like.device)
@@ -234,23 +234,25 @@ class _Tiles:
         self._one = like.new_ones(())
 
     def shape(self, length: int, n: int = 1) -> tuple[int, int]:
-        """How many of a sequence's tokens are the rows and the columns of a tile, of `n` sequences side by side."""
+        """Return how many of a sequence's tokens are the rows and the columns of a tile, of `n` sequences side by
+        side.
+        """
         pairs = self.pairs // n
         columns = max(min(length, math.isqrt(pairs)), 1)
         return pairs // columns, columns
 
     def denominators(self, u: Tensor, v: Tensor) -> Tensor:
-        """`1 + u_i v_j`. *Shape* u: [n, I, d]; v: [n, J, d]; result: [n, I, J, d]"""
+        """Return `1 + u_i v_j`. *Shape* u: [n, I, d]; v: [n, J, d]; result: [n, I, J, d]"""
         shape = (*u.shape[:2], *v.shape[1:])
         return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
 
     def product(self, gates: Tensor, rows: Tensor) -> Tensor:
-        """`gates * rows`, beside the gates. *Shape* gates: [n, I, J, d]; rows: [n, 1, J, d] or [n, I, 1, d]"""
+        """Return `gates * rows`, beside the gates. *Shape* gates: [n, I, J, d]; rows: [n, 1, J, d] or [n, I, 1, d]"""
         return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
 
 
 def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
-    """The sum of eq. 6 for one rectangle. *Shape* of each array: [n, T, d]"""
+    """Return the sum of eq. 6 for one rectangle. *Shape* of each array: [n, T, d]"""
     total = torch.zeros_like(x)
     rows, columns = tiles.shape(x.shape[1], len(x))
     for total_i, u_i in _parts(rows, total, u):
@@ -261,7 +263,9 @@ def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
 
 
 def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of a, b and x for one rectangle, from that of T times its output. *Shape* of each: [n, T, d]"""
+    """Return the gradients of a, b and x for one rectangle, from that of T times its output. *Shape* of each: [n, T,
+    d]
+    """
     vx, uy = v * x, u * y
     da, db, dx = (torch.zeros_like(x) for _ in range(3))
     rows, columns = tiles.shape(x.shape[1], len(x))
@@ -276,7 +280,7 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
 
 
 def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """So many tokens of several arrays at a time. *Shape* of each array: [n, T, d]"""
+    """Yield `size` tokens of several arrays at a time. *Shape* of each array: [n, T, d]"""
     if arrays[0].shape[1] <= size:
         return iter((arrays,))
     return zip(*(array.split(size, dim=1) for array in arrays), strict=True)

@@ -47,7 +47,7 @@ class Penalty(nn.Module):
         self._recorded: Tensor | None = None
 
     def price(self, n_sequences: int) -> float:
-        """What one unit of the cost of one sequence adds to the loss."""
+        """Return the addition to the loss for one unit of the cost of one sequence."""
         return self.weight * self.share / max(1, n_sequences)
 
     def record(self, value: Tensor) -> None:
@@ -56,7 +56,7 @@ class Penalty(nn.Module):
         self._recorded = value if self._recorded is None else self._recorded + value
 
     def take(self) -> float:
-        """The sum of what was recorded since the last call."""
+        """Return the sum of what was recorded since the last call."""
         recorded, self._recorded = self._recorded, None
         return 0.0 if recorded is None else float(recorded)
 
@@ -69,7 +69,7 @@ MANY_FOR_TOPK = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which keys a query keeps.
+    """Selection of the keys that a query keeps.
 
     by: "threshold" for ATSSA; "top_k" for the k largest scores (Zhao et al.'s explicit sparse transformer), in training
         as in prediction.
@@ -84,33 +84,33 @@ class Selection:
     tau: float = 1.0
 
     def kept(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
-        """`z` at prediction: 1 or 0. *Returns Shape: [n, h, T, L]*"""
+        """Return `z` at prediction, 1 or 0. *Returns Shape: [n, h, T, L]*"""
         scores = scores.detach()
         above = scores - self.bound(scores, per_query).detach()
         # Arithmetic rather than a comparison: comparing and selecting are not vectorised on a CPU.
         return above.sign_().add_(1.0).clamp_(max=1.0)
 
     def decide(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
-        """The map at prediction, and in training by "top_k"."""
+        """Return the map at prediction, and in training by "top_k"."""
         weights = torch.softmax(scores, dim=-1) * self.kept(scores, per_query, real)
         return weights / _row_sums(weights)
 
     def sample(
         self, scores: Tensor, per_query: Tensor | None, real: Tensor | None, penalty: Penalty | None = None
     ) -> Tensor:
-        """The map in training by "threshold". penalty: where the cost of the keys kept is recorded."""
+        """Return the map in training by "threshold". penalty: where the cost of the keys kept is recorded."""
         drawn: Tensor = _Sample.apply(scores, per_query, real, self, penalty)  # type: ignore[no-untyped-call]
         return drawn
 
     def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
-        """`T~` (eq. 8). *Returns Shape: [n, h, T, 1]*"""
+        """Return `T~` (eq. 8). *Returns Shape: [n, h, T, 1]*"""
         if per_query is None:
             return self.floor(scores)
         threshold = per_query[..., :1]
         return torch.minimum(self.floor(scores), threshold) if self.k else threshold
 
     def floor(self, scores: Tensor) -> Tensor:
-        """The k-th largest score of each query. *Returns Shape: [n, h, T, 1]*"""
+        """Return the k-th largest score of each query. *Returns Shape: [n, h, T, 1]*"""
         # A sentence of fewer than k keys has none: every key stays, and the floor stays a number.
         return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
 
@@ -143,7 +143,7 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(4 * width, n_heads, bias=False) if adaptive and by_threshold else None
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
-        """T (eq. 7). sentences: the sentence of each token. x: *Shape: [N, d]*. Returns *Shape: [N, h]*"""
+        """Return T (eq. 7). sentences: the sentence of each token. x: *Shape: [N, d]*. Returns *Shape: [N, h]*"""
         if self.threshold is None:
             return x.new_zeros(len(x), self.n_heads)
         mean = sentences.gather(sentences.mean(x))
@@ -151,7 +151,9 @@ class SelectiveAttention(AdaptedAttention):
         return made
 
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        """context: the batch's `RelativePositions` and the sentence of each token, `Segments`."""
+        """Return queries, keys and values. context: the batch's `RelativePositions` and the sentence of each token,
+        `Segments`.
+        """
         relative, sentences = context
         heads = super().heads(x, relative)
         if self.selection.by == "top_k":
@@ -169,18 +171,18 @@ class SelectiveAttention(AdaptedAttention):
         return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0, weighting)
 
     def weights(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
-        """The attention map of each sequence at prediction. *Shape: [h, length, length]* each"""
+        """Return the attention map of each sequence at prediction. *Shape: [h, length, length]* each"""
         return attention_maps(self.heads(x, *context), ragged, self.selection.decide)
 
     def kept(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
-        """How many keys each query of each sequence keeps at prediction. *Shape: [h, length]* each"""
+        """Return the number of keys that each query of each sequence keeps at prediction. *Shape: [h, length]* each"""
 
         z = attention_maps(self.heads(x, *context), ragged, self.selection.kept)
         return [kept.sum(-1).long() for kept in z]
 
 
 def kth_largest(x: Tensor, k: int) -> Tensor:
-    """The k-th largest number of each row, equal ones counted; -inf where there are fewer than k.
+    """Return the k-th largest number of each row, equal ones counted; -inf where there are fewer than k.
 
     x: *Shape: [.., L]*. Returns *Shape: [.., 1]*
     """
@@ -194,7 +196,7 @@ def kth_largest(x: Tensor, k: int) -> Tensor:
 
 
 def logistic_noise(like: Tensor) -> Tensor:
-    """Numbers of the logistic distribution: the difference of two Gumbel numbers."""
+    """Return numbers of the logistic distribution: the difference of two Gumbel numbers."""
     return random_steps(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
 
 
@@ -238,12 +240,12 @@ class _Sample(torch.autograd.Function):
 
 
 def _row_sums(weights: Tensor) -> Tensor:
-    """The sum of each query's weights, to divide them by; 1 for a query that keeps nothing."""
+    """Return the sum of each query's weights, to divide them by; 1 for a query that keeps nothing."""
     total = weights.sum(dim=-1, keepdim=True)
     return total + (total == 0.0)
 
 
 def _zeros_of(x: Tensor) -> Tensor:
-    """Where `x` is 0, equal shares of 1 in each row; elsewhere 0."""
+    """Return equal shares of 1 for the zeros of each row, and 0 elsewhere."""
     zeros = x.sign().abs_().neg_().add_(1.0)
     return zeros.div_(zeros.sum(dim=-1, keepdim=True).clamp_(min=1.0))

@@ -47,7 +47,7 @@ class GroupViews(QueryGroup):
             self.take(rows, which).add_(gradient)
 
     def pairs(self) -> Tensor:
-        """Return which of a group's *[G, C]* products belongs to each query and key. *Shape: [n, G L]*"""
+        """Return the place of each query's and key's product among a group's *[G, C]*. *Shape: [n, G L]*"""
         # Without selecting, where all queries are of one kind.
         windows = self.windows if len(self.windows) == 1 else self.windows.index_select(0, self.kinds)
         return cast(Tensor, windows + self.shifts).view(1, -1)
@@ -204,7 +204,9 @@ def _rectangle(
 
 
 def _filled(begins: IntArray, counts: IntArray, most: int | None = None) -> tuple[IntArray, NDArray[np.bool_]]:
-    """`begin, begin + 1, ..` for each stretch, its last number repeated, and where it is. *Shape: [n, most]* each"""
+    """Return `begin, begin + 1, ..` for each stretch, its last number repeated, and a mask of repeats. *Shape: [n,
+    most]* each
+    """
     number = np.arange(int(counts.max(initial=0)) if most is None else most)
     last = counts[:, None] - 1
     return begins[:, None] + np.minimum(number, last), number > last

@@ -71,7 +71,9 @@ class SpanPositions(nn.Module):
 
 
 def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
-    """`p(d)` (eq. 3) for all distances nearer than `longest`, negative ones first. *Shape: [2 longest - 1, d]*"""
+    """Return `p(d)` (eq. 3) for all distances nearer than `longest`, negative ones first. *Shape: [2 longest - 1,
+    d]*
+    """
     sin, cos = sinusoids(longest, width, like)
     return interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
 
@@ -103,7 +105,7 @@ class RandomAttention(nn.Module):
         return -(-self.places // BLOCK)
 
     def forward(self, queries: int, keys: int) -> Tensor:
-        """The numbers of so many first places of queries and of keys, as far as there are.
+        """Return the numbers of so many first places of queries and of keys, as far as there are.
 
         *Returns Shape: [h, min(queries, M), min(keys, M)]*
         """
@@ -138,7 +140,9 @@ class SpanHeads:
 
     @classmethod
     def joined(cls, each: Sequence[SpanHeads]) -> SpanHeads:
-        """The heads of several attentions over the same spans, side by side: one pass instead of several small ones."""
+        """Return the heads of several attentions over the same spans, side by side: one pass instead of several small
+        ones.
+        """
         parts = zip(*(heads.parts for heads in each), strict=True)
         q, q_position, k, v, table = (torch.cat(cast("tuple[Tensor, ...]", next(parts)), dim=1) for _ in range(5))
         biases = [heads.bias for heads in each if heads.bias is not None]
@@ -159,7 +163,7 @@ def attend_spans(heads: SpanHeads, groups: Sequence[Queries], p: float) -> Tenso
 
 
 def span_weights(heads: SpanHeads, group: Queries) -> Tensor:
-    """The softmax over the keys of each query of a group. *Shape: [h n, G, L]*"""
+    """Return the softmax over the keys of each query of a group. *Shape: [h n, G, L]*"""
     queries, keys = group.take(heads.q, "queries"), group.take(heads.k, "keys")
     columns = group.take(heads.table, "columns")
     products = torch.bmm(group.take(heads.q_position, "queries"), columns.transpose(1, 2))
@@ -177,12 +181,12 @@ def _by_group(x: Tensor, group: Queries) -> Tensor:
 
 
 def _pairs(products: Tensor, group: Queries) -> Tensor:
-    """The same for each head. *Shape: [h, n, G L]*"""
+    """Return the same for each head. *Shape: [h, n, G L]*"""
     return group.pairs().expand(len(products) // group.n, -1, -1)
 
 
 def _attend_groups(heads: SpanHeads, groups: Sequence[Queries], p: float, kept: list[Tensor | None] | None) -> Tensor:
-    """kept: where to put each group's map and the mask of its dropout, or None for either, for the backward pass."""
+    """Mix the values of each group. kept: a list for each group's map and mask of dropout, for the backward pass."""
     mixed = torch.zeros_like(heads.q)
     for group in groups:
         weights = span_weights(heads, group)
@@ -224,7 +228,9 @@ def _masked(weights: Tensor, mask: Tensor | None) -> Tensor:
 def _d_scores(
     heads: SpanHeads, sums: SpanHeads, group: Queries, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
 ) -> Tensor:
-    """From a group's output's gradient to that of its scores, adding the values' on the way. *Shape: [h n, G, L]*"""
+    """Return the gradient of a group's scores from that of its output; add the values' on the way. *Shape: [h n, G,
+    L]*
+    """
     group.add(sums.v, "keys", torch.bmm(_masked(weights, mask).transpose(1, 2), d_mixed))
     d_weights = _masked(torch.bmm(d_mixed, group.take(heads.v, "keys").transpose(1, 2)), mask)
     d_scores = d_weights.mul_(weights)
@@ -283,7 +289,9 @@ class SpanAttention(nn.Module):
     def forward(
         self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
     ) -> Tensor:
-        """x: the queries' spans: the characters of a batch, or all its rows. *Shape: [n, d]*. Returns *Shape: [n, d]*
+        """Attend within each sentence.
+
+        x: the queries' spans: the characters of a batch, or all its rows. *Shape: [n, d]*. Returns *Shape: [n, d]*
 
         plan: of the batch.
         relative: the relative positions, `SpanPositions()(plan)`. *Shape: [R, d]*
@@ -296,7 +304,9 @@ class SpanAttention(nn.Module):
     def weights(
         self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
     ) -> list[Tensor]:
-        """The attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]* each"""
+        """Return the attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]*
+        each
+        """
         heads = self.heads(x, plan, relative, rows, query_input)
         # Whoever wants maps plans for single groups.
         maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
@@ -307,7 +317,7 @@ class SpanAttention(nn.Module):
     def heads(
         self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
     ) -> SpanHeads:
-        """Queries, keys, values (eq. 6) and positions by head."""
+        """Return queries, keys, values (eq. 6) and positions by head."""
         rows = x if rows is None else rows
         q = self._split(self.query, x if query_input is None else query_input)
         k, v, r = self._split(self.key, rows), self._split(self.value, rows), self._split(self.position, relative)
@@ -320,7 +330,7 @@ class SpanAttention(nn.Module):
         return split_heads(projection(x), self.n_heads)
 
     def _bias(self, n_queries: int, plan: SpanPlan) -> Tensor | None:
-        """The random attention of the places of queries and keys."""
+        """Return the random attention of the places of queries and keys."""
         if self.random is None:
             return None
         keys = max(plan.lengths, default=0)

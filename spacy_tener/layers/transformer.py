@@ -18,7 +18,7 @@ Seen = TypeVar("Seen")
 
 
 def transformer_attention(config: TransformerConfig) -> Attention:
-    """The attention of one layer."""
+    """Return the attention of one layer."""
     scaled = not config.adapted if config.scaled is None else config.scaled
     sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout, "scaled": scaled}
     if not config.adapted:
@@ -63,11 +63,13 @@ class TransformerLayer(nn.Module):
         return self.complete(x, self.attention(self.attention_input(x), *context))
 
     def attention_input(self, x: Tensor) -> Tensor:
-        """The layer's input as its attention reads it. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        """Return the layer's input as its attention reads it. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
         return cast(Tensor, self.attention_norm(x)) if self.pre_norm else x
 
     def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """What follows attention. x: the layer's input; mixed: what attention made of it. *Shape: [N, d]* all"""
+        """Return the output of the layer. x: the layer's input; mixed: what attention made of it. *Shape: [N, d]*
+        all
+        """
         if self.pre_norm:
             x = x + mixed
             return cast(Tensor, x + self.feed_forward(self.feed_forward_norm(x)))
@@ -75,13 +77,13 @@ class TransformerLayer(nn.Module):
         return cast(Tensor, self.feed_forward_norm(x + self.feed_forward(x)))
 
     def weights(self, x: Tensor, *context: Any) -> list[Tensor]:
-        """The attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
+        """Return the attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
         maps: list[Tensor] = cast(Any, self.attention).weights(self.attention_input(x), *context)
         return maps
 
 
 def each_layer(layers: Iterable[nn.Module], look: Callable[..., Seen], x: Any, *context: Any) -> list[Seen]:
-    """What `look` sees in each layer of a stack, called with the layer and what the layer is called with."""
+    """Return `look(layer, x, *context)` for each layer of a stack, `x` being what the layers before it make."""
     seen = []
     for layer in layers:
         seen.append(look(layer, x, *context))
@@ -117,11 +119,11 @@ class TransformerEncoder(nn.Module):
         return cast(Tensor, self.output_norm(x))
 
     def attention_weights(self, x: Tensor, lengths: Lengths) -> list[list[Tensor]]:
-        """The attention map of each sequence in each layer. *Shape: [h, length, length]* each"""
+        """Return the attention map of each sequence in each layer. *Shape: [h, length, length]* each"""
         return each_layer(self.layers, TransformerLayer.weights, *self._read(x, lengths))
 
     def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
-        """The first layer's input, and what each layer needs to know beside it."""
+        """Return the first layer's input, and what each layer needs to know beside it."""
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
         x = self.input(x)
         if self.config.adapted:

@@ -10,7 +10,7 @@ from thinc.api import Model, chain
 from thinc.types import Floats2d
 
 from ..crf.scorer import PathScorer
-from ..runtime.dense import Emissions
+from ..runtime import dense
 from ..tagging import TagLayout
 from .shims.bridge import ragged_layer, torch_shim
 from .tener import build_tener
@@ -39,7 +39,7 @@ def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, 
     tok2vec = tok2vec or build_tener()
     width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
     output_layer = ragged_layer(
-        "crf_head", partial(_build_head, dropout=dropout), Emissions, width_in=width, width_out=nO
+        "crf_head", partial(_build_head, dropout=dropout), dense.CRFHead, width_in=width, width_out=nO
     )
     model = cast(TaggerModel, chain(tok2vec, output_layer))
     model.set_ref("tok2vec", tok2vec)
@@ -91,7 +91,7 @@ def path_scorer(model: Model[Any, Any]) -> PathScorer:
     shim = torch_shim(_output_layer(model))
     if shim.is_built and not shim.predicts_on_host(model.ops):
         return crf(model).scorer
-    return cast(Emissions, shim.predictor()).scorer
+    return cast(dense.CRFHead, shim.predictor()).scorer
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:

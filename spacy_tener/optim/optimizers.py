@@ -40,7 +40,7 @@ class RatedOptimizer(Optimizer):
         return next((rate for pattern, rate in self.rates.items() if fnmatchcase(name, pattern)), 1.0)
 
     def rate_of(self, name: str) -> float:
-        """The learning rate, as it is now, of the parameter of this name."""
+        """Return the learning rate, as it is now, of the parameter of this name."""
         return float(self.learn_rate * self.factor_of(name))
 
     @classmethod
@@ -104,7 +104,7 @@ class RatedAdam(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """One step for a whole parameter. Returns the weights, and the gradient set to zero.
+        """Return one step for a whole parameter. Returns the weights, and the gradient set to zero.
 
         key: the node's id and the parameter's name.
         """
@@ -176,7 +176,7 @@ class MomentumSGD(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """One step for a whole parameter. Returns the weights, and the gradient set to zero.
+        """Return one step for a whole parameter. Returns the weights, and the gradient set to zero.
 
         key: the node's id and the parameter's name.
         """
@@ -188,7 +188,7 @@ class MomentumSGD(RatedOptimizer):
         return weights, gradient
 
     def update_rows(self, key: KeyT, rows: Floats2d, gradient: Floats2d) -> None:
-        """One step for some rows of a table, taken out of it: its cost does not know the table's height.
+        """Return one step for some rows of a table, taken out of it: its cost does not know the table's height.
 
         Velocity would go on moving rows for many steps after they were last used, so there is none here: a row goes at
         once as far as momentum would carry it in the end, `learn_rate / (1 - momentum) * gradient`.
@@ -209,7 +209,7 @@ class MomentumSGD(RatedOptimizer):
             gradient += self.L2 * weights
 
     def _step(self, key: KeyT, gradient: Any) -> Any:
-        """What the weights move by, but for the rate; it may be written to."""
+        """Return the step of the weights, but for the rate; it may be written to."""
         if self.momentum == 0.0:
             return gradient
         velocity = self._velocity(key, gradient)
@@ -222,7 +222,8 @@ class MomentumSGD(RatedOptimizer):
         return gradient
 
     def _velocity(self, key: KeyT, like: FloatsXd) -> Any:
-        """A parameter's velocity, where its gradient lives: a model may move between devices during its training.
+        """Return a parameter's velocity, where its gradient lives: a model may move between devices during its
+        training.
 
         It starts anew where a parameter has got another shape, as when a label was added.
         """

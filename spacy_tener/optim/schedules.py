@@ -9,7 +9,7 @@ from thinc.api import registry
 
 @registry.schedules("spacy_tener.triangular.v1")
 def triangular(max_rate: float, total_steps: int, *, warmup: float = 0.01) -> Iterator[float]:
-    """TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
+    """Make TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
 
     The first step already has a rate: `max_rate / (warmup * total_steps)`, or `max_rate` where warm-up is shorter than
     one step. From `total_steps` on the rate is 0.
@@ -35,7 +35,7 @@ def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float
 
 @registry.schedules("spacy_tener.inverse_time.v1")
 def inverse_time(rate: float, *, decay: float, steps_per_epoch: int) -> Iterator[float]:
-    """GRN's schedule: `rate / (1 + decay * epoch)`, the same for all steps of an epoch, the first being epoch 0.
+    """Make GRN's schedule: `rate / (1 + decay * epoch)`, the same for all steps of an epoch, the first being epoch 0.
 
     rate: the rate of the first epoch.
     decay: how fast it falls.

@@ -50,7 +50,7 @@ def _whole(table: Tensor, gradient: Tensor) -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def _rows_alone(optimizer: Optimizer, key: Key, table: Tensor, rows: Tensor) -> Iterator[None]:
-    """Inside, the optimizer has for `key` the momentum of the rows alone, and keeps no averages."""
+    """Lend the optimizer, for `key`, the momentum of the rows alone, without averages."""
     state = _RowState(optimizer, key, table)
     # Running averages have the shape of the whole table, so that a step would have to read all of it. Nor are they
     # missed: TENER on Weibo's dev part after 5 epochs, two seeds, had F1 52.1 and 54.0 with averages of all but rows,
@@ -90,7 +90,7 @@ class _RowState:
             moments[self._whole][rows] = used.reshape(-1, self._width)
 
     def _heightened(self, whole: Any) -> Any:
-        """Rows that the table has gained start without momentum."""
+        """Return rows that the table has gained start without momentum."""
         missing = self._height - len(whole)
         return get_array_module(whole).pad(whole, ((0, missing), (0, 0))) if missing else whole
 
@@ -188,7 +188,7 @@ class StepTogether:
         torch._foreach_add_(weights, torch._foreach_mul(gradients, [-rate for rate in rates]))
 
     def _state(self, arrays: dict[Key, Any], name: str, group: Parameters, *, shaped: bool = False) -> list[Tensor]:
-        """What an optimizer keeps of each parameter, as tensors in the parameters' shapes.
+        """Return the state that an optimizer keeps of each parameter, as tensors in the parameters' shapes.
 
         shaped: whether the optimizer too keeps it in the parameter's shape, rather than as one row.
         """
@@ -218,7 +218,7 @@ def _is_known(optimizer: Any) -> bool:
 
 
 def _shares_memory(parameter: Tensor) -> bool:
-    """Whether Thinc's arrays are the tensors' memory. On Apple's GPU they are copies on the host."""
+    """Return whether Thinc's arrays are the tensors' memory. On Apple's GPU they are copies on the host."""
     return parameter.is_cpu or not isinstance(torch2xp(parameter.data[:0]), np.ndarray)
 
 
@@ -231,7 +231,7 @@ def _moments(optimizer: Optimizer) -> tuple[tuple[dict[Key, Any], str], ...]:
 
 
 def _groups(optimizer: Optimizer, owner: int, parameters: Sequence[tuple[str, nn.Parameter]]) -> list[Parameters]:
-    """The parameters by how often they have been updated, this time counted; most often that is one group."""
+    """Return the parameters by how often they have been updated, this time counted; most often that is one group."""
     by_steps: dict[int, list[tuple[Key, nn.Parameter]]] = defaultdict(list)
     for name, parameter in parameters:
         if len(parameter):

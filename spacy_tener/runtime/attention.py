@@ -46,7 +46,7 @@ class Rectangle:
         return len(self.lengths), int(self.lengths.max())
 
     def means(self, x: FloatArray) -> FloatArray:
-        """The mean of each sequence, at each of its slots. *Shape: [n L, d]*"""
+        """Return the mean of each sequence, at each of its slots. *Shape: [n L, d]*"""
         slots = x.reshape(*self.shape, x.shape[1])
         total = slots.sum(axis=1) if self.real is None else np.einsum("nld,nl->nd", slots, self.real.astype(np.float32))
         return np.repeat(total / self.lengths[:, None].astype(np.float32), self.shape[1], axis=0)
@@ -55,7 +55,9 @@ class Rectangle:
 def in_rectangles(
     given: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
 ) -> FloatArray:
-    """What `compute` makes of each rectangle's slots, *[n L, d]* to *[n L, width]*. *Shape: [N, d] -> [N, width]*"""
+    """Compute each rectangle's slots, *[n L, d]* to *[n L, width]*. *Shape: [N, d] -> [N,
+    width]*
+    """
     lengths = as_lengths(given, len(x))
     if len(lengths) == 1 and len(x):
         return compute(x, Rectangle(lengths, None))
@@ -114,7 +116,7 @@ class Heads:
 
 
 def exponentials(scores: FloatArray, per_query: FloatArray | None = None, real: BoolArray | None = None) -> FloatArray:
-    """The exponential of each score, in place, less its query's largest where any is large."""
+    """Return the exponential of each score, in place, less its query's largest where any is large."""
     if scores.size and not (scores.max() < MODERATE and scores.min() > -MODERATE):
         if real is not None:
             # Padding has its own positions: it must not be the largest.
@@ -138,7 +140,8 @@ def attend(heads: Heads, real: BoolArray | None, weighting: Weighting = exponent
 
 
 def divided(mixed: FloatArray) -> FloatArray:
-    """Sums of weighted values by the sums of their weights, which are their last column; 0 where there is no weight.
+    """Return sums of weighted values by the sums of their weights, which are their last column; 0 where there is no
+    weight.
 
     mixed: *Shape: [N, h, d_k + 1]*. Returns *Shape: [N, h d_k]*
     """
@@ -158,14 +161,14 @@ def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArr
 
 
 def with_ones(values: FloatArray, n_heads: int) -> FloatArray:
-    """values: *Shape: [N, d]*. Returns *Shape: [N, h, d / h + 1]*"""
+    """Return values with a 1 behind those of each head. values: *Shape: [N, d]*. Returns *Shape: [N, h, d / h + 1]*"""
     made = np.ones((len(values), n_heads, values.shape[1] // n_heads + 1), np.float32)
     made[..., :-1] = values.reshape(made[..., :-1].shape)
     return made
 
 
 def values_layer(weights: Weights, n_heads: int) -> Linear:
-    """The layer of values with a column more for each head, which is 1."""
+    """Return the layer of values with a column more for each head, which is 1."""
     layer = Linear(weights)
     width = layer.weight.shape[1] // n_heads
     weight = np.zeros((len(layer.weight), n_heads, width + 1), np.float32)
@@ -198,7 +201,7 @@ class VanillaAttention:
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """What each position puts into the queries and the keys that stand there, as complex numbers.
+    """Contribution of each position to the queries and keys that stand there, as complex numbers.
 
     turn: `sin(c t) - i cos(c t)`, for each head. *Shape: [L, h d_k / 2]*
     key: `cos(c j) + i sin(c j)`. *Shape: [L, d_k / 2]*
@@ -269,13 +272,13 @@ class AdaptedAttention:
 
 
 def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
-    """`sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape: [length, width / 2]* each"""
+    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`. *Shape: [length, width / 2]* each"""
     sin, cos = (_angles if length > LONGEST_KEPT else _kept_angles)(_power(length), width)
     return sin[:length], cos[:length]
 
 
 def interleave(even: FloatArray, odd: FloatArray) -> FloatArray:
-    """`[even_0, odd_0, even_1, odd_1, ...]` along the last dimension."""
+    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension."""
     both: FloatArray = np.stack((even, odd), axis=-1).reshape(*even.shape[:-1], 2 * even.shape[-1])
     return both
 

@@ -41,7 +41,7 @@ class CharacterFeatures:
 def radical_features(
     widths: Mapping[str, int], encode: Callable[[Weights], Encode], width: int, weights: Weights
 ) -> CharacterFeatures:
-    """What the structure of its characters says about each token."""
+    """Return the encoder of the radicals of each token's character."""
     return CharacterFeatures(widths, encode, width, weights.part("radicals"))
 
 

@@ -28,7 +28,7 @@ class Linear:
 
     @classmethod
     def of(cls, weight: FloatArray, bias: FloatArray | None) -> Linear:
-        """weight: *Shape: [in, out]*"""
+        """Make a layer of arrays. weight: *Shape: [in, out]*"""
         made = cls.__new__(cls)
         made.weight, made.bias = np.ascontiguousarray(weight), bias
         return made
@@ -84,7 +84,7 @@ class FeedForward:
 
 
 def relu(x: FloatArray) -> FloatArray:
-    """In place."""
+    """Return `max(x, 0)`, in place."""
     rectified: FloatArray = np.maximum(x, np.float32(0.0), out=x)
     return rectified
 
@@ -108,7 +108,7 @@ class EmbeddingTables:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
-class Emissions:
+class CRFHead:
     """The linear layer of a CRF's head. scorer: the CRF behind it."""
 
     def __init__(self, weights: Weights) -> None:

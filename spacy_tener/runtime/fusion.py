@@ -21,9 +21,9 @@ class WordFusion:
         self.u, self.v = (weights.shaped(name, n_heads, width // n_heads) for name in ("u", "v"))
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
+        """Read the words of each character into one vector. A character without words gets zeros.
 
-        A character without words gets zeros.
+        chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
         """
         fused = np.zeros((len(chars), self.u.size), np.float32)
         if not len(words):

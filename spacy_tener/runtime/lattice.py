@@ -125,7 +125,7 @@ class MectEncoder:
         plan: SpanPlan,
         relative: Sequence[FloatArray],
     ) -> list[FloatArray]:
-        """rows: all rows, which are read; streams: the queries' spans. Returns what each stream becomes"""
+        """Run one layer of each stream. rows: all rows, which are read; streams: the queries' spans."""
         own = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
         read = own if rows is streams else [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
         asking = own[::-1] if self.config.streams == "cross" else own

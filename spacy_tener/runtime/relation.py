@@ -18,7 +18,7 @@ TOKENS_AT_ONCE = 512
 
 
 def relate(kind: RelationKind, a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
-    """r_i of every token (eq. 5 to 7). a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+    """Return r_i of every token (eq. 5 to 7). a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
     related = np.empty_like(x)
     if kind == "gated":
         a, b = (np.exp(np.clip(-part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (a, b))
@@ -41,7 +41,7 @@ def _attention(a: FloatArray, b: FloatArray, x: FloatArray, out: FloatArray) -> 
 
 
 def _gated(u: FloatArray, v: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """`sum_j x_j / (1 + u_i v_j)`, tile by tile."""
+    """Add up `x_j / (1 + u_i v_j)` over j, tile by tile."""
     length, width = x.shape
     columns = min(length, max(1, int((TILE // width) ** 0.5)))
     rows = max(1, TILE // (columns * width))

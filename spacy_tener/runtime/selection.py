@@ -34,7 +34,7 @@ class SelectiveAttention(AdaptedAttention):
         return attend(heads, rectangle.real, partial(kept_exponentials, k=self.k))
 
     def thresholds(self, x: FloatArray, rectangle: Rectangle) -> FloatArray:
-        """T (eq. 7). *Shape: [n L, h]*"""
+        """Return T (eq. 7). *Shape: [n L, h]*"""
         if self.threshold is None:
             return np.zeros((len(x), self.n_heads), np.float32)
         mean = rectangle.means(x)
@@ -44,7 +44,7 @@ class SelectiveAttention(AdaptedAttention):
 def kept_exponentials(
     scores: FloatArray, thresholds: FloatArray | None, real: BoolArray | None, *, k: int
 ) -> FloatArray:
-    """The exponentials of the scores that reach their query's bound (eq. 8), 0 for the others."""
+    """Return the exponentials of the scores that reach their query's bound (eq. 8), 0 for the others."""
     if real is not None:
         scores += np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, :, None]
     bound = np.full((1, 1, 1, 1), np.inf, np.float32) if thresholds is None else thresholds[:, :, None]

@@ -33,7 +33,7 @@ class SpanPositions:
         self._kept: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
-        """*Returns Shape: [R, d]*"""
+        """Return the relative positions. *Shape: [R, d]*"""
         zero, terms = self._terms(plan.longest)
         rows = plan.distances[:, self.kinds] + zero
         total = terms[rows[:, 0], 0]
@@ -42,7 +42,8 @@ class SpanPositions:
         return relu(total)
 
     def _terms(self, longest: int) -> tuple[int, FloatArray]:
-        """What each distance adds, and where that of 0 is. The table of sentences up to `KEPT` characters is kept.
+        """Return the terms of each distance, and the place of distance 0. The table of sentences up to `KEPT`
+        characters is kept.
 
         *Shape: [D, distances, d]*
         """
@@ -78,7 +79,7 @@ class SpanHeads:
 
     @classmethod
     def joined(cls, each: Sequence[SpanHeads]) -> SpanHeads:
-        """The heads of several attentions over the same spans."""
+        """Return the heads of several attentions over the same spans."""
         if len(each) == 1:
             return each[0]
         names = "q", "q_position", "k", "v", "table"
@@ -142,7 +143,9 @@ class SpanAttention:
     def __call__(
         self, x: FloatArray, plan: SpanPlan, relative: FloatArray, rows: FloatArray | None = None
     ) -> FloatArray:
-        """x: the queries' spans. *Shape: [n, d]*; rows: all rows, where these are not x. *Shape: [N + W, d]*"""
+        """Attend within each sentence. x: the queries' spans. *Shape: [n, d]*; rows: all rows, where these are not x.
+        *Shape: [N + W, d]*
+        """
         return divided(attend_spans(self.heads(x, plan, relative, rows), plan.groups(len(x))))
 
     def heads(
@@ -153,7 +156,9 @@ class SpanAttention:
         rows: FloatArray | None = None,
         query_input: FloatArray | None = None,
     ) -> SpanHeads:
-        """query_input: what queries are made from, where this is another stream than `x`. *Shape: [n, d]*"""
+        """Return queries, keys and values. query_input: what queries are made from, where this is another stream than
+        `x`. *Shape: [n, d]*
+        """
         rows = x if rows is None else rows
         q = self._split(self.query(x if query_input is None else query_input))
         read, width = self.read(rows), rows.shape[1]
@@ -168,7 +173,7 @@ class SpanAttention:
         return np.ascontiguousarray(x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads).swapaxes(0, 1))
 
     def _bias(self, n_queries: int, plan: SpanPlan) -> FloatArray | None:
-        """The random attention of the places of queries and keys. *Returns Shape: [h, queries, keys]*"""
+        """Return the random attention of the places of queries and keys. *Returns Shape: [h, queries, keys]*"""
         if self.blocks is None:
             return None
         most = max(plan.lengths, default=0)

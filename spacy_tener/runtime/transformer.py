@@ -35,7 +35,9 @@ class TransformerLayer:
         return self.attention_norm(x) if self.pre_norm else x
 
     def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
-        """What follows attention. x: the layer's input; mixed: what attention made of it, which is overwritten."""
+        """Return the output of the layer. x: the layer's input; mixed: what attention made of it, which is
+        overwritten.
+        """
         mixed += x
         if not self.pre_norm:
             mixed = self.attention_norm(mixed)

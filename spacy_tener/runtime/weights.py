@@ -30,7 +30,7 @@ class Weights:
         return self[name] if self._prefix + name in self._arrays else None
 
     def shaped(self, name: str, *shape: int | None) -> NDArray[Any]:
-        """An array whose shape the settings say; None for a size that they leave open."""
+        """Return an array whose shape the settings say; None for a size that they leave open."""
         array = self[name]
         fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
         if not fits:
@@ -41,7 +41,7 @@ class Weights:
         return array
 
     def part(self, *names: object) -> Weights:
-        """The arrays of a part: `part("layers", 0)` has those whose names begin with `layers.0.`."""
+        """Return the arrays of a part: `part("layers", 0)` has those whose names begin with `layers.0.`."""
         return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in names), self._used)
 
     def check_all_used(self) -> None:
