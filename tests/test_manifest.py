@@ -12,7 +12,7 @@ from thinc.api import Config
 from spacy_tener.errors import RemedyError
 from spacy_tener.files import digest
 from spacy_tener.manifest import NAME, Manifest, file_input, stream_input
-from spacy_tener.workbench.runs.training import manifest_of
+from spacy_tener.workbench.runs.training import TrainingRun
 
 TEXT = """
 [paths]
@@ -51,7 +51,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def made(*, train: str = '"train.spacy"', vectors: str = '"vectors"', **values: object) -> Manifest:
     defaults = {"component": "", "steps": 10, "log": "null", **values}
     config = Config().from_str(TEXT.format(train=train, vectors=vectors, **defaults), interpolate=False)
-    return manifest_of(Path(), config)
+    return TrainingRun("run", Path(), config).manifest()
 
 
 def test_the_same_config_and_data_are_the_same() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from ..errors import RemedyError, check_choice
 from ..workbench.composing.files import read_config
 from ..workbench.composing.filling import explained
 from ..workbench.report.scores import read_json
-from ..workbench.runs.engines import Engine, on_ray
+from ..workbench.runs.engines import Engine, on_ray, on_this_machine
 
 INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
 
@@ -142,22 +142,29 @@ Address = Annotated[
     str | None, typer.Option("--address", help="Of the cluster (default: RAY_ADDRESS, this machine's, or a new one)")
 ]
 CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Cores on Ray (default: 1)", min=0)]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", help="How many at once (default: 1; on Ray as many as there is room for)", min=1),
+]
 GpusPerRun = Annotated[float | None, typer.Option("--gpus-per-run", help="GPUs on Ray, as 0.25 (default: 0)", min=0)]
 
 
-@contextmanager
 def training_engine(
-    name: str, address: str | None, cpus: float | None, gpus: float | None, jobs: int | None = None
-) -> Iterator[Engine | None]:
-    """Where runs are trained: on Ray, or None for this machine.
+    name: str,
+    address: str | None,
+    cpus: float | None,
+    gpus: float | None,
+    jobs: int | None,
+    *,
+    on_ray_at_once: int | None = None,
+) -> AbstractContextManager[Engine]:
+    """Return what trains: processes on this machine, or Ray.
 
-    jobs: How many at once on Ray; None for as many as there is room for.
+    jobs: How many at once. By default one here, and on Ray `on_ray_at_once`, or as many as there is room for.
     """
-    if check_engine(name, {"--address": address, "--cpus-per-run": cpus, "--gpus-per-run": gpus, "--jobs": jobs}):
-        with on_ray(address, 1 if cpus is None else cpus, gpus or 0, jobs) as engine:
-            yield engine
-    else:
-        yield None
+    if check_engine(name, {"--address": address, "--cpus-per-run": cpus, "--gpus-per-run": gpus}):
+        return on_ray(address, 1 if cpus is None else cpus, gpus or 0, jobs or on_ray_at_once)
+    return on_this_machine(jobs or 1, sys.stderr.write)
 
 
 def check_engine(name: str, options: Mapping[str, Any]) -> bool:

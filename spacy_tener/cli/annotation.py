@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +32,22 @@ from ..workbench.teaching.beliefs import check_teachers, lacking
 from ..workbench.teaching.silver import SilverStats, Sureness, count, made_of, silver, write_silver
 from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
 from . import tener_cli
-from ._common import Code, GpuId, Settings, load_pipeline, messages, names, setup_gpu
+from ._common import (
+    Address,
+    Code,
+    CpusPerRun,
+    EngineName,
+    GpuId,
+    GpusPerRun,
+    Jobs,
+    Settings,
+    gpu_of_runs,
+    load_pipeline,
+    messages,
+    names,
+    setup_gpu,
+    training_engine,
+)
 
 
 @tener_cli.command("silver")
@@ -177,9 +192,13 @@ def review_cli(
     limit: Annotated[
         int, typer.Option("--limit", "-n", help="Most places on the page; the JSONL has all", min=1)
     ] = 500,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once", min=1)] = 1,
     gpu_id: GpuId = -1,
     code: Code = None,
+    jobs: Jobs = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
 ) -> None:
     """
     Rank the places where gold annotation may be wrong.
@@ -191,6 +210,9 @@ def review_cli(
     Ranked are the places where the model's best reading is another than gold: by how probable its entities are and how
     improbable gold's; where it has none, by how rarely it overlooks one. review.html has them for reading, review.jsonl
     as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+
+    --jobs trains several models at once on this machine, --engine ray on a cluster of Ray, whose nodes see the same
+    files. Needs the extra ray.
     """
     import_code(code)
     stopped = "The same command goes on; it trains again what was being trained."
@@ -201,10 +223,13 @@ def review_cli(
         docs = list(read_docs(data, blank.vocab))
         if not any(doc.ents for doc in docs):
             raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
+        where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
         with interrupted_by_signals(), locked(output / ".lock"):
             if is_config:
-                crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu_id, code)
-                judged = list(_cross_trained(msg, crossing, jobs))
+                gpu = gpu_of_runs(gpu_id, engine, gpus_per_run)
+                crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu, code)
+                with where as trainer:
+                    judged = list(cross_train(crossing, trainer, begun=partial(_begun, msg, crossing)))
                 how = f"{folds} models judged what they were not trained on."
             else:
                 setup_gpu(gpu_id, silent=False)
@@ -235,11 +260,8 @@ def _crossing(
     return Crossing(composed, docs, output, folds, gpu_id, code)
 
 
-def _cross_trained(msg: Printer, crossing: Crossing, jobs: int) -> Iterator[Judged]:
-    def begun(fold: int, trained: bool) -> None:
-        msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
-
-    return cross_train(crossing, jobs, begun=begun, echo=sys.stderr.write)
+def _begun(msg: Printer, crossing: Crossing, fold: int, trained: bool) -> None:
+    msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
 
 
 def _write(msg: Printer, output: Path, judged: Sequence[Judged], data: str, how: str, limit: int) -> None:

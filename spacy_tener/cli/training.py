@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,9 +21,9 @@ from ..workbench.report.runs import METRICS, find_runs
 from ..workbench.report.scores import read_scores
 from ..workbench.report.tables import format_table
 from ..workbench.runs.engines import Engine
-from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, run_grid_on, todo
+from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.runs.search import SAMPLERS, Plan, Search, open_search
+from ..workbench.runs.search import SAMPLERS, Search, SearchPlan, open_search
 from ..workbench.runs.training import OUTPUT
 from ..workbench.runs.trials import TrialRow
 from . import tener_cli
@@ -35,6 +34,7 @@ from ._common import (
     EngineName,
     GpuId,
     GpusPerRun,
+    Jobs,
     Settings,
     gpu_of_runs,
     messages,
@@ -101,7 +101,7 @@ def grid_cli(
     settings: Settings = None,
     gpu_id: GpuId = -1,
     code: Code = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="How many are trained at once on this machine", min=1)] = 1,
+    jobs: Jobs = None,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train finished runs again where their config or data is another")
     ] = False,
@@ -142,17 +142,17 @@ def grid_cli(
             code=code,
         )
         runs = plan(grid)
-        where = training_engine(engine, address, cpus_per_run, gpus_per_run)
-        with locked(output / LOCK), where as elsewhere, interrupted_by_signals():
-            failed = _run(msg, [todo(each) for each in runs], elsewhere or jobs, retrain=retrain)
+        where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs, on_ray_at_once=len(runs))
+        with interrupted_by_signals(), locked(output / LOCK), where as trainer:
+            failed = _run(msg, [todo(each) for each in runs], trainer, retrain=retrain)
         text = _table(msg, grid)
     typer.echo(text, nl=False)
     if failed:
         raise typer.Exit(1)
 
 
-def _run(msg: Printer, todos: list[Todo], where: Engine | int, *, retrain: bool) -> bool:
-    """Do what is left to do, elsewhere or with so many jobs here. Returns whether anything went wrong."""
+def _run(msg: Printer, todos: list[Todo], engine: Engine, *, retrain: bool) -> bool:
+    """Do what is left to do. Returns whether anything went wrong."""
     if not retrain:
         check_unchanged(todos)
     if done := [each.run.name for each in todos if each.action == "nothing"]:
@@ -160,11 +160,7 @@ def _run(msg: Printer, todos: list[Todo], where: Engine | int, *, retrain: bool)
     left = [each for each in todos if each.action != "nothing"]
     if not left:
         msg.good("There is nothing to do")
-    begun, ended = partial(_begun, msg), partial(_ended, msg)
-    if isinstance(where, int):
-        failures = run_grid(left, where, begun=begun, ended=ended, echo=sys.stderr.write)
-    else:
-        failures = run_grid_on(where, left, begun=begun, ended=ended)
+    failures = run_grid(left, engine, begun=partial(_begun, msg), ended=partial(_ended, msg))
     if failures:
         lines = [f"{each.run.name}: {each.run.folder / OUTPUT}" for each in left if each.run.name in failures]
         msg.fail(f"Failed: {len(failures)} of {len(todos)}", "\n".join(lines))
@@ -224,10 +220,7 @@ def search_cli(
     address: Address = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", "-j", min=1, help="With --engine ray: how many at once (default: as many as fit now)"),
-    ] = None,
+    jobs: Jobs = None,
 ) -> None:
     """
     Search settings: draw them, train with `spacy train`, and keep what is best on dev.
@@ -245,13 +238,14 @@ def search_cli(
     Needs optuna: pip install 'spacy_tener[search]'. DIR/study.db is its database. --sampler tpe draws near what was
     good before.
 
-    --engine ray trains several trials at once on a cluster of Ray, whose nodes see the same files: each on a node that
-    has the cores and the part of a GPU asked for, and again where its node is lost. Needs the extra ray.
+    --jobs trains several trials at once on this machine, --engine ray on a cluster of Ray, whose nodes see the same
+    files: each on a node that has the cores and the part of a GPU asked for, and again where its node is lost. Needs
+    the extra ray.
     """
     import_code(code)
     with messages(stopped="The same command goes on.") as msg:
         gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
-        plan = Plan(
+        plan = SearchPlan(
             base=base,
             overlays=tuple(overlays or ()),
             settings=(*(settings or ()), *([] if steps is None else [f"training.max_steps={steps}"])),
@@ -261,11 +255,11 @@ def search_cli(
         )
         opened = open_search(plan, output, gpu_id=gpu_id, code=code, prune=prune, keep_models=keep_models)
         where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
-        with opened as search, where as elsewhere, interrupted_by_signals():
-            _search(msg, search, trials, elsewhere)
+        with interrupted_by_signals(), opened as search, where as trainer:
+            _search(msg, search, trials, trainer)
 
 
-def _search(msg: Printer, search: Search, trials: int, elsewhere: Engine | None) -> None:
+def _search(msg: Printer, search: Search, trials: int, engine: Engine) -> None:
     before = [row for row in search.rows if row.state != "waiting"]
     ended = sum(row.ended for row in before)
     if before:
@@ -273,7 +267,7 @@ def _search(msg: Printer, search: Search, trials: int, elsewhere: Engine | None)
         msg.info(f"{search.folder}: {ended} trials are there, and {interrupted} that were interrupted")
     if ended >= trials:
         msg.good(f"Nothing to do: {ended} of {trials} trials are there")
-    search.run(trials, lambda row: _say(msg, row, search.best), elsewhere)
+    search.run(trials, engine, lambda row: _say(msg, row, search.best))
     _summary(msg, search)
 
 

@@ -125,7 +125,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Trainings run in this process; what was trained."""
     done: list[str] = []
 
-    def run(self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool], echo: object) -> int:
+    def run(self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool]) -> int:
         spacy_train(Path(arguments[1]), Path(arguments[3]))
         poll()
         done.append(Path(arguments[3]).name)

@@ -1,109 +1,173 @@
-"""Where the trainings of a grid or search are run: in this process one after another, or as tasks of Ray.
+"""Engines, which run trainings: in processes on this machine, or as tasks of Ray on many.
 
-Ray chooses a node that has the cores and the share of a GPU that a run asks for, keeps the others waiting, and does a
-run again whose node was lost. The directories of runs and data must be the same on all nodes.
+Ray chooses a node that has the cores and the share of a GPU that a training asks for, keeps the others waiting, and
+repeats a training whose node was lost. The directories of runs and data must be the same on all nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ...cluster import connected, reason_of, work_in
 from ...errors import RemedyError
+from .processes import Echo, Processes
+from .training import TrainingResult
+
+Key = TypeVar("Key")
+Task = Callable[[Processes], TrainingResult]
+"""A training, as `partial(train, run)`, which starts its processes by the argument."""
 
 
 class Engine(Protocol):
-    """Calls functions, and knows how many at once."""
+    """Runs tasks.
+
+    at_once: The number of tasks to submit at once.
+    shares_cores: Whether tasks that run at once slow each other down.
+    """
 
     at_once: int
+    shares_cores: bool
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Call a function, now or when there is room for it."""
+    def submit(self, task: Task) -> Future[TrainingResult]:
+        """Run a task, now or when there is room for it."""
 
-    def result(self, future: Future[Any]) -> Any:
-        """What it returned."""
+    def result(self, future: Future[TrainingResult]) -> TrainingResult:
+        """Return the result of a task. Raises a RemedyError where the engine lost it."""
 
     def shared(self, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-        """Make a function of which there is one only, in this machine, for all that is submitted to call."""
+        """Make a function on this machine, of which all tasks call the same one."""
 
 
-class Here:
-    """One call after another, in this process."""
+def run_tasks(engine: Engine, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tuple[Key, TrainingResult]]:
+    """Run tasks, and yield the key and the result of each as it ends.
 
-    at_once = 1
+    A task is taken from the iterable when there is room for it. One that raises a RemedyError or an OSError fails with
+    its message; the others go on.
+    """
+    running: dict[Future[TrainingResult], Key] = {}
+    left = iter(tasks)
+    while True:
+        for key, task in itertools.islice(left, engine.at_once - len(running)):
+            running[engine.submit(task)] = key
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            key = running.pop(future)
+            try:
+                result = engine.result(future)
+            except RemedyError as error:
+                result = TrainingResult(None, str(error))
+            yield key, result
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(function(*arguments))
-        return future
 
-    def result(self, future: Future[Any]) -> Any:
+class LocalEngine:
+    """Processes on this machine, which share its cores. Made by `on_this_machine`."""
+
+    def __init__(self, pool: ThreadPoolExecutor, processes: Processes, jobs: int) -> None:
+        self._pool, self._processes = pool, processes
+        self.at_once, self.shares_cores = jobs, jobs > 1
+
+    def submit(self, task: Task) -> Future[TrainingResult]:
+        return self._pool.submit(_run, task, self._processes)
+
+    def result(self, future: Future[TrainingResult]) -> TrainingResult:
         return future.result()
 
     def shared(self, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         return make()
 
 
-class OnRay:
+class RayEngine:
     """Tasks of Ray with their resources. They run in this process' directory, by name, on their node."""
+
+    shares_cores = False
 
     def __init__(self, ray: ModuleType, cpus: float, gpus: float, at_once: int | None) -> None:
         self._ray = ray
-        self._task = ray.remote(_in_directory).options(num_cpus=cpus, num_gpus=gpus)
+        self._task = ray.remote(_run_on_node).options(num_cpus=cpus, num_gpus=gpus)
         there = ray.cluster_resources()
         room = [there.get(name, 0) // wanted for name, wanted in (("CPU", cpus), ("GPU", gpus)) if wanted]
         self.at_once = at_once or max(1, int(min(room, default=1)))
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = self._task.remote(Path.cwd(), function, *arguments).future()
+    def submit(self, task: Task) -> Future[TrainingResult]:
+        future: Future[TrainingResult] = self._task.remote(Path.cwd(), task).future()
         return future
 
-    def result(self, future: Future[Any]) -> Any:
+    def result(self, future: Future[TrainingResult]) -> TrainingResult:
         try:
             return future.result()
         except self._ray.exceptions.RayError as error:
-            raise RemedyError(
-                f"Ray could not run it to its end: {reason_of(error)}", "Ray's own logs say more."
-            ) from error
+            raise RemedyError(f"Ray lost a training: {reason_of(error)}", "Ray's own logs say more.") from error
 
     def shared(self, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         node = self._ray.get_runtime_context().get_node_id()
         place = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         actor = self._ray.remote(_Shared).options(num_cpus=0, scheduling_strategy=place).remote(Path.cwd(), make)
-        return partial(_ask, actor)
+        return partial(_call_shared, actor)
+
+
+@contextmanager
+def on_this_machine(jobs: int = 1, echo: Echo | None = None) -> Iterator[Engine]:
+    """Yield an engine for this machine. Its processes end where the block ends by an exception.
+
+    jobs: How many trainings run at once. They share the cores.
+    echo: Takes what processes print. Of several at once the lines would be mixed, so then it takes nothing.
+    """
+    processes = Processes(jobs, echo if jobs == 1 else None)
+    with ThreadPoolExecutor(jobs) as pool:
+        try:
+            yield LocalEngine(pool, processes, jobs)
+        except BaseException:
+            # First of all, so that no task that waits takes the place of one that is ended.
+            pool.shutdown(wait=False, cancel_futures=True)
+            processes.stop()
+            raise
 
 
 @contextmanager
 def on_ray(address: str | None, cpus: float, gpus: float, at_once: int | None = None) -> Iterator[Engine]:
-    """Tasks on a cluster, all of which end with the connection.
+    """Yield an engine for a cluster of Ray, whose tasks end with the connection.
 
-    cpus, gpus: What each asks for; parts of one share it.
-    at_once: How many to hand over at once. By default as many as there is room for now.
+    cpus, gpus: What each task asks for; parts of one share it.
+    at_once: How many tasks to submit at once. By default as many as there is room for now.
     """
     with connected(address) as ray:
-        yield OnRay(ray, cpus, gpus, at_once)
+        yield RayEngine(ray, cpus, gpus, at_once)
+
+
+def _run(task: Task, processes: Processes) -> TrainingResult:
+    start = time.monotonic()
+    try:
+        result = task(processes)
+    except (OSError, RemedyError) as error:
+        result = TrainingResult(None, str(error))
+    return replace(result, seconds=time.monotonic() - start)
+
+
+def _run_on_node(directory: Path, task: Task) -> TrainingResult:
+    work_in(directory)
+    return _run(task, Processes())
 
 
 class _Shared:
     def __init__(self, directory: Path, make: Callable[[], Callable[..., Any]]) -> None:
-        self._function = _in_directory(directory, make)
+        work_in(directory)
+        self._function = make()
 
     def call(self, *arguments: Any) -> Any:
         return self._function(*arguments)
 
 
-def _ask(actor: Any, *arguments: Any) -> Any:
+def _call_shared(actor: Any, *arguments: Any) -> Any:
     import ray
 
     return ray.get(actor.call.remote(*arguments))
-
-
-def _in_directory(directory: Path, function: Callable[..., Any], *arguments: Any) -> Any:
-    work_in(directory)
-    return function(*arguments)

@@ -6,26 +6,25 @@ with the overlays models/NAME.cfg that the system's name is made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Literal
 
 from thinc.api import Config
 
-from ...errors import RemedyError
 from ...files import digest
 from ...manifest import NAME, Manifest
 from ..composing.compose import compose
 from ..composing.files import ConfigError
 from ..composing.named import SHIPPED, find_in, names_in
 from ..report.runs import METRICS, MODEL
-from .engines import Engine
-from .processes import Echo, Processes
+from .engines import Engine, Task, run_tasks
+from .processes import Processes
 from .requirements import corpus_reader, missing
-from .training import evaluate, manifest_of, train
+from .training import TrainingResult, TrainingRun, evaluate, train
 
 LOCK = ".grid.lock"
 BASE_NAMES = ("base", "tener")
@@ -56,39 +55,20 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class GridRun:
-    """One run of a grid.
-
-    config: Complete, with its seed and its data.
-    gold_preproc: Whether the corpus' own tokens are read in training; then in evaluation as well.
-    """
-
-    name: str
-    folder: Path
-    config: Config
-    test: Path
-    gold_preproc: bool
-    gpu_id: int
-    code: Path | None = None
-
-
-@dataclass(frozen=True)
 class Todo:
     """What is left to do for a run.
 
-    manifest: Of what it is, or will be, trained from.
-    changes: How that differs from what the finished run there was trained from, a line for each.
+    changes: How it differs from what the finished run there was trained from, a line for each.
     """
 
-    run: GridRun
+    run: TrainingRun
     action: Literal["train", "evaluate", "nothing"]
-    manifest: Manifest
     changes: tuple[str, ...] = ()
 
 
-def plan(grid: Grid) -> list[GridRun]:
+def plan(grid: Grid) -> list[TrainingRun]:
     """All runs, by corpus, system and seed. All that is wrong or missing is found here, and told at once."""
-    runs: list[GridRun] = []
+    runs: list[TrainingRun] = []
     problems: list[str] = []
     for corpus, part in product(grid.corpora, PARTS):
         path = grid.data / corpus / f"{part}.spacy"
@@ -109,22 +89,23 @@ def plan(grid: Grid) -> list[GridRun]:
     return runs
 
 
-def todo(run: GridRun) -> Todo:
-    """What is left to do for a run. A finished one is left alone, also without its pipeline."""
-    now, before = manifest_of(run.folder, run.config, run.code), Manifest.read(run.folder)
+def todo(run: TrainingRun) -> Todo:
+    """Return what is left to do for a run. A finished one is left alone, also without its pipeline."""
+    assert run.test is not None
+    now, before = run.manifest(), Manifest.read(run.folder)
     scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
     if before is None or MODEL not in before.parts:
         unknown = f"it has {METRICS}, but no {NAME} that says what it was trained from"
-        return Todo(run, "train", now, (unknown,) if scored else ())
+        return Todo(run, "train", (unknown,) if scored else ())
     if not scored and not trained:
-        return Todo(run, "train", now)
+        return Todo(run, "train")
     if differences := before.changes(now):
-        return Todo(run, "train", now, differences)
+        return Todo(run, "train", differences)
     if scored and before.parts.get(METRICS) == digest(run.test):
-        return Todo(run, "nothing", before)
+        return Todo(run, "nothing")
     if trained:
-        return Todo(run, "evaluate", before)
-    return Todo(run, "train", now, (f"{run.test} has other contents, and {MODEL} is not there to be scored on them",))
+        return Todo(run, "evaluate")
+    return Todo(run, "train", (f"{run.test} has other contents, and {MODEL} is not there to be scored on them",))
 
 
 def check_unchanged(todos: Sequence[Todo]) -> None:
@@ -138,108 +119,47 @@ def check_unchanged(todos: Sequence[Todo]) -> None:
 
 
 def run_grid(
-    todos: Sequence[Todo],
-    jobs: int,
-    *,
-    begun: Callable[[Todo], None],
-    ended: Callable[[Todo, str], None],
-    echo: Echo | None = None,
+    todos: Sequence[Todo], engine: Engine, *, begun: Callable[[Todo], None], ended: Callable[[Todo, str], None]
 ) -> dict[str, str]:
-    """Do what is left to do, several runs at once. Returns why each failed that did, by its name.
+    """Do what is left to do. Returns why each run failed that did, by its name.
 
-    begun: is told of each when it is its turn.
-    ended: is told of each, and why it failed if it did.
-    echo: takes what the processes print; of several at once the lines would be mixed.
+    begun: Called with each when it is submitted.
+    ended: Called with each, and why it failed if it did.
     """
-    processes = Processes(jobs)
     failures: dict[str, str] = {}
 
-    def do(step: Callable[[Todo, Processes, Echo | None], str], each: Todo) -> None:
-        try:
-            failure = step(each, processes, echo if jobs == 1 else None)
-        except (OSError, RemedyError) as error:
-            failure = str(error)
-        if failure:
-            failures[each.run.name] = failure
-            ended(each, failure)
-
-    def train_one(each: Todo) -> None:
-        begun(each)
-        if each.action == "train":
-            do(_train, each)
-
-    # How fast a pipeline reads is measured with its scores: not while others are trained on the same cores.
-    rounds = [[each] for each in todos] if jobs == 1 else [list(todos)]
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            for together in rounds:
-                for future in as_completed([pool.submit(train_one, each) for each in together]):
-                    future.result()
-                for each in (each for each in together if each.run.name not in failures):
-                    do(_evaluate, each)
-                    if each.run.name not in failures:
-                        ended(each, "")
-        except BaseException:
-            # First of all, so that no run that waits takes the place of one that is ended.
-            pool.shutdown(wait=False, cancel_futures=True)
-            processes.stop()
-            raise
-    return failures
-
-
-def run_grid_on(
-    engine: Engine, todos: Sequence[Todo], *, begun: Callable[[Todo], None], ended: Callable[[Todo, str], None]
-) -> dict[str, str]:
-    """As `run_grid`, elsewhere: each run is trained and scored in one go. `begun` is told of each that is submitted."""
-    failures: dict[str, str] = {}
-    submitted: dict[Future[str], Todo] = {}
-    for each in todos:
-        submitted[engine.submit(_train_and_evaluate, each)] = each
-        begun(each)
-    for future in as_completed(submitted):
-        try:
-            failure = engine.result(future)
-        except RemedyError as error:
-            failure = str(error)
-        each = submitted[future]
+    def note(each: Todo, failure: str) -> None:
         if failure:
             failures[each.run.name] = failure
         ended(each, failure)
+
+    def training_tasks() -> Iterator[tuple[Todo, Task]]:
+        for each in todos:
+            begun(each)
+            yield each, partial(_train if engine.shares_cores else _train_and_score, each)
+
+    for each, result in run_tasks(engine, training_tasks()):
+        if result.failure or not engine.shares_cores:
+            note(each, result.failure)
+    if engine.shares_cores:
+        # The speed of a pipeline is measured with its scores: alone, when no other is trained on the same cores.
+        for each in (each for each in todos if each.run.name not in failures):
+            for _, result in run_tasks(engine, [(each, partial(_score, each))]):
+                note(each, result.failure)
     return failures
 
 
-def _train_and_evaluate(each: Todo) -> str:
-    processes = Processes()
-    try:
-        failure = _train(each, processes, None) if each.action == "train" else ""
-        return failure or _evaluate(each, processes, None)
-    except (OSError, RemedyError) as error:
-        return str(error)
+def _train(each: Todo, processes: Processes) -> TrainingResult:
+    return train(each.run, processes) if each.action == "train" else TrainingResult(None)
 
 
-def _train(each: Todo, processes: Processes, echo: Echo | None) -> str:
-    run = each.run
-    result = train(processes, run.config, run.folder, gpu_id=run.gpu_id, code=run.code, echo=echo)
-    if not result.failure:
-        each.manifest.finish(MODEL)
-    return result.failure
+def _score(each: Todo, processes: Processes) -> TrainingResult:
+    return TrainingResult(None, evaluate(each.run, processes))
 
 
-def _evaluate(each: Todo, processes: Processes, echo: Echo | None) -> str:
-    run, data = each.run, digest(each.run.test)
-    failure = evaluate(
-        processes,
-        run.folder,
-        run.test,
-        gold_preproc=run.gold_preproc,
-        gpu_id=run.gpu_id,
-        code=run.code,
-        echo=echo,
-    )
-    if not failure:
-        each.manifest.finish(METRICS, data)
-        each.manifest.save()
-    return failure
+def _train_and_score(each: Todo, processes: Processes) -> TrainingResult:
+    result = _train(each, processes)
+    return result if result.failure else _score(each, processes)
 
 
 def _config(grid: Grid, corpus: str, system: str) -> Config:
@@ -251,7 +171,7 @@ def _config(grid: Grid, corpus: str, system: str) -> Config:
     return config
 
 
-def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> GridRun:
+def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> TrainingRun:
     config = composed.copy()
     config["system"]["seed"] = seed
     reader = corpus_reader(config, "train_corpus")
@@ -259,7 +179,7 @@ def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> G
         raise ConfigError(f"{corpus}, {system}: the seed is fixed", "Let [training] have seed = ${system.seed}.")
     if reader.get("path") != config["paths"]["train"]:
         raise ConfigError(f"{corpus}, {system}: the data is fixed", "Let [corpora.train] have path = ${paths.train}.")
-    return GridRun(
+    return TrainingRun(
         name=f"{corpus}/{system}/{seed}",
         folder=grid.output / corpus / system / str(seed),
         config=config,

@@ -1,4 +1,4 @@
-"""The processes of a grid or search: each with a log, and all of them ended together."""
+"""The processes of trainings: each with a log, and all of them ended together."""
 
 from __future__ import annotations
 
@@ -34,22 +34,17 @@ class Processes:
     """Runs `python -m spacy` in processes of its own, from several threads if need be.
 
     jobs: How many are run at once. They share the cores.
+    echo: Takes what they print.
     """
 
-    def __init__(self, jobs: int = 1) -> None:
+    def __init__(self, jobs: int = 1, echo: Echo | None = None) -> None:
+        self._echo = echo
         self._environment = environment(jobs)
         self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopped = False
 
-    def run(
-        self,
-        arguments: Sequence[str],
-        log: Path,
-        *,
-        poll: Callable[[], bool] = lambda: False,
-        echo: Echo | None = None,
-    ) -> int | None:
+    def run(self, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool] = lambda: False) -> int | None:
         """Run a command of spaCy's to its end, its output appended to a file. Returns its exit status.
 
         poll: Called twice a second, and at the end. Where it returns True, the process is ended; the status is None.
@@ -58,9 +53,9 @@ class Processes:
         printed.lines()
 
         def watch() -> bool:
-            if echo:
+            if self._echo:
                 for line in printed.lines():
-                    echo(f"{line}\n")
+                    self._echo(f"{line}\n")
             return poll()
 
         with log.open("ab") as file:

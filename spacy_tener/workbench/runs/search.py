@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -26,17 +24,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from thinc.api import Config
 
-from ...errors import RemedyError, check_choice
+from ...errors import check_choice
 from ...files import locked, write_text
 from ..composing.compose import compose, with_settings
 from ..composing.files import ConfigError, keys
 from ..composing.filling import did_you_mean
 from ..composing.search_space import Choice, Space, as_settings
 from ..report.runs import CONFIG, MODEL
-from .engines import Engine, Here
+from .engines import Engine, Task, run_tasks
 from .processes import Processes
 from .requirements import corpus_reader, missing
-from .training import TrainingResult, Watch, train
+from .training import TrainingResult, TrainingRun, Watch, train
 from .trials import TrialRow, as_csv, as_json, rows_of
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ _STUDY, _LOCK = "study.db", ".lock"
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What is searched.
 
     base, overlays, settings: the config, as `compose` takes it.
@@ -111,7 +109,7 @@ class Search:
     keep_models: keep the pipelines of all trials.
     """
 
-    plan: Plan
+    plan: SearchPlan
     folder: Path
     study: Study
     gpu_id: int = -1
@@ -129,31 +127,14 @@ class Search:
         """The trial with the highest F1 on dev."""
         return max((row for row in self.rows if row.state == "done"), key=lambda row: row.score or 0.0, default=None)
 
-    def run(
-        self, trials: int, note: Callable[[TrialRow], None] = lambda row: None, engine: Engine | None = None
-    ) -> None:
-        """Go on until so many trials have ended, well or not; those that were interrupted do not count.
-
-        engine: where they are trained; by default here, one after another.
-        """
-        engine = engine or Here()
+    def run(self, trials: int, engine: Engine, note: Callable[[TrialRow], None] = lambda row: None) -> None:
+        """Train until so many trials have ended, well or not; those that were interrupted do not count."""
         worse = engine.shared(partial(_Pruning, self.folder)) if self.prune else None
-        running: dict[Future[tuple[TrainingResult, float]], Trial] = {}
-        while True:
-            left = trials - sum(row.ended for row in self.rows)
-            while len(running) < min(left, engine.at_once):
-                trial = self._ask()
-                watch = partial(worse, trial._trial_id) if worse else None
-                values = self.plan.space.values(trial.params)
-                folder = self.trial_folder(trial.number)
-                running[engine.submit(_train, self.plan, values, folder, self.gpu_id, self.code, watch)] = trial
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                trial = running.pop(future)
-                self._tell(trial, *_outcome(engine, future))
-                self.write()
-                note(self.rows[trial.number])
+        left = trials - sum(row.ended for row in self.rows)
+        for trial, result in run_tasks(engine, (self._next(worse) for _ in range(left))):
+            self._tell(trial, result)
+            self.write()
+            note(self.rows[trial.number])
 
     def write(self) -> None:
         """Write what there is to be read, and remove the pipelines that are not to be kept."""
@@ -172,15 +153,19 @@ class Search:
     def trial_folder(self, number: int) -> Path:
         return self.folder / "trials" / f"{number:04d}"
 
-    def _ask(self) -> Trial:
+    def _next(self, worse: Callable[[int, int, float], bool] | None) -> tuple[Trial, Task]:
+        """Draw a trial. worse: Whether a trial's training is to be stopped at a step with a score."""
         # A sampler of its own for each trial: what is drawn does not depend on where the search was interrupted.
         self.study.sampler = _sampler(self.plan.sampler, self.plan.seed, sum(row.again_of is None for row in self.rows))
-        return self.study.ask(distributions(self.plan.space))
+        trial = self.study.ask(distributions(self.plan.space))
+        watch = partial(worse, trial._trial_id) if worse else None
+        values, folder = self.plan.space.values(trial.params), self.trial_folder(trial.number)
+        return trial, partial(_train, self.plan, values, folder, self.gpu_id, self.code, watch)
 
-    def _tell(self, trial: Trial, result: TrainingResult, seconds: float) -> None:
+    def _tell(self, trial: Trial, result: TrainingResult) -> None:
         from optuna.trial import TrialState
 
-        known: dict[str, str | float | None] = {"seconds": round(seconds, 1)}
+        known: dict[str, str | float | None] = {"seconds": round(result.seconds, 1)}
         if result.failure:
             known["reason"] = result.failure
         elif result.stopped:
@@ -192,7 +177,7 @@ class Search:
 
 
 @contextmanager
-def open_search(plan: Plan, folder: Path, *, prune: bool = False, **options: Any) -> Iterator[Search]:
+def open_search(plan: SearchPlan, folder: Path, *, prune: bool = False, **options: Any) -> Iterator[Search]:
     """A search in a directory, where no other process searches meanwhile; what was interrupted will be done again.
 
     options: As of `Search`. Another call for the same search may choose others.
@@ -296,20 +281,13 @@ class _Pruning:
 
 
 def _train(
-    plan: Plan, values: Mapping[str, Any], folder: Path, gpu_id: int, code: Path | None, watch: Watch | None
-) -> tuple[TrainingResult, float]:
-    """Train what was drawn. Also says how many seconds that took."""
-    begin = time.monotonic()
-    try:
-        result = train(Processes(), plan.config(values), folder, gpu_id=gpu_id, code=code, watch=watch)
-    except ConfigError as error:
-        result = TrainingResult(None, str(error))
-    return result, time.monotonic() - begin
-
-
-def _outcome(engine: Engine, future: Future[tuple[TrainingResult, float]]) -> tuple[TrainingResult, float]:
-    try:
-        outcome: tuple[TrainingResult, float] = engine.result(future)
-        return outcome
-    except RemedyError as error:
-        return TrainingResult(None, str(error)), 0.0
+    plan: SearchPlan,
+    values: Mapping[str, Any],
+    folder: Path,
+    gpu_id: int,
+    code: Path | None,
+    watch: Watch | None,
+    processes: Processes,
+) -> TrainingResult:
+    run = TrainingRun(folder.name, folder, plan.config(values), gpu_id=gpu_id, code=code)
+    return train(run, processes, watch)

@@ -13,13 +13,12 @@ from typing import Any
 from spacy.training.loop import DIR_MODEL_LAST
 from thinc.api import Config
 
-from ... import manifest
 from ...errors import RemedyError
-from ...files import write_text
-from ...manifest import Manifest, file_input
+from ...files import digest, write_text
+from ...manifest import NAME, Manifest, file_input
 from ..composing.files import entries
 from ..report.runs import CONFIG, LOG, METRICS, METRICS_DEV, MODEL
-from .processes import Echo, Processes, Tail
+from .processes import Processes, Tail
 
 OUTPUT = "output.log"
 """What the processes of a run print."""
@@ -36,8 +35,44 @@ Watch = Callable[[int, float], bool]
 
 
 @dataclass(frozen=True)
+class TrainingRun:
+    """A training in a directory.
+
+    config: Complete.
+    test: A file of annotation that the trained pipeline is scored on.
+    gold_preproc: Whether it is scored on the file's own tokens.
+    gpu_id: -1 for the CPU.
+    code: A Python file with what the config needs.
+    """
+
+    name: str
+    folder: Path
+    config: Config
+    test: Path | None = None
+    gold_preproc: bool = False
+    gpu_id: int = -1
+    code: Path | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options of spaCy's commands for this run."""
+        return ["--gpu-id", str(self.gpu_id), *(["--code", str(self.code)] if self.code else [])]
+
+    def manifest(self) -> Manifest:
+        """Return the manifest of this run, with its files as they are now: the values of the interpolated config by
+        their dotted names. MODEL is a part of it when it is trained, and METRICS, with a digest of the test data, when
+        it is scored."""
+        made_of = {
+            name: _as_input(name, value)
+            for name, value in entries(self.config.interpolate())
+            if not (isinstance(value, Mapping) and value) and not _NOT_COMPARED.match(name)
+        }
+        return Manifest(self.folder, {**made_of, "code": file_input(self.code)} if self.code else made_of)
+
+
+@dataclass(frozen=True)
 class TrainingResult:
-    """How a training ended.
+    """The result of a training.
 
     score: The F1 on dev, 0 to 1, of the pipeline that was chosen; None if there is none.
     failure: Why it failed; empty if it did not.
@@ -47,29 +82,19 @@ class TrainingResult:
     score: float | None
     failure: str = ""
     stopped: bool = False
+    seconds: float = 0.0
 
 
-def train(
-    processes: Processes,
-    config: Config,
-    folder: Path,
-    *,
-    gpu_id: int = -1,
-    code: Path | None = None,
-    watch: Watch | None = None,
-    echo: Echo | None = None,
-) -> TrainingResult:
-    """Train in a directory, from the beginning, whatever was trained there before.
-
-    code: A Python file with what the config needs.
-    """
+def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) -> TrainingResult:
+    """Train from the beginning, whatever was trained in the directory before."""
+    folder, manifest = run.folder, run.manifest()
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (manifest.NAME, METRICS, METRICS_DEV, LOG, OUTPUT):  # spaCy's logger does not write over an older log.
+    for name in (NAME, METRICS, METRICS_DEV, LOG, OUTPUT):  # spaCy's logger does not write over an older log.
         (folder / name).unlink(missing_ok=True)
-    config = config.copy()
+    config = run.config.copy()
     config["training"]["logger"] = {**_LOGGER, "output_file": str(folder / LOG)}
     write_text(folder / CONFIG, config.to_str(interpolate=False) + "\n")
-    command = ["train", str(folder / CONFIG), "--output", str(folder), *_options(gpu_id, code)]
+    command = ["train", str(folder / CONFIG), "--output", str(folder), *run.options]
     log = Tail(folder / LOG)
     rows: list[tuple[float, float | None]] = []
 
@@ -81,7 +106,7 @@ def train(
             stop = stop or (watch is not None and score is not None and watch(row["step"], score))
         return stop
 
-    status = processes.run(command, folder / OUTPUT, poll=poll, echo=echo)
+    status = processes.run(command, folder / OUTPUT, poll=poll)
     shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
     if status:
         return TrainingResult(None, f"training {_exit(status, folder)}")
@@ -91,51 +116,33 @@ def train(
     if status == 0:  # The pipeline may be removed to save room; its scores on dev stay.
         meta: dict[str, Any] = json.loads((folder / MODEL / "meta.json").read_text(encoding="utf8"))
         write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
+        manifest.finish(MODEL)
     return TrainingResult(score, stopped=status is None)
 
 
-def evaluate(
-    processes: Processes,
-    folder: Path,
-    data: Path,
-    *,
-    gold_preproc: bool = False,
-    gpu_id: int = -1,
-    code: Path | None = None,
-    echo: Echo | None = None,
-) -> str:
-    """Score the trained pipeline of a directory. Returns why that failed, if it did."""
-    command = ["tener", "evaluate", str(folder / MODEL), str(data), "--output", str(folder / METRICS)]
-    options = ["--gold-preproc"] * gold_preproc
-    status = processes.run([*command, *_options(gpu_id, code), *options], folder / OUTPUT, echo=echo)
-    return f"evaluation {_exit(status, folder)}" if status else ""
+def evaluate(run: TrainingRun, processes: Processes) -> str:
+    """Score a trained pipeline on the test data. Returns why that failed, or an empty string."""
+    assert run.test is not None
+    folder, data = run.folder, digest(run.test)
+    command = ["tener", "evaluate", str(folder / MODEL), str(run.test), "--output", str(folder / METRICS)]
+    options = ["--gold-preproc"] * run.gold_preproc
+    if status := processes.run([*command, *run.options, *options], folder / OUTPUT):
+        return f"evaluation {_exit(status, folder)}"
+    manifest = Manifest.read(folder) or run.manifest()
+    manifest.finish(METRICS, data)
+    return ""
 
 
-def manifest_of(folder: Path, config: Config, code: Path | None = None) -> Manifest:
-    """Return the manifest of a training with this config, with the files as they are now: the values of the
-    interpolated config by their dotted names. MODEL is its part when it is trained, and METRICS, with a digest of the
-    data, when its pipeline is scored.
-
-    code: A Python file with what the config needs.
-    """
-    made_of = {
-        name: _as_input(name, value)
-        for name, value in entries(config.interpolate())
-        if not (isinstance(value, Mapping) and value) and not _NOT_COMPARED.match(name)
-    }
-    return Manifest(folder, {**made_of, "code": file_input(code)} if code else made_of)
-
-
-def is_trained(folder: Path, now: Manifest, *, remedy: str) -> bool:
-    """Return whether a directory has the pipeline of this training. One of another training is refused.
+def is_trained(run: TrainingRun, *, remedy: str) -> bool:
+    """Return whether a run is trained and its pipeline is there. Refuses a directory with another training.
 
     remedy: What to do about such a one.
     """
-    before = Manifest.read(folder)
-    if before is None or MODEL not in before.parts or not (folder / MODEL / "meta.json").is_file():
+    before = Manifest.read(run.folder)
+    if before is None or MODEL not in before.parts or not (run.folder / MODEL / "meta.json").is_file():
         return False
-    if changes := before.changes(now):
-        raise RemedyError(f"{folder}: holds another training ({'; '.join(changes)})", remedy)
+    if changes := before.changes(run.manifest()):
+        raise RemedyError(f"{run.folder}: holds another training ({'; '.join(changes)})", remedy)
     return True
 
 
@@ -150,10 +157,6 @@ def _as_input(name: str, value: Any) -> Any:
     except (OSError, ValueError):  # a text that is no path
         is_input = False
     return file_input(path) if is_input else str(value)
-
-
-def _options(gpu_id: int, code: Path | None) -> list[str]:
-    return ["--gpu-id", str(gpu_id), *(["--code", str(code)] if code else [])]
 
 
 def _exit(status: int, folder: Path) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import spacy
@@ -22,9 +22,9 @@ from ...errors import RemedyError
 from ...files import write_file
 from ..composing.files import ConfigError
 from ..report.runs import MODEL
-from ..runs.processes import Echo, Processes
+from ..runs.engines import Engine, Task, run_tasks
 from ..runs.requirements import corpus_reader
-from ..runs.training import is_trained, manifest_of, train
+from ..runs.training import TrainingRun, is_trained, train
 from .doubts import Judged, judge
 from .uncertain import key
 
@@ -57,40 +57,31 @@ def assign(docs: Sequence[Doc], folds: int) -> list[int]:
     return [part[name] for name in names]
 
 
-def cross_train(
-    crossing: Crossing, jobs: int, *, begun: Callable[[int, bool], object], echo: Echo | None = None
-) -> Iterator[Judged]:
+def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, bool], object]) -> Iterator[Judged]:
     """Train a model for each part that has none, then let each judge its part.
 
-    begun: Is told each part, and whether it is trained already.
+    begun: Called with each part, and whether it is trained already.
     """
     assigned = assign(crossing.docs, crossing.folds)
-    processes = Processes(jobs)
 
-    def make(fold: int) -> None:
-        rest = [doc for doc, own in zip(crossing.docs, assigned, strict=True) if own != fold]
-        _train(crossing, fold, rest, processes, begun, echo if jobs == 1 else None)
+    def tasks() -> Iterator[tuple[TrainingRun, Task]]:
+        for fold in range(crossing.folds):
+            run = _run(crossing, fold, [doc for doc, own in zip(crossing.docs, assigned, strict=True) if own != fold])
+            trained = is_trained(run, remedy="Choose another --output, or remove this one to begin anew.")
+            begun(fold, trained)
+            if not trained:
+                yield run, partial(train, run)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            list(pool.map(make, range(crossing.folds)))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            processes.stop()
-            raise
+    for run, result in run_tasks(engine, tasks()):
+        if result.failure:
+            raise RemedyError(f"{run.folder}: {result.failure}", "Its output.log says more.")
     for fold in range(crossing.folds):
         part = [(n, doc) for n, (doc, own) in enumerate(zip(crossing.docs, assigned, strict=True)) if own == fold]
         yield from judge(spacy.load(crossing.folder(fold) / MODEL), part)
 
 
-def _train(
-    crossing: Crossing,
-    fold: int,
-    docs: Sequence[Doc],
-    processes: Processes,
-    begun: Callable[[int, bool], object],
-    echo: Echo | None,
-) -> None:
+def _run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:
+    """The training on some Docs, which are written to its directory."""
     folder = crossing.folder(fold)
     data = DocBin(docs=docs, store_user_data=False).to_bytes()
     if not (folder / DATA).is_file() or (folder / DATA).read_bytes() != data:
@@ -99,12 +90,4 @@ def _train(
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config, "train_corpus").get("path") != config["paths"]["train"]:
         raise ConfigError("The config reads other data", "Let [corpora.train] have path = ${paths.train}.")
-    manifest = manifest_of(folder, config, crossing.code)
-    remedy = "Choose another --output, or remove this one to begin anew."
-    trained = is_trained(folder, manifest, remedy=remedy)
-    begun(fold, trained)
-    if not trained:
-        result = train(processes, config, folder, gpu_id=crossing.gpu_id, code=crossing.code, echo=echo)
-        if result.failure:
-            raise RemedyError(f"{folder}: {result.failure}", "Its output.log says more.")
-        manifest.finish(MODEL)
+    return TrainingRun(folder.name, folder, config, gpu_id=crossing.gpu_id, code=crossing.code)

@@ -17,8 +17,8 @@ from spacy_tener.files import digest
 from spacy_tener.manifest import Manifest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
-from spacy_tener.workbench.runs.grid import Grid, GridRun, Todo, check_unchanged, plan, todo
-from spacy_tener.workbench.runs.training import manifest_of
+from spacy_tener.workbench.runs.grid import Grid, Todo, check_unchanged, plan, todo
+from spacy_tener.workbench.runs.training import TrainingRun
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 WINDOW = "[components.tener_ner]\nwindow = 150\n"
@@ -51,7 +51,7 @@ def grid(here: Path, **wanted: Any) -> Grid:
     return Grid(output=here / "out", data=here / "data", configs=here / "configs", **{**defaults, **wanted})
 
 
-def config_of(run: GridRun) -> Config:
+def config_of(run: TrainingRun) -> Config:
     return run.config.interpolate()
 
 
@@ -158,19 +158,19 @@ def test_silver_annotation_beside_the_gold_is_read_by_the_package_s_own_overlay(
 # What is left to do
 
 
-def made(here: Path, *, scored: bool = True) -> GridRun:
+def made(here: Path, *, scored: bool = True) -> TrainingRun:
     """A run that was trained."""
     (run,) = plan(grid(here))
     (run.folder / "model-best").mkdir(parents=True)
     if scored:
         (run.folder / "metrics.json").write_text("{}", encoding="utf8")
-    manifest = manifest_of(run.folder, run.config)
+    manifest = run.manifest()
     manifest.parts = {"model-best": None, **({"metrics.json": digest(run.test)} if scored else {})}
     manifest.save()
     return run
 
 
-def left(run: GridRun) -> str:
+def left(run: TrainingRun) -> str:
     found = todo(run)
     assert not found.changes
     return found.action
@@ -227,7 +227,7 @@ def test_another_config_or_other_data_is_named_and_refused(here: Path) -> None:
 
 def test_a_default_that_a_later_version_adds_is_named_and_refused(here: Path) -> None:
     run = made(here)
-    now = manifest_of(run.folder, run.config)
+    now = run.manifest()
     older = {name: value for name, value in now.made_of.items() if not name.endswith("window")}
     versions = {**now.versions, "spacy_tener": "0.0.1"}
     Manifest(run.folder, older, versions=versions, parts={"model-best": None}).save()

@@ -13,8 +13,8 @@ from made_trainings import make_config, tener, train_nothing
 from thinc.api import Config
 
 from spacy_tener.workbench.runs import processes
-from spacy_tener.workbench.runs.processes import Processes
-from spacy_tener.workbench.runs.training import TrainingResult, evaluate, train
+from spacy_tener.workbench.runs.processes import Echo, Processes
+from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun, evaluate, train
 
 ROWS = """
 import json, pathlib, sys, time
@@ -40,11 +40,11 @@ def trained(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(processes, "_POLL", 0.05)
 
-    def run(code: str | None = None, **options: Any) -> TrainingResult:
+    def run(code: str | None = None, echo: Echo | None = None, **options: Any) -> TrainingResult:
         if code is not None:
             (tmp_path / "trainer.py").write_text(code, encoding="utf8")
             monkeypatch.setattr(processes, "MODULE", "trainer")
-        return train(Processes(), config, tmp_path / "run", **options)
+        return train(TrainingRun("run", tmp_path / "run", config), Processes(echo=echo), **options)
 
     return run
 
@@ -53,7 +53,7 @@ def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Trai
     assert trained() == TrainingResult(0.2)
     run = tmp_path / "run"
     found = {path.name for path in run.iterdir()}
-    assert found == {"config.cfg", "training.jsonl", "output.log", "model-best", "metrics-dev.json"}
+    assert found == {"config.cfg", "training.jsonl", "output.log", "model-best", "metrics-dev.json", "_manifest.json"}
     config = Config().from_disk(run / "config.cfg")
     assert config["training"]["logger"]["output_file"] == str(run / "training.jsonl")
     command = ["python", "-m", "fake_spacy", "train", str(run / "config.cfg"), "--output", str(run), "--gpu-id", "-1"]
@@ -63,11 +63,9 @@ def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Trai
 
 def test_it_begins_anew_whatever_lies_there(trained: Train, tmp_path: Path) -> None:
     trained()
-    for name in ("metrics.json", "_manifest.json"):
-        (tmp_path / "run" / name).touch()
-    assert trained() == TrainingResult(0.2)
-    assert not (tmp_path / "run" / "metrics.json").exists()
-    assert not (tmp_path / "run" / "_manifest.json").exists()
+    (tmp_path / "run" / "metrics.json").touch()
+    assert trained("raise SystemExit(3)").failure
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.cfg", "output.log", "model-best"}
 
 
 def test_the_score_is_the_exact_one_of_the_best_evaluation(trained: Train) -> None:
@@ -94,12 +92,14 @@ def test_a_watcher_may_stop_a_training_which_keeps_its_score(trained: Train) -> 
     assert time.monotonic() - begin < 4
 
 
-def test_what_a_process_prints_is_passed_on(trained: Train, tmp_path: Path) -> None:
+def test_what_a_process_prints_is_passed_on(trained: Train, config: Config, tmp_path: Path) -> None:
     lines: list[str] = []
     trained("print('好\\nb')", echo=lines.append)
     assert lines[1:] == ["好\n", "b\n"]
     lines.clear()
-    evaluate(Processes(), tmp_path / "run", tmp_path / "test.spacy", echo=lines.append)
+    (tmp_path / "test.spacy").touch()
+    run = TrainingRun("run", tmp_path / "run", config, test=tmp_path / "test.spacy")
+    evaluate(run, Processes(echo=lines.append))
     assert [line[:2] for line in lines] == ["$ ", "好\n", "b\n"]
 
 

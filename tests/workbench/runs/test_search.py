@@ -14,7 +14,6 @@ import pytest
 from made_trainings import begin, is_alive, train_nothing, wait_for
 from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import TrialState
-from thinc.api import Config
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.composing.compose import compose
@@ -22,8 +21,9 @@ from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.composing.search_space import read_space
 from spacy_tener.workbench.runs import processes
 from spacy_tener.workbench.runs import search as module
-from spacy_tener.workbench.runs.search import Plan, Search, distributions, open_search
-from spacy_tener.workbench.runs.training import TrainingResult
+from spacy_tener.workbench.runs.engines import on_this_machine
+from spacy_tener.workbench.runs.search import Search, SearchPlan, distributions, open_search
+from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun
 
 TOK2VEC = "components.tener_ner.model.tok2vec"
 RATE = "training.optimizer.learn_rate.max_rate"
@@ -48,11 +48,11 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def make_plan(files: Path, **changes: Any) -> Plan:
+def make_plan(files: Path, **changes: Any) -> SearchPlan:
     corpora = tuple(f"paths.{part}={files / 'space.cfg'}" for part in ("train", "dev"))  # Nobody reads them.
     settings = ("training.max_steps=4", *corpora)
     space = read_space(files / "space.cfg")
-    return Plan(**{"base": "weibo", "overlays": (), "settings": settings, "space": space, **changes})
+    return SearchPlan(**{"base": "weibo", "overlays": (), "settings": settings, "space": space, **changes})
 
 
 @pytest.fixture
@@ -63,6 +63,11 @@ def opened(files: Path):
         return open_search(make_plan(files, **changes), files / name, **(options or {}))
 
     return open_it
+
+
+def run(search: Search, trials: int, jobs: int = 1) -> None:
+    with on_this_machine(jobs) as engine:
+        search.run(trials, engine)
 
 
 def drawn(search: Search) -> list[dict[str, Any]]:
@@ -77,7 +82,7 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
     with pytest.MonkeyPatch.context() as patch:
         train_nothing(patch, files / "hold")
         with open_search(make_plan(files, seed=1), files / "found") as search:
-            search.run(6)
+            run(search, 6)
         yield search
 
 
@@ -85,14 +90,14 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
 def instantly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let trainings take no time: only what is drawn matters."""
     config = compose("weibo").config
-    monkeypatch.setattr(Plan, "config", lambda plan, values: config)
-    monkeypatch.setattr(Plan, "check_files", lambda plan: None)
-    monkeypatch.setattr(Plan, "check", lambda plan: None)
+    monkeypatch.setattr(SearchPlan, "config", lambda plan, values: config)
+    monkeypatch.setattr(SearchPlan, "check_files", lambda plan: None)
+    monkeypatch.setattr(SearchPlan, "check", lambda plan: None)
 
-    def train(processes: object, config: Config, folder: Path, **_: object) -> TrainingResult:
-        folder.mkdir(parents=True)
-        config.to_disk(folder / "config.cfg")
-        return TrainingResult(0.1 + 0.01 * int(folder.name))
+    def train(run: TrainingRun, *_: object) -> TrainingResult:
+        run.folder.mkdir(parents=True)
+        run.config.to_disk(run.folder / "config.cfg")
+        return TrainingResult(0.1 + 0.01 * int(run.name))
 
     monkeypatch.setattr(module, "train", train)
 
@@ -155,7 +160,7 @@ def test_only_the_best_pipeline_is_kept(six: Search) -> None:
 def test_all_pipelines_are_kept_if_they_are_wanted(opened, files: Path) -> None:
     (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [2, 4]\n")
     with opened(seed=1, options={"keep_models": True}) as search:
-        search.run(2)
+        run(search, 2)
     assert len(list((files / "found").glob("trials/*/model-best"))) == 2
 
 
@@ -167,7 +172,7 @@ def test_the_same_seed_draws_the_same_and_another_one_something_else(opened) -> 
     found = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         with opened(name, seed=seed) as search:
-            search.run(2)
+            run(search, 2)
             found.append(drawn(search))
     assert found[0] == found[1] != found[2]
 
@@ -175,11 +180,11 @@ def test_the_same_seed_draws_the_same_and_another_one_something_else(opened) -> 
 @pytest.mark.usefixtures("instantly")
 def test_a_search_in_several_goes_draws_what_it_would_have_drawn_in_one(opened) -> None:
     with opened("one", seed=3) as search:
-        search.run(4)
+        run(search, 4)
         whole = drawn(search)
     for trials in (1, 4):
         with opened("several", seed=3) as search:
-            search.run(trials)
+            run(search, trials)
     assert drawn(search) == whole
     assert len({values[RATE] for values in whole}) == 4
 
@@ -188,7 +193,7 @@ def test_a_search_in_several_goes_draws_what_it_would_have_drawn_in_one(opened) 
 def test_tpe_draws_where_it_is_asked_for(opened) -> None:
     for name, sampler in (("random", RandomSampler), ("tpe", TPESampler)):
         with opened(name, seed=1, sampler=name) as search:
-            search.run(2)
+            run(search, 2)
             assert type(search.study.sampler) is sampler
             assert all(set(values) == {f"{TOK2VEC}.heads", f"{TOK2VEC}.width", RATE} for values in drawn(search))
 
@@ -208,10 +213,10 @@ def test_ranges_and_choices_are_optuna_s_distributions(files: Path) -> None:
 
 def test_a_finished_search_does_nothing_more(opened, files: Path) -> None:
     with opened() as search:
-        search.run(2)
+        run(search, 2)
     before = {path: path.stat().st_mtime_ns for path in (files / "found" / "trials").rglob("*")}
     with opened() as search:
-        search.run(2)
+        run(search, 2)
         assert len(search.rows) == 2
     assert {path: path.stat().st_mtime_ns for path in (files / "found" / "trials").rglob("*")} == before
 
@@ -219,14 +224,14 @@ def test_a_finished_search_does_nothing_more(opened, files: Path) -> None:
 @pytest.mark.usefixtures("instantly")
 def test_an_interrupted_trial_is_marked_and_done_again_with_the_same_settings(opened) -> None:
     with opened("whole", seed=1) as search:
-        search.run(3)
+        run(search, 3)
         whole = drawn(search)
     with opened(seed=1) as search:
-        search.run(1)
+        run(search, 1)
         interrupted = _begin_without_end(search)
     with opened(seed=1) as search:
         assert [row.state for row in search.rows] == ["done", "interrupted", "waiting"]
-        search.run(3)
+        run(search, 3)
         rows = search.rows
     assert [row.again_of for row in rows] == [None, None, interrupted, None]
     assert rows[2].values == rows[1].values
@@ -248,7 +253,7 @@ def test_what_was_interrupted_is_not_done_again_twice(opened) -> None:
         with opened() as search:
             assert [row.state for row in search.rows] == ["interrupted", "waiting"]
     with opened() as search:
-        search.run(1)
+        run(search, 1)
     with opened() as search:
         assert len(search.rows) == 2
 
@@ -259,7 +264,7 @@ def test_a_trial_killed_before_all_was_drawn_is_done_again(opened) -> None:
         trial = search.study.ask()
         trial.suggest_categorical("draws.head_width", [8, 16])
     with opened(seed=1) as search:
-        search.run(1)
+        run(search, 1)
         assert search.rows[0].state == "interrupted"
         assert search.rows[0].values == {}
         assert set(search.rows[1].values) == {f"{TOK2VEC}.heads", f"{TOK2VEC}.width", RATE}
@@ -270,7 +275,7 @@ def test_a_search_killed_in_the_middle_loses_nothing(opened, files: Path) -> Non
 
     def search_three() -> None:
         with opened(seed=1) as search:
-            search.run(3)
+            run(search, 3)
 
     process = begin(search_three)
     trials = files / "found" / "trials"
@@ -283,7 +288,7 @@ def test_a_search_killed_in_the_middle_loses_nothing(opened, files: Path) -> Non
     wait_for(lambda: not is_alive(int((trials / "0001" / "pid").read_text())))
     (files / "hold").unlink()
     with opened(seed=1) as search:
-        search.run(3)
+        run(search, 3)
         rows = search.rows
     assert [row.state == "interrupted" for row in rows] == [False, True, False, False]
     assert rows[2].values == rows[1].values
@@ -301,14 +306,14 @@ def test_a_search_killed_in_the_middle_loses_nothing(opened, files: Path) -> Non
 )
 def test_a_directory_with_another_search_is_refused(opened, changes: dict, what: str) -> None:
     with opened(seed=1) as search:
-        search.run(1)
+        run(search, 1)
     with pytest.raises(ConfigError, match=what), opened(**{"seed": 1, **changes}):
         pass
 
 
 def test_another_space_or_config_is_another_search(opened, files: Path) -> None:
     with opened() as search:
-        search.run(1)
+        run(search, 1)
     (files / "space.cfg").write_text(SPACE.replace("[8, 16]", "[8, 24]"))
     with pytest.raises(ConfigError, match="its space differ"), opened():
         pass
@@ -328,7 +333,7 @@ def test_a_training_below_the_median_of_the_others_is_stopped_and_counts(
     with opened(options={"prune": True}) as search:
         for heads in (8, 8, 8, 8, 8, 2):
             search.study.enqueue_trial({f"{TOK2VEC}.heads": heads})
-        search.run(6)
+        run(search, 6)
         states = [row.state for row in search.rows]
     assert states == ["done"] * 5 + ["pruned"]
     assert search.rows[5].score == 0.2
@@ -371,7 +376,7 @@ def test_missing_corpora_and_files_are_named(opened, files: Path) -> None:
 def test_settings_that_do_not_fit_together_fail_alone(opened, files: Path) -> None:
     (files / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [4]\nwidth = [16, 18]\n")
     with opened(seed=1) as search:
-        search.run(3)
+        run(search, 3)
         found = {row.values[f"{TOK2VEC}.width"]: (row.state, row.reason) for row in search.rows}
     assert found[16] == ("done", None)
     assert found[18][0] == "failed"
