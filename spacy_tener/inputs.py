@@ -218,7 +218,7 @@ _DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
 def check_encoding(encoding: str) -> str:
     """Return the name by which Python knows an encoding of text."""
     try:
-        " ".encode(encoding)  # which refuses what is no encoding of text, as hex
+        b" ".decode(encoding, _BYTES_AS_SURROGATES)  # which refuses what is no encoding of text, as hex
         return codecs.lookup(encoding).name
     except (LookupError, UnicodeError) as error:
         raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error

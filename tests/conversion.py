@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spacy_tener.workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs
-from spacy_tener.workbench.corpus.inputs import plan_jobs
-from spacy_tener.workbench.corpus.reader import ReadOptions
+from spacy_tener.workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
+from spacy_tener.workbench.corpus.reader import CorpusOptions
 
 
 def convert(
     inputs: Sequence[str | Path],
     output: str | Path,
     *,
-    reading: ReadOptions | None = None,
+    reading: CorpusOptions | None = None,
     making: DocOptions | None = None,
     glob: str | None = None,
     join: bool = False,
 ) -> list[ConversionReport]:
     jobs, _ = plan_jobs(inputs, output, glob=glob, join=join)
-    return list(convert_jobs(jobs, reading=reading or ReadOptions(), making=making or DocOptions()))
+    return list(convert_jobs(jobs, reading=reading or CorpusOptions(), making=making or DocOptions()))

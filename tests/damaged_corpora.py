@@ -16,7 +16,7 @@ from written import COLUMNS, JSON, Counted, Sentence
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.corpus.convert import ConversionReport, DocOptions
-from spacy_tener.workbench.corpus.reader import ReadOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions
 from spacy_tener.workbench.corpus.records import Event
 
 TEXTS: dict[str, Callable[[list[Sentence]], str]] = {**COLUMNS, **JSON, "conll2012": written.conll2012}
@@ -73,7 +73,7 @@ def damaged(data: bytes, seed: int) -> bytes:
     return data
 
 
-def outcome(path: Path, out: Path, reading: ReadOptions) -> ConversionReport | RemedyError:
+def outcome(path: Path, out: Path, reading: CorpusOptions) -> ConversionReport | RemedyError:
     """What conversion reports, of an output that says the same, or the error."""
     try:
         with bounded():
@@ -114,7 +114,7 @@ def count(name: str, text: str, report: ConversionReport) -> Counted:
     return written.count_json(text)
 
 
-def check(folder: Path, name: str, data: bytes, reading: ReadOptions) -> ConversionReport | RemedyError:
+def check(folder: Path, name: str, data: bytes, reading: CorpusOptions) -> ConversionReport | RemedyError:
     path = folder / f"{name}.txt"
     path.write_bytes(data)
     result = outcome(path, folder / "out.spacy", reading)

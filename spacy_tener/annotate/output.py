@@ -20,7 +20,7 @@ from ..manifest import Folder, LocalFolder, Manifest, file_input
 from .annotator import Annotator
 from .reading import Part, ReadOptions, Row, Source
 from .settings import AnnotateSettings
-from .values import packable, to_json
+from .values import dump_json, packable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,7 +178,7 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         texts = [row.get(settings.text) for row in rows]
         entities, errors = ([row[name] for row in rows] for name in (settings.entities, settings.error))
         if job.format == JSONL:
-            content = "".join(f"{to_json(row)}\n" for row in rows).encode()
+            content = "".join(f"{dump_json(row)}\n" for row in rows).encode()
         else:
             content = _spacy_bytes(rows, annotator.nlp, settings)
     open_folder(job.output).write(name, content)

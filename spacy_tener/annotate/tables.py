@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from .reading import Row
 from .settings import AnnotateSettings, Answer
-from .values import encodable, to_json
+from .values import dump_json, encodable
 
 REST = "rest"
 _JSON = {"format": "json"}
@@ -80,7 +80,7 @@ def table_of_rows(rows: Sequence[Row], schema: pa.Schema, settings: AnnotateSett
     arrays = [_array(field, [row.get(field.name) for row in rows], rest) for field in schema]
     added = added_fields(settings)
     arrays += [pa.array([row[field.name] for row in rows], type=field.type) for field in added]
-    arrays.append(pa.array([to_json(row) if row else None for row in rest], type=pa.string()))
+    arrays.append(pa.array([dump_json(row) if row else None for row in rest], type=pa.string()))
     return pa.Table.from_arrays(arrays, schema=pa.schema([*schema, *added, (settings.prefix + REST, pa.string())]))
 
 
@@ -105,7 +105,7 @@ def _field(name: str, values: Sequence[Any]) -> pa.Field:
 def _array(field: pa.Field, values: list[Any], rest: list[Row]) -> pa.Array:
     """Return a column. A value that would not come back equal is null, and put into the `rest` of its row."""
     if field.metadata:
-        return pa.array([None if value is None else to_json(value) for value in values], type=field.type)
+        return pa.array([None if value is None else dump_json(value) for value in values], type=field.type)
     kept = [value if _comes_back(value, field.type) else None for value in values]
     for row, value, each in zip(rest, values, kept, strict=True):
         if each is None and value is not None:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 
-def to_json(value: Any) -> str:
+def dump_json(value: Any) -> str:
     """Return a value as JSON. Halves of surrogate pairs, which JSON can spell, make the whole of it ASCII."""
     line = json.dumps(value, ensure_ascii=False, default=_plain)
     try:

@@ -16,11 +16,10 @@ from spacy.language import Language
 from spacy.util import load_config, registry
 from wasabi.printer import Printer
 
-from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs
-from ..workbench.corpus.inputs import plan_jobs
-from ..workbench.corpus.offsets import OVERLAPS, UNITS
-from ..workbench.corpus.reader import FORMATS, ReadOptions
-from ..workbench.corpus.schemes import SCHEMES
+from ..workbench.corpus.columns import SCHEMES
+from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
+from ..workbench.corpus.reader import FORMATS, CorpusOptions
+from ..workbench.corpus.records import OVERLAPS, UNITS
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.vectors.coverage import Coverage
 from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, VectorsReport, make_vectors
@@ -73,7 +72,7 @@ def convert_cli(
     an entity), counted and reported; so is everything else that is not taken as written.
     """
     with messages() as msg:
-        reading = ReadOptions(
+        reading = CorpusOptions(
             format=format,
             scheme=scheme,
             offsets=offsets,
@@ -87,7 +86,7 @@ def convert_cli(
         making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents, spaces=spaces)
         jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
         if left_out:
-            msg.info(f"Files left out: {len(left_out)}", ", ".join(path.name for path in left_out[:10]))
+            msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
         for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
             print_conversion(msg, report, detected=lang == "auto")
 

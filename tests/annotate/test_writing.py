@@ -13,7 +13,7 @@ from archives import read_output
 
 from spacy_tener.annotate import AnnotateSettings
 from spacy_tener.annotate.tables import schema_of_rows, table_of_rows
-from spacy_tener.annotate.values import to_json
+from spacy_tener.annotate.values import dump_json
 
 ROWS = [
     {"text": "王小明去了上海", "key": "007", "more": {"a": [1]}},
@@ -131,7 +131,7 @@ def test_columns_without_one_type_become_json() -> None:
         "error": None,
         "rest": None,
     }
-    assert to_json({"x": "\ud800京"}) == '{"x": "\\ud800\\u4eac"}'
+    assert dump_json({"x": "\ud800京"}) == '{"x": "\\ud800\\u4eac"}'
 
 
 def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive, run) -> None:

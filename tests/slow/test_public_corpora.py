@@ -15,7 +15,7 @@ from damaged_corpora import FORMATS, TEXTS, check, damaged
 from spacy.training import Corpus
 
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.reader import CorpusReader, ReadOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
 from spacy_tener.workbench.corpus.records import Event, Sentence
 
 DATA = Path(__file__).resolve().parents[2] / "assets"
@@ -72,7 +72,7 @@ def test_spacy_reads_every_entity_back(expected: Expected, tmp_path: Path) -> No
 def test_damage_is_told_or_read_as_it_stands(expected: Expected, tmp_path: Path) -> None:
     whole = (DATA / expected.path).read_bytes()
     for seed in range(DAMAGES):
-        check(tmp_path, "damaged", damaged(whole, seed), ReadOptions(format=("auto", expected.format)[seed % 2]))
+        check(tmp_path, "damaged", damaged(whole, seed), CorpusOptions(format=("auto", expected.format)[seed % 2]))
 
 
 @pytest.mark.corpora
@@ -85,4 +85,4 @@ def test_damage_is_told_or_read_as_it_stands_in_other_formats(name: str, tmp_pat
     ]
     whole = TEXTS[name](sentences).encode()
     for seed in range(10 * DAMAGES):
-        check(tmp_path, name, damaged(whole, seed), ReadOptions(format=("auto", FORMATS.get(name, name))[seed % 2]))
+        check(tmp_path, name, damaged(whole, seed), CorpusOptions(format=("auto", FORMATS.get(name, name))[seed % 2]))

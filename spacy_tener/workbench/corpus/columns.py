@@ -1,4 +1,4 @@
-"""Corpora with a token and its tag on each line: `char TAG`, CoNLL-2003, CoNLL-U's look, Weibo.
+"""Corpora with a token and its tag on each line: `char TAG`, CoNLL-2003, CoNLL-U's look, Weibo; and tag schemes.
 
 The first column is the token, the last its tag, unless told otherwise; a first column that numbers the tokens of each
 sentence is passed over. A line that holds a tab is split at tabs, any other at runs of spaces. Lines of white space end
@@ -6,6 +6,13 @@ a sentence; so does the end of the file. `-DOCSTART-` begins a document. A line 
 is a comment unless it ends in a tag and has the columns of the others. Every other line is data.
 
 Weibo NER writes each character with its position in its word (`科0`, `技1`); the position is taken off.
+
+A tag is `O`, a letter and a label (`B-PER`, or `B_PER` as in People's Daily), or `-` where the annotation is unknown.
+Tags are read as `conlleval` reads them, whatever the scheme, so that entities never depend on which was detected: `B`,
+`S` and `U` begin an entity; `I`, `M`, `E` and `L` continue the entity of the same type that reaches up to them, and
+begin one where there is none (after `O`, after another type, after a closed entity, at the start of the sentence); `E`,
+`L`, `S` and `U` end it. What does depend on the scheme is whether a tag was well-formed. Every tag that was not is
+counted and reported as repaired.
 """
 
 from __future__ import annotations
@@ -14,16 +21,134 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from .records import Event, Notes, RecordError, Sentence
-from .schemes import TagReader, is_tag
+from ...errors import check_choice
+from .records import EntitySpan, Event, Notes, RecordError, Sentence
+
+AUTO = "auto"
+MISSING = "-"
+# The letters of an entity's first, inner and last token, and of the token of an entity that has one.
+SCHEMES = {
+    "IOB2": ("B", "I", "I", "B"),
+    "IOB1": ("I", "I", "I", "I"),
+    "BIOES": ("B", "I", "E", "S"),
+    "BMES": ("B", "M", "E", "S"),
+    "BILOU": ("B", "I", "L", "U"),
+}
+_TAG = re.compile(r"([BIMESLU])[-_](.+)", re.DOTALL)
+_CONTINUING, _CLOSING = frozenset("IMEL"), frozenset("ELSU")
+# IOB1 also has B, between two neighbours of one type.
+_ALPHABETS = {name: frozenset(letters) | {"B"} for name, letters in SCHEMES.items()}
 
 DOCUMENT_START = "-DOCSTART-"
 
 # Lazy, so that the digit 3 at position 10 (`310`) is 3, and 1 at position 0 (`10`) is 1.
 _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
 _SPACES = re.compile(" +")
-# How many of the tokens must be regular, for a file to be taken for one with positions or numbers.
-_MOST = 0.95
+_REGULAR_SHARE = 0.95  # of the tokens, for a file to be taken for one with positions or numbers
+
+
+# Tags
+
+
+class TagReader:
+    """Reads the tags of one file, sentence by sentence, and finds out their scheme on the way.
+
+    scheme: The scheme the file is held to, or `auto`.
+    """
+
+    def __init__(self, scheme: str = AUTO) -> None:
+        check_choice("tag scheme", scheme, (AUTO, *SCHEMES))
+        self._candidates = list(SCHEMES) if scheme == AUTO else [scheme]
+        self._letters: set[str] = set()
+        self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING: (MISSING, "")}
+        # IOB1, IOB2 and the schemes that mark an entity's end disagree about what is well-formed, and which of them a
+        # file follows may only be known at its end; so each keeps its own account.
+        self._repairs = {"IOB1": Notes(), "IOB2": Notes(), "marked": Notes()}
+
+    @property
+    def scheme(self) -> str | None:
+        """Scheme of the tags read so far: the first that has all their letters, and of IOB1 and IOB2, which have
+        the same letters, the one that fewer tags contradict. None where no tag tells."""
+        if not self._letters and len(self._candidates) > 1:
+            return None
+        if self._candidates[:2] == ["IOB2", "IOB1"]:
+            return min(self._candidates[:2], key=lambda name: self._repairs[name].counts.total())
+        return self._candidates[0]
+
+    @property
+    def repairs(self) -> Notes:
+        """Notes on the tags read so far that are not well-formed in `scheme`."""
+        return self._repairs.get(self.scheme or "", self._repairs["marked"])
+
+    def read(
+        self, tags: Sequence[str], *, line: int = 1, step: int = 1
+    ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
+        """Return the entities of a sentence, and the indices of its tokens without annotation.
+
+        line: The line of the first tag. step: Lines from one tag to the next.
+        """
+        spans: list[EntitySpan] = []
+        missing: list[int] = []
+        begun, open_label, previous_label = 0, "", ""
+        for index, tag in enumerate(tags):
+            letter, label = self._parsed.get(tag) or self._parse(tag, line + step * index)
+            if open_label and not (letter in _CONTINUING and label == open_label):
+                spans.append(EntitySpan(begun, index, open_label))
+                self._note_unfinished(tags[index - 1], line + step * (index - 1))
+                open_label = ""
+            if label and not open_label:
+                begun, open_label = index, label
+                self._check_first(tags, index, letter, label == previous_label, line + step * index)
+            if letter == MISSING:
+                missing.append(index)
+            elif letter in _CLOSING:
+                spans.append(EntitySpan(begun, index + 1, label))
+                open_label = ""
+            previous_label = label
+        if open_label:
+            spans.append(EntitySpan(begun, len(tags), open_label))
+            self._note_unfinished(tags[-1], line + step * (len(tags) - 1))
+        return tuple(spans), tuple(missing)
+
+    def _check_first(self, tags: Sequence[str], index: int, letter: str, same_type: bool, line: int) -> None:
+        """Note where a tag that begins an entity is not one that may, or need, begin one."""
+        after = f"after {tags[index - 1]}" if index else "at the start of a sentence"
+        if letter in _CONTINUING:
+            for grammar in ("IOB2", "marked"):
+                self._note(grammar, line, f"{tags[index]} {after} begins an entity")
+        elif not same_type:
+            self._note("IOB1", line, f"{tags[index]} {after} where I would do")
+
+    def _note_unfinished(self, tag: str, line: int) -> None:
+        self._note("marked", line, f"{tag} is not followed by the entity's end")
+
+    def _note(self, grammar: str, line: int, detail: str) -> None:
+        self._repairs[grammar].add(Event.REPAIRED, detail, line)
+
+    def _parse(self, tag: str, line: int) -> tuple[str, str]:
+        match = _TAG.fullmatch(tag)
+        if match is None:
+            remedy = "A tag is O, a letter of the scheme with a label, as in B-PER, or - for an unknown one."
+            raise RecordError(f"'{tag[:60]}' is not a tag", remedy, line=line)
+        letter, label = match.groups()
+        self._narrow(letter, tag, line)
+        self._parsed[tag] = (letter, label)
+        return letter, label
+
+    def _narrow(self, letter: str, tag: str, line: int) -> None:
+        fitting = [name for name in self._candidates if letter in _ALPHABETS[name]]
+        if not fitting:
+            known = " or ".join(self._candidates)
+            reason = f"tag '{tag[:60]}' does not belong to the scheme {known}"
+            if self._letters:
+                reason += f", which the tags before it ({', '.join(sorted(self._letters))}) belong to"
+            remedy = f"Name the right scheme ({', '.join(SCHEMES)}) or bring the file's tags into one."
+            raise RecordError(reason, remedy, line=line)
+        self._candidates = fitting
+        self._letters.add(letter)
+
+
+# Columns
 
 
 @dataclass
@@ -35,7 +160,7 @@ class Block:
 
 
 def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]:
-    """The lines of each sentence, with the number of the first."""
+    """Yield the lines of each sentence, with the number of the first."""
     block = Block()
     for number, line in lines:
         at_document = line.startswith(DOCUMENT_START)
@@ -54,8 +179,9 @@ def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]
 class ColumnReader:
     """Reads the sentences of one file.
 
-    token, tag: the places of their columns, from 0; negative ones count from the end.
-    positions: whether each token ends in its position in its word, as in Weibo NER.
+    token, tag: The places of their columns, from 0; negative ones count from the end.
+    positions: Take off the position in its word that each token ends in, as in Weibo NER.
+    width: The number of columns, once a line was read.
     """
 
     tags: TagReader
@@ -64,7 +190,6 @@ class ColumnReader:
     tag: int = -1
     positions: bool = False
     width: int = 0
-    """How many columns the lines have, once one was read."""
 
     def __call__(self, block: Block, line: int) -> list[Sentence]:
         rows = [(number, split_line(text)) for number, text in block.lines]
@@ -104,6 +229,10 @@ class ColumnReader:
             raise RecordError(f"the {which}, the token, is empty", remedy, line=number)
 
 
+def is_tag(text: str) -> bool:
+    return text in ("O", MISSING) or _TAG.fullmatch(text) is not None
+
+
 def split_line(line: str) -> list[str]:
     if "\t" in line:
         # A column of blanks alone is a token that is one.
@@ -115,7 +244,7 @@ def split_line(line: str) -> list[str]:
 
 
 def has_positions(tokens: Iterable[str]) -> bool:
-    """Whether the tokens carry positions that begin at 0 and go up by one, but for the odd slip."""
+    """Tell whether the tokens carry positions that begin at 0 and go up by one, but for a few."""
     previous, regular, total = -1, 0, 0
     for token in tokens:
         match = _POSITIONED.fullmatch(token)
@@ -123,12 +252,11 @@ def has_positions(tokens: Iterable[str]) -> bool:
         regular += match is not None and position in (0, previous + 1)
         total += 1
         previous = position
-    return total > 0 and regular >= _MOST * total
+    return total > 0 and regular >= _REGULAR_SHARE * total
 
 
 def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
-    """Whether the first of three columns or more numbers the tokens of each sentence, from 0 or from 1, but for the
-    odd slip."""
+    """Tell whether the first of three columns or more numbers nearly all tokens of each sentence, from 0 or 1."""
     longest, regular, total = 0, 0, 0
     for _, block in read_blocks(lines):
         rows = [split_line(line) for _, line in block.lines]
@@ -138,7 +266,7 @@ def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
         regular += sum(len(row) > 2 and row[0] == str(index) for index, row in enumerate(rows, begin))
         total += len(rows)
         longest = max(longest, len(rows))
-    return longest > 1 and regular >= _MOST * total
+    return longest > 1 and regular >= _REGULAR_SHARE * total
 
 
 def _without_position(token: str, number: int) -> str:

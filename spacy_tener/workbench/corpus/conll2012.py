@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from .columns import DOCUMENT_START, Block, read_blocks
-from .offsets import longest
-from .records import EntitySpan, Event, Notes, RecordError, Sentence
+from .records import EntitySpan, Event, Notes, RecordError, Sentence, longest
 
 CONLL_2012 = "conll2012"
 
@@ -43,12 +42,12 @@ _WRITTEN = {
 
 
 def is_conll_2012(first_line: str) -> bool:
-    """Whether a file that begins with this line is of the format."""
+    """Tell whether a file that begins with this line is of the format."""
     return first_line.startswith(_BEGIN)
 
 
 def read_documents(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list[Block]]]:
-    """The sentences of each document, with the number of its first line."""
+    """Yield the sentences of each document, with the number of its first line."""
     for _, blocks in groupby(read_blocks(_inside(lines)), key=lambda each: each[1].lines[0][1].split()[_DOCUMENT]):
         document = [block for _, block in blocks]
         yield document[0].lines[0][0], document
@@ -85,7 +84,7 @@ class Conll2012Reader:
         return Sentence(tuple(written(row[_WORD]) for row in rows), spans, (), line, block.starts_document)
 
     def _outermost(self, spans: Sequence[EntitySpan], line: int) -> tuple[EntitySpan, ...]:
-        """The names that stand in no other. OntoNotes marks no others, but the notation could."""
+        """Return the names that stand in no other. OntoNotes marks no others, but the notation could."""
         spans = sorted(spans, key=lambda span: (span.start, -span.end))
         kept = longest(spans)
         for span in spans:
@@ -95,12 +94,12 @@ class Conll2012Reader:
 
 
 def written(word: str) -> str:
-    """A word of the Treebank as the text has it."""
+    """Return a word of the Treebank as the text has it."""
     return _WRITTEN.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
 def _inside(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The lines of the documents, with the marks of the columns' other formats for where they begin and end."""
+    """Yield the lines of the documents, with the marks of the other formats of columns where they begin and end."""
     document, number = "", 0
     for number, line in lines:
         if line.startswith(_BEGIN):
@@ -136,7 +135,7 @@ def _split(line: str, number: int) -> list[str]:
 
 
 def _read_names(cells: Sequence[str], line: int) -> list[EntitySpan]:
-    """The names of a sentence in brackets, inner ones before those that they stand in."""
+    """Return the names of a sentence in brackets, inner ones before those that they stand in."""
     spans: list[EntitySpan] = []
     begun: list[tuple[int, str]] = []
     for index, cell in enumerate(cells):

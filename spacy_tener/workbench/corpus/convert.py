@@ -1,4 +1,10 @@
-"""Corpora to spaCy's binary format."""
+"""Corpora to spaCy's binary format: which files to read, which to write them to, and the conversion.
+
+An output is named after its input: `train.char.bmes` becomes `train.spacy`. Only endings that name a format are taken
+off, so that the names of `x.train` and `x.dev` stay apart (`x.train.spacy`), whether they are converted together or
+one by one. An output that ends in `.spacy` names the file itself, of one input or of several joined. Files in a
+directory keep their place below it.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +12,113 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
-from ...errors import RemedyError, check_choice
+from ...errors import InputError, RemedyError, check_choice
 from ...files import write_file
+from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..languages import UNSPACED, blank_pipeline, detect_language
 from .docs import group_sentences, sentences_to_doc, text_to_doc
-from .inputs import Job
-from .reader import CorpusReader, Item, ReadOptions
+from .reader import CorpusOptions, CorpusReader, Item, is_brat
 from .records import AnnotatedText, CorpusError, Event, Notes
 
-_LANGUAGE_SAMPLE = 200
+OUTPUT_SUFFIX = ".spacy"
+_FORMAT_SUFFIXES = frozenset(
+    {".txt", ".tsv", ".conll", ".conllu", ".ner", ".bio", ".iob", ".iob1", ".iob2"}
+    | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json", ".ann"}
+    | {".gold_conll", ".v4_gold_conll", ".v9_gold_conll"}
+)
+# Endings that corpora have, and that tell their parts apart.
+_PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
+_LANGUAGE_SAMPLE = 200  # sentences or texts
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 SPACES = ("auto", "yes", "no")
 
 
 @dataclass(frozen=True)
-class DocOptions:
-    """How to make Docs of a corpus.
+class ConversionJob:
+    """Inputs, each a file or `-`, and the file to write them to.
 
-    lang: The language, or None to tell Chinese and English by their letters. Its tokenizer makes the tokens of texts;
+    found: The inputs that were found in a directory, and not named.
+    """
+
+    sources: tuple[str, ...]
+    output: Path
+    found: frozenset[str] = frozenset()
+
+    @property
+    def source(self) -> str:
+        """Name of the inputs in messages."""
+        first, *others = self.sources
+        return f"{first} and {len(others)} more" if others else first
+
+
+def plan_jobs(
+    inputs: Sequence[str | Path], output: str | Path, *, glob: str | None = None, join: bool = False
+) -> tuple[list[ConversionJob], list[str]]:
+    """Return the jobs of some files, directories and `-`, and the files in the directories that are no corpora.
+
+    glob: The files to take from directories (`*.bmes`); by default those with an ending known from corpora.
+    join: Write all inputs into one file, in their order.
+    """
+    output = Path(output)
+    for each in map(Path, inputs):
+        if each.suffix == OUTPUT_SUFFIX and not each.is_dir():
+            remedy = "Name the corpus in another format, or use it as is."
+            raise InputError(str(each), "is a .spacy file already", remedy)
+    files, other = find_files(
+        inputs,
+        lambda path: path.match(glob) if glob else _is_corpus(path),
+        "corpus",
+        "Choose its corpora by name, as in `--glob '*.bmes'`.",
+    )
+    found = frozenset(file.address for file in files if file.found)
+    left_out = [path for path in other if not is_brat(Path(path))]
+    names_file = output.suffix == OUTPUT_SUFFIX and not output.is_dir()
+    if join and not names_file:
+        raise InputError(str(output), "joined inputs make one file", f"Name a file that ends in {OUTPUT_SUFFIX}.")
+    if names_file:
+        if len(files) != 1 and not join:
+            remedy = "Name a directory as the output, or join the inputs (--join)."
+            raise InputError(str(output), f"one output for {len(files)} inputs", remedy)
+        return [ConversionJob(tuple(file.address for file in files), output, found)], left_out
+    if output.exists() and not output.is_dir():
+        raise InputError(str(output), "not a directory", "Name a directory, or a file that ends in .spacy.")
+    jobs: dict[Path, ConversionJob] = {}
+    for file in files:
+        target = output / output_name(PurePath("stdin" if file.address == STDIN else file.name))
+        if target in jobs:
+            reason = f"both {jobs[target].source} and {file.address} would be written to {target}"
+            raise InputError(file.address, reason, "Convert them one by one, with outputs named `NAME.spacy`.")
+        jobs[target] = ConversionJob((file.address,), target, found)
+    return list(jobs.values()), left_out
+
+
+def output_name(name: PurePath) -> PurePath:
+    """Return the name that an input's output has by default."""
+    while name.suffix in _FORMAT_SUFFIXES or name.suffix in COMPRESSED:
+        name = name.with_suffix("")
+    return name.with_name(name.name + OUTPUT_SUFFIX)
+
+
+def _is_corpus(path: Path) -> bool:
+    # Of brat's pairs the annotations stand for both.
+    is_text_of_brat = is_brat(path) and path.suffix != ".ann"
+    return suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES and not is_text_of_brat
+
+
+@dataclass(frozen=True)
+class DocOptions:
+    """Options of making Docs of a corpus.
+
+    lang: Language, or None to tell Chinese and English by their letters. Its tokenizer makes the tokens of texts;
         tokens of a corpus in columns are kept as they are.
-    n_sents: How many sentences a Doc holds (never of two documents), or 0 for whole documents. Texts stay whole.
-    spaces: Whether there is a space after each token of a corpus in columns: `yes`, `no`, or `auto` for what the
-        language does.
+    n_sents: Sentences of a Doc (never of two documents), or 0 for whole documents. Texts stay whole.
+    spaces: A space after each token of a corpus in columns: `yes`, `no`, or `auto` by the language.
     """
 
     lang: str | None = None
@@ -51,7 +136,11 @@ class DocOptions:
 
 @dataclass
 class ConversionReport:
-    """What was read from the inputs of one job and written to its output, if there was anything to write."""
+    """Counts of what was read from the inputs of a job and written to its output, if there was anything to write.
+
+    sentences: Sentences, or texts of the JSON formats.
+    missing: Tokens without annotation.
+    """
 
     source: str
     output: Path
@@ -60,11 +149,9 @@ class ConversionReport:
     scheme: str | None = None
     documents: int = 0
     sentences: int = 0
-    """Sentences, or texts of the JSON formats."""
     docs: int = 0
     tokens: int = 0
     missing: int = 0
-    """Tokens without annotation."""
     labels: Counter[str] = field(default_factory=Counter)
     notes: Notes = field(default_factory=Notes)
 
@@ -73,24 +160,24 @@ class ConversionReport:
         return self.labels.total()
 
     def finish(self, reader: CorpusReader, *, several: bool) -> None:
-        """Take over what a reader knows after its last line."""
-        self.format = _with_name(self.format, reader.format)
-        self.scheme = _with_name(self.scheme or "", reader.scheme or "") or None
+        """Take over the notes, format and scheme of a reader after its last line."""
+        self.format = _names(self.format, reader.format)
+        self.scheme = _names(self.scheme or "", reader.scheme or "") or None
         self.notes.update(reader.notes, source=str(reader.path) if several else "")
 
 
-def _with_name(names: str, name: str) -> str:
+def _names(names: str, name: str) -> str:
     return ", ".join(sorted({*names.split(", "), name} - {""}))
 
 
 def convert_jobs(
-    jobs: Sequence[Job], *, reading: ReadOptions, making: DocOptions, progress: bool = False
+    jobs: Sequence[ConversionJob], *, reading: CorpusOptions, making: DocOptions, progress: bool = False
 ) -> Iterator[ConversionReport]:
-    """Convert one job after the other. An output appears when it is whole, or not at all. A file that cannot be
-    converted raises an `InputError`; outputs written before it stay.
+    """Convert one job after the other. An output appears when it is whole, or not at all.
 
-    Of a file with nothing but documents that are left out, there is no output; nor of one that a directory has beside
-    its corpora."""
+    A file that cannot be converted raises an `InputError`; outputs written before it stay. There is no output for a
+    file with nothing but documents that are left out, nor for one that a directory has beside its corpora.
+    """
     written, stray = 0, ""
     for job in jobs:
         report = _convert(job, reading, making, progress)
@@ -101,7 +188,7 @@ def convert_jobs(
         raise CorpusError(", ".join(job.source for job in jobs[:3]), "there is no corpus", f"So it was read: {stray}")
 
 
-def _convert(job: Job, reading: ReadOptions, making: DocOptions, progress: bool) -> ConversionReport:
+def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, progress: bool) -> ConversionReport:
     report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
     docs = _docs(job, reading, making, report)
@@ -118,7 +205,7 @@ def _convert(job: Job, reading: ReadOptions, making: DocOptions, progress: bool)
     return report
 
 
-def _docs(job: Job, reading: ReadOptions, making: DocOptions, report: ConversionReport) -> Iterator[Doc]:
+def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report: ConversionReport) -> Iterator[Doc]:
     report.lang = making.lang or ""
     nlp: Language | None = blank_pipeline(report.lang) if report.lang else None
     for source in job.sources:

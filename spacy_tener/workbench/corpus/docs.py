@@ -17,7 +17,7 @@ Note = Callable[[Event, str, int], None]
 def group_sentences(
     items: Iterable[Sentence | AnnotatedText], n_sents: int
 ) -> Iterator[list[Sentence] | AnnotatedText]:
-    """Groups of at most `n_sents` sentences of one document, or whole documents for 0. Texts pass as they are."""
+    """Yield groups of at most `n_sents` sentences of one document, or whole documents for 0. Texts pass as they are."""
     group: list[Sentence] = []
     for item in items:
         if isinstance(item, AnnotatedText):
@@ -32,9 +32,9 @@ def group_sentences(
 
 
 def sentences_to_doc(vocab: Vocab, sentences: Sequence[Sentence], *, spaces: bool, note: Note) -> Doc:
-    """One Doc of some sentences, with a token for each token of the corpus.
+    """Return one Doc of some sentences, with a token for each token of the corpus.
 
-    spaces: Whether tokens are followed by a space.
+    spaces: Let a space follow each token.
     """
     words = list(chain.from_iterable(sentence.tokens for sentence in sentences))
     starts: list[bool | int | None] = [index == 0 for sentence in sentences for index in range(len(sentence.tokens))]
@@ -52,8 +52,10 @@ def sentences_to_doc(vocab: Vocab, sentences: Sequence[Sentence], *, spaces: boo
 
 
 def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: Note) -> Doc:
-    """The Doc that the tokenizer makes of a text. The tokens of an entity that does not sit on token edges are left
-    without annotation."""
+    """Return the Doc that the tokenizer makes of a text.
+
+    The tokens of an entity that does not sit on token edges are left without annotation.
+    """
     doc = tokenizer(text.text)
     starts = {token.idx: token.i for token in doc}
     ends = {token.idx + len(token): token.i + 1 for token in doc}
@@ -70,7 +72,7 @@ def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: N
 
 
 def _without_blank_edges(sentence: Sentence, note: Note) -> Iterator[EntitySpan]:
-    """The entities without the tokens of white space at their edges: no pipeline may predict those."""
+    """Yield the entities without the tokens of white space at their edges: no pipeline may predict those."""
     for span in sentence.spans:
         solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
         line = sentence.line + span.start
@@ -83,7 +85,7 @@ def _without_blank_edges(sentence: Sentence, note: Note) -> Iterator[EntitySpan]
 
 
 def _touched(doc: Doc, stretches: Sequence[tuple[int, int]]) -> set[int]:
-    """The tokens that share a character with any of the stretches."""
+    """Return the tokens that share a character with any of the stretches."""
     if not stretches:
         return set()
     starts = [token.idx for token in doc]

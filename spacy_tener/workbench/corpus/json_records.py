@@ -6,7 +6,7 @@
   was trained with, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
-* `tokens`: see `tokens.py`.
+* `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
 
 A record that its annotator rejected, ignored or cancelled, or that nobody has annotated, says nothing about its
 entities; it is left out and counted.
@@ -14,33 +14,130 @@ entities; it is left out and counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
-from .json_values import SEE_HELP, JsonRecord, excerpt
-from .offsets import RawSpan, RawText
-from .records import Event, RecordError
-from .tokens import TOKENS, has_tokens
+from ...errors import InputError
+from ...inputs import DamagedText, json_fault, parse_json
+from .records import AnnotatedText, EntitySpan, Event, RecordError
 
+JsonRecord = dict[str, Any]
 Note = Callable[[Event, str], None]
+
+TOKENS = "tokens"
 
 _T = TypeVar("_T")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
 # What an export of finished annotations puts into every record, also into one in which no entity was found.
 _DONE_KEYS = ("answer", "annotation_id")
+_TOKEN_KEYS = ("tokens", "words")
+_TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
+_NAME_FILES = ("dataset_info.json", "dataset_infos.json")
+_SEE_HELP = "`python -m spacy tener convert --help` names the formats."
+_DECODER = json.JSONDecoder()
+_BETWEEN_VALUES = re.compile(r"[\s,]*")
+
+
+# Records of a file
+
+
+def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
+    """Return the JSON values of a file, or `RecordError`s, with the lines that they begin on.
+
+    A file that begins with an object or a pair on one line is read line by line; one that begins with a list, or with
+    an object over several lines, is read whole.
+    """
+    numbered: Iterator[tuple[int, str]] = ((number, line) for number, line in lines if line.strip())
+    first = next(numbered, (1, "[]"))
+    value = parse_json(first[1])
+    numbered = chain([first], numbered)
+    return _by_line(numbered) if isinstance(value, dict) or _is_pair(value) else _whole(_joined(numbered))
+
+
+def check_record(value: object) -> JsonRecord:
+    """Return a record as an object, or raise what is wrong with it."""
+    if isinstance(value, RecordError):
+        raise value
+    if _is_pair(value):
+        value = {"text": value[0], **value[1]}  # type: ignore[index]
+    if not isinstance(value, dict):
+        raise RecordError("the record is not a JSON object", "Each record is an object with a text and its entities.")
+    # JSON can escape halves of surrogate pairs, which no Doc can hold, and no message can print.
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):x}"
+        reason = f"the record holds half of a surrogate pair ({half})"
+        raise RecordError(reason, "Write its text as valid JSON.") from None
+    except RecursionError as error:
+        raise _not_json(json_fault(error)) from None
+    return value
+
+
+def _joined(numbered: Iterable[tuple[int, str]]) -> str:
+    """Return the lines as one text, with the blank lines between them, so that the text's lines can be counted."""
+    text: list[str] = []
+    for number, line in numbered:
+        text += [""] * (number - 1 - len(text)) + [line]
+    return "\n".join(text)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and [type(part) for part in value] == [str, dict]
+
+
+def _by_line(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
+    for number, line in numbered:
+        value = parse_json(line)
+        yield number, _not_json(value.reason) if isinstance(value, DamagedText) else value
+
+
+def _whole(text: str) -> Iterator[tuple[int, object]]:
+    """Yield the elements of a JSON list, or the JSON values that follow each other."""
+    position = _next(text, 0)
+    in_list = text.startswith("[", position)
+    position = _next(text, position + in_list)
+    line, counted = 1, 0
+    while position < len(text) and not (in_list and text[position] == "]"):
+        line, counted = line + text.count("\n", counted, position), position
+        try:
+            value, end = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError) as error:
+            yield getattr(error, "lineno", line), _not_json(json_fault(error))
+            return
+        yield line, value
+        position = _next(text, end)
+    if in_list and text[position:].strip() != "]":
+        line += text.count("\n", counted, position)
+        yield line, RecordError("the JSON list does not end here as it should", "Is the file whole?")
+
+
+def _next(text: str, position: int) -> int:
+    match = _BETWEEN_VALUES.match(text, position)
+    return match.end() if match else position
+
+
+def _not_json(reason: str) -> RecordError:
+    return RecordError(reason, "Each record is a JSON object on a line of its own, or the file is a JSON list of them.")
+
+
+# Texts with offsets
 
 
 def detect(record: JsonRecord) -> str:
-    """The name of the format that a record is in."""
+    """Return the name of the format that a record is in."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
-    if has_tokens(record):
+    if _has_tokens(record):
         return TOKENS
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
 
-def parse_flat(record: JsonRecord, note: Note) -> list[RawText]:
+def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     if (answer := record.get("answer", "accept")) != "accept":
         note(Event.LEFT_OUT, f"its answer is '{answer}'")
         return []
@@ -53,11 +150,11 @@ def parse_flat(record: JsonRecord, note: Note) -> list[RawText]:
         raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
     # Without a span anywhere, the list that should have them says what is wrong with its first.
     items = chain.from_iterable(found or sorted(known, key=len)[-1:])
-    return [RawText(text, tuple(span for item in items for span in _spans(item)))]
+    return [AnnotatedText(text, tuple(span for item in items for span in _spans(item)))]
 
 
 def _holds_spans(items: list[object], expected: bool) -> bool:
-    """Whether a list is one of spans: where they are expected already if one of its items is."""
+    """Tell whether a list is one of spans: where they are expected already if one of its items is."""
     return bool(items) and (any if expected else all)(_is_span(item, expected) for item in items)
 
 
@@ -70,7 +167,7 @@ def _is_span(item: object, expected: bool) -> bool:
     return placed and (expected or not keys.isdisjoint(("label", "labels")))
 
 
-def parse_label_studio(record: JsonRecord, note: Note) -> list[RawText]:
+def parse_label_studio(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     data = _expect(record.get("data"), dict, "'data'", "an object")
     # What only a model has annotated so far has no more than predictions.
     none: list[object] | None = [] if "predictions" in record else None
@@ -82,7 +179,7 @@ def parse_label_studio(record: JsonRecord, note: Note) -> list[RawText]:
     if len(live) > 1:
         note(Event.SEVERAL, f"{len(live)} annotations; the ground truth, or else the first, was read")
     annotation = next((each for each in live if each.get("ground_truth")), live[0])
-    spans: dict[str, list[RawSpan]] = {}
+    spans: dict[str, list[EntitySpan]] = {}
     for region in _expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(_expect(region, dict, "a region", "an object").get("to_name", ""))
         spans.setdefault(name, []).extend(_region(region))
@@ -92,27 +189,27 @@ def parse_label_studio(record: JsonRecord, note: Note) -> list[RawText]:
     if len(unnamed) > 1:
         reason = f"entities of several texts ({', '.join(unnamed)}), which 'data' does not have under these names"
         raise RecordError(reason, "Give the texts the names of their tags in the labelling interface.")
-    by_text: dict[str, list[RawSpan]] = {}
+    by_text: dict[str, list[EntitySpan]] = {}
     for name, found in parts.items():
         by_text.setdefault(_text_key(data, name), []).extend(found)
-    return [RawText(data[key], tuple(found)) for key, found in by_text.items()]
+    return [AnnotatedText(data[key], tuple(found)) for key, found in by_text.items()]
 
 
-def parse_cluener(record: JsonRecord, note: Note) -> list[RawText]:
+def parse_cluener(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     text = _expect(record.get("text"), str, "'text'", "a string")
     if not isinstance(labels := record.get("label"), dict):
-        raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
+        raise RecordError(f"'label' is not an object: {_excerpt(labels)}", 'A text without entities says "label": {}.')
     spans = []
     for label, entities in labels.items():
         for name, places in _expect(entities, dict, f"'{label}'", "an object of places by entity").items():
             for place in _expect(places, list, f"'{name}'", "a list of [first, last]"):
                 if not isinstance(place, list) or len(place) != 2:
-                    raise RecordError(f"'{name}' has a place that is not [first, last]: {excerpt(place)}", SEE_HELP)
-                spans.append(RawSpan(_offset(place[0]), _offset(place[1]) + 1, label, name))
-    return [RawText(text, tuple(spans))]
+                    raise RecordError(f"'{name}' has a place that is not [first, last]: {_excerpt(place)}", _SEE_HELP)
+                spans.append(EntitySpan(_offset(place[0]), _offset(place[1]) + 1, label, name))
+    return [AnnotatedText(text, tuple(spans))]
 
 
-PARSERS: dict[str, Callable[[JsonRecord, Note], list[RawText]]] = {
+PARSERS: dict[str, Callable[[JsonRecord, Note], list[AnnotatedText]]] = {
     "jsonl": parse_flat,
     "labelstudio": parse_label_studio,
     "cluener": parse_cluener,
@@ -120,18 +217,18 @@ PARSERS: dict[str, Callable[[JsonRecord, Note], list[RawText]]] = {
 
 
 def _text_key(data: dict[str, Any], name: str) -> str:
-    """Where a Label Studio task has the text of this name: under it, under `text`, or as the only string there is."""
+    """Return the key of the text of this name in a Label Studio task: itself, `text`, or that of the only string."""
     texts = [key for key, value in data.items() if isinstance(value, str)]
     for key in (name, "text"):
         if key in texts:
             return key
     if len(texts) != 1:
-        reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(data))}"
+        reason = f"'data' has no 'text', and {len(texts)} other strings: {_excerpt(list(data))}"
         raise RecordError(reason, "Name the labelled text 'text' in the export.")
     return texts[0]
 
 
-def _region(region: JsonRecord) -> Iterator[RawSpan]:
+def _region(region: JsonRecord) -> Iterator[EntitySpan]:
     kind, value = region.get("type", "labels"), region.get("value")
     if kind in ("hypertextlabels", "paragraphlabels"):
         raise RecordError(f"a region of '{kind}', whose offsets are not the text's", "Annotate and export plain text.")
@@ -139,7 +236,7 @@ def _region(region: JsonRecord) -> Iterator[RawSpan]:
         yield from _spans(value)
 
 
-def _spans(item: object) -> Iterator[RawSpan]:
+def _spans(item: object) -> Iterator[EntitySpan]:
     quoted = None
     if isinstance(item, list) and len(item) == 3:
         start, end, labels = item
@@ -149,20 +246,90 @@ def _spans(item: object) -> Iterator[RawSpan]:
         labels = item.get("label", item.get("labels"))
         quoted = item.get("text")
     else:
-        raise RecordError(f"an entity is not [start, end, label]: {excerpt(item)}", SEE_HELP)
+        raise RecordError(f"an entity is not [start, end, label]: {_excerpt(item)}", _SEE_HELP)
     labels = labels or [""]
     for label in labels if isinstance(labels, list) else [labels]:
         quotation = quoted if isinstance(quoted, str) else None
-        yield RawSpan(_offset(start), _offset(end), _expect(label, str, "a label", "a string"), quotation)
+        yield EntitySpan(_offset(start), _offset(end), _expect(label, str, "a label", "a string"), quotation)
 
 
 def _offset(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RecordError(f"an offset is not a whole number: {excerpt(value)}", SEE_HELP)
+        raise RecordError(f"an offset is not a whole number: {_excerpt(value)}", _SEE_HELP)
     return value
 
 
 def _expect(value: object, kind: type[_T], what: str, shape: str) -> _T:
     if not isinstance(value, kind):
-        raise RecordError(f"{what} is not {shape}: {excerpt(value)}", SEE_HELP)
+        raise RecordError(f"{what} is not {shape}: {_excerpt(value)}", _SEE_HELP)
     return value
+
+
+# Tokens with tags
+
+
+def _has_tokens(record: JsonRecord) -> bool:
+    """Tell whether a record holds tokens with tags."""
+    if not any(_is_strings(record.get(key)) for key in _TOKEN_KEYS):
+        return False
+    lists = (record.get(key) for key in _TAG_KEYS)
+    tagged = any(isinstance(tags, list) and tags and isinstance(tags[0], (str, int)) for tags in lists)
+    return tagged or "text" not in record
+
+
+def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
+    """Return tokens and their tags. names: Names of tags that are numbers."""
+    tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)
+    tags = next((record[key] for key in _TAG_KEYS if key in record), None)
+    if not _is_strings(tokens) or not all(tokens):
+        raise RecordError(f"'tokens' is not a list of strings: {_excerpt(tokens)}", _SEE_HELP)
+    if not isinstance(tags, list) or len(tags) != len(tokens):
+        reason = f"no list of {len(tokens)} tags, one for each token, under any of: {', '.join(_TAG_KEYS)}"
+        raise RecordError(reason, _SEE_HELP)
+    return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
+
+
+def _tag_name(tag: object, names: tuple[str, ...]) -> str:
+    if tag == -100:  # what Hugging Face's trainers pass over
+        return "-"
+    if not isinstance(tag, int) or isinstance(tag, bool):
+        raise RecordError(f"a tag is neither a string nor a number: {_excerpt(tag)}", _SEE_HELP)
+    if not 0 <= tag < len(names):
+        remedy = "Give the names of all tags in their order: --tag-names O,B-PER,I-PER or a dataset_info.json."
+        raise RecordError(f"tag {tag} has no name: {len(names)} names are known", remedy)
+    return names[tag]
+
+
+def read_tag_names(given: str, path: str | Path) -> tuple[str, ...]:
+    """Return the names of numbered tags.
+
+    given: Names between commas, or a JSON file: a list of names, or the description that Hugging Face keeps of a data
+        set. The empty string for such a file beside the corpus, if there is one.
+    """
+    files = [Path(given)] if given else [Path(path).parent / name for name in _NAME_FILES]
+    file = next((file for file in files if file.suffix == ".json" and (given or file.is_file())), None)
+    if file is None:
+        return tuple(name.strip() for name in given.split(",")) if given else ()
+    try:
+        found = _find_names(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise InputError(str(file), f"cannot be read: {error}", "Give a JSON file with the tags' names.") from error
+    if found is None:
+        raise InputError(str(file), "there are no names of tags in it", 'Give a JSON list: ["O", "B-PER", ...].')
+    return found
+
+
+def _find_names(value: object) -> tuple[str, ...] | None:
+    """Return the first list of names with an O in it, however deep."""
+    if _is_strings(value) and "O" in value:  # type: ignore[operator]
+        return tuple(value)  # type: ignore[arg-type]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((names for part in parts if (names := _find_names(part))), None)
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(part, str) for part in value)
+
+
+def _excerpt(value: object) -> str:
+    return "missing" if value is None else json.dumps(value, ensure_ascii=False)[:60]

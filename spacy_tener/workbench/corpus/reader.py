@@ -11,17 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import RemedyError, check_choice
-from ...inputs import STDIN, check_encoding, read_lines
-from .brat import ANNOTATIONS, BRAT, is_brat, parse_brat
-from .columns import DOCUMENT_START, ColumnReader, has_indices, has_positions, read_blocks, split_line
+from ...inputs import STDIN, check_encoding, read_lines, read_text
+from .columns import (
+    AUTO,
+    DOCUMENT_START,
+    SCHEMES,
+    ColumnReader,
+    TagReader,
+    has_indices,
+    has_positions,
+    read_blocks,
+    split_line,
+)
 from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents
-from .json_records import PARSERS, detect
-from .json_values import check_record, read_records
-from .offsets import OVERLAPS, UNITS, RawText, resolve_spans
-from .records import AnnotatedText, Event, Notes, RecordError, Sentence
-from .schemes import AUTO, SCHEMES, TagReader
-from .tokens import TOKENS, parse_tokens, read_tag_names
+from .json_records import PARSERS, TOKENS, check_record, detect, parse_tokens, read_records, read_tag_names
+from .records import OVERLAPS, UNITS, AnnotatedText, EntitySpan, Event, Notes, RecordError, Sentence, resolve_spans
 
+BRAT = "brat"
 COLUMN_FORMATS = ("columns", "weibo")
 FORMATS = (*COLUMN_FORMATS, *PARSERS, TOKENS, BRAT, CONLL_2012)
 
@@ -30,21 +36,23 @@ Item = Sentence | AnnotatedText
 _SAMPLE_LINES = 1000
 # A column may hold a bracket, but not with what begins a record behind it.
 _JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|"\S.*\{|\[\s*("|$)))""")
+_BRAT_OTHER = ("R", "E", "A", "M", "N", "#", "*")  # relations, events, attributes, normalizations, notes, equivalences
+_BRAT_ENTITY = re.compile(r"T[^\t]*\t([^ \t]+) ([0-9]{1,18} [0-9]{1,18}(?:;[0-9]{1,18} [0-9]{1,18})*)(?:\t(.*))?")
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """How to read a corpus.
+class CorpusOptions:
+    """Options of reading a corpus.
 
     format: One of `FORMATS`, or `auto` to tell by the first lines.
     scheme: One of `SCHEMES`, or `auto` to tell by the tags.
-    offsets: What character offsets count: one of `UNITS`.
-    overlap: What to do with spans that overlap: one of `OVERLAPS`.
-    new_testament: Whether to read the documents of the New Testament in `conll2012`, which have no names annotated.
-    encoding: Of the files' text.
-    token_column, tag_column: Where `columns` has its tokens and tags, from 1, or from -1 for the last; None for the
+    offsets: Unit of character offsets: one of `UNITS`.
+    overlap: Treatment of spans that overlap: one of `OVERLAPS`.
+    new_testament: Read the documents of the New Testament in `conll2012`, which have no names annotated.
+    encoding: Encoding of the files' text.
+    token_column, tag_column: Place of tokens and tags in `columns`, from 1, or from -1 for the last; None for the
         first, or the second where the first numbers the tokens, and the last.
-    tag_names: The names of the numbers that `tokens` has for tags. See `read_tag_names`.
+    tag_names: Names of the numbers that `tokens` has for tags. See `read_tag_names`.
     """
 
     format: str = AUTO
@@ -71,30 +79,32 @@ class CorpusReader:
     """Iterates over the sentences (of columns and tokens) or texts (of the other formats) of one file.
 
     The file is read as a stream, so `format`, `scheme` and `notes` speak of what has been read so far; after the last
-    sentence they hold for the whole file. Records that cannot be read are passed over, and told in one error at the
+    sentence they hold for the whole file. Records that cannot be read are passed over, and listed in one error at the
     end. Standard input (`-`) can be read once.
+
+    items: Number of sentences or texts that were read.
     """
 
-    def __init__(self, path: Path | str, options: ReadOptions | None = None) -> None:
+    def __init__(self, path: Path | str, options: CorpusOptions | None = None) -> None:
         self.path = path
-        self.options = options or ReadOptions()
+        self.options = options or CorpusOptions()
         self._begin()
 
     def _begin(self) -> None:
         self.format = self.options.format
         self.items = 0
-        """How many sentences or texts were read."""
         self._tags = TagReader(self.options.scheme)
         self._notes = Notes(str(self.path))
         self._tag_names: tuple[str, ...] | None = None
 
     @property
     def scheme(self) -> str | None:
-        """The tag scheme; None for a file without entity tags."""
+        """Tag scheme; None for a file without entity tags."""
         return self._tags.scheme if self.format in (*COLUMN_FORMATS, TOKENS) else None
 
     @property
     def notes(self) -> Notes:
+        """Notes on everything that was not taken as written."""
         notes = Notes(self._notes.source)
         notes.update(self._notes)
         notes.update(self._tags.repairs)
@@ -105,18 +115,7 @@ class CorpusReader:
 
     def __iter__(self) -> Iterator[Item]:
         self._begin()
-        entities = 0
-        for item in self._read():
-            self.items += 1
-            entities += len(item.spans)
-            yield item
-        self._notes.raise_errors()
-        if self.items and not entities:
-            self._notes.add(Event.NO_ENTITIES, f"{self.items:,} sentences or texts read as '{self.format}'")
-
-    def _read(self) -> Iterator[Item]:
-        """What can be read; the rest is noted."""
-        line = 1
+        entities, line = 0, 1
         try:
             records, parse = self._open()
             for line, record in records:
@@ -124,17 +123,23 @@ class CorpusReader:
                     items = parse(record, line)
                 except RecordError as error:
                     self._notes.refuse(error, line)
-                else:
-                    yield from items
+                    continue
+                for item in items:
+                    self.items += 1
+                    entities += len(item.spans)
+                    yield item
         except RecordError as error:  # after which nothing can be read
             self._notes.refuse(error, line)
+        self._notes.raise_errors()
+        if self.items and not entities:
+            self._notes.add(Event.NO_ENTITIES, f"{self.items:,} sentences or texts read as '{self.format}'")
 
     def _open(self) -> tuple[Iterable[tuple[int, Any]], Callable[[Any, int], Iterable[Item]]]:
-        """The records of the file with their lines, and what makes sentences or texts of each."""
+        """Return the records of the file with their lines, and what makes sentences or texts of each."""
         path, options = Path(self.path), self.options
         if self.format == BRAT or (self.format == AUTO and str(self.path) != STDIN and is_brat(path)):
             self.format = BRAT
-            return [(1, path.with_suffix(ANNOTATIONS))], self._brat
+            return [(1, path)], self._brat
         lines = read_lines(self.path, options.encoding)
         sample: list[tuple[int, str]] = []
         if self.format in (AUTO, *COLUMN_FORMATS):
@@ -156,34 +161,54 @@ class CorpusReader:
         )
         return read_blocks(lines), reader
 
-    def _brat(self, path: Path, line: int) -> list[Item]:
-        encoding = self.options.encoding
-        raw = parse_brat(path, read_lines(path, encoding), encoding, self._notes)
-        return self._texts([raw], line)
-
     def _json(self, value: object, line: int) -> list[Item]:
         record = check_record(value)
         if self.format == AUTO:
             self.format = detect(record)
-        if self.format == TOKENS:
-            return [self._tokens(record, line)]
-        texts = PARSERS[self.format](record, partial(self.note, line=line))
-        return self._texts(texts, line)
-
-    def _texts(self, texts: Iterable[RawText], line: int) -> list[Item]:
-        units, overlap = self.options.offsets, self.options.overlap
-        return [resolve_spans(raw, self._notes, line, units=units, overlap=overlap) for raw in texts]
-
-    def _tokens(self, record: dict[str, Any], line: int) -> Sentence:
+        if self.format != TOKENS:
+            return self._texts(PARSERS[self.format](record, partial(self.note, line=line)), line)
         if self._tag_names is None:
             self._tag_names = read_tag_names(self.options.tag_names, self.path)
         tokens, tags = parse_tokens(record, self._tag_names)
         spans, missing = self._tags.read(tags, line=line, step=0)
-        return Sentence(tokens, spans, missing, line, self.items == 0)
+        return [Sentence(tokens, spans, missing, line, self.items == 0)]
+
+    def _texts(self, texts: Iterable[AnnotatedText], line: int) -> list[Item]:
+        units, overlap = self.options.offsets, self.options.overlap
+        return [resolve_spans(raw, self._notes, line, units=units, overlap=overlap) for raw in texts]
+
+    def _brat(self, path: Path, line: int) -> list[Item]:
+        """Read brat's standoff: `x.ann` with `T1<TAB>LABEL 0 5<TAB>words` for each entity of the text in `x.txt`.
+
+        What else brat annotates (relations, events, attributes) is passed over.
+        """
+        spans: list[EntitySpan] = []
+        missing: list[tuple[int, int]] = []
+        for number, each in read_lines(path.with_suffix(".ann"), self.options.encoding):
+            if each.startswith(_BRAT_OTHER) or not each.strip():
+                continue
+            match = _BRAT_ENTITY.fullmatch(each)
+            if match is None:
+                remedy = "An entity is T1<TAB>LABEL 0 5<TAB>words; other lines begin with R, E, A, M, N, # or *."
+                raise RecordError(f"'{each[:60]}' is no entity", remedy, line=number)
+            label, places, quoted = match.groups()
+            pieces = [(int(start), int(end)) for start, end in (place.split() for place in places.split(";"))]
+            if len(pieces) > 1:
+                self.note(Event.DISCONTINUOUS, f"{label} '{(quoted or '')[:40]}'", number)
+                missing += pieces
+            else:
+                spans.append(EntitySpan(*pieces[0], label, quoted))
+        text = read_text(path.with_suffix(".txt"), self.options.encoding)
+        return self._texts([AnnotatedText(text, tuple(spans), tuple(missing))], line)
+
+
+def is_brat(path: Path) -> bool:
+    """Tell whether a file is of a pair of brat's: the annotations, or the text beside them."""
+    return path.suffix == ".ann" or (path.suffix == ".txt" and path.with_suffix(".ann").is_file())
 
 
 def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
-    """As many of the first lines as it takes to tell the format. Of JSON, whose lines may be long, that is one."""
+    """Return as many of the first lines as tell the format. Of JSON, whose lines may be long, that is one."""
     sample = []
     for number, line in islice(lines, _SAMPLE_LINES):
         sample.append((number, line))
@@ -193,9 +218,9 @@ def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def detect_columns(lines: Iterable[str], positions: bool = True) -> str | None:
-    """Which of the formats that are not JSON a file has, by its first lines; None for a file of JSON.
+    """Return the format of a file that is not JSON by its first lines; None for a file of JSON.
 
-    positions: whether the tokens may carry positions, so that it can be Weibo.
+    positions: The tokens may carry positions, so that it can be Weibo.
     """
     data = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
     if data and _JSON_START.match(data[0]):

@@ -1,12 +1,17 @@
-"""What the readers hand on: annotated sentences and texts, what was noteworthy about them, and what is wrong."""
+"""Annotated sentences and texts of a corpus, the check of their character offsets, and notes on what was changed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import accumulate, pairwise
 
 from ...errors import InputError, RemedyError
+
+UNITS = ("codepoint", "utf16")
+OVERLAPS = ("error", "longest")
 
 
 class CorpusError(InputError):
@@ -16,7 +21,7 @@ class CorpusError(InputError):
 class RecordError(RemedyError):
     """A sentence or record that is not of the shape that its format has.
 
-    line: where, if not where the record begins.
+    line: The line, if not the first of the record.
     """
 
     def __init__(self, reason: str, remedy: str, *, line: int | None = None) -> None:
@@ -26,38 +31,44 @@ class RecordError(RemedyError):
 
 @dataclass(frozen=True)
 class EntitySpan:
-    """An entity over `[start, end)`: tokens in a `Sentence`, characters in an `AnnotatedText`."""
+    """An entity over `[start, end)`: tokens of a `Sentence`, characters of an `AnnotatedText`.
+
+    quoted: The text that a file says it covers; None once it was compared, and where the file says nothing.
+    """
 
     start: int
     end: int
     label: str
+    quoted: str | None = None
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of a corpus that comes in tokens (or characters)."""
+    """A sentence of a corpus that comes in tokens (or characters). missing: tokens whose annotation is unknown."""
 
     tokens: tuple[str, ...]
     spans: tuple[EntitySpan, ...]
     missing: tuple[int, ...] = ()
-    """The tokens whose annotation is unknown."""
     line: int = 1
     starts_document: bool = False
 
 
 @dataclass(frozen=True)
 class AnnotatedText:
-    """One text of a corpus that comes with character offsets. Its entities are sorted and do not overlap."""
+    """A text of a corpus that comes with character offsets.
+
+    spans: As the file gives them; after `resolve_spans` sorted and without overlaps.
+    missing: Stretches of characters whose annotation is unknown, where no entity covers them.
+    """
 
     text: str
     spans: tuple[EntitySpan, ...]
     missing: tuple[tuple[int, int], ...] = ()
-    """Stretches of characters whose annotation is unknown, where no entity covers them."""
     line: int = 1
 
 
 class Event(Enum):
-    """What a conversion counts, because it did not take the file at its word. The value is what the user reads."""
+    """Events that a conversion counts, because it did not take the file at its word. The value is for the user."""
 
     REPAIRED = "Tags repaired"
     MISALIGNED = "Spans off the token edges, whose tokens are left without annotation"
@@ -77,7 +88,7 @@ class Event(Enum):
 
 @dataclass
 class Notes:
-    """How often each event happened in a file, the first places where it did, and the records that cannot be read."""
+    """Counts of events in a file with the first places of each, and the records that cannot be read."""
 
     source: str = ""
     counts: Counter[Event] = field(default_factory=Counter)
@@ -89,20 +100,20 @@ class Notes:
     max_errors = 10
 
     def add(self, event: Event, detail: str, line: int | None = None) -> None:
-        """line: None for what concerns the whole file."""
+        """Count an event. line: None for what concerns the whole file."""
         self.counts[event] += 1
         examples = self.examples.setdefault(event, [])
         if len(examples) < self.max_examples:
             examples.append(detail if line is None else f"line {line}: {detail}")
 
     def refuse(self, error: RecordError, line: int) -> None:
-        """Remember a record that cannot be read, so that all of them are told at once."""
+        """Keep the error of a record that cannot be read, so that all of them are reported at once."""
         self.n_errors += 1
         if len(self.errors) < self.max_errors:
             self.errors.append(CorpusError(self.source, error.reason, error.remedy, line=error.line or line))
 
     def raise_errors(self) -> None:
-        """Raise what was refused: the first error, with the places of the others."""
+        """Raise the first error that was kept, with the places of the others."""
         if not self.errors:
             return
         first, *others = self.errors
@@ -114,9 +125,99 @@ class Notes:
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
     def update(self, other: Notes, *, source: str = "") -> None:
-        """Add the counts and examples of another account. source: its file, where it is one of several."""
+        """Add the counts and examples of other notes. source: their file, where it is one of several."""
         prefix = f"{source}, " if source else ""
         self.counts.update(other.counts)
         for event, examples in other.examples.items():
             mine = self.examples.setdefault(event, [])
             mine.extend(prefix + example for example in examples[: self.max_examples - len(mine)])
+
+
+# Character offsets
+
+
+def resolve_spans(raw: AnnotatedText, notes: Notes, line: int, *, units: str, overlap: str) -> AnnotatedText:
+    """Return the text with entities that are in bounds, have a label, touch no white space and do not overlap.
+
+    A span that is left out for a longer one leaves the characters it had for itself without annotation: something is
+    there, but not `O`. So do the spans in several pieces.
+
+    units: What offsets count: `codepoint`, or `utf16` as JavaScript does (an emoji is two).
+    overlap: `error`, or `longest` to keep the longest of spans that overlap, the first of several as long.
+    """
+    spans: dict[EntitySpan, None] = {}
+    for given in raw.spans if units == "codepoint" or raw.text.isascii() else _in_codepoints(raw):
+        span = _stripped(_checked(given, raw.text), raw.text)
+        if span.start == span.end:
+            notes.add(Event.BLANK, _shown(given, raw.text), line)
+            continue
+        if (span.start, span.end) != (given.start, given.end):
+            notes.add(Event.TRIMMED, _shown(given, raw.text), line)
+        if span in spans:
+            notes.add(Event.DUPLICATE, f"{span.label} {span.start}-{span.end}", line)
+        spans[span] = None
+    ordered = sorted(spans, key=lambda span: (span.start, span.end))
+    kept = longest(ordered)
+    if overlap == "error" and len(kept) < len(ordered):
+        left, right = next((left, right) for left, right in pairwise(ordered) if left.end > right.start)
+        remedy = "Take one of them out, or keep the longest with `--overlap longest`."
+        raise RecordError(f"{_shown(left, raw.text)} and {_shown(right, raw.text)} overlap", remedy)
+    dropped = [span for span in ordered if span not in kept]
+    for span in dropped:
+        notes.add(Event.OVERLAP, _shown(span, raw.text), line)
+    missing = (*((span.start, span.end) for span in dropped), *raw.missing)
+    return AnnotatedText(raw.text, tuple(kept), missing, line)
+
+
+def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
+    """Return the longest of spans that overlap, the first of several as long. They are sorted by their places."""
+    if all(left.end <= right.start for left, right in pairwise(spans)):
+        return list(spans)
+    taken: set[int] = set()
+    kept = []
+    for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
+        covered = range(span.start, span.end)
+        if taken.isdisjoint(covered):
+            taken.update(covered)
+            kept.append(span)
+    return sorted(kept, key=lambda span: span.start)
+
+
+def _in_codepoints(raw: AnnotatedText) -> list[EntitySpan]:
+    widths = (2 if ord(character) > 0xFFFF else 1 for character in raw.text)
+    codepoint = {unit: index for index, unit in enumerate(accumulate(widths, initial=0))}
+    for span in raw.spans:
+        if span.start not in codepoint or span.end not in codepoint:
+            reason = f"span {span.start}-{span.end} is outside of the text or cuts a character in two"
+            raise RecordError(reason, "Check the offsets, and whether they count UTF-16 units.")
+    return [replace(span, start=codepoint[span.start], end=codepoint[span.end]) for span in raw.spans]
+
+
+def _checked(span: EntitySpan, text: str) -> EntitySpan:
+    place = f"span {span.start}-{span.end}"
+    if not 0 <= span.start < span.end <= len(text):
+        reason = f"{place} is empty or outside of the text, which has {len(text)} characters"
+        raise RecordError(reason, "Offsets count from 0, and the end is behind the last character.")
+    if not span.label.strip():
+        raise RecordError(f"{place} has an empty label", "Give it a label or take it out.")
+    covered = text[span.start : span.end]
+    if span.quoted is not None and _letters(span.quoted) != _letters(covered):
+        reason = f"{place} covers '{covered[:60]}' but is said to be '{span.quoted[:60]}'"
+        raise RecordError(reason, "Check the offsets; if they count UTF-16 units, say `--offsets utf16`.")
+    return span
+
+
+def _letters(text: str) -> str:
+    """Return the text without its white space, which annotation tools escape or fold in what they quote."""
+    return "".join(text.replace("\\n", " ").split())
+
+
+def _stripped(span: EntitySpan, text: str) -> EntitySpan:
+    """Return the span without white space at its edges; an empty one, if there is nothing else."""
+    covered = text[span.start : span.end]
+    end = span.start + len(covered.rstrip())
+    return EntitySpan(min(end, span.end - len(covered.lstrip())), end, span.label)
+
+
+def _shown(span: EntitySpan, text: str) -> str:
+    return f"{span.label} {span.start}-{span.end} '{text[span.start : span.end][:40]}'"

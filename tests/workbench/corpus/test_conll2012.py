@@ -12,7 +12,7 @@ from spacy.training import Corpus
 
 from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.reader import CorpusReader, ReadOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
 from spacy_tener.workbench.corpus.records import CorpusError, EntitySpan, Event, Sentence
 
 # The shape of the real files: aligned by spaces, columns of predicates that come and go, coreference last.
@@ -60,7 +60,7 @@ def document(*names: str, words: tuple[str, ...] = (), name: str = "wb/a/00/a_00
 def sentences(path: Path, text: str, **options: bool | str) -> list[Sentence]:
     path = path / "x.v4_gold_conll"
     path.write_text(text, encoding="utf-8", newline="")
-    return list(CorpusReader(path, ReadOptions(**options)))
+    return list(CorpusReader(path, CorpusOptions(**options)))
 
 
 def written_to(path: Path) -> list[Doc]:

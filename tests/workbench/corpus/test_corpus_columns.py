@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus.reader import CorpusReader, ReadOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
 from spacy_tener.workbench.corpus.records import CorpusError, EntitySpan, Event, Sentence
 
 RESUME = "高 B-NAME\n勇 E-NAME\n： O\n男 O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n1 O\n\n"
@@ -30,7 +30,7 @@ BRUSSELS NNP B-NP B-LOC
 def sentences(path: Path, text: str, **options: str) -> list[Sentence]:
     path = path / "corpus.txt"
     path.write_text(text, encoding="utf-8", newline="")
-    return list(CorpusReader(path, ReadOptions(**options)))
+    return list(CorpusReader(path, CorpusOptions(**options)))
 
 
 def tokens(found: list[Sentence]) -> list[str]:
@@ -189,9 +189,9 @@ def test_a_named_scheme_is_held_to(tmp_path: Path) -> None:
 
 def test_unknown_options_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"Unknown corpus format 'csv'.*columns, weibo, jsonl, labelstudio, cluener"):
-        ReadOptions(format="csv")
+        CorpusOptions(format="csv")
     with pytest.raises(ValueError, match="Unknown tag scheme 'bio'"):
-        ReadOptions(scheme="bio")
+        CorpusOptions(scheme="bio")
 
 
 @pytest.mark.parametrize("text", ["Jane \tB-PER\nDoe\t I-PER \n", " Jane\tB-PER\n  Doe \tI-PER\n"])
@@ -219,12 +219,12 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"has 4 columns, and none for the tag.*--tag-column"):
         read_columns(tmp_path, text, token_column=3, tag_column=5)
     with pytest.raises(ValueError, match="no column 0"):
-        ReadOptions(token_column=0)
+        CorpusOptions(token_column=0)
 
 
 def read_columns(path: Path, text: str, **options: int) -> list[Sentence]:
     (path / "corpus.txt").write_text(text, encoding="utf-8")
-    return list(CorpusReader(path / "corpus.txt", ReadOptions(format="columns", **options)))
+    return list(CorpusReader(path / "corpus.txt", CorpusOptions(format="columns", **options)))
 
 
 def test_comment_lines_before_a_sentence_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -240,14 +240,14 @@ def test_text_in_another_encoding_is_read_where_it_is_named(tmp_path: Path) -> N
         (tmp_path / "a.txt").write_bytes("上 B-LOC\n海 E-LOC\n".encode(encoding))
         with pytest.raises(InputError, match=r"a\.txt:1: .*(UTF-8|NUL)"):
             list(CorpusReader(tmp_path / "a.txt"))
-        (found,) = CorpusReader(tmp_path / "a.txt", ReadOptions(encoding=encoding))
+        (found,) = CorpusReader(tmp_path / "a.txt", CorpusOptions(encoding=encoding))
         assert isinstance(found, Sentence)
         assert found.tokens == ("上", "海")
     (tmp_path / "a.txt").write_bytes(b"a\xff O\n")
     with pytest.raises(InputError, match=r"a\.txt.* is not GB18030"):
-        list(CorpusReader(tmp_path / "a.txt", ReadOptions(encoding="gb18030")))
+        list(CorpusReader(tmp_path / "a.txt", CorpusOptions(encoding="gb18030")))
     with pytest.raises(ValueError, match="Unknown encoding 'gbx'"):
-        ReadOptions(encoding="gbx")
+        CorpusOptions(encoding="gbx")
 
 
 def test_all_bad_lines_are_told_in_one_error_of_bounded_length(tmp_path: Path) -> None:
@@ -279,14 +279,13 @@ def test_one_damaged_number_does_not_hide_that_a_column_numbers_the_tokens(tmp_p
     assert tokens(sentences(tmp_path, "\n".join(lines))) == ["|".join("字" * 40)]
 
 
-@pytest.mark.parametrize("encoding", ["hex", "rot13", "undefined"])
+@pytest.mark.parametrize("encoding", ["hex", "rot13", "undefined", "punycode"])
 def test_what_is_no_encoding_of_text_is_refused(encoding: str) -> None:
     with pytest.raises(ValueError, match=f"Unknown encoding '{encoding}'"):
-        ReadOptions(encoding=encoding)
+        CorpusOptions(encoding=encoding)
 
 
-@pytest.mark.parametrize("encoding", ["punycode", "utf-7"])
-def test_text_that_is_not_of_its_encoding_is_refused(tmp_path: Path, encoding: str) -> None:
+def test_text_that_is_not_of_its_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a O\n+2AA- B-X\n")
-    with pytest.raises(InputError, match=rf"a\.txt:[12]: .* is not {encoding.upper()}"):
-        list(CorpusReader(tmp_path / "a.txt", ReadOptions(encoding=encoding)))
+    with pytest.raises(InputError, match=r"a\.txt:2: .* is not UTF-7"):
+        list(CorpusReader(tmp_path / "a.txt", CorpusOptions(encoding="utf-7")))

@@ -14,7 +14,7 @@ from spacy.training import Corpus
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.reader import ReadOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions
 from spacy_tener.workbench.corpus.records import CorpusError, Event
 
 COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
@@ -174,7 +174,7 @@ def test_a_very_long_sentence_and_a_very_long_token_are_converted(write: Write, 
 
 def test_reading_options_reach_the_reader(write: Write, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="does not belong to the scheme BIOES"):
-        convert([write("a.txt", COLUMNS)], tmp_path, reading=ReadOptions(scheme="BIOES"))
+        convert([write("a.txt", COLUMNS)], tmp_path, reading=CorpusOptions(scheme="BIOES"))
 
 
 def test_options_that_make_no_sense_are_refused(write: Write, tmp_path: Path) -> None:

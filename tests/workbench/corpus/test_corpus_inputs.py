@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus.inputs import output_name, plan_jobs
+from spacy_tener.workbench.corpus.convert import output_name, plan_jobs
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -60,7 +60,7 @@ def test_directories_are_walked_in_order_and_keep_their_shape(tmp_path: Path) ->
         "sub/deep/a.spacy",
         "x.train.spacy",
     ]
-    assert [path.name for path in left_out] == ["README.md", "images.gz", "old.spacy", "LICENSE"]
+    assert [Path(path).name for path in left_out] == ["README.md", "images.gz", "old.spacy", "LICENSE"]
 
 
 def test_a_pattern_chooses_the_files_of_a_directory(tmp_path: Path) -> None:

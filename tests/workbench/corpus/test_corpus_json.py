@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus.reader import CorpusReader, ReadOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
 
 TEXT = "高勇，男，中国国籍，在北京😂的清华大学任教。"
@@ -62,7 +62,7 @@ CLUENER = {
 def reader_of(folder: Path, records: Sequence[Any], **options: str) -> CorpusReader:
     path = folder / "a.jsonl"
     path.write_text("\n".join(json.dumps(record, ensure_ascii=False) for record in records), encoding="utf-8")
-    return CorpusReader(path, ReadOptions(**options))
+    return CorpusReader(path, CorpusOptions(**options))
 
 
 def texts(folder: Path, records: Sequence[Any], **options: Any) -> list[AnnotatedText]:
@@ -329,9 +329,9 @@ def test_a_json_file_that_is_named_as_columns_is_refused(tmp_path: Path) -> None
 
 def test_unknown_rules_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"Unknown unit of offsets 'bytes'\. Use one of: codepoint, utf16"):
-        ReadOptions(offsets="bytes")
+        CorpusOptions(offsets="bytes")
     with pytest.raises(ValueError, match=r"Unknown way to read overlaps 'first'\. Use one of: error, longest"):
-        ReadOptions(overlap="first")
+        CorpusOptions(overlap="first")
 
 
 # What annotation tools call things

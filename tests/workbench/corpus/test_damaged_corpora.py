@@ -18,7 +18,7 @@ from spacy_tener import files
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.corpus import convert as conversion
 from spacy_tener.workbench.corpus.convert import ConversionReport
-from spacy_tener.workbench.corpus.reader import ReadOptions
+from spacy_tener.workbench.corpus.reader import CorpusOptions
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,12 +38,12 @@ def fuzzed(max_examples: int) -> settings:
 @pytest.mark.parametrize("name", TEXTS)
 def test_whole_files_are_read_in_any_encoding(tmp_path: Path, name: str, encoding: str) -> None:
     text = TEXTS[name](SENTENCES)
-    result = check(tmp_path, name, text.encode(encoding), ReadOptions(encoding=encoding))
+    result = check(tmp_path, name, text.encode(encoding), CorpusOptions(encoding=encoding))
     assert isinstance(result, ConversionReport)
     assert result.format == FORMATS.get(name, name)
     assert (result.sentences, result.entities) == (6, 10)
     if encoding != "utf-8":
-        wrong = check(tmp_path, name, text.encode(encoding), ReadOptions())
+        wrong = check(tmp_path, name, text.encode(encoding), CorpusOptions())
         assert isinstance(wrong, RemedyError) or result.entities == wrong.entities
 
 
@@ -54,7 +54,7 @@ def test_damage_is_told_or_read_as_it_stands(
     tmp_path_factory: pytest.TempPathFactory, name: str, seed: int, auto: bool
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    reading = ReadOptions() if auto else ReadOptions(format=FORMATS.get(name, name))
+    reading = CorpusOptions() if auto else CorpusOptions(format=FORMATS.get(name, name))
     check(folder, name, damaged(TEXTS[name](SENTENCES).encode(), seed), reading)
 
 
@@ -66,7 +66,7 @@ def test_damage_is_told_or_read_as_it_stands_many_times(
     tmp_path_factory: pytest.TempPathFactory, name: str, seed: int, auto: bool
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    reading = ReadOptions() if auto else ReadOptions(format=FORMATS.get(name, name))
+    reading = CorpusOptions() if auto else CorpusOptions(format=FORMATS.get(name, name))
     check(folder, name, damaged(TEXTS[name](SENTENCES).encode(), seed), reading)
 
 
@@ -79,7 +79,7 @@ def test_damaged_pairs_of_brat(tmp_path_factory: pytest.TempPathFactory, seed: i
     parts[which] = damaged(parts[which], seed)
     (folder / "pair.txt").write_bytes(parts["text"])
     (folder / "pair.ann").write_bytes(parts["annotations"])
-    result = outcome(folder / "pair.ann", folder / "out.spacy", ReadOptions())
+    result = outcome(folder / "pair.ann", folder / "out.spacy", CorpusOptions())
     if isinstance(result, ConversionReport):
         check_counts(result, written.count_brat(parts["annotations"].decode()))
 
@@ -92,6 +92,6 @@ def test_damaged_archives(tmp_path_factory: pytest.TempPathFactory, suffix: str,
     text = written.columns(SENTENCES)
     path = folder / f"packed.txt{suffix}"
     path.write_bytes(damaged(PACKED[suffix](text.encode()), seed))
-    result = outcome(path, folder / "out.spacy", ReadOptions())
+    result = outcome(path, folder / "out.spacy", CorpusOptions())
     if isinstance(result, ConversionReport):
         check_counts(result, written.count_columns(text, 0))
