@@ -22,12 +22,11 @@ from spacy.tokens import Doc, DocBin, Span
 from suggest import SMALL
 
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.named import find_base
+from spacy_tener.workbench.composing.files import find_base
 from spacy_tener.workbench.report.runs import METRICS_DEV, MODEL
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import train
-from spacy_tener.workbench.suggestions.crossing import Crossing, cross_train
-from spacy_tener.workbench.suggestions.doubts import Doubt, judge, ranked
+from spacy_tener.workbench.suggestions.review import Crossing, Doubt, cross_train, judge, ranked
 
 HERE = Path(__file__).parent
 SHARE, FOLDS, PLANTINGS = 0.05, 5, 10

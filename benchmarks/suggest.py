@@ -29,8 +29,8 @@ from spacy.training.loop import train
 
 from spacy_tener.files import write_text
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.named import find_base
-from spacy_tener.workbench.suggestions.uncertain import MEASURES, key, suggest
+from spacy_tener.workbench.composing.files import find_base
+from spacy_tener.workbench.suggestions.suggest import MEASURES, key, suggest
 
 HERE = Path(__file__).parent
 SIZES = {"resume": (100, 200, 400, 800), "weibo": (135, 270, 540, 1080)}

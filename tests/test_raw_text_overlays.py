@@ -4,7 +4,7 @@ import pytest
 from made_trainings import make_config, tener
 
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.runs.requirements import corpus_reader
+from spacy_tener.workbench.composing.files import corpus_reader
 
 
 @pytest.mark.parametrize("base", ["weibo", "wnut17", "sample"])

@@ -18,8 +18,8 @@ from wasabi import util
 from wasabi.printer import Printer
 
 from ..errors import RemedyError, check_choice
+from ..workbench.composing.compose import explained
 from ..workbench.composing.files import read_config
-from ..workbench.composing.filling import explained
 from ..workbench.report.scores import read_json
 from ..workbench.runs.engines import Engine, on_ray, on_this_machine
 

@@ -18,18 +18,14 @@ from ..errors import RemedyError, check_choice
 from ..files import check_folder, locked, write_file, write_text
 from ..pipeline.finding import Recogniser, entity_finders
 from ..workbench.composing.compose import compose
-from ..workbench.composing.files import ConfigError
-from ..workbench.composing.named import BASES, names_in
+from ..workbench.composing.files import BASES, ConfigError, missing, names_in
 from ..workbench.docbins import read_docs
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.runs.requirements import missing
-from ..workbench.suggestions.crossing import Crossing, cross_train
-from ..workbench.suggestions.doubts import Judged, judge, ranked
+from ..workbench.silver import SilverStats, Sureness, check_teachers, count, lacking, made_of, silver, write_silver
 from ..workbench.suggestions.page import as_json, docs_as_json, render
+from ..workbench.suggestions.review import Crossing, Judged, cross_train, judge, ranked
+from ..workbench.suggestions.suggest import MEASURES, suggest
 from ..workbench.suggestions.tasks import TOOLS, tasks
-from ..workbench.suggestions.uncertain import MEASURES, suggest
-from ..workbench.teaching.beliefs import check_teachers, lacking
-from ..workbench.teaching.silver import SilverStats, Sureness, count, made_of, silver, write_silver
 from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
 from . import tener_cli
 from ._common import (

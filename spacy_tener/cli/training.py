@@ -14,7 +14,7 @@ from wasabi.printer import Printer
 
 from ..files import locked, write_text
 from ..workbench.composing.compose import compose
-from ..workbench.composing.named import SHIPPED, find_space
+from ..workbench.composing.files import SHIPPED, find_space
 from ..workbench.composing.search_space import read_space
 from ..workbench.report.rows import make_table
 from ..workbench.report.runs import METRICS, find_runs
@@ -23,9 +23,8 @@ from ..workbench.report.tables import format_table
 from ..workbench.runs.engines import Engine
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.runs.search import SAMPLERS, Search, SearchPlan, open_search
+from ..workbench.runs.search import SAMPLERS, Search, SearchPlan, TrialRow, open_search
 from ..workbench.runs.training import OUTPUT
-from ..workbench.runs.trials import TrialRow
 from . import tener_cli
 from ._common import (
     Address,

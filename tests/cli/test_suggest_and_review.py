@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.workbench.runs.processes import Processes
-from spacy_tener.workbench.suggestions.crossing import assign
-from spacy_tener.workbench.suggestions.uncertain import key
+from spacy_tener.workbench.suggestions.review import assign
+from spacy_tener.workbench.suggestions.suggest import key
 
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "京"]
 

@@ -13,7 +13,7 @@ import yaml
 from commands import root_command
 from pages import PAGES, ROOT, anchors, prose
 
-from spacy_tener.workbench.composing.named import BASES, OVERLAYS, SPACES, names_in
+from spacy_tener.workbench.composing.files import BASES, OVERLAYS, SPACES, names_in
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")

@@ -12,7 +12,8 @@ stood where the overlay has its own, and `${here.learn_rate}` a part of that.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import signature
@@ -20,13 +21,25 @@ from pathlib import Path
 from typing import Any
 
 import srsly
+from confection import ConfigValidationError
 from spacy.language import DEFAULT_CONFIG
-from spacy.util import registry
+from spacy.schemas import ConfigSchemaTraining
+from spacy.util import get_sourced_components, load_model_from_config, registry
 from thinc.api import Config
 
-from .files import ConfigError, entries, keys, read_config
-from .filling import did_you_mean, explained, fill
-from .named import BASES, OVERLAYS, find_base, find_overlay, names_in
+from .files import (
+    BASES,
+    OVERLAYS,
+    ConfigError,
+    did_you_mean,
+    entries,
+    find_base,
+    find_overlay,
+    keys,
+    names_in,
+    problems,
+    read_config,
+)
 
 MAX_STEPS = "training.max_steps"
 TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
@@ -34,6 +47,11 @@ TOK2VEC = "components.tener_ner.model.tok2vec.@architectures"
 VARIABLE = re.compile(r"\$\{([^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
+
+_UNREGISTERED = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
+_AVAILABLE = re.compile(r"Available names: (.*)")
+_OTHERWISE = "Mend its name, or install the package that has it."
+_NO_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 
 
 @dataclass(frozen=True)
@@ -263,3 +281,50 @@ def _get(config: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
     return node
+
+
+def fill(config: Config) -> Config:
+    """The config with every default in it, variables as they were. All functions that it names must be registered and
+    take what it gives them, and the pipeline's components are made once."""
+    filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config
+    filled["components"].update(get_sourced_components(config))
+    _check_nothing_lost(config, filled)
+    registry.resolve(filled.interpolate()["training"], schema=ConfigSchemaTraining)
+    return filled
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Say in one line what is wrong with `what`, for all the ways in which spaCy, confection and builders refuse it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{what}: {error.reason}", error.remedy) from error
+    except ConfigValidationError as error:
+        title = f"{error.title}: " if error.errors else ""
+        raise ConfigError(
+            f"{what}: {title}{problems(error).removesuffix('.')}", "Mend the value, or take it out."
+        ) from error
+    except (ValueError, ImportError) as error:
+        raise _refused(str(error), what) from error
+
+
+def _check_nothing_lost(config: Config, filled: Config) -> None:
+    """Refuse keys that no schema has: filling leaves them out without a word."""
+    out = {f"components.{name}" for name in config.get("components", {}) if name not in filled["components"]}
+    there = set(keys(filled))
+    for key in keys(config):
+        if key not in there and ".".join(key.split(".")[:2]) not in out:
+            raise ConfigError(f"spaCy knows no '{key}'", did_you_mean(key, sorted(there), "Take it out."))
+
+
+def _refused(text: str, what: str) -> ConfigError:
+    if factory := _NO_FACTORY.search(text):
+        return ConfigError(f"{what}: no factory '{factory['name']}' is registered", _OTHERWISE)
+    function = _UNREGISTERED.search(text)
+    if function is None:
+        return ConfigError(f"{what}: {text.removesuffix('.')}", "Mend the value, or take it out.")
+    reason = f"there is no '{function['name']}' among the registered {function['kind']}"
+    available = _AVAILABLE.search(text)
+    names = available[1].split(", ") if available else []
+    return ConfigError(f"{what}: {reason}", did_you_mean(function["name"], names, _OTHERWISE))

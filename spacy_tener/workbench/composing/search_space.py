@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .files import ConfigError, read_config
-from .filling import did_you_mean, explained
+from .compose import explained
+from .files import ConfigError, did_you_mean, read_config
 
 DRAWS = "draws"
 _FORMS = 'Write a list of values, {"low": 1, "high": 9}, or "= a formula"; what is fixed belongs into an overlay.'

@@ -23,8 +23,8 @@ from typing import Any
 from thinc.api import Config
 
 from ...errors import RemedyError
+from ..composing.compose import explained
 from ..composing.files import entries, read_config
-from ..composing.filling import explained
 from .scores import Scores, Summary, parse_scores, read_json, read_scores, summarize
 
 MODEL = "model-best"

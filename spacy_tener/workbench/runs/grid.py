@@ -18,12 +18,10 @@ from thinc.api import Config
 from ...files import digest
 from ...manifest import NAME, Manifest
 from ..composing.compose import compose
-from ..composing.files import ConfigError
-from ..composing.named import SHIPPED, find_in, names_in
+from ..composing.files import SHIPPED, ConfigError, corpus_reader, find_in, missing, names_in
 from ..report.runs import METRICS, MODEL
 from .engines import Engine, Task, run_tasks
 from .processes import Processes
-from .requirements import corpus_reader, missing
 from .training import TrainingResult, TrainingRun, evaluate, train
 
 LOCK = ".grid.lock"

@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from ...pipeline.entities import FoundEntity
-from .doubts import Doubt, Judged
+from .review import Doubt, Judged
 
 KINDS = {
     "label": "another label",

@@ -16,7 +16,7 @@ from spacy.tokens import Doc
 
 from ...pipeline.entities import FoundEntity
 from ...pipeline.finding import Recogniser
-from .uncertain import Suggestion
+from .suggest import Suggestion
 
 Record = dict[str, Any]
 DIGITS = 4

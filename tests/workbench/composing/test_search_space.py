@@ -9,7 +9,7 @@ import pytest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.composing.search_space import Choice, Range, as_settings, read_space
-from spacy_tener.workbench.runs.search import Plan
+from spacy_tener.workbench.runs.search import SearchPlan
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 SEARCH = CONFIGS / "search"
@@ -163,7 +163,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def plan(base: str, overlays: tuple[str, ...], space: str) -> Plan:
     layers = tuple(CONFIGS / f"{name}.cfg" for name in overlays)
-    return Plan(CONFIGS / f"{base}.cfg", layers, (), read_space(SEARCH / f"{space}.cfg"))
+    return SearchPlan(CONFIGS / f"{base}.cfg", layers, (), read_space(SEARCH / f"{space}.cfg"))
 
 
 def test_every_space_and_overlay_of_the_papers_is_tried_here() -> None:

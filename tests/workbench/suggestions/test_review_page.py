@@ -11,8 +11,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.suggestions.doubts import Doubt, Judged
 from spacy_tener.workbench.suggestions.page import render
+from spacy_tener.workbench.suggestions.review import Doubt, Judged
 
 TEXT = "</script><img src=x onerror=document.title='taken'>王小明去了上海" + "a" * 300
 

@@ -16,9 +16,8 @@ from spacy.tokens import Doc
 from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.finding import Recogniser
 from spacy_tener.pipeline.tener_ner import TenerNER
-from spacy_tener.workbench.suggestions import uncertain
-from spacy_tener.workbench.suggestions.spreading import profiles, spread
-from spacy_tener.workbench.suggestions.uncertain import MEASURES, most_uncertain, suggest
+from spacy_tener.workbench.suggestions import suggest as module
+from spacy_tener.workbench.suggestions.suggest import MEASURES, most_uncertain, profiles, spread, suggest
 
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "明天去哪", "京", "上海在京"]
 
@@ -58,7 +57,7 @@ def test_uncertainty_is_that_of_all_readings(nlp: Language, measure: str) -> Non
 def test_the_most_uncertain_of_a_stream_are_those_of_all(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = most_uncertain(nlp, TEXTS, len(TEXTS))
     assert [each.uncertainty for each in everything] == sorted((e.uncertainty for e in everything), reverse=True)
-    monkeypatch.setattr(uncertain, "BATCH", 2)
+    monkeypatch.setattr(module, "BATCH", 2)
     assert [each.text for each in most_uncertain(nlp, iter(TEXTS), 3)] == [each.text for each in everything[:3]]
 
 

@@ -13,8 +13,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.suggestions.doubts import Doubt, Judged, disagreements, judge, ranked
 from spacy_tener.workbench.suggestions.page import as_json, docs_as_json, render
+from spacy_tener.workbench.suggestions.review import Doubt, Judged, disagreements, judge, ranked
 
 TEXT = "王小明去了上海"
 Span = tuple[int, int, str]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import ConfigError
-from spacy_tener.workbench.composing.named import (
+from spacy_tener.workbench.composing.files import (
     BASES,
     OVERLAYS,
     SPACES,
+    ConfigError,
     find_base,
     find_overlay,
     find_space,

@@ -12,10 +12,9 @@ from spacy.training import Corpus
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401  (adds the command to the group)
-import spacy_tener.workbench.teaching.silver as silver_module
+import spacy_tener.workbench.silver as silver_module
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.teaching.beliefs import Belief, beliefs, lacking
-from spacy_tener.workbench.teaching.silver import Sureness, annotate
+from spacy_tener.workbench.silver import Belief, Sureness, annotate, beliefs, lacking
 
 TEXT = "王小明去了上海"
 

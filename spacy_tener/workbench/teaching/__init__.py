@@ -1,1 +1,0 @@
-"""Models that teach: annotation of raw text by trained pipelines."""
