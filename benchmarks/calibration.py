@@ -16,17 +16,17 @@ from pathlib import Path
 import _report
 import numpy as np
 import spacy
+from scipy.optimize import minimize
+from scipy.special import expit, logit
 from spacy.language import Language
 from spacy.training import Corpus, Example
 
-from spacy_tener.pipeline.confidence import ConfidentPipe
-from spacy_tener.pipeline.decoding import log_odds, sigmoid
+from spacy_tener.pipeline.confidence import TEMPERATURE, ConfidentPipe
+from spacy_tener.pipeline.decoding import Probabilities
 from spacy_tener.types import BoolArray, IntArray
-from spacy_tener.workbench.calibration.diagram import draw_reliability
-from spacy_tener.workbench.calibration.fitting import fit, line, plain
-from spacy_tener.workbench.calibration.measures import Probabilities, measures
+from spacy_tener.workbench.calibration.fitting import fit_temperature, fit_thresholds
 from spacy_tener.workbench.calibration.outcomes import Judge, find_outcomes
-from spacy_tener.workbench.calibration.precision import thresholds
+from spacy_tener.workbench.calibration.reliability import draw_reliability, errors, losses
 
 HERE = Path(__file__).parent
 PRECISION, CONFIDENCE = 0.8, 0.9
@@ -38,7 +38,7 @@ NOTE = (
     "Entities that each pipeline finds in the test part, and the probability that it gives them. ECE: expected "
     "calibration error, over ten bins of as many entities each. Brier: mean squared error. NLL: mean negative "
     "log-likelihood, in nats; 0.69 is that of one half always. Calibrated on dev, as `spacy tener calibrate` does, "
-    "never on test: the temperature T of the CRF and lines of labels. The probability of `ner`: the sum of the scores "
+    "never on test: the temperature T of the CRF. The probability of `ner`: the sum of the scores "
     "of all parses in a beam of {width} that hold the entity found (`ner.beam_parse`, `ner.scored_ents`), calibrated "
     "by one line through its log-odds. `kept for {precision}`: the share of entities above thresholds that dev "
     "promises a precision of {precision} for, with a confidence of {confidence}, and their precision on test; 0 where "
@@ -111,21 +111,17 @@ def measured(model: Path, data: Path, beam: int) -> Result:
     nlp = spacy.load(model)
     dev, test = (list(Corpus(data / f"{part}.spacy")(nlp)) for part in ("dev", "test"))
     print(model, flush=True)
-    return of_crf(nlp, dev, test) if "tener_ner" in nlp.pipe_names else of_beam(nlp, dev, test, beam)
+    return of_crf(nlp, model, dev, test) if "tener_ner" in nlp.pipe_names else of_beam(nlp, dev, test, beam)
 
 
-def of_crf(nlp: Language, dev: Sequence[Example], test: Sequence[Example]) -> Result:
+def of_crf(nlp: Language, model: Path, dev: Sequence[Example], test: Sequence[Example]) -> Result:
     pipe = nlp.get_pipe("tener_ner")
     assert isinstance(pipe, ConfidentPipe)
-    pipe.cfg.pop("calibration", None)
-    labels = pipe.labels
-    outcomes = [find_outcomes(nlp, "tener_ner", part) for part in (dev, test)]
-    calibration = fit(outcomes[0], labels)
-    found = [
-        Found(each.probabilities(plain(len(labels))), each.probabilities(calibration), each.right, each.label)
-        for each in outcomes
-    ]
-    return Result(*found, labels, calibration.temperature)
+    pipe.cfg.pop(TEMPERATURE, None)
+    outcomes = [find_outcomes(nlp, "tener_ner", part, model) for part in (dev, test)]
+    temperature = fit_temperature(outcomes[0])
+    found = [Found(each.probabilities(), each.probabilities(temperature), each.right, each.label) for each in outcomes]
+    return Result(*found, pipe.labels, temperature)
 
 
 def of_beam(nlp: Language, dev: Sequence[Example], test: Sequence[Example], beam: int) -> Result:
@@ -133,9 +129,10 @@ def of_beam(nlp: Language, dev: Sequence[Example], test: Sequence[Example], beam
     (dev_raw, dev_right, dev_label), (test_raw, test_right, test_label) = (
         beam_scores(nlp, part, labels, beam) for part in (dev, test)
     )
-    dev_odds, test_odds = (log_odds(np.clip(raw, 1e-6, 1.0 - 1e-6)) for raw in (dev_raw, test_raw))
-    slope, intercept = line(dev_odds, dev_right)
-    lined = [sigmoid(slope * odds + intercept) for odds in (dev_odds, test_odds)]
+    dev_odds, test_odds = (logit(np.clip(raw, 1e-6, 1.0 - 1e-6)) for raw in (dev_raw, test_raw))
+    # Logistic regression (Platt 1999).
+    line = minimize(lambda each: losses(expit(each[0] * dev_odds + each[1]), dev_right).sum(), [1.0, 0.0]).x
+    lined = [expit(line[0] * odds + line[1]) for odds in (dev_odds, test_odds)]
     return Result(
         Found(dev_raw, lined[0], dev_right, dev_label), Found(test_raw, lined[1], test_right, test_label), labels, None
     )
@@ -165,7 +162,7 @@ def beam_scores(
 def cells(results: Sequence[Result]) -> list[str]:
     columns: dict[str, list[float]] = defaultdict(list)
     for result in results:
-        before, after = (measures(each, result.test.right) for each in (result.test.raw, result.test.calibrated))
+        before, after = (errors(each, result.test.right) for each in (result.test.raw, result.test.calibrated))
         for name in ("ece", "brier", "nll"):
             columns[f"{name} before"].append(getattr(before, name))
             columns[f"{name} after"].append(getattr(after, name))
@@ -183,8 +180,8 @@ def cells(results: Sequence[Result]) -> list[str]:
 def above(result: Result) -> BoolArray:
     """Which entities of test lie above the thresholds that dev promises the precision for."""
     dev, test = result.dev, result.test
-    found = thresholds(dev.calibrated, dev.label, dev.right, result.labels, PRECISION, CONFIDENCE)
-    least = {label: each.value if each.is_kept else 2.0 for each in found for label in each.labels}
+    found = fit_thresholds(dev.calibrated, dev.label, dev.right, result.labels, PRECISION, CONFIDENCE)
+    least = {label: 2.0 if each.value is None else each.value for each in found for label in each.labels}
     kept: BoolArray = test.calibrated >= np.array([least[result.labels[i]] for i in test.label])
     return kept
 

@@ -64,7 +64,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*/*")):
         "emissions": sums,
         "long": len(long.ents),
         "probabilities": [entity.probability for found in ner.scored(docs) for entity in found],
-        "readings": [len(readings) for readings in ner.readings(docs, k=3)],
+        "readings": [len(readings) for readings in ner.kbest(docs, k=3)],
         "entropy": ner.entropy(docs),
     }
 print(json.dumps(answers))

@@ -8,7 +8,7 @@ from functools import partial
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..pipeline.confidence import ConfidentPipe, Reading
+from ..pipeline.confidence import ConfidentPipe, Parse
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, placed
 from ..pipeline.finding import entity_finders, find_recogniser, recognisers
 from ..pipeline.settings import NERSettings
@@ -51,11 +51,11 @@ def _entities(nlp: Language, settings: Sequence[NERSettings], texts: Sequence[st
 
 def _readings(
     nlp: Language, pipe: ConfidentPipe, k: int, settings: Sequence[NERSettings], texts: Sequence[str]
-) -> list[tuple[list[FoundEntity], list[Reading]]]:
+) -> list[tuple[list[FoundEntity], list[Parse]]]:
     with nlp.memory_zone():
         # In one batch: a shared component keeps what it made of the last one only.
         docs = list(nlp.pipe(texts, batch_size=len(texts)))
-        return [(_sorted(doc, settings), found) for doc, found in zip(docs, pipe.readings(docs, k), strict=True)]
+        return [(_sorted(doc, settings), found) for doc, found in zip(docs, pipe.kbest(docs, k), strict=True)]
 
 
 def _sorted(doc: Doc, settings: Sequence[NERSettings]) -> list[FoundEntity]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import RemedyError
-from ..pipeline.confidence import Reading
+from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
 
 
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
 
     text: str
     entities: Sequence[FoundEntity] = ()
-    readings: Sequence[Reading] = ()
+    readings: Sequence[Parse] = ()
     error: str | None = None
 
     def columns(self, settings: AnnotateSettings) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import shutil
 import statistics
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,18 +26,14 @@ from ..errors import RemedyError
 from ..files import check_folder, writing
 from ..models.embed.tables import table_nodes
 from ..models.embed.trimming import Trimmed, count_rows, trim
-from ..pipeline.confidence import ConfidentPipe
-from ..pipeline.decoding import CALIBRATION, Calibration
+from ..pipeline.confidence import TEMPERATURE, ConfidentPipe
 from ..pipeline.finding import find_recogniser
 from ..pipeline.units import View, view_of
-from ..workbench.calibration.diagram import Series, draw_reliability
-from ..workbench.calibration.fitting import as_cfg, cross_validated, fit, plain
-from ..workbench.calibration.measures import Probabilities, measures
-from ..workbench.calibration.model import check_enough, check_place, judged, store
-from ..workbench.calibration.outcomes import Outcomes
-from ..workbench.calibration.precision import Threshold, thresholds
+from ..workbench.calibration.fitting import Threshold, cross_validated, fit_temperature, fit_thresholds
+from ..workbench.calibration.outcomes import check_enough, find_outcomes
+from ..workbench.calibration.reliability import Series, draw_reliability, errors
 from ..workbench.docbins import read_docs
-from ..workbench.pipelines import check_new, write_pipeline
+from ..workbench.pipelines import change_cfg, check_new, write_pipeline
 from ..workbench.report.canvas import ENDINGS
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
 from ..workbench.report.runs import dev_scores, size_mb
@@ -52,123 +48,120 @@ BEFORE, AFTER = "before", "after"
 
 @tener_cli.command("calibrate")
 def calibrate_cli(
-    model: Annotated[str, typer.Argument(help="Directory of a pipeline, or its package with --output")],
+    model: Annotated[str, typer.Argument(help="Pipeline with a tener_ner: its directory or package")],
     data: Annotated[Path, typer.Argument(help="Annotated texts that the model has not learned: .spacy", exists=True)],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="New directory; default: MODEL itself")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="New directory")] = None,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Change the directory MODEL itself")] = False,
     test: Annotated[Path | None, typer.Option("--test", help="Other texts to check the result on", exists=True)] = None,
     precision: Annotated[
         float | None, typer.Option("--precision", help="Set thresholds that keep this share of right entities")
     ] = None,
-    confidence: Annotated[float, typer.Option("--confidence", help="How certain --precision is to be")] = 0.9,
+    confidence: Annotated[float, typer.Option("--confidence", help="Confidence that --precision is kept")] = 0.9,
     plot: Annotated[Path | None, typer.Option("--plot", help="Reliability diagram to draw: .png or .svg")] = None,
     name: Annotated[str, typer.Option("--name", help="Component of the pipeline")] = "tener_ner",
     gpu_id: GpuId = -1,
     code: Code = None,
 ) -> None:
     """
-    Make probabilities such that of the entities given 0.8, eight in ten are right, by texts like those to come.
+    Calibrate probabilities on annotated texts.
 
-    Fits one temperature for all, and a line for each label with enough data, and keeps them in the model: what it
-    finds stays the same, but that thresholds of before are taken away. Prints the expected calibration error (ECE)
-    before and after, on --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the
-    thresholds above which nine in ten are right: for each label or group of labels, with the --confidence asked for,
-    on texts like these.
+    Fits the temperature of the CRF, so that of the entities given 0.8, eight in ten are right. The best reading of a
+    text stays the same; earlier thresholds are removed. Prints the expected calibration error (ECE) before and after,
+    on --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the thresholds above which
+    nine in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A
+    label that cannot keep the precision keeps its threshold. Needs: pip install 'spacy_tener[plot]'
     """
     import_code(code)
     with messages() as msg:
-        _check(model, output, precision, confidence, plot)
+        _check_options(model, output, precision, confidence, plot, in_place=in_place)
         setup_gpu(gpu_id, silent=False)
         nlp = load_pipeline(model)
-        labels = find_recogniser(nlp, name).labels
-        outcomes = judged(nlp, name, read_examples(nlp, data), data)
+        pipe = find_recogniser(nlp, name)
+        outcomes = find_outcomes(nlp, name, read_examples(nlp, data), data)
         check_enough(outcomes, data)
-        tested = judged(nlp, name, read_examples(nlp, test), test) if test else None
-        calibration = fit(outcomes, labels)
-        changes: dict[str, Any] = {CALIBRATION: as_cfg(calibration, labels)}
-        _tell_fit(msg, outcomes, calibration, labels)
-        series = _series(outcomes, tested, calibration, labels)
-        _tell_errors(msg, series, f"{test}" if test else f"{data}, cross-validated")
+        tested = find_outcomes(nlp, name, read_examples(nlp, test), test) if test else None
+        temperature = fit_temperature(outcomes)
+        changes: dict[str, Any] = {TEMPERATURE: temperature}
+        msg.info(f"{outcomes.right.size} entities found, {int(outcomes.right.sum())} right")
+        msg.text(f"Temperature {temperature:.2f}")
+        shown = tested or outcomes
+        after = tested.probabilities(temperature) if tested else cross_validated(outcomes)
+        series = {BEFORE: (shown.probabilities(), shown.right), AFTER: (after, shown.right)}
+        _print_errors(msg, series, f"{test}" if test else f"{data}, cross-validated")
         if precision is not None:
-            found = thresholds(
-                outcomes.probabilities(calibration), outcomes.label, outcomes.right, labels, precision, confidence
-            )
-            if not any(each.is_kept for each in found):
+            probability = outcomes.probabilities(temperature)
+            found = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
+            if all(each.value is None for each in found):
                 raise RemedyError(
-                    f"--precision {precision}: cannot be promised by {outcomes.right.size} entities",
-                    "Give more texts, or wish less. Nothing was changed.",
+                    f"--precision {precision} cannot be promised by {outcomes.right.size} entities; nothing was saved",
+                    "Annotate more texts, or ask for a lower precision.",
                 )
-            changes["threshold"] = {label: each.value for each in found for label in each.labels}
-            _tell_thresholds(msg, found, tested, calibration, labels, precision, confidence)
-        elif find_recogniser(nlp, name).cfg["threshold"]:
+            thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
+            thresholds |= {label: each.value for each in found for label in each.labels if each.value is not None}
+            changes["threshold"] = thresholds
+            _print_thresholds(msg, found, thresholds, precision, confidence)
+            if tested is not None:
+                kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
+                share = _share(int(tested.right[kept].sum()), int(kept.sum()))
+                msg.info(f"On test: {int(kept.sum())} of {kept.size} kept, {share} right")
+        elif pipe.cfg["threshold"]:
             changes["threshold"] = 0.0
-            msg.warn("The thresholds are taken away: they were of other probabilities", "Set new ones by --precision.")
+            msg.warn("Earlier thresholds are removed: they were of other probabilities", "Set new ones by --precision.")
         if plot:
             draw_reliability(plot, {str(test or data): series})
             msg.good(str(plot))
-        msg.good(f"Saved to {store(nlp, name, changes, output)}")
+        msg.good(f"Saved to {change_cfg(nlp, name, changes, output)}")
 
 
-def _check(model: str, output: Path | None, precision: float | None, confidence: float, plot: Path | None) -> None:
-    check_place(model, output)
+def _check_options(
+    model: str, output: Path | None, precision: float | None, confidence: float, plot: Path | None, *, in_place: bool
+) -> None:
+    if (output is not None) == in_place:
+        raise RemedyError("One of --output and --in-place is needed", "Name a new directory by --output.")
+    if in_place and not Path(model).is_dir():
+        raise RemedyError(f"'{model}' is an installed package", "Name a new directory by --output.")
+    if output is not None:
+        check_new(output)
     for option, value in (("--precision", precision), ("--confidence", confidence)):
         if value is not None and not 0.0 < value < 1.0:
-            raise RemedyError(f"{option} {value}: is no share between 0 and 1", f"Give one, as in {option} 0.9.")
+            raise RemedyError(f"{option} {value}: not between 0 and 1", f"Give a share, as in {option} 0.9.")
     if plot and plot.suffix not in ENDINGS:
         raise RemedyError(f"--plot {plot}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
 
 
-def _series(outcomes: Outcomes, tested: Outcomes | None, calibration: Calibration, labels: Sequence[str]) -> Series:
-    """Probabilities before and after, of texts that the calibration was not fitted to."""
-    shown = tested or outcomes
-    after: Probabilities = tested.probabilities(calibration) if tested else cross_validated(outcomes, labels)
-    return {BEFORE: (shown.probabilities(plain(len(labels))), shown.right), AFTER: (after, shown.right)}
-
-
-def _tell_fit(msg: Messages, outcomes: Outcomes, calibration: Calibration, labels: Sequence[str]) -> None:
-    msg.info(f"{outcomes.right.size} entities found, {int(outcomes.right.sum())} right")
-    lines = ", ".join(as_cfg(calibration, labels)["labels"]) or "none, for want of data or of a gain"
-    msg.text(f"Temperature {calibration.temperature:.2f}; lines of labels: {lines}")
-
-
-def _tell_errors(msg: Messages, series: Series, source: str) -> None:
+def _print_errors(msg: Messages, series: Series, source: str) -> None:
     rows = []
     for title, pair in series.items():
-        each = measures(*pair)
+        each = errors(*pair)
         rows.append((title, f"{each.ece:.3f}", f"{each.brier:.3f}", f"{each.nll:.3f}", str(each.count)))
     msg.table(rows, header=(source, "ECE", "Brier", "NLL", "Entities"), aligns=("l", *"rrrr"), divider=True)
 
 
-def _tell_thresholds(
+def _print_thresholds(
     msg: Messages,
     found: Sequence[Threshold],
-    tested: Outcomes | None,
-    calibration: Calibration,
-    labels: Sequence[str],
+    thresholds: Mapping[str, float],
     precision: float,
     confidence: float,
 ) -> None:
     rows = [
         (
             each.labels[0] if len(each.labels) == 1 else f"{len(each.labels)} others",
-            f"{each.value:.3f}",
+            "-" if each.value is None else f"{each.value:.3f}",
             f"{each.kept} of {each.count}",
             _share(each.right, each.kept),
         )
         for each in found
     ]
     msg.table(rows, header=("Label", "Threshold", "Kept", "Right"), aligns=("l", *"rrr"), divider=True)
-    without = [label for each in found if not each.is_kept for label in each.labels]
-    if without:
+    unmet = [f"{label} ({thresholds[label]:g})" for each in found if each.value is None for label in each.labels]
+    if unmet:
         msg.warn(
-            f"Too little data, or too few right, for a precision of {precision}: {', '.join(without)}",
-            "Their threshold is 1, so that none of them is found. Give more texts, or wish less.",
+            f"Too few entities, or too few right, for a precision of {precision}. These labels keep their thresholds: "
+            + ", ".join(unmet),
+            "Annotate more texts, or ask for a lower precision.",
         )
     msg.info(f"On texts like these, with a confidence of {confidence}, at least {precision} of each row's are right")
-    if tested is not None:
-        least = {label: each.value for each in found for label in each.labels}
-        kept = tested.probabilities(calibration) >= [least[labels[i]] for i in tested.label]
-        share = _share(int(tested.right[kept].sum()), int(kept.sum()))
-        msg.info(f"On test: {int(kept.sum())} of {kept.size} kept, {share} right")
 
 
 def _share(part: int, whole: int) -> str:

@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ..pipeline.confidence import Reading
+from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import Recogniser
 from ..pipeline.units import DocView
@@ -56,7 +56,7 @@ def explain(
     recogniser = explainer.recogniser
     docs = recogniser.read(text.predicted if isinstance(text, Example) else text for text in given)
     ner = recogniser.ner
-    columns = (docs, ner.scored(docs), ner.rivals(docs, rivals), ner.readings(docs, readings), ner.entropy(docs))
+    columns = (docs, ner.scored(docs), ner.rivals(docs, rivals), ner.kbest(docs, readings), ner.entropy(docs))
     explained = [
         replace(explainer(doc, found, others, best), entropy=entropy, gold=_gold(text))
         for text, doc, found, others, best, entropy in zip(given, *columns, strict=True)
@@ -117,7 +117,7 @@ class _Explainer:
         return notes
 
     def __call__(
-        self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], readings: list[Reading]
+        self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], readings: list[Parse]
     ) -> ExplainedText:
         """All but the text's entropy and annotation."""
         view = self.recogniser.view(doc)
@@ -189,7 +189,7 @@ class _Explainer:
             yield _passage(stretch, view, words, maps if wanted else [])
 
 
-def _possible(found: Sequence[FoundEntity], readings: Sequence[Reading]) -> list[FoundEntity]:
+def _possible(found: Sequence[FoundEntity], readings: Sequence[Parse]) -> list[FoundEntity]:
     """Entities of other readings than the best that are not improbable, in the order of the text."""
     places = {(entity.start, entity.end, entity.label) for entity in found}
     others = {

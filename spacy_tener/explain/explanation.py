@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
-from ..pipeline.confidence import Reading
+from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
 from .encoders import HeatMap
 from .page import listed, packed, page
@@ -70,7 +70,7 @@ class ExplainedText:
     text: str
     entities: list[ExplainedEntity]
     possible: list[ExplainedEntity]
-    readings: list[Reading]
+    readings: list[Parse]
     passages: list[Passage]
     entropy: float = 0.0
     gold: list[tuple[int, int, str]] | None = None

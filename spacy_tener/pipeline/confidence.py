@@ -1,12 +1,12 @@
-"""How sure the component is: probabilities of entities and of whole readings, as methods for single calls."""
+"""Probabilities of entities and of whole annotations, as methods of the component."""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from spacy.pipeline import TrainablePipe
@@ -16,8 +16,10 @@ from spacy.vocab import Vocab
 
 from ..batching.sequences import ranges
 from ..crf.marginals import EntitySpans
+from ..crf.scorer import PathScorer
 from ..models.tagger import TaggerModel, path_scorer
-from .decoding import Calibration, Decoding, Probabilities, joined
+from ..tagging import TagLayout
+from .decoding import Decoding, Probabilities, joined
 from .entities import FoundEntity
 from .learning.targets import make_target
 from .settings import NERSettings
@@ -25,17 +27,17 @@ from .tags import LabelIndex, agreeing_tags, decodable_tags
 from .units import DocView, view_of
 from .windows import DocReader, check_shared
 
-Answer = TypeVar("Answer")
-Views = Sequence[DocView]
-Ask = Callable[[Views, Decoding], Iterable[Answer]]
-"""Asks something about a group of Docs; one answer for each."""
+TEMPERATURE = "temperature"
+"""Key of a component's `cfg`: the divisor of all scores of the CRF that `spacy tener calibrate` fits. It belongs to the
+weights, so it is no setting of the config."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One of the k best readings of a text, and its entities. Their own probabilities are those in all readings.
+class Parse:
+    """One of the k best readings of a text, that is a path of the CRF, and its entities.
 
-    log_probability: What is left of the probability of a long text's reading, which is 0 as a number.
+    entities: The probability of each is that of all readings that hold it, not of this one alone.
+    log_probability: Remains where the probability of a long text's reading is 0 as a number.
     """
 
     probability: float
@@ -45,10 +47,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Marginals:
-    """What the model believes of a text, all readings taken together.
+    """Probabilities over all readings of a text.
 
     entities: Spans that may be entities, whether they exclude each other or not.
-    outside: How probable it is that each character of `doc.text` lies in no entity. *Shape* [n_characters]
+    outside: Probability of each character of `doc.text` to lie in no entity. *Shape* [n_characters]
     """
 
     entities: list[FoundEntity]
@@ -56,10 +58,11 @@ class Marginals:
 
 
 class ConfidentPipe(TrainablePipe):
-    """A component with a CRF, and what that says about entities and whole readings of a text.
+    """A component with a CRF, and the probabilities that follow from it.
 
-    All methods here read a text as if it had no entities yet: `doc.ents` is neither used nor changed. What they return
-    is exact, over Docs of any length, and calibrated where `spacy tener calibrate` was run.
+    All methods here read a text as if it had no entities yet, `marginals` excepted: `doc.ents` is neither used nor
+    changed. Probabilities are exact, over Docs of any length, at the temperature in `cfg`: those of all readings of a
+    text add up to 1, and those of entities that exclude each other to at most 1.
     """
 
     vocab: Vocab
@@ -71,7 +74,8 @@ class ConfidentPipe(TrainablePipe):
 
     @property
     def settings(self) -> NERSettings:
-        """How Docs are read and entities written, as `cfg` has it: changed there, it is saved with the component."""
+        """Settings of reading Docs and writing entities, as `cfg` has them: a change there is saved with the
+        component."""
         return NERSettings.of(self.cfg)
 
     @property
@@ -80,177 +84,166 @@ class ConfidentPipe(TrainablePipe):
         return tuple(self.cfg["labels"])
 
     @property
+    def temperature(self) -> float:
+        """Divisor of all scores of the CRF where probabilities are computed; 1 unless the component is calibrated."""
+        temperature = self.cfg.get(TEMPERATURE, 1.0)
+        if not (isinstance(temperature, (int, float)) and 0.0 < temperature < np.inf):
+            raise ValueError(
+                f"The temperature of tener_ner is {temperature!r}, but must be a number above 0. Run `spacy tener "
+                "calibrate` again."
+            )
+        return float(temperature)
+
+    @property
     def _label_index(self) -> LabelIndex:
         return LabelIndex([self.vocab.strings[label] for label in self.cfg["labels"]])
 
     def scored(self, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
-        """The entities of each Doc with their probabilities.
+        """Find the entities of each Doc with their probabilities.
 
         docs (Iterable[Doc]): The Docs. Where the model listens to a shared component, that one has processed them.
-        RETURNS (List[List[FoundEntity]]): For each Doc, what the component finds in it.
+        RETURNS (List[List[FoundEntity]]): For each Doc, its entities by characters of the text.
         """
-
-        def ask(views: Views, decoding: Decoding) -> Iterable[list[FoundEntity]]:
+        answers = []
+        for views, decoding in self.decodings(docs):
             best = decoding.best()
             found = self._entities(views, best, decoding.probabilities_of_few(best))
-            return [found[part] for part in decoding.per_text(best)]
-
-        return self._ask(docs, ask, list)
+            answers += [found[part] for part in decoding.per_text(best)]
+        return answers
 
     def probabilities(self, doc: Doc, spans: Iterable[Span | tuple[int, int, str]]) -> list[float]:
-        """How probable each of any spans is as an entity of its label.
+        """Return the probability of each of any spans to be an entity of its label.
 
         doc (Doc): The Doc.
         spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans of the Doc, or their start and end in characters of
             its text, and their label.
-        RETURNS (List[float]): The probabilities. That of a span which the model cannot find is 0: one that is not
-            made of whole tokens in the view `tokens`, or whose label is not one of the model's.
+        RETURNS (List[float]): The probabilities; 0 for a span that the model cannot find: one that is not made of
+            whole tokens in the view `tokens`, or whose label is not one of the model's.
         """
-        wanted = [(s.start_char, s.end_char, s.label_) if isinstance(s, Span) else s for s in spans]
-        for start, end, _ in wanted:
+        places = [(s.start_char, s.end_char, s.label_) if isinstance(s, Span) else s for s in spans]
+        view, labels, rows = view_of(doc, self.settings.view), self.labels, {}
+        for i, (start, end, label) in enumerate(places):
             if not 0 <= start < end <= len(doc.text):
-                raise ValueError(f"The span {start, end} does not lie in the Doc's {len(doc.text)} characters.")
-
-        def ask(views: Views, decoding: Decoding) -> Iterable[list[float]]:
-            found = [self._columns(views[0], *span) for span in wanted]
-            weighed = np.zeros(len(wanted))
-            weighed[[columns is not None for columns in found]] = decoding.probabilities(
-                EntitySpans(*np.array([row for row in found if row], dtype=np.int64).reshape(-1, 4).T)
-            )
-            values: list[float] = weighed.tolist()
-            return [values]
-
-        answers: list[list[float]] = self._ask([doc], ask, list)
-        return answers[0]
+                raise ValueError(f"The span {start}, {end} does not lie in the Doc's {len(doc.text)} characters.")
+            units = view.unit_span(start, end)
+            if units and label in labels:
+                rows[i] = (0, *units, labels.index(label))
+        weights = np.zeros(len(places))
+        for _, decoding in self.decodings([doc]):
+            columns = np.array(list(rows.values()), dtype=np.int64).reshape(-1, 4).T
+            weights[list(rows)] = decoding.probabilities(EntitySpans(*columns))
+        values: list[float] = weights.tolist()
+        return values
 
     def compared(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
-        """How probable the same spans are in each of several Docs.
+        """Return the probabilities of the same spans in each of several Docs.
 
         docs (Iterable[Doc]): The Docs, of as many tokens or characters each.
         spans (Sequence[Tuple[int, int, str]]): Start and end in the units of the view, and the label.
         RETURNS (ndarray): *Shape* [docs, spans]
         """
-        labels = [self.labels.index(label) for _, _, label in spans]
-        rows = np.array([(start, end) for start, end, _ in spans], dtype=np.int64).reshape(-1, 2)
-
-        def ask(views: Views, decoding: Decoding) -> Iterable[Probabilities]:
-            columns = [np.tile(column, len(views)) for column in (*rows.T, np.array(labels, dtype=np.int64))]
+        rows = [(start, end, self.labels.index(label)) for start, end, label in spans]
+        columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        answers = [np.empty((0, len(spans)))]
+        for views, decoding in self.decodings(docs):
             texts = np.repeat(np.arange(len(views)), len(spans))
-            return decoding.probabilities(EntitySpans(texts, *columns)).reshape(len(views), len(spans))
+            repeated = EntitySpans(texts, *(np.tile(column, len(views)) for column in columns))
+            answers.append(decoding.probabilities(repeated).reshape(len(views), len(spans)))
+        return np.concatenate(answers)
 
-        return np.array(self._ask(docs, ask, lambda: np.zeros(len(spans)))).reshape(-1, len(spans))
-
-    def readings(self, docs: Iterable[Doc], k: int = 5) -> list[list[Reading]]:
-        """The k most probable readings of each Doc as a whole, best first; fewer where there are fewer.
+    def kbest(self, docs: Iterable[Doc], k: int = 5) -> list[list[Parse]]:
+        """Find the k most probable readings of each Doc as a whole, best first; fewer where there are fewer.
 
         docs (Iterable[Doc]): The Docs.
-        k (int): How many.
-        RETURNS (List[List[Reading]]): For each Doc, its readings. An empty Doc has one, of no entities.
+        k (int): Most readings of a Doc.
+        RETURNS (List[List[Parse]]): For each Doc, its readings. An empty Doc has one, of no entities.
         """
-
-        def ask(views: Views, decoding: Decoding) -> Iterable[list[Reading]]:
-            found = decoding.kbest(k)
-            spans = joined([entities for readings in found for _, entities in readings])
+        answers = []
+        for views, decoding in self.decodings(docs):
+            paths = decoding.kbest(k)
+            spans = joined([entities for text in paths for _, entities in text])
             entities = iter(self._entities(views, spans, decoding.probabilities(spans)))
-            return [
-                [Reading(float(np.exp(log_p)), [next(entities) for _ in each.label], log_p) for log_p, each in readings]
-                for readings in found
-            ]
-
-        return self._ask(docs, ask, lambda: [Reading(1.0, [], 0.0)])
+            for text in paths:
+                answers.append(
+                    [Parse(float(np.exp(log_p)), [next(entities) for _ in own.label], log_p) for log_p, own in text]
+                )
+        return answers
 
     def rivals(self, docs: Iterable[Doc], n: int = 3, minimum: float = 0.01) -> list[list[list[FoundEntity]]]:
-        """What each entity of each Doc might be instead: the other spans that share characters with it, be it with
-        other edges, another label or both.
+        """Find the alternatives to each entity of each Doc: the other spans that share characters with it, with other
+        edges, another label or both.
 
         docs (Iterable[Doc]): The Docs.
         n (int): Most rivals of an entity.
         minimum (float): The least probability of a rival, above 0. All that are as probable are compared.
-        RETURNS (List[List[List[FoundEntity]]]): For each entity that `scored` returns, its rivals, strongest first.
+        RETURNS (List[List[List[FoundEntity]]]): For each entity that `scored` returns, its rivals, most probable first.
         """
         if not 0.0 < minimum <= 1.0:
             raise ValueError(f"The least probability of a rival must be above 0 and at most 1, not {minimum}.")
-
-        def ask(views: Views, decoding: Decoding) -> Iterable[list[list[FoundEntity]]]:
+        answers = []
+        for views, decoding in self.decodings(docs):
             best = decoding.best()
             owner, spans, probability = decoding.rivals(best, n, minimum)
             found = self._entities(views, spans, probability)
             ends = np.searchsorted(owner, np.arange(best.label.size), side="right").tolist()
             by_entity = [found[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-            return [by_entity[part] for part in decoding.per_text(best)]
-
-        return self._ask(docs, ask, list)
+            answers += [by_entity[part] for part in decoding.per_text(best)]
+        return answers
 
     def marginals(self, docs: Iterable[Doc], minimum: float = 0.05) -> list[Marginals]:
-        """The belief about each Doc, for whom the best reading is too little. Entities that Docs have already stay.
+        """Return the probabilities of all possible entities of each Doc, and of its characters to be in none. Entities
+        that Docs have already stay.
 
         docs (Iterable[Doc]): The Docs.
         minimum (float): The least probability of an entity, above 0.
-        RETURNS (List[Marginals]): For each Doc, all its possible entities, and its characters in none.
+        RETURNS (List[Marginals]): For each Doc, its possible entities, and its characters in none.
         """
-
-        def ask(views: Views, decoding: Decoding) -> Iterator[Marginals]:
+        answers = []
+        for views, decoding in self.decodings(docs, annotated=True):
             spans, probability = decoding.candidates(minimum)
             found: list[list[FoundEntity]] = [[] for _ in views]
-            rows = zip(
-                spans.sequence.tolist(), probability.tolist(), self._entities(views, spans, probability), strict=True
-            )
-            for text, weight, entity in rows:
-                if weight >= minimum:
-                    found[text].append(entity)
+            for text, entity in zip(spans.sequence.tolist(), self._entities(views, spans, probability), strict=True):
+                found[text].append(entity)
             for view, entities, outside in zip(views, found, decoding.outside(), strict=True):
-                yield Marginals(entities, _by_character(view, outside))
-
-        return self._ask(docs, ask, lambda: Marginals([], np.empty(0)), annotated=True)
+                answers.append(Marginals(entities, _by_character(view, outside)))
+        return answers
 
     def likelihood(self, examples: Iterable[Example]) -> list[float]:
-        """How probable the gold annotation of each example is as a whole: all readings that agree with what is known.
+        """Return the probability of each example's gold annotation as a whole: of all readings that agree with it.
 
         examples (Iterable[Example]): The examples, with no label that the component does not have.
         RETURNS (List[float]): 0 where the model has no such reading, as of an entity across a known sentence start.
         """
         settings, index = self.settings, self._label_index
         targets = [make_target(each, settings.view, index, settings.incorrect_spans_key) for each in examples]
-        rest = iter(targets)
-
-        def ask(views: Views, decoding: Decoding) -> Iterable[float]:
-            group = list(itertools.islice(rest, len(views)))
-            return decoding.share([agreeing_tags(each.tags, None, index.layout) for each in group])
-
-        return self._ask([target.view.doc for target in targets], ask, lambda: 1.0)
+        masks = iter([agreeing_tags(target.tags, None, index.layout) for target in targets])
+        answers: list[float] = []
+        for views, decoding in self.decodings(target.view.doc for target in targets):
+            answers += decoding.share(list(itertools.islice(masks, len(views))))
+        return answers
 
     def entropy(self, docs: Iterable[Doc]) -> list[float]:
-        """How undecided the model is about each Doc as a whole: the entropy of all its readings, in nats.
+        """Return the entropy of all readings of each Doc, in nats.
 
         docs (Iterable[Doc]): The Docs.
         RETURNS (List[float]): 0 where only one reading is possible, as of an empty Doc.
         """
-        return self._ask(docs, lambda views, decoding: decoding.entropy(), float)
+        return [value for _, decoding in self.decodings(docs) for value in decoding.entropy()]
 
-    def _ask(
-        self, docs: Iterable[Doc], ask: Ask[Answer], nothing: Callable[[], Answer], *, annotated: bool = False
-    ) -> list[Answer]:
-        """The answers for all Docs, in groups of bounded size.
+    def decodings(
+        self, docs: Iterable[Doc], *, annotated: bool = False
+    ) -> Iterator[tuple[Sequence[DocView], Decoding]]:
+        """Read the Docs in groups of bounded size: yield the views of each group, and the CRF's answers about them.
 
-        nothing: the answer for an empty Doc.
-        annotated: whether the entities that the Docs have stay as they are. Otherwise they are not looked at.
-        """
-        return [
-            answer
-            for views, decoding in self.decodings(docs, annotated=annotated)
-            for answer in (ask(views, decoding) if decoding is not None else [nothing() for _ in views])
-        ]
-
-    def decodings(self, docs: Iterable[Doc], *, annotated: bool = False) -> Iterator[tuple[Views, Decoding | None]]:
-        """The Docs in groups, and what the CRF makes of them; None for Docs that are all empty.
-
-        annotated: whether the entities that the Docs have stay as they are. Otherwise they are not looked at.
+        annotated: Keep the entities that the Docs have. Otherwise they are not looked at.
         """
         self._check_process()
-        settings, index, calibration = self.settings, self._label_index, Calibration.of(self.cfg)
+        settings, index, temperature = self.settings, self._label_index, self.temperature
         views: list[DocView] = [view_of(doc, settings.view) for doc in docs]
         if not any(len(view) for view in views):
-            yield views, None
+            # Nothing to read, so that the model need not be trained.
+            if views:
+                yield views, _decoding_of_nothing(index.layout, len(views))
             return
         # Before the emissions: a GPU that has nothing to do yet hands the weights over at once.
         reader, scorer = DocReader.of(self.model, settings), path_scorer(self.model)
@@ -260,21 +253,16 @@ class ConfidentPipe(TrainablePipe):
             units = [view.units() if annotated else view.units().unannotated() for view in group]
             scores = reader.emissions(self.model, group)
             masks = [decodable_tags(each, index) for each in units]
-            yield group, Decoding.of(scorer, scores, masks, calibration)
+            yield group, Decoding.of(scorer, scores, masks, temperature)
 
-    def _columns(self, view: DocView, start: int, end: int, label: str) -> tuple[int, int, int, int] | None:
-        """An entity as `EntitySpans` have it; None where the model cannot find it."""
-        units = view.unit_span(start, end)
-        return (0, *units, self.labels.index(label)) if units and label in self.labels else None
-
-    def _entities(self, views: Views, spans: EntitySpans, probability: Probabilities) -> list[FoundEntity]:
+    def _entities(self, views: Sequence[DocView], spans: EntitySpans, probability: Probabilities) -> list[FoundEntity]:
         labels = self.labels
-        edges = zip(spans.sequence.tolist(), spans.start.tolist(), spans.end.tolist(), strict=True)
-        places = [views[text].char_span(start, end) for text, start, end in edges]
-        return [
-            FoundEntity(start, end, labels[label], weight)
-            for (start, end), label, weight in zip(places, spans.label.tolist(), probability.tolist(), strict=True)
-        ]
+        rows = zip(*(column.tolist() for column in spans), probability.tolist(), strict=True)
+        found = []
+        for text, unit, stop, label, weight in rows:
+            start, end = views[text].char_span(unit, stop)
+            found.append(FoundEntity(start, end, labels[label], weight))
+        return found
 
     def _check_process(self) -> None:
         if self.model.ops.name == "cupy" and os.getpid() != self._process:
@@ -284,8 +272,18 @@ class ConfidentPipe(TrainablePipe):
             )
 
 
+def _decoding_of_nothing(layout: TagLayout, n_texts: int) -> Decoding:
+    """Make the decoding of empty texts by a CRF whose weights are all 0."""
+    n = layout.n_labels
+    start, end, outside, inside = (
+        np.zeros(shape, dtype=np.float32) for shape in (2 * n + 1, 2 * n + 1, (2 * n + 1, 2 * n + 1), (2, 2 * n))
+    )
+    scorer = PathScorer((start, end, outside, inside))
+    return Decoding(scorer, np.empty((0, layout.n_tags), dtype=np.float32), [0] * n_texts, None)
+
+
 def _by_character(view: DocView, values: Probabilities) -> Probabilities:
-    """The values of units, for each character; 1 between units. *Shape* [n] to [n_characters]"""
+    """Spread the values of units over their characters; 1 between units. *Shape* [n] to [n_characters]"""
     if len(values) == len(view.doc.text):
         return values
     spread = np.ones(len(view.doc.text))

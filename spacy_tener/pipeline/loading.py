@@ -16,7 +16,7 @@ class OtherLabelsError(ValueError):
 
 
 @contextmanager
-def explained(name: str, source: str) -> Iterator[None]:
+def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     """Tell errors of loading apart by their cause: a missing package or memory is no reason to train again."""
     what = f"Cannot load the component '{name}' from {source}"
     try:

@@ -24,15 +24,14 @@ from ..models.embed.segment import requirements
 from ..models.embed.tables import check_loaded, observe
 from ..models.shims.shim import require_torch
 from ..models.tagger import TaggerModel, crf, set_labels
-from .confidence import ConfidentPipe
-from .decoding import CALIBRATION, Calibration, Decoding
+from .confidence import TEMPERATURE, ConfidentPipe
 from .entities import UnitEntity, set_entities
 from .learning.targets import Target, make_target
 from .learning.teaching import Teacher
-from .loading import OtherLabelsError, explained
+from .loading import OtherLabelsError, wrap_load_errors
 from .scoring import score_char_entities
 from .settings import NERSettings
-from .units import DocView, view_of
+from .units import view_of
 from .windows import DocReader, documents
 from .words import PipelineWords
 
@@ -199,7 +198,7 @@ class TenerNER(ConfidentPipe):
         if teacher:  # its distributions are over the first labels
             first = teacher.pipe.labels
             self.cfg["labels"] = [*first, *(label for label in self.cfg["labels"] if label not in first)]
-        self.cfg.pop(CALIBRATION, None)
+        self.cfg.pop(TEMPERATURE, None)
         set_labels(self.model, len(self.labels))
         self.model.initialize(X=self._sample(get_examples()) or None)
         crf(self.model)
@@ -237,16 +236,16 @@ class TenerNER(ConfidentPipe):
         docs (Iterable[Doc]): The Docs.
         RETURNS (List[List[UnitEntity]]): For each Doc, entities over its tokens, or its characters in that view.
         """
-        return self._ask(docs, self._found, list, annotated=True)
-
-    def _found(self, views: Sequence[DocView], decoding: Decoding) -> Iterator[list[UnitEntity]]:
-        labels, settings, best = self.labels, self.settings, decoding.best()
-        weights, least = [1.0] * best.label.size, [0.0] * len(labels)
-        if settings.asks_probabilities:
-            weights, least = decoding.probabilities_of_few(best).tolist(), settings.thresholds(labels)
-        rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), weights, strict=True))
-        for part in decoding.per_text(best):
-            yield [UnitEntity(a, z, labels[i], weight) for a, z, i, weight in rows[part] if weight >= least[i]]
+        labels, settings, found = self.labels, self.settings, []
+        for _, decoding in self.decodings(docs, annotated=True):
+            best = decoding.best()
+            weights, least = [1.0] * best.label.size, [0.0] * len(labels)
+            if settings.asks_probabilities:
+                weights, least = decoding.probabilities_of_few(best).tolist(), settings.thresholds(labels)
+            rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), weights, strict=True))
+            for part in decoding.per_text(best):
+                found.append([UnitEntity(a, z, labels[i], w) for a, z, i, w in rows[part] if w >= least[i]])
+        return found
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
         """Write entities to the Docs, beside those that they already have.
@@ -370,11 +369,11 @@ class TenerNER(ConfidentPipe):
     def _load(self, load: Callable[..., Any], source: str, exclude: Iterable[str]) -> None:
         exclude = set(exclude)
         kept = asdict(self.settings) if "cfg" in exclude else {}
-        with explained(self.name, source):
-            self.cfg.pop(CALIBRATION, None)  # that of other weights
+        with wrap_load_errors(self.name, source):
+            self.cfg.pop(TEMPERATURE, None)  # that of other weights
             load(exclude=exclude - {"cfg"})
             self.cfg.update(kept)
-            NERSettings.of(self.cfg), Calibration.of(self.cfg)  # checks them
+            _ = self.settings, self.temperature  # checks them
             check_loaded(self.model)
             self._check_size()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from spacy.language import Language
 
 from ..errors import RemedyError
-from ..files import writing
+from ..files import write_text, writing
+from ..pipeline.finding import find_recogniser
 
 
 def check_new(output: Path) -> None:
@@ -18,8 +22,21 @@ def check_new(output: Path) -> None:
         raise RemedyError(f"--output {output}: is there already", "Name a new directory.")
 
 
+def change_cfg(nlp: Language, name: str, changes: Mapping[str, Any], output: Path | None) -> Path:
+    """Change a component's `cfg` in the pipeline's own directory, or write the pipeline to a new one: as a whole or not
+    at all. Return the directory."""
+    find_recogniser(nlp, name).cfg.update(changes)
+    if output is not None:
+        write_pipeline(nlp, output)
+        return output
+    path = nlp.path / name / "cfg"
+    cfg = {**json.loads(path.read_text(encoding="utf8")), **changes}
+    write_text(path, json.dumps(cfg, indent=2, ensure_ascii=False))
+    return Path(nlp.path)
+
+
 def write_pipeline(nlp: Language, output: Path) -> None:
-    """As a whole or not at all."""
+    """Write a pipeline as a whole or not at all."""
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")

@@ -162,7 +162,7 @@ def annotate(belief: Belief, sure: Sureness) -> Doc:
     doc = belief.doc
     entities: list[Span] = []
     taken = np.zeros(len(doc), dtype=bool)
-    # The likeliest first: after a calibration by labels, spans that exclude each other may both be above a half.
+    # The likeliest first: of spans that share tokens, one is kept.
     for (start, end, label), probability in sorted(belief.entities.items(), key=lambda each: -each[1]):
         span = doc.char_span(start, end, label=label) if probability >= sure.entity else None
         # Another teacher's entity may not lie on the edges of tokens.

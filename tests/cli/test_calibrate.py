@@ -57,7 +57,7 @@ def cfg_of(model):
 
 def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_after(model, data, tmp_path):
     before = files(model)
-    code, output = calibrate(model, data(), "--test", data("test"), "--plot", tmp_path / "figure.svg")
+    code, output = calibrate(model, data(), "--in-place", "--test", data("test"), "--plot", tmp_path / "figure.svg")
     assert code == 0, output
     assert "120 entities found, 100 right" in output
     assert "ECE" in output
@@ -67,7 +67,7 @@ def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_afte
     assert {path for path in after if after[path] != before.get(path)} == {(model / "tener_ner/cfg").relative_to(model)}
     nlp = spacy.load(model)
     pipe = nlp.get_pipe("tener_ner")
-    assert pipe.cfg["calibration"]["temperature"] > 1.0
+    assert pipe.cfg["temperature"] > 1.0
     assert [(ent.text, ent.label_) for ent in nlp(TEXT).ents] == [("王小明", "PER"), ("上海", "GPE")]
     # Five in six are right.
     assert [entity.probability for entity in pipe.scored([nlp(TEXT)])[0]] == pytest.approx([5 / 6] * 2, abs=0.17)
@@ -76,16 +76,16 @@ def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_afte
 def test_thresholds_of_other_probabilities_do_not_stay(model, data):
     path = model / "tener_ner/cfg"
     path.write_text(json.dumps({**cfg_of(model), "threshold": 0.99}), encoding="utf8")
-    code, output = calibrate(model, data())
+    code, output = calibrate(model, data(), "--in-place")
     assert code == 0, output
-    assert "The thresholds are taken away" in output
+    assert "Earlier thresholds are removed" in output
     assert cfg_of(model)["threshold"] == 0.0
     assert len(spacy.load(model)(TEXT).ents) == 2
 
 
 def test_a_damaged_file_is_named(model, tmp_path):
     (tmp_path / "broken.spacy").write_text("hello")
-    code, output = calibrate(model, tmp_path / "broken.spacy")
+    code, output = calibrate(model, tmp_path / "broken.spacy", "--in-place")
     assert code == 1
     assert "broken.spacy" in output
     assert "Traceback" not in output
@@ -96,7 +96,7 @@ def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path
     code, output = calibrate(model, data(), "--output", tmp_path / "new" / "model")
     assert code == 0, output
     assert files(model) == before
-    assert "calibration" in cfg_of(tmp_path / "new" / "model")
+    assert "temperature" in cfg_of(tmp_path / "new" / "model")
     assert len(spacy.load(tmp_path / "new" / "model")(TEXT).ents) == 2
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
     code, output = calibrate(model, data(), "--output", tmp_path / "new" / "model")
@@ -105,7 +105,7 @@ def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path
 
 
 def test_thresholds_keep_a_wished_precision(model, data):
-    code, output = calibrate(model, data(), "--precision", 0.7, "--test", data("test"))
+    code, output = calibrate(model, data(), "--in-place", "--precision", 0.7, "--test", data("test"))
     assert code == 0, output
     assert "On test: 120 of 120 kept, 0.833 right" in output
     assert set(cfg_of(model)["threshold"]) == {"GPE", "ORG", "PER"}
@@ -115,16 +115,55 @@ def test_thresholds_keep_a_wished_precision(model, data):
 
 def test_a_precision_that_cannot_be_promised_changes_nothing(model, data):
     before = files(model)
-    code, output = calibrate(model, data(), "--precision", 0.99)
+    code, output = calibrate(model, data(), "--in-place", "--precision", 0.99)
     assert code == 1
     assert "cannot be promised" in output
     assert files(model) == before
 
 
+def test_a_label_that_cannot_keep_the_precision_keeps_its_threshold(model, tmp_path):
+    nlp, docs = spacy.blank("zh"), []
+    for number in range(240):
+        doc = nlp.make_doc(TEXT)
+        labels = [("PER", 0)] * (number % 20 != 0) + [("GPE", 1)] * (number % 3 == 0)
+        doc.ents = [doc.char_span(*ENTITIES[i][:2], label=label) for label, i in labels]
+        docs.append(doc)
+    DocBin(docs=docs).to_disk(tmp_path / "dev.spacy")
+    path = model / "tener_ner/cfg"
+    path.write_text(json.dumps({**cfg_of(model), "threshold": {"GPE": 0.25}}), encoding="utf8")
+    code, output = calibrate(model, tmp_path / "dev.spacy", "--in-place", "--precision", 0.8)
+    assert code == 0, output
+    assert "These labels keep their thresholds: GPE (0.25)" in output
+    found = cfg_of(model)["threshold"]
+    assert found["GPE"] == 0.25
+    assert 0.25 < found["PER"] < 1.0
+    assert len(spacy.load(model)(TEXT).ents) == 2
+
+
+def test_nothing_overwrites_the_model_unless_asked(model, data, tmp_path):
+    before = files(model)
+    for arguments in ([], ["--in-place", "--output", tmp_path / "new"]):
+        code, output = calibrate(model, data(), *arguments)
+        assert (code, "One of --output and --in-place" in output) == (1, True)
+    assert files(model) == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_one_text_is_too_little_to_cross_validate(model, tmp_path):
+    nlp = spacy.blank("zh")
+    doc = nlp.make_doc(TEXT * 40)
+    doc.ents = [doc.char_span(7 * i, 7 * i + 3, label="PER") for i in range(40) if i % 2]
+    DocBin(docs=[doc]).to_disk(tmp_path / "one.spacy")
+    code, output = calibrate(model, tmp_path / "one.spacy", "--in-place")
+    assert (code, "One text with entities is too little" in output) == (1, True), output
+    code, output = calibrate(model, tmp_path / "one.spacy", "--in-place", "--test", tmp_path / "one.spacy")
+    assert code == 0, output
+
+
 def test_an_error_while_writing_loses_nothing(model, data, monkeypatch):
     before = files(model)
     monkeypatch.setattr("spacy_tener.files.os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space")))
-    code, output = calibrate(model, data())
+    code, output = calibrate(model, data(), "--in-place")
     assert code == 1
     assert "cannot be written" in output
     assert files(model) == before
@@ -135,13 +174,13 @@ def test_what_it_cannot_do_is_said_and_nothing_is_changed(model, data, tmp_path)
     for arguments, message in (
         ([data("bare", labels=())], "no entities are annotated"),
         ([data("other", labels=("X", "Y"))], "its labels (X, Y) are not those"),
-        ([data("few", count=4)], "too few to fit"),
+        ([data("few", count=4)], "too few entities to fit"),
         ([data(), "--name", "ner"], "no tener_ner named 'ner' Its components are: tener_ner. Name tener_ner."),
         ([data(), "--precision", "1.5"], "--precision 1.5"),
         ([data(), "--plot", tmp_path / "figure.doc"], ".png or .svg"),
         ([tmp_path / "model"], "no Docs"),
     ):
-        code, output = calibrate(model, *arguments)
+        code, output = calibrate(model, *arguments, "--in-place")
         assert (code, message in output) == (1, True), output
         assert files(model) == before
 
@@ -150,10 +189,10 @@ def test_a_pipeline_without_the_component_and_one_that_is_a_package_are_named(da
     nlp = spacy.blank("zh")
     nlp.add_pipe("sentencizer")
     nlp.to_disk(tmp_path / "other")
-    code, output = calibrate(tmp_path / "other", data())
+    code, output = calibrate(tmp_path / "other", data(), "--in-place")
     assert (code, "no tener_ner named 'tener_ner' Its components are: sentencizer." in output) == (1, True)
-    code, output = calibrate(tmp_path / "other", data(), "--name", "sentencizer")
+    code, output = calibrate(tmp_path / "other", data(), "--in-place", "--name", "sentencizer")
     assert (code, "no tener_ner named 'sentencizer'" in output) == (1, True)
     shutil.rmtree(tmp_path / "other")
-    code, output = calibrate("some_package", data())
+    code, output = calibrate("some_package", data(), "--in-place")
     assert (code, "by --output" in output) == (1, True)

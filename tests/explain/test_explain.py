@@ -34,7 +34,7 @@ def test_it_says_what_the_component_says(learned):
     assert [(e.start, e.end, e.label) for e in text.entities] == [(0, 3, "PER"), (4, 8, "ORG")]
     assert [e.probability for e in text.entities] == [e.probability for e in ner.scored([doc])[0]]
     assert [e.rivals for e in text.entities] == ner.rivals([doc], 2)[0]
-    assert text.readings == ner.readings([doc], 3)[0]
+    assert text.readings == ner.kbest([doc], 3)[0]
     assert text.entropy == ner.entropy([doc])[0]
     found = {(e.start, e.end, e.label) for e in text.entities}
     possible = [e for reading in text.readings for e in reading.entities if e.probability >= 0.02]

@@ -32,7 +32,7 @@ def pipe_of(learned):
 
     def make(**config):
         pipe = learned(**config).get_pipe("tener_ner")
-        pipe.cfg["calibration"] = {"temperature": 4.0}
+        pipe.cfg["temperature"] = 4.0
         return pipe
 
     return make
@@ -60,7 +60,7 @@ def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
     pipe = pipe_of(view=view)
     words = ["王", "小明"] if view == "characters" else ["王", "小", "明"]
     doc = Doc(pipe.vocab, words=words, spaces=[False] * len(words))
-    (readings,) = pipe.readings([doc], k=100_000)
+    (readings,) = pipe.kbest([doc], k=100_000)
     assert sum(reading.probability for reading in readings) == pytest.approx(1.0)
     spans = spans_of(3, pipe.labels)
     expected = [sum(r.probability for r in readings if span in keys(r.entities)) for span in spans]
@@ -73,7 +73,7 @@ def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
 def test_the_first_reading_has_the_entities_that_are_found(pipe_of, sentences):
     pipe = pipe_of()
     docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text, _ in sentences]
-    for found, readings in zip(pipe.scored(docs), pipe.readings(docs, k=3), strict=True):
+    for found, readings in zip(pipe.scored(docs), pipe.kbest(docs, k=3), strict=True):
         assert keys(readings[0].entities) == keys(found)
         assert weights(readings[0].entities) == pytest.approx(weights(found), abs=1e-6)
         assert len(readings) == 3
@@ -84,7 +84,7 @@ def test_the_first_reading_has_the_entities_that_are_found(pipe_of, sentences):
 def test_entropy_is_that_of_all_readings(pipe_of):
     pipe = pipe_of()
     docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text in ("京", "王小明", "")]
-    readings = pipe.readings(docs, k=100_000)
+    readings = pipe.kbest(docs, k=100_000)
     expected = [-sum(r.probability * np.log(r.probability) for r in found) for found in readings]
     assert pipe.entropy(docs) == pytest.approx(expected, abs=1e-9)
     assert expected[1] > expected[2] == 0.0
@@ -119,7 +119,7 @@ def test_entities_of_the_doc_are_neither_used_nor_changed(pipe_of):
     bare, annotated = (Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT)) for _ in range(2))
     annotated.set_ents([Span(annotated, 1, 5, label="GPE")], blocked=[annotated[6:8]], default="outside")
     before = annotated.to_bytes()
-    for ask in (pipe.scored, pipe.readings, pipe.rivals, pipe.entropy):
+    for ask in (pipe.scored, pipe.kbest, pipe.rivals, pipe.entropy):
         assert ask([annotated]) == ask([bare])
     assert annotated.to_bytes() == before
     assert len(pipe.scored([annotated])[0]) == 2
@@ -176,7 +176,7 @@ def test_probabilities_go_over_the_windows_of_a_long_doc(pipe_of):
     docs = [Doc(pipe.vocab, words=list(TEXT * n), spaces=[False] * (len(TEXT) * n)) for n in (8, 1, 5)]
     scored = pipe.scored(docs)
     assert len(scored[0]) > 8
-    for doc, found, readings in zip(docs, scored, pipe.readings(docs, k=2), strict=True):
+    for doc, found, readings in zip(docs, scored, pipe.kbest(docs, k=2), strict=True):
         assert weights(found) == pytest.approx(pipe.probabilities(doc, keys(found)))
         assert keys(readings[0].entities) == keys(found)
         assert weights(readings[0].entities) == pytest.approx(weights(found), abs=1e-6)
@@ -192,7 +192,7 @@ def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
         assert weights(found) == pytest.approx(weights(expected), abs=1e-6)
     assert pipe.entropy(docs) == pytest.approx([pipe.entropy([doc])[0] for doc in docs[:5]] * 30, abs=1e-4)
     assert [len(found) for found in pipe.rivals(docs)] == [len(found) for found in alone]
-    for readings, expected in zip(pipe.readings(docs, k=1), alone, strict=True):
+    for readings, expected in zip(pipe.kbest(docs, k=1), alone, strict=True):
         assert keys(readings[0].entities) == keys(expected)
 
 
@@ -204,7 +204,7 @@ def test_nothing_has_answers_too(pipe_of, blank):
         assert pipe.rivals([empty]) == [[]]
         assert pipe.entropy([empty]) == [0.0]
         assert pipe.probabilities(empty, []) == []
-        ((reading,),) = pipe.readings([empty])
+        ((reading,),) = pipe.kbest([empty])
         assert (reading.probability, reading.entities) == (1.0, [])
 
 
@@ -226,26 +226,35 @@ def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_
         pipe.scored([nlp.make_doc(TEXT)])
 
 
-def test_temperature_and_lines_of_labels_change_probabilities_and_no_entities(pipe_of):
+def test_the_temperature_changes_probabilities_and_no_entities(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
     (warm,) = pipe.scored([doc])
-    pipe.cfg["calibration"] = {"temperature": 4.0, "labels": {"PER": [0.5, -1.0]}}
-    (lined,) = pipe.scored([doc])
-    pipe.cfg["calibration"] = None
+    del pipe.cfg["temperature"]
     (cold,) = pipe.scored([doc])
-    assert keys(warm) == keys(lined) == keys(cold)
+    assert keys(warm) == keys(cold)
     assert all(one < other for one, other in zip(weights(warm), weights(cold), strict=True))
-    odds = np.log(warm[0].probability / (1 - warm[0].probability))
-    assert lined[0].probability == pytest.approx(1 / (1 + np.exp(-(0.5 * odds - 1.0))))
-    assert lined[1].probability == warm[1].probability
-    assert pipe.predict([doc]) == pipe.predict([doc])
 
 
-@pytest.mark.parametrize("stored", [{"temperature": 0.0}, {"temperature": -1.0}, {"labels": {"PER": [-1.0, 0.0]}}])
-def test_a_calibration_that_turns_order_round_is_refused(pipe_of, stored):
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+@pytest.mark.parametrize("temperature", [0.5, 4.0, 20.0])
+def test_probabilities_of_entities_that_exclude_each_other_add_up_to_at_most_one(pipe_of, view, temperature):
+    pipe = pipe_of(view=view)
+    pipe.cfg["temperature"] = temperature
+    doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    spans = spans_of(len(TEXT), pipe.labels)
+    probabilities = pipe.probabilities(doc, spans)
+    (marginals,) = pipe.marginals([doc])
+    assert min(probabilities) >= 0.0
+    for i in range(len(TEXT)):
+        covering = sum(p for p, (start, end, _) in zip(probabilities, spans, strict=True) if start <= i < end)
+        assert covering + marginals.outside[i] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf"), "warm", None])
+def test_a_temperature_that_is_no_number_above_zero_is_refused(pipe_of, temperature):
     pipe = pipe_of()
-    pipe.cfg["calibration"] = stored
+    pipe.cfg["temperature"] = temperature
     with pytest.raises(ValueError, match="spacy tener calibrate"):
         pipe.scored([Doc(pipe.vocab, words=["京"])])
 
@@ -254,7 +263,7 @@ def test_a_calibration_that_turns_order_round_is_refused(pipe_of, stored):
 def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_of, view):
     pipe = pipe_of(view=view)
     doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
-    (readings,) = pipe.readings([doc], k=100_000)
+    (readings,) = pipe.kbest([doc], k=100_000)
     for span in (None, (0, 3, "PER"), (1, 2, "GPE")):
         whole, partial = doc.copy(), doc.copy()
         ents = [doc.char_span(*span[:2], label=span[2])] if span else []

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from spacy_tener.layers.crf import CRF, EntitySpans
-from spacy_tener.pipeline.decoding import Calibration, Decoding
+from spacy_tener.pipeline.decoding import Decoding
 
 N_LABELS = 2
 LENGTHS = [7, 0, 5, 1]
@@ -20,19 +20,10 @@ def crf():
     return model
 
 
-def calibration(temperature=1.0, lines=((1.0, 0.0), (1.0, 0.0))):
-    return Calibration.of(
-        {
-            "labels": ["A", "B"],
-            "calibration": {"temperature": temperature, "labels": dict(zip("AB", lines, strict=True))},
-        }
-    )
-
-
-def decoding_of(crf, lengths=LENGTHS, *, masks=None, weigh=None, seed=0):
+def decoding_of(crf, lengths=LENGTHS, *, masks=None, temperature=1.0, seed=0):
     rng = np.random.default_rng(seed)
     scores = [rng.normal(size=(n, crf.layout.n_tags), scale=2.0).astype(np.float32) for n in lengths]
-    return Decoding.of(crf.scorer, scores, masks or [None] * len(lengths), weigh or calibration()), scores
+    return Decoding.of(crf.scorer, scores, masks or [None] * len(lengths), temperature), scores
 
 
 def rows(spans):
@@ -70,12 +61,10 @@ def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
         np.testing.assert_array_equal(part, other)
 
 
-@pytest.mark.parametrize(
-    "weigh", [calibration(), calibration(2.5, ((0.7, 0.4), (1.5, -1.0)))], ids=["raw", "calibrated"]
-)
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
 @pytest.mark.parametrize("minimum", [0.001, 0.1])
-def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough(crf, weigh, minimum):
-    decoding, _ = decoding_of(crf, weigh=weigh)
+def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough(crf, temperature, minimum):
+    decoding, _ = decoding_of(crf, temperature=temperature)
     best, every = decoding.best(), every_span(LENGTHS)
     probability = decoding.probabilities(every)
     wanted = []
@@ -97,7 +86,7 @@ def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough
 
 def test_probabilities_of_all_readings_sum_to_one_at_any_temperature(crf):
     for temperature in (0.5, 1.0, 3.0):
-        decoding, _ = decoding_of(crf, [4], weigh=calibration(temperature))
+        decoding, _ = decoding_of(crf, [4], temperature=temperature)
         (readings,) = decoding.kbest(20_000)
         weights = np.exp([log_probability for log_probability, _ in readings]).tolist()
         assert sum(weights) == pytest.approx(1.0)

@@ -15,7 +15,7 @@ def scoring(learned):
 
     def make(temperature=4.0, **config):
         nlp = learned(spans_key="sc", **config)
-        nlp.get_pipe("tener_ner").cfg["calibration"] = {"temperature": temperature}
+        nlp.get_pipe("tener_ner").cfg["temperature"] = temperature
         return nlp
 
     return make
@@ -135,11 +135,11 @@ def test_thresholds_by_label_can_be_set_in_a_config(blank):
 
 def test_a_calibration_goes_with_the_weights_it_was_made_for(scoring, learned, make_examples):
     nlp, fresh = scoring(), learned().to_bytes()
-    assert "calibration" in nlp.get_pipe("tener_ner").cfg
-    assert "calibration" not in nlp.from_bytes(fresh).get_pipe("tener_ner").cfg
+    assert "temperature" in nlp.get_pipe("tener_ner").cfg
+    assert "temperature" not in nlp.from_bytes(fresh).get_pipe("tener_ner").cfg
     nlp = scoring()
     nlp.initialize(lambda: make_examples(nlp))
-    assert "calibration" not in nlp.get_pipe("tener_ner").cfg
+    assert "temperature" not in nlp.get_pipe("tener_ner").cfg
 
 
 @pytest.mark.parametrize(

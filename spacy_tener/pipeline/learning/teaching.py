@@ -18,7 +18,7 @@ from ...files import digest
 from ...models.tagger import crf
 from ...tagging import TagLayout
 from ...types import IntArray
-from ..confidence import ConfidentPipe, Reading
+from ..confidence import ConfidentPipe, Parse
 from ..finding import find_recogniser
 from ..units import DocView, Units, view_of
 from ..windows import DocReader
@@ -113,7 +113,7 @@ class Teacher:
         same = [np.array_equal(mine.places(), view.places()) for mine, view in zip(own, views, strict=True)]
         emitted = iter(self._emissions([view for view, equal in zip(own, same, strict=True) if equal]))
         others = [doc for doc, equal in zip(docs, same, strict=True) if not equal]
-        read = iter(pipe.readings(others, self.readings) if others else [])
+        read = iter(pipe.kbest(others, self.readings) if others else [])
         return [
             next(emitted) if equal else _paths(view, next(read), labels, self.temperature)
             for view, equal in zip(views, same, strict=True)
@@ -179,7 +179,7 @@ def load_teacher(
     )
 
 
-def _paths(view: DocView, readings: Sequence[Reading], labels: Sequence[str], temperature: float) -> Paths:
+def _paths(view: DocView, readings: Sequence[Parse], labels: Sequence[str], temperature: float) -> Paths:
     """Readings as tags of a view, and their shares. An entity off the edges of its units, or in white space, is left
     out."""
     layout, index = TagLayout(len(labels)), {label: i for i, label in enumerate(labels)}
@@ -193,9 +193,7 @@ def _paths(view: DocView, readings: Sequence[Reading], labels: Sequence[str], te
     return Paths(np.array(rows), weights / weights.sum(), layout)
 
 
-def _columns(
-    view: DocView, units: Units, reading: Reading, index: dict[str, int]
-) -> tuple[IntArray, IntArray, IntArray]:
+def _columns(view: DocView, units: Units, reading: Parse, index: dict[str, int]) -> tuple[IntArray, IntArray, IntArray]:
     found = []
     for entity in reading.entities:
         place = view.unit_span(entity.start, entity.end)

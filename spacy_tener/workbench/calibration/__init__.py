@@ -1,1 +1,1 @@
-"""How far probabilities are to be believed, and making them so: temperature, lines of labels, thresholds."""
+"""Calibration of a pipeline on annotated texts: the temperature of its CRF, thresholds, and the errors of both."""

@@ -1,123 +1,138 @@
-"""Fitting a calibration to what came true: one temperature, and a line for each label that has enough to fit it."""
+"""Numbers fitted to outcomes: the temperature, and thresholds that keep a precision."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...pipeline.decoding import Calibration, log_odds, sigmoid
-from ...types import BoolArray
-from .measures import Probabilities, log_loss, losses
+from ...errors import RemedyError
+from ...pipeline.decoding import Probabilities
+from ...types import BoolArray, IntArray
 from .outcomes import Outcomes
+from .reliability import losses
 
 FOLDS = 5
-ENOUGH = 30
-"""So many of a label must be right, and as many wrong, for a line of its own."""
 _COLDEST, _HOTTEST = 0.1, 20.0
-_RIDGE = 1.0
+
+STEPS = 20
+"""Most thresholds that are tried for a group of labels."""
+OWN = 100
+"""Least number of entities of a label for a threshold of its own. The other labels share one."""
 
 
-def fit(outcomes: Outcomes, labels: Sequence[str], chosen: BoolArray | None = None) -> Calibration:
-    """The temperature by which what was found is likeliest to be as right and wrong as it is, and lines for labels.
+def _scipy() -> Any:
+    try:
+        import scipy.optimize
+        import scipy.stats
+    except ImportError as error:
+        raise RemedyError("Calibrating needs scipy", "pip install 'spacy_tener[plot]'") from error
+    return scipy
 
-    The temperature is that of the CRF as a whole, so it holds for readings as well. It is fitted to the entities found,
-    not to the readings annotated: these are what probabilities are asked of, and a reading is improbable as a whole as
-    soon as one of its entities is annotated by mistake.
 
-    A label gets a line, fitted by logistic regression on its log-odds at that temperature, where at least `ENOUGH` of
-    its entities are right and wrong, and if by cross-validation it makes them likelier.
+def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> float:
+    """Return the temperature at which the entities found are likeliest to be right and wrong as they are (Guo et al.
+    2017).
+
+    It divides all scores of the CRF, so that probabilities stay those of one distribution over readings. It is fitted
+    to the entities found, not to whole readings: these are improbable as soon as one entity is annotated by mistake.
+
+    chosen: Mask of the entities to fit to; None for all. *Shape* [n]
     """
-    chosen = np.ones(outcomes.right.size, dtype=bool) if chosen is None else chosen
-    right = outcomes.right[chosen]
+    right, rows = outcomes.right, slice(None) if chosen is None else chosen
 
     def loss(log_temperature: float) -> float:
-        found = outcomes.probabilities(plain(len(labels), math.exp(log_temperature)))
-        return log_loss(found[chosen], right)
+        return float(losses(outcomes.probabilities(math.exp(log_temperature))[rows], right[rows]).mean())
 
-    temperature = math.exp(minimum(loss, math.log(_COLDEST), math.log(_HOTTEST)))
-    calibration = plain(len(labels), temperature)
-    found, slope, intercept = (
-        outcomes.probabilities(calibration),
-        calibration.slope.copy(),
-        calibration.intercept.copy(),
+    bounds = math.log(_COLDEST), math.log(_HOTTEST)
+    return math.exp(
+        _scipy().optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.005}).x
     )
-    for label in range(len(labels)):
-        own = chosen & (outcomes.label == label)
-        if min(int(outcomes.right[own].sum()), int((~outcomes.right[own]).sum())) >= ENOUGH:
-            odds = log_odds(np.clip(found[own], 1e-9, 1.0 - 1e-9))
-            if helps(odds, outcomes.right[own], outcomes.text[own] % FOLDS):
-                slope[label], intercept[label] = line(odds, outcomes.right[own])
-    return Calibration(temperature, slope, intercept)
 
 
-def plain(n_labels: int, temperature: float = 1.0) -> Calibration:
-    """A calibration without lines."""
-    return Calibration(temperature, np.ones(n_labels), np.zeros(n_labels))
+def cross_validated(outcomes: Outcomes) -> Probabilities:
+    """Return the probability of each entity at a temperature that was fitted without its text and those of its fold.
 
-
-def minimum(function: Callable[[float], float], low: float, high: float, *, width: float = 0.01) -> float:
-    """Where a function of one valley is smallest, by golden section."""
-    share = (math.sqrt(5.0) - 1.0) / 2.0
-    left, right = high - share * (high - low), low + share * (high - low)
-    at_left, at_right = function(left), function(right)
-    while high - low > width:
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - share * (high - low)
-            at_left = function(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + share * (high - low)
-            at_right = function(right)
-    return (low + high) / 2.0
-
-
-def line(odds: Probabilities, right: BoolArray) -> tuple[float, float]:
-    """Slope and intercept of a logistic regression (Platt 1999), held near the line that changes nothing."""
-    weights = np.array([1.0, 0.0])
-    inputs = np.stack([odds, np.ones_like(odds)], axis=1)
-    for _ in range(100):
-        found = sigmoid(inputs @ weights)
-        gradient = inputs.T @ (found - right) + _RIDGE * (weights - [1.0, 0.0])
-        curvature = (inputs * (found * (1.0 - found))[:, None]).T @ inputs + _RIDGE * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
-        # Newton's step may be too long where all is decided.
-        weights = weights - step / max(1.0, float(np.abs(step).max()))
-        if np.abs(step).max() < 1e-8:
-            break
-    return max(float(weights[0]), 1e-3), float(weights[1])
-
-
-def helps(odds: Probabilities, right: BoolArray, fold: Probabilities) -> bool:
-    """Whether lines make what they were not fitted to likelier, by more than the standard error of the difference."""
-    lined = sigmoid(odds)
-    before = losses(lined, right)
-    for each in range(FOLDS):
-        out = fold == each
-        slope, intercept = line(odds[~out], right[~out])
-        lined[out] = sigmoid(slope * odds[out] + intercept)
-    gain = before - losses(lined, right)
-    return bool(gain.mean() > gain.std() / math.sqrt(gain.size))
-
-
-def cross_validated(outcomes: Outcomes, labels: Sequence[str]) -> Probabilities:
-    """The probability of each entity by a calibration fitted without its text and those of its fold. *Shape* [n]"""
+    *Shape* [n]
+    """
+    texts, rank = np.unique(outcomes.text, return_inverse=True)
+    if len(texts) < 2:
+        raise RemedyError(
+            "One text with entities is too little to cross-validate", "Annotate more texts, or name others by --test."
+        )
     found = np.zeros(outcomes.right.size)
-    for fold in range(FOLDS):
-        out = outcomes.text % FOLDS == fold
-        if out.any():
-            found[out] = outcomes.probabilities(fit(outcomes, labels, ~out))[out]
+    for fold in range(min(FOLDS, len(texts))):
+        out = rank % FOLDS == fold
+        found[out] = outcomes.probabilities(fit_temperature(outcomes, ~out))[out]
     return found
 
 
-def as_cfg(calibration: Calibration, labels: Sequence[str]) -> dict[str, Any]:
-    """As a component's `cfg` has it: lines that change nothing are left out."""
-    lines = {
-        label: [float(slope), float(intercept)]
-        for label, slope, intercept in zip(labels, calibration.slope, calibration.intercept, strict=True)
-        if (slope, intercept) != (1.0, 0.0)
-    }
-    return {"temperature": calibration.temperature, "labels": lines}
+@dataclass(frozen=True)
+class Threshold:
+    """The least probability for some labels.
+
+    value: None where no threshold keeps the precision.
+    count: Number of entities found. kept: Those at the threshold or above. right: Those that are kept and right.
+    """
+
+    labels: list[str]
+    value: float | None
+    count: int
+    kept: int = 0
+    right: int = 0
+
+
+def fit_thresholds(
+    probability: Probabilities,
+    label: IntArray,
+    right: BoolArray,
+    labels: Sequence[str],
+    precision: float,
+    confidence: float,
+) -> list[Threshold]:
+    """Return a threshold for each label that has enough entities, and one for all others together."""
+    counts = np.bincount(label, minlength=len(labels))
+    groups = [[i] for i in range(len(labels)) if counts[i] >= OWN]
+    groups.append([i for i in range(len(labels)) if counts[i] < OWN])
+    found = []
+    for group in groups:
+        if group:
+            own = np.isin(label, group)
+            names = [labels[i] for i in group]
+            found.append(_fit_threshold(probability[own], right[own], names, precision, confidence))
+    return found
+
+
+def _fit_threshold(
+    probability: Probabilities, right: BoolArray, labels: list[str], precision: float, confidence: float
+) -> Threshold:
+    """Return the lowest of a sequence of thresholds above which the precision is kept.
+
+    The thresholds fall, from one above which a fifth of the entities lie. For each, an exact binomial test asks whether
+    the precision above it is lower than wished, and the first that fails ends the sequence: so the last one that passed
+    does so with the confidence asked for, without dividing the risk among them (fixed-sequence testing, as in Learn
+    then Test, Angelopoulos et al. 2021).
+    """
+    binom = _scipy().stats.binom
+    order = np.argsort(-probability, kind="stable")
+    hits = np.cumsum(right[order])
+    passed = Threshold(labels, None, right.size)
+    first = max(smallest_sample(precision, confidence), right.size // 5)
+    for size in range(first, right.size + 1, max(1, right.size // STEPS)):
+        # Rounded down: a text is read a little differently alone and in a batch. Of equal probabilities all are kept.
+        value = math.floor(float(probability[order[size - 1]]) * 1e4) / 1e4
+        kept = int((probability >= value).sum())
+        if binom.sf(hits[kept - 1] - 1, kept, precision) > 1.0 - confidence:
+            break
+        passed = Threshold(labels, value, right.size, kept, int(hits[kept - 1]))
+    return passed
+
+
+def smallest_sample(precision: float, confidence: float) -> int:
+    """Return the number of entities, one of them wrong, that shows a precision with this confidence."""
+    binom = _scipy().stats.binom
+    return next(n for n in itertools.count(2) if binom.sf(n - 2, n, precision) <= 1.0 - confidence)

@@ -1,30 +1,36 @@
-"""What a pipeline finds in annotated texts, whether it is right, and how probable it is at any temperature."""
+"""Entities that a pipeline finds in annotated texts, right or wrong, and their probabilities at any temperature."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
 
+from ...crf.marginals import EntitySpans
 from ...errors import RemedyError
-from ...layers.crf import EntitySpans
-from ...pipeline.decoding import Calibration, Decoding
+from ...pipeline.decoding import Decoding, Probabilities
 from ...pipeline.finding import find_recogniser
 from ...pipeline.scoring import missing_places, places
 from ...types import BoolArray, IntArray
-from .measures import Probabilities
+
+FEWEST = 10
+"""Least number of right entities, and of wrong ones, that a temperature is fitted to."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
     """The entities that a component finds in some texts.
 
-    label: index of each one's label. right: whether it is annotated. text: in which text it is. *Shape* of each: [n]
-    counted: which of all that is found is counted; where the annotation is missing, nothing is known.
+    decodings: The answers of the CRF about groups of texts, and the entities found in them.
+    counted: Mask of all entities found: false where annotation is missing, so that nothing is known. *Shape* [N]
+    label: Index of each counted entity's label. *Shape* [n]
+    right: Mask of the entities that are annotated. *Shape* [n]
+    text: Index of each one's text. *Shape* [n]
     """
 
     decodings: Sequence[tuple[Decoding, EntitySpans]]
@@ -33,41 +39,62 @@ class Outcomes:
     right: BoolArray
     text: IntArray
 
-    def probabilities(self, calibration: Calibration) -> Probabilities:
-        """*Shape* [n]"""
-        found = [
-            replace(decoding, calibration=calibration).probabilities_of_few(best) for decoding, best in self.decodings
-        ]
-        weighed: Probabilities = np.concatenate(found)[self.counted]
-        return weighed
+    def probabilities(self, temperature: float = 1.0) -> Probabilities:
+        """Return the probability of each counted entity at a temperature. *Shape* [n]"""
+        found = [replace(own, temperature=temperature).probabilities_of_few(best) for own, best in self.decodings]
+        counted: Probabilities = np.concatenate(found)[self.counted]
+        return counted
 
 
-def find_outcomes(nlp: Language, name: str, examples: Sequence[Example]) -> Outcomes:
-    """Read the texts as a pipeline's component `name` reads them. Nothing is counted where annotation is missing."""
+def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source: Path) -> Outcomes:
+    """Find entities as the pipeline's component `name` does, and compare them with the annotation.
+
+    source: The file of the examples, for messages.
+    """
     pipe = find_recogniser(nlp, name)
+    _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(example.predicted for example in examples))
-    decodings, rows, first = [], [], 0
-    for views, decoding in pipe.decodings(docs):
-        if decoding is not None:
-            best = decoding.best()
-            decodings.append((decoding, best))
-            edges = zip(best.sequence.tolist(), best.start.tolist(), best.end.tolist(), strict=True)
-            spans = [(first + text, *views[text].char_span(start, end)) for text, start, end in edges]
-            rows += [(*span, label) for span, label in zip(spans, best.label.tolist(), strict=True)]
-        first += len(views)
-    if not rows:
-        raise RemedyError("The pipeline finds no entity in these texts", "Name texts with entities that it knows.")
     judges = [Judge(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
-    verdicts = [judges[text](start, end, pipe.labels[label]) for text, start, end, label in rows]
+    decodings, rows, n_read = [], [], 0
+    for views, decoding in pipe.decodings(docs):
+        best = decoding.best()
+        decodings.append((decoding, best))
+        for text, start, end, label in zip(*(column.tolist() for column in best), strict=True):
+            verdict = judges[n_read + text](*views[text].char_span(start, end), pipe.labels[label])
+            rows.append((n_read + text, label, verdict))
+        n_read += len(views)
+    if not rows:
+        raise RemedyError(f"{source}: the pipeline finds no entity", "Name texts with entities that it knows.")
+    text, label, verdicts = zip(*rows, strict=True)
     counted = np.array([verdict is not None for verdict in verdicts])
-    columns = np.array(rows, dtype=np.int64)[counted]
     right = np.array([verdict for verdict in verdicts if verdict is not None], dtype=bool)
-    return Outcomes(decodings, counted, columns[:, 3], right, columns[:, 0])
+    return Outcomes(decodings, counted, np.array(label)[counted], right, np.array(text)[counted])
+
+
+def check_enough(outcomes: Outcomes, source: Path) -> None:
+    """Refuse outcomes that are too few to fit a temperature to."""
+    right = int(outcomes.right.sum())
+    wrong = outcomes.right.size - right
+    if min(right, wrong) < FEWEST:
+        raise RemedyError(
+            f"{source}: too few entities to fit a temperature to: {right} of those found are right, {wrong} wrong",
+            f"Annotate more texts: at least {FEWEST} of each are needed.",
+        )
+
+
+def _check_labels(annotated: set[str], known: Sequence[str], name: str, source: Path) -> None:
+    if not annotated:
+        raise RemedyError(f"{source}: no entities are annotated", "Name texts with annotated entities.")
+    if not annotated & set(known):
+        raise RemedyError(
+            f"{source}: its labels ({', '.join(sorted(annotated))}) are not those of '{name}' ({', '.join(known)})",
+            "Name texts annotated with the labels of the pipeline.",
+        )
 
 
 class Judge:
-    """Whether an entity found in a text is annotated, whatever the tokens; None where its annotation is missing."""
+    """The annotation of a text, asked about entities found in it, whatever the tokens of either are."""
 
     def __init__(self, reference: Doc, predicted: Doc) -> None:
         gold = places(reference)
@@ -76,6 +103,7 @@ class Judge:
         self.missing = missing_places(reference, gold)
 
     def __call__(self, start_char: int, end_char: int, label: str) -> bool | None:
+        """Return whether an entity is annotated; None where the annotation is missing."""
         start, end = int(self.place[start_char]), int(self.place[end_char])
         if (start, end, label) in self.gold:
             return True

@@ -39,7 +39,7 @@ class Task:
 def tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
     recogniser = Recogniser.of(nlp)
     docs = recogniser.read(each.text for each in chosen)
-    readings = recogniser.ner.readings(docs, k=1)
+    readings = recogniser.ner.kbest(docs, k=1)
     return [
         Task(doc, best.entities, best.probability, each.uncertainty)
         for doc, (best,), each in zip(docs, readings, chosen, strict=True)

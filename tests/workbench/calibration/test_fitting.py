@@ -1,15 +1,17 @@
-"""Measures of calibration, and fitting it: on outcomes whose true probabilities are known."""
+"""Errors of probabilities, temperatures and thresholds, on outcomes whose true probabilities are known."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from spacy_tener.pipeline.decoding import Calibration, log_odds, sigmoid
-from spacy_tener.workbench.calibration.fitting import as_cfg, cross_validated, fit, line, minimum, plain
-from spacy_tener.workbench.calibration.measures import bins, measures
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.calibration.fitting import cross_validated, fit_temperature, fit_thresholds, smallest_sample
+from spacy_tener.workbench.calibration.reliability import bins, errors
 
-LABELS = ["A", "B"]
+
+def sigmoid(odds):
+    return 1.0 / (1.0 + np.exp(-odds))
 
 
 @dataclass
@@ -18,92 +20,121 @@ class Made:
 
     odds: np.ndarray
     right: np.ndarray
-    label: np.ndarray
     text: np.ndarray
 
-    def probabilities(self, calibration):
-        return calibration.calibrated(sigmoid(self.odds / calibration.temperature), self.label)
+    def probabilities(self, temperature=1.0):
+        return sigmoid(self.odds / temperature)
 
 
-def made(count=4000, *, temperature=2.0, lines=((1.0, 0.0), (1.0, 0.0)), seed=0):
-    """What is right is drawn with the probability at that temperature and on these lines."""
+def made(count=4000, *, temperature=2.0, seed=0):
+    """Draw what is right with the probability at that temperature."""
     rng = np.random.default_rng(seed)
-    odds, label = rng.normal(1.5, 2.5, count) * temperature, rng.integers(0, 2, count)
-    slope, intercept = np.array(lines).T
-    truth = sigmoid(slope[label] * odds / temperature + intercept[label])
-    return Made(odds, rng.random(count) < truth, label, np.arange(count) // 3)
+    odds = rng.normal(1.5, 2.5, count) * temperature
+    return Made(odds, rng.random(count) < sigmoid(odds / temperature), np.arange(count) // 3)
 
 
-def test_measures_of_known_probabilities():
+def test_errors_of_known_probabilities():
     probability, right = np.array([0.2, 0.2, 0.9, 0.9]), np.array([False, True, True, True])
     first, second = bins(probability, right, 2)
     assert (first.probability, first.right, first.count) == (pytest.approx(0.2), 0.5, 2)
     assert (second.probability, second.right, second.count) == (pytest.approx(0.9), 1.0, 2)
-    found = measures(probability, right)
+    found = errors(probability, right)
     assert found.brier == pytest.approx((0.04 + 0.64 + 0.01 + 0.01) / 4)
     assert found.nll == pytest.approx(-np.log([0.8, 0.2, 0.9, 0.9]).mean())
     assert found.count == 4
 
 
 def test_certain_and_wrong_costs_much_and_not_everything():
-    assert 1.0 < measures(np.array([1.0, 1.0]), np.array([True, False])).nll < 100.0
+    assert 1.0 < errors(np.array([1.0, 1.0]), np.array([True, False])).nll < 100.0
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
 def test_the_temperature_is_found_and_the_error_goes(temperature):
     outcomes = made(temperature=temperature)
-    calibration = fit(outcomes, LABELS)
-    assert calibration.temperature == pytest.approx(temperature, rel=0.15)
-    before, after = (measures(outcomes.probabilities(each), outcomes.right).ece for each in (plain(2), calibration))
+    fitted = fit_temperature(outcomes)
+    assert fitted == pytest.approx(temperature, rel=0.15)
+    before, after = (errors(outcomes.probabilities(each), outcomes.right).ece for each in (1.0, fitted))
     assert after < 0.03
     assert temperature == 1.0 or before > 2 * after
 
 
-def test_a_label_that_differs_gets_a_line_and_the_others_none():
-    outcomes = made(lines=((1.0, 0.0), (0.4, -1.0)))
-    calibration = fit(outcomes, LABELS)
-    assert "B" in as_cfg(calibration, LABELS)["labels"]
-    held_out = made(lines=((1.0, 0.0), (0.4, -1.0)), seed=1)
-    one = held_out.label == 1
-    for chosen in (one, ~one):
-        assert measures(held_out.probabilities(calibration)[chosen], held_out.right[chosen]).ece < 0.05
-
-
-def test_without_a_difference_or_without_data_there_are_no_lines():
-    for outcomes in (made(), made(60, lines=((1.0, 0.0), (0.4, -1.0)))):
-        assert as_cfg(fit(outcomes, LABELS), LABELS)["labels"] == {}
-
-
-def test_what_is_kept_in_the_cfg_is_the_same_calibration():
-    calibration = Calibration(1.7, np.array([1.0, 0.5]), np.array([0.0, -1.0]))
-    copy = Calibration.of({"labels": LABELS, "calibration": as_cfg(calibration, LABELS)})
-    assert copy.temperature == 1.7
-    np.testing.assert_array_equal([copy.slope, copy.intercept], [calibration.slope, calibration.intercept])
-
-
-def test_cross_validation_shows_each_text_a_calibration_that_has_not_seen_it():
-    """Where right and wrong are drawn by lot, the fitted temperature is high; one own text less changes it."""
+def test_the_temperature_is_the_likeliest_one():
     outcomes = made(300)
-    found, fitted = cross_validated(outcomes, LABELS), outcomes.probabilities(fit(outcomes, LABELS))
-    assert (found != fitted).any()
-    out = outcomes.text % 5 == 2
-    np.testing.assert_array_equal(found[out], outcomes.probabilities(fit(outcomes, LABELS, ~out))[out])
+    fitted = fit_temperature(outcomes)
+    best = errors(outcomes.probabilities(fitted), outcomes.right).nll
+    assert all(best <= errors(outcomes.probabilities(fitted * f), outcomes.right).nll for f in (0.8, 0.95, 1.05, 1.25))
 
 
-def test_a_line_rises_even_where_the_surer_ones_are_wrong():
-    odds = np.linspace(-3.0, 3.0, 200)
-    slope, _ = line(odds, odds < 0)
-    assert slope > 0.0
-    assert line(np.full(100, 20.0), np.ones(100, dtype=bool))[0] < 50.0
+def test_cross_validation_shows_each_text_a_temperature_that_has_not_seen_it():
+    outcomes = made(300)
+    found = cross_validated(outcomes)
+    for fold in range(5):
+        out = outcomes.text % 5 == fold
+        np.testing.assert_array_equal(found[out], outcomes.probabilities(fit_temperature(outcomes, ~out))[out])
 
 
-def test_golden_section_finds_the_bottom_of_a_valley():
-    assert minimum(lambda x: (x - 1.3) ** 2, -5.0, 5.0, width=1e-4) == pytest.approx(1.3, abs=1e-3)
+@pytest.mark.parametrize("texts", [[0, 5], [3, 4, 8]])
+def test_a_few_texts_are_cross_validated_whatever_their_places(texts):
+    outcomes = made(120)
+    outcomes.text = np.resize(np.array(texts), 120)
+    found = cross_validated(outcomes)
+    for text in texts:
+        out = outcomes.text == text
+        np.testing.assert_array_equal(found[out], outcomes.probabilities(fit_temperature(outcomes, ~out))[out])
 
 
-def test_calibrating_and_back():
-    calibration = Calibration(1.0, np.array([0.5, 2.0]), np.array([-1.0, 0.3]))
-    raw = calibration.uncalibrated(0.2)
-    np.testing.assert_allclose(calibration.calibrated(raw, np.arange(2)), 0.2)
-    assert calibration.calibrated(np.array([0.0, 1.0]), np.array([0, 1])).tolist() == [0.0, 1.0]
-    assert log_odds(np.array([1.0 + 1e-12])).tolist() == [np.inf]
+def test_one_text_cannot_be_cross_validated():
+    outcomes = made(60)
+    outcomes.text = np.zeros(60, dtype=int)
+    with pytest.raises(RemedyError, match="One text"):
+        cross_validated(outcomes)
+
+
+def drawn(count, *, seed, shift=0.0):
+    rng = np.random.default_rng(seed)
+    probability = rng.beta(4, 1.5, count)
+    return probability, rng.random(count) < np.clip(probability - shift, 0.0, 1.0)
+
+
+def test_the_smallest_sample_may_have_one_error():
+    count = smallest_sample(0.9, 0.9)
+    # P(at most one wrong) of as many entities and of one less, each right with probability 0.9.
+    one_wrong, less = (0.9**n + n * 0.1 * 0.9 ** (n - 1) for n in (count, count - 1))
+    assert one_wrong <= 0.1 < less
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05], ids=["calibrated", "too sure"])
+def test_precision_above_the_threshold_is_kept_as_often_as_promised(shift):
+    """Of many samples, at most one in ten leads to a threshold above which precision is less than wished."""
+    broken = promised = 0
+    truth, right = drawn(200_000, seed=0, shift=shift)
+    for seed in range(1, 201):
+        probability, hits = drawn(400, seed=seed, shift=shift)
+        (found,) = fit_thresholds(probability, np.zeros(400, dtype=int), hits, ["A"], 0.8, 0.9)
+        if found.value is not None:
+            promised += 1
+            broken += right[truth >= found.value].mean() < 0.8
+    assert promised > 20
+    assert broken <= 0.13 * 200
+
+
+def test_labels_with_enough_have_their_own_and_the_others_one_together():
+    rng = np.random.default_rng(0)
+    label = np.repeat([0, 1, 2], [400, 60, 60])
+    probability = rng.random(520)
+    right = np.where(label == 0, rng.random(520) < 0.3, rng.random(520) < 0.99)
+    first, others = fit_thresholds(probability, label, right, ["A", "B", "C", "D"], 0.9, 0.9)
+    assert (first.labels, others.labels) == (["A"], ["B", "C", "D"])
+    assert (first.value, first.kept) == (None, 0)
+    assert others.value is not None
+    assert others.value < 0.2
+    assert (others.count, others.kept, others.right) == (
+        120,
+        int((probability[label > 0] >= others.value).sum()),
+        int(right[(label > 0) & (probability >= others.value)].sum()),
+    )
+
+
+def test_of_equal_probabilities_all_are_kept():
+    (found,) = fit_thresholds(np.full(300, 0.9), np.zeros(300, dtype=int), np.arange(300) % 50 > 0, ["A"], 0.9, 0.9)
+    assert (found.value, found.kept, found.right) == (0.9, 300, 294)

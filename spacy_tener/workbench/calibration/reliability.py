@@ -1,0 +1,80 @@
+"""Errors of probabilities, and the reliability diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...pipeline.decoding import Probabilities
+from ...types import BoolArray
+from ..report.canvas import figure, styles
+
+BINS = 10
+_HAIR = 1e-9
+
+Series = Mapping[str, tuple[Probabilities, BoolArray]]
+"""Probabilities of entities, and the mask of those that are right, by the name in the legend."""
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Predictions of similar probability: their mean probability, the share that is right, and their number."""
+
+    probability: float
+    right: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of probabilities.
+
+    ece: Expected calibration error: the mean distance of probability and share that is right, over bins of equal size.
+    brier: Mean squared error.
+    nll: Mean negative log-likelihood, in nats.
+    """
+
+    ece: float
+    brier: float
+    nll: float
+    count: int
+
+
+def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> list[Bin]:
+    """Divide predictions into bins of as many each, from the least probable on."""
+    order = np.argsort(probability, kind="stable")
+    parts = [part for part in np.array_split(order, n_bins) if part.size]
+    return [Bin(float(probability[part].mean()), float(right[part].mean()), part.size) for part in parts]
+
+
+def errors(probability: Probabilities, right: BoolArray) -> Errors:
+    """Measure the errors of the probabilities of at least one prediction."""
+    ece = sum(part.count * abs(part.probability - part.right) for part in bins(probability, right)) / right.size
+    brier = float(np.square(probability - right).mean())
+    return Errors(ece, brier, float(losses(probability, right).mean()), right.size)
+
+
+def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
+    """Return negative log-likelihoods: high, but finite, for what is wrong at a probability of 1. *Shape* [n]"""
+    inside = np.clip(probability, _HAIR, 1.0 - _HAIR)
+    loss: Probabilities = -np.log(np.where(right, inside, 1.0 - inside))
+    return loss
+
+
+def draw_reliability(path: Path, panels: Mapping[str, Series]) -> None:
+    """Draw one panel for each set of texts. Calibrated probabilities lie on the diagonal."""
+    looks = styles(name for series in panels.values() for name in series)
+    with figure(path, panels, height=4.6) as drawn:
+        for axis, series in zip(drawn.axes, panels.values(), strict=True):
+            axis.plot([0.0, 1.0], [0.0, 1.0], color="#999999", linewidth=0.8)
+            for name, (probability, right) in series.items():
+                parts = bins(probability, right)
+                means, shares = [part.probability for part in parts], [part.right for part in parts]
+                axis.plot(means, shares, label=name, **vars(looks[name]))
+            values = "\n".join(f"{name}: ECE {errors(*pair).ece:.3f}" for name, pair in series.items())
+            axis.text(0.03, 0.97, values, transform=axis.transAxes, va="top", fontsize="small")
+            axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability", ylabel="share that is right", aspect="equal")
+            axis.grid(True)
