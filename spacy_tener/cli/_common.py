@@ -18,7 +18,7 @@ from wasabi import util
 from wasabi.printer import Printer
 
 from ..errors import RemedyError, check_choice
-from ..workbench.composing.compose import explained
+from ..workbench.composing.compose import wrap_config_errors
 from ..workbench.composing.files import read_config
 from ..workbench.report.scores import read_json
 from ..workbench.runs.engines import Engine, on_ray, on_this_machine
@@ -119,7 +119,7 @@ def read_pipeline_config(model: Path) -> Config:
     """A pipeline's config, interpolated."""
     path = model / "config.cfg"
     config = read_config(path)
-    with explained(str(path)):
+    with wrap_config_errors(str(path)):
         return config.interpolate()
 
 

@@ -15,7 +15,6 @@ from wasabi.printer import Printer
 from ..files import locked, write_text
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import SHIPPED, find_space
-from ..workbench.composing.search_space import read_space
 from ..workbench.report.rows import make_table
 from ..workbench.report.runs import METRICS, find_runs
 from ..workbench.report.scores import read_scores
@@ -24,6 +23,7 @@ from ..workbench.runs.engines import Engine
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.search import SAMPLERS, Search, SearchPlan, TrialRow, open_search
+from ..workbench.runs.search_space import read_space
 from ..workbench.runs.training import OUTPUT
 from . import tener_cli
 from ._common import (

@@ -16,7 +16,7 @@ from commands import check, commands, run
 from pages import LANGUAGES, PAGES, ROOT, Block, blocks, prose
 
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.search_space import read_space
+from spacy_tener.workbench.runs.search_space import read_space
 
 EXECUTED = {"python", "bash", "ini"}
 RUN = [page for page in PAGES if any(not block.kind and block.language in EXECUTED for block in blocks(page))]

@@ -81,7 +81,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
         config = _merge(*_around_what_stands(config, overlay, name), notes)
     _check_initialize(read, config)
     _check_variables(read, config)
-    with explained(" + ".join(map(str, [base, *overlays]))):
+    with wrap_config_errors(" + ".join(map(str, [base, *overlays]))):
         config = fill(config)
     config = with_settings(config, settings, notes)
     return Composed(config, tuple(notes))
@@ -97,10 +97,10 @@ def with_settings(config: Config, settings: Sequence[str], notes: list[str], wha
         config = _merge(config, updates, notes)
         if "@" in setting.partition("=")[0]:
             # The function brings settings of its own, which the next one may name.
-            with explained(f"{what} {setting}"):
+            with wrap_config_errors(f"{what} {setting}"):
                 config = fill(config)
     if settings:
-        with explained(f"{what} {' '.join(settings)}"):
+        with wrap_config_errors(f"{what} {' '.join(settings)}"):
             config = fill(config)
     return config
 
@@ -294,7 +294,7 @@ def fill(config: Config) -> Config:
 
 
 @contextmanager
-def explained(what: str) -> Iterator[None]:
+def wrap_config_errors(what: str) -> Iterator[None]:
     """Say in one line what is wrong with `what`, for all the ways in which spaCy, confection and builders refuse it."""
     try:
         yield

@@ -23,7 +23,7 @@ from typing import Any
 from thinc.api import Config
 
 from ...errors import RemedyError
-from ..composing.compose import explained
+from ..composing.compose import wrap_config_errors
 from ..composing.files import entries, read_config
 from .scores import Scores, Summary, parse_scores, read_json, read_scores, summarize
 
@@ -187,7 +187,7 @@ def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
     interpolate: Put the values of variables in their places.
     """
     config = read_config(path)
-    with explained(str(path)):
+    with wrap_config_errors(str(path)):
         return config.interpolate() if interpolate else config
 
 

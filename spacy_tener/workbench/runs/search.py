@@ -1,13 +1,13 @@
 """Random search: settings drawn from a space, one training after the other, all of them kept.
 
-What optuna draws and what came of it is in DIR/study.db, which its own tools read. Each trial has a directory:
+The trials are in DIR/study.db, which optuna's own tools read. Each has a directory:
 
     DIR/trials/0007/config.cfg, training.jsonl, output.log    what was trained, its scores, what `spacy train` said
     DIR/trials/0007/model-best/                               of the best trial only, unless all are to be kept
     DIR/trials.csv, trials.json, best.cfg                     written anew after each trial
 
-A search may be killed at any time. The next call finds the trial that was running, marks it as interrupted, and does it
-again under a new number.
+A search may be killed at any time. The next call finds the trial that was running, marks it as interrupted, and repeats
+it under a new number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -30,14 +30,13 @@ from ...errors import check_choice
 from ...files import locked, write_text
 from ..composing.compose import compose, with_settings
 from ..composing.files import ConfigError, corpus_reader, did_you_mean, keys, missing
-from ..composing.search_space import Choice, Space, as_settings
 from ..report.runs import CONFIG, MODEL
 from .engines import Engine, Task, run_tasks
 from .processes import Processes
+from .search_space import Space, as_settings
 from .training import TrainingResult, TrainingRun, Watch, train
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
@@ -45,14 +44,15 @@ if TYPE_CHECKING:
 SAMPLERS = ("random", "tpe")
 COLUMNS = ("number", "state", "score", "seconds", "again_of", "reason")
 _STUDY, _LOCK = "study.db", ".lock"
+_STATES = {"COMPLETE": "done", "FAIL": "failed", "PRUNED": "pruned", "RUNNING": "running", "WAITING": "waiting"}
 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What is searched.
+    """A config, and what is drawn of it.
 
-    base, overlays, settings: the config, as `compose` takes it.
-    space: where the rest is drawn from.
+    base, overlays, settings: The config, as `compose` takes it.
+    space: The settings that are drawn.
     """
 
     base: Path | str
@@ -63,7 +63,7 @@ class SearchPlan:
     sampler: str = "random"
 
     def config(self, values: Mapping[str, Any]) -> Config:
-        """The config with values for what the space decides."""
+        """Return the config with values for what the space decides."""
         return with_settings(self.fixed, as_settings(values), [], "drawn from the space:")
 
     @cached_property
@@ -73,10 +73,9 @@ class SearchPlan:
 
     @property
     def described(self) -> dict[str, Any]:
-        """By what another search is told from this one, as JSON has it."""
-        space = json.loads(json.dumps(asdict(self.space)))
+        """The plan as JSON, by which one search is told from another."""
         text = self.fixed.to_str(interpolate=False)
-        return {"config": text, "space": space, "seed": self.seed, "sampler": self.sampler}
+        return {"config": text, "space": self.space.described, "seed": self.seed, "sampler": self.sampler}
 
     def check(self) -> None:
         """Refuse a space that does not fit the config."""
@@ -89,7 +88,7 @@ class SearchPlan:
         self.config(self.space.values(self.space.example()))
 
     def check_files(self) -> None:
-        """Refuse what lacks corpora, other files or packages, before anything is trained."""
+        """Refuse a config that lacks corpora, other files or packages."""
         problems = missing(self.fixed)
         for part in ("train", "dev"):
             path = corpus_reader(self.fixed, f"{part}_corpus").get("path", ".")
@@ -101,14 +100,14 @@ class SearchPlan:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """What is known of a trial.
+    """A trial.
 
     state: "done", "failed", "pruned" (others were better at the same step), "interrupted" (the search was killed),
         "running", "waiting".
-    score: the best F1 on dev, 0 to 1.
-    again_of: the interrupted trial that it does again.
-    reason: why it failed.
-    values: what the space decided; nothing before it was drawn whole.
+    score: The best F1 on dev, 0 to 1.
+    again_of: The interrupted trial that it repeats.
+    reason: Why it failed.
+    values: What the space decided; nothing before all of it was drawn.
     """
 
     number: int
@@ -119,6 +118,21 @@ class TrialRow:
     reason: str | None
     values: dict[str, Any]
 
+    @classmethod
+    def of(cls, trial: FrozenTrial, space: Space) -> TrialRow:
+        known, state = trial.user_attrs, _STATES[trial.state.name]
+        if state == "failed" and not known.get("reason"):  # A killed search could not write down why.
+            state = "interrupted"
+        return cls(
+            number=trial.number,
+            state=state,
+            score=trial.value if state == "done" else known.get("score"),
+            seconds=known.get("seconds"),
+            again_of=known.get("again_of"),
+            reason=known.get("reason"),
+            values=space.values(trial.params) if set(trial.params) == set(space.draws) else {},
+        )
+
     @property
     def ended(self) -> bool:
         return self.state in ("done", "failed", "pruned")
@@ -126,12 +140,12 @@ class TrialRow:
 
 @dataclass(frozen=True)
 class Search:
-    """A search in a directory, new or taken up again. Make one by `open_search`.
+    """A search in a directory, new or resumed. Made by `open_search`.
 
     gpu_id: -1 for the CPU.
-    code: a Python file with what the config needs.
-    prune: stop a training whose F1 on dev is below the median of the others at the same step.
-    keep_models: keep the pipelines of all trials.
+    code: A Python file with what the config needs.
+    prune: Stop a training whose F1 on dev is below the median of the others at the same step.
+    keep_models: Keep the pipelines of all trials.
     """
 
     plan: SearchPlan
@@ -145,7 +159,7 @@ class Search:
     @property
     def rows(self) -> list[TrialRow]:
         """All trials, in their order."""
-        return rows_of(self.study, self.plan.space)
+        return [TrialRow.of(trial, self.plan.space) for trial in self.study.get_trials(deepcopy=False)]
 
     @property
     def best(self) -> TrialRow | None:
@@ -162,10 +176,12 @@ class Search:
             note(self.rows[trial.number])
 
     def write(self) -> None:
-        """Write what there is to be read, and remove the pipelines that are not to be kept."""
+        """Write trials.csv, trials.json and best.cfg, and remove the pipelines that are not to be kept."""
         rows, best = self.rows, self.best
-        write_text(self.folder / "trials.csv", as_csv(rows, self.plan.space))
-        write_text(self.folder / "trials.json", as_json(rows, best, self.plan.described))
+        write_text(self.folder / "trials.csv", self._table(rows))
+        number = None if best is None else best.number
+        data = {"best": number, "plan": self.plan.described, "trials": [asdict(row) for row in rows]}
+        write_text(self.folder / "trials.json", json.dumps(data, ensure_ascii=False, indent=1) + "\n")
         if best is not None:
             heading = f"# Trial {best.number} of a search: F1 {100 * (best.score or 0.0):.2f} on dev"
             config = Config().from_disk(self.trial_folder(best.number) / CONFIG, interpolate=False)
@@ -178,11 +194,22 @@ class Search:
     def trial_folder(self, number: int) -> Path:
         return self.folder / "trials" / f"{number:04d}"
 
+    def _table(self, rows: Sequence[TrialRow]) -> str:
+        """A line of CSV for each trial, with a column for each setting."""
+        text, settings = StringIO(), self.plan.space.settings
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow([*COLUMNS, *settings])
+        for row in rows:
+            values = [row.values.get(name) for name in settings]
+            cells = (json.dumps(value) if isinstance(value, dict | bool) else value for value in values)
+            writer.writerow([*(getattr(row, name) for name in COLUMNS), *cells])
+        return text.getvalue()
+
     def _next(self, worse: Callable[[int, int, float], bool] | None) -> tuple[Trial, Task]:
         """Draw a trial. worse: Whether a trial's training is to be stopped at a step with a score."""
         # A sampler of its own for each trial: what is drawn does not depend on where the search was interrupted.
         self.study.sampler = _sampler(self.plan.sampler, self.plan.seed, sum(row.again_of is None for row in self.rows))
-        trial = self.study.ask(distributions(self.plan.space))
+        trial = self.study.ask(dict(self.plan.space.draws))
         watch = partial(worse, trial._trial_id) if worse else None
         values, folder = self.plan.space.values(trial.params), self.trial_folder(trial.number)
         return trial, partial(_train, self.plan, values, folder, self.gpu_id, self.code, watch)
@@ -203,39 +230,24 @@ class Search:
 
 @contextmanager
 def open_search(plan: SearchPlan, folder: Path, *, prune: bool = False, **options: Any) -> Iterator[Search]:
-    """A search in a directory, where no other process searches meanwhile; what was interrupted will be done again.
+    """Yield the search of a directory, where no other process searches meanwhile. Interrupted trials are repeated.
 
     options: As of `Search`. Another call for the same search may choose others.
     """
     plan.check()
     plan.check_files()
     with locked(folder / _LOCK):
-        with _damage_named(folder / _STUDY):
+        with _wrap_storage_errors(folder / _STUDY):
             search = Search(plan, folder, _study(folder, prune=prune), prune=prune, **options)
             _check_same(search)
-            _take_up(search)
+            _requeue_interrupted(search)
             search.write()
         yield search
 
 
-def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """The space as optuna has it."""
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    made: dict[str, BaseDistribution] = {}
-    for name, draw in space.draws.items():
-        if isinstance(draw, Choice):
-            made[name] = CategoricalDistribution(draw.values)
-        elif draw.whole:
-            made[name] = IntDistribution(int(draw.low), int(draw.high), log=draw.log, step=int(draw.step or 1))
-        else:
-            made[name] = FloatDistribution(draw.low, draw.high, log=draw.log, step=draw.step)
-    return made
-
-
 @contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    """Name the study's file where it cannot be read."""
+def _wrap_storage_errors(path: Path) -> Iterator[None]:
+    """Name the study's file in errors of reading it."""
     try:
         yield
     except Exception as error:
@@ -247,10 +259,8 @@ def _damage_named(path: Path) -> Iterator[None]:
 
 
 def _study(folder: Path, *, prune: bool) -> Study:
-    try:
-        import optuna
-    except ImportError as error:
-        raise ConfigError("A search needs optuna", "pip install 'spacy_tener[search]'") from error
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(
         storage=f"sqlite:///{folder / _STUDY}",
@@ -262,17 +272,17 @@ def _study(folder: Path, *, prune: bool) -> Study:
 
 
 def _check_same(search: Search) -> None:
-    """Refuse to go on with another search's trials."""
+    """Refuse to resume another search."""
     plan, before = search.plan.described, search.study.user_attrs.get("plan")
     if before is None:
         search.study.set_user_attr("plan", plan)
     elif other := [name for name in plan if plan[name] != before[name]]:
-        remedy = "Choose another --output, or go on with what it was begun with."
-        raise ConfigError(f"{search.folder}: another search is kept there: its {' and '.join(other)} differ", remedy)
+        remedy = "Choose another --output, or resume the search as it was begun."
+        raise ConfigError(f"{search.folder}: holds another search: its {' and '.join(other)} differ", remedy)
 
 
-def _take_up(search: Search) -> None:
-    """Mark what was running when the search was killed, and let it be done again."""
+def _requeue_interrupted(search: Search) -> None:
+    """Mark the trials that were running when the search was killed, and queue them again."""
     from optuna.trial import TrialState
 
     for trial in search.study.get_trials(states=[TrialState.RUNNING]):
@@ -292,7 +302,7 @@ def _sampler(name: str, seed: int, place: int) -> BaseSampler:
 
 
 class _Pruning:
-    """Whether optuna's pruner would stop a trial of the search in a directory after this evaluation."""
+    """Optuna's pruner: says for a trial of a search's directory whether to stop it after an evaluation."""
 
     def __init__(self, folder: Path) -> None:
         self._study = _study(folder, prune=True)
@@ -316,53 +326,3 @@ def _train(
 ) -> TrainingResult:
     run = TrainingRun(folder.name, folder, plan.config(values), gpu_id=gpu_id, code=code)
     return train(run, processes, watch)
-
-
-def rows_of(study: Study, space: Space) -> list[TrialRow]:
-    """All trials in their order."""
-    return [_row(trial, space) for trial in study.get_trials(deepcopy=False)]
-
-
-def _row(trial: FrozenTrial, space: Space) -> TrialRow:
-    known = trial.user_attrs
-    return TrialRow(
-        number=trial.number,
-        state=_state(trial),
-        score=trial.value if trial.state.name == "COMPLETE" else known.get("score"),
-        seconds=known.get("seconds"),
-        again_of=known.get("again_of"),
-        reason=known.get("reason"),
-        values=space.values(trial.params) if set(trial.params) == set(space.draws) else {},
-    )
-
-
-def _state(trial: FrozenTrial) -> str:
-    if trial.state.name == "FAIL":
-        # Whatever failed says why; what was killed could not.
-        return "failed" if trial.user_attrs.get("reason") else "interrupted"
-    return {"COMPLETE": "done", "PRUNED": "pruned", "RUNNING": "running", "WAITING": "waiting"}[trial.state.name]
-
-
-def as_csv(rows: Iterable[TrialRow], space: Space) -> str:
-    """A line for each trial, with a column for each setting."""
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *space.settings])
-    for row in rows:
-        values = [row.values.get(name) for name in space.settings]
-        writer.writerow([*(getattr(row, name) for name in COLUMNS), *map(_cell, values)])
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, dict | bool) else value
-
-
-def as_json(rows: Sequence[TrialRow], best: TrialRow | None, plan: dict[str, Any]) -> str:
-    """All trials, the number of the best one, and what was searched."""
-    data = {
-        "best": None if best is None else best.number,
-        "plan": plan,
-        "trials": [asdict(row) for row in rows],
-    }
-    return json.dumps(data, ensure_ascii=False, indent=1) + "\n"

@@ -18,11 +18,11 @@ from optuna.trial import TrialState
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
-from spacy_tener.workbench.composing.search_space import read_space
 from spacy_tener.workbench.runs import processes
 from spacy_tener.workbench.runs import search as module
 from spacy_tener.workbench.runs.engines import on_this_machine
-from spacy_tener.workbench.runs.search import Search, SearchPlan, distributions, open_search
+from spacy_tener.workbench.runs.search import Search, SearchPlan, open_search
+from spacy_tener.workbench.runs.search_space import read_space
 from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun
 
 TOK2VEC = "components.tener_ner.model.tok2vec"
@@ -202,7 +202,7 @@ def test_ranges_and_choices_are_optuna_s_distributions(files: Path) -> None:
     (files / "space.cfg").write_text(
         '[a]\nx = ["y", null]\nn = {"low": 1, "high": 9, "step": 4}\nr = {"low": 0.5, "high": 2.0, "step": 0.5}\n'
     )
-    made = distributions(read_space(files / "space.cfg"))
+    made = read_space(files / "space.cfg").draws
     assert made["a.x"].choices == ("y", None)
     assert (made["a.n"].low, made["a.n"].high, made["a.n"].step) == (1, 9, 4)
     assert (made["a.r"].low, made["a.r"].high, made["a.r"].step) == (0.5, 2.0, 0.5)
@@ -242,7 +242,7 @@ def test_an_interrupted_trial_is_marked_and_done_again_with_the_same_settings(op
 def _begin_without_end(search: Search) -> int:
     """What a search leaves that is killed in the middle of a training."""
     search.study.sampler = module._sampler("random", search.plan.seed, 1)
-    return search.study.ask(distributions(search.plan.space)).number
+    return search.study.ask(dict(search.plan.space.draws)).number
 
 
 @pytest.mark.usefixtures("instantly")

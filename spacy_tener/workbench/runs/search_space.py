@@ -1,4 +1,4 @@
-"""What a random search draws from: a file with choices and ranges at the places of a config's settings.
+"""Search spaces: files with choices and ranges at the places of a config's settings.
 
     [draws]
     head_width = [32, 48, 64]
@@ -23,14 +23,17 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .compose import explained
-from .files import ConfigError, did_you_mean, read_config
+from ..composing.compose import wrap_config_errors
+from ..composing.files import ConfigError, did_you_mean, read_config
 
-DRAWS = "draws"
-_FORMS = 'Write a list of values, {"low": 1, "high": 9}, or "= a formula"; what is fixed belongs into an overlay.'
-_RANGE = {"low", "high", "log", "step"}
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+DRAWS = "draws."
+_FORMS = 'Write a list of values, {"low": 1, "high": 9}, or "= a formula"; fixed values belong into an overlay.'
+_RANGE = ("high", "log", "low", "step")
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -38,69 +41,60 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }
-Scalar = bool | int | float | str | None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of some values."""
-
-    values: tuple[Scalar, ...]
-
-
-@dataclass(frozen=True)
-class Range:
-    """A number between two, these included; a whole one if they are whole.
-
-    log: evenly on a logarithmic scale.
-    step: only each so many from the lowest.
-    """
-
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-
-    @property
-    def whole(self) -> bool:
-        return all(isinstance(number, int) for number in (self.low, self.high))
 
 
 @dataclass(frozen=True)
 class Space:
-    """Where settings are drawn from.
+    """The settings that a search decides.
 
-    draws: by the setting's dotted name; those in `[draws]` are no settings.
-    formulas: by the setting's dotted name.
+    draws: Optuna's distribution of each setting that is drawn, by dotted name; those in `[draws]` are no settings.
+    formulas: By the setting's dotted name.
     """
 
-    draws: Mapping[str, Choice | Range]
+    draws: Mapping[str, BaseDistribution]
     formulas: Mapping[str, str]
 
     @property
     def settings(self) -> list[str]:
         """The dotted names of all settings that the space decides."""
-        return [*(name for name in self.draws if not _is_draw(name)), *self.formulas]
+        return [*(name for name in self.draws if not name.startswith(DRAWS)), *self.formulas]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The space as JSON, by which one is told from another."""
+        from optuna.distributions import distribution_to_json
+
+        draws = {name: json.loads(distribution_to_json(draw)) for name, draw in self.draws.items()}
+        return {"draws": draws, "formulas": dict(self.formulas)}
 
     def values(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
-        """The value of each setting, from those of all draws."""
+        """Return the value of each setting, given those of all draws."""
         named = {_last(name): value for name, value in drawn.items()}
-        settings = {name: value for name, value in drawn.items() if not _is_draw(name)}
+        settings = {name: value for name, value in drawn.items() if not name.startswith(DRAWS)}
         for name, text in self.formulas.items():
             try:
                 settings[name] = _evaluate(_parse(text), named)
             except (ArithmeticError, TypeError, ValueError) as error:
-                raise ConfigError(f'{name}: "{text}" has no value: {error}', "Mend the formula.") from error
+                raise ConfigError(f'{name}: "{text}" has no value: {error}', "Correct the formula.") from error
         return settings
 
     def example(self) -> dict[str, Any]:
-        """The first of each choice, and the lowest of each range."""
-        return {name: draw.values[0] if isinstance(draw, Choice) else draw.low for name, draw in self.draws.items()}
+        """Return the first of each choice and the lowest of each range."""
+        return {name: bounds(draw)[0] for name, draw in self.draws.items()}
+
+
+def bounds(draw: BaseDistribution) -> tuple[Any, ...]:
+    """Return the values of a choice, or the lowest and highest of a range."""
+    return getattr(draw, "choices", None) or (getattr(draw, "low"), getattr(draw, "high"))  # noqa: B009
 
 
 def read_space(path: Path) -> Space:
-    """A space from its file. What is wrong in it is said with the file's and the setting's name."""
-    draws: dict[str, Choice | Range] = {}
+    """Read a space from its file. Errors name the file and the setting."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("A search needs optuna", "pip install 'spacy_tener[search]'") from error
+    draws: dict[str, BaseDistribution] = {}
     formulas: dict[str, str] = {}
     for name, value in _leaves(read_config(path)):
         try:
@@ -110,14 +104,14 @@ def read_space(path: Path) -> Space:
             else:
                 draws[name] = _draw(value)
         except ValueError as error:
-            raise ConfigError(f"{path}: {name}: {error}", _FORMS) from error
+            raise ConfigError(f"{path}: {name}: {str(error).removesuffix('.')}", _FORMS) from error
     space = Space(draws, formulas)
     _check(space, path)
     return space
 
 
 def as_settings(values: Mapping[str, Any]) -> list[str]:
-    """Values as `compose` takes them."""
+    """Return values as `compose` takes them."""
     return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
 
 
@@ -129,50 +123,41 @@ def _leaves(section: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str,
             yield f"{parent}{key}", value
 
 
-def _draw(value: Any) -> Choice | Range:
+def _draw(value: Any) -> BaseDistribution:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
     if isinstance(value, list):
-        return _choice(value)
-    if isinstance(value, Mapping):
-        return _range(value)
-    raise ValueError(f"{json.dumps(value)} is nothing to draw from")
-
-
-def _choice(values: list[Any]) -> Choice:
-    if not values:
-        raise ValueError("a choice of nothing")
-    odd = [value for value in values if value is not None and not isinstance(value, bool | int | float | str)]
-    if odd:
-        raise ValueError(f"{json.dumps(odd[0])} is no number, string, true, false or null")
-    if len({json.dumps(value) for value in values}) < len(values):
-        raise ValueError("a value stands there twice")
-    return Choice(tuple(values))
-
-
-def _range(value: Mapping[str, Any]) -> Range:
-    unknown = sorted(set(value) - _RANGE)
-    if unknown:
-        raise ValueError(f"a range has {', '.join(sorted(_RANGE))}, not {unknown[0]}")
-    log, numbers = value.get("log", False), [value["low"], value["high"], value.get("step") or 1]
-    if not isinstance(log, bool):
+        odd = [each for each in value if each is not None and not isinstance(each, bool | int | float | str)]
+        if odd:
+            raise ValueError(f"{json.dumps(odd[0])} is no number, string, true, false or null")
+        if len({json.dumps(each) for each in value}) < len(value):
+            raise ValueError("a value occurs twice")
+        return CategoricalDistribution(value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{json.dumps(value)} is neither a choice nor a range")
+    if unknown := sorted(set(value) - set(_RANGE)):
+        raise ValueError(f"a range has {', '.join(_RANGE)}, not {unknown[0]}")
+    numbers = [number for key, number in value.items() if key != "log" and not (key == "step" and number is None)]
+    if not isinstance(value.get("log", False), bool):
         raise ValueError("`log` is true or false")
     if any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers):
         raise ValueError("`low`, `high` and `step` are numbers")
-    made = Range(value["low"], value["high"], log, value.get("step"))
-    if not made.low < made.high:
+    if not value["low"] < value["high"]:
         raise ValueError("`low` must be below `high`")
-    if made.log and (made.low <= 0 or made.step is not None):
-        raise ValueError("a range with `log` begins above 0 and has no `step`")
-    if made.step is not None and (made.step <= 0 or (made.whole and not isinstance(made.step, int))):
-        raise ValueError("`step` must be above 0, and whole where the range is")
-    return made
+    low, high, log, step = value["low"], value["high"], value.get("log", False), value.get("step")
+    if not (isinstance(low, int) and isinstance(high, int)):
+        return FloatDistribution(low, high, log=log, step=step)
+    if isinstance(step, float):
+        raise ValueError("`step` must be whole where the range is")
+    return IntDistribution(low, high, log=log, step=1 if step is None else step)
 
 
 def _check(space: Space, path: Path) -> None:
-    """Refuse formulas over nothing, and draws that no formula asks for."""
+    """Refuse formulas with unknown names, and draws that no formula uses."""
     if not space.draws:
-        raise ConfigError(f"{path}: there is nothing to draw from", _FORMS)
+        raise ConfigError(f"{path}: nothing is drawn", _FORMS)
     drawn = [_last(name) for name in space.draws]
-    asked = {name for text in space.formulas.values() for name in _names(_parse(text))}
+    used = {name for text in space.formulas.values() for name in _names(_parse(text))}
     for setting, text in space.formulas.items():
         for name in _names(_parse(text)):
             if drawn.count(name) != 1:
@@ -180,14 +165,10 @@ def _check(space: Space, path: Path) -> None:
                 reason = f"{path}: {setting}: '{name}' in \"{text}\" is the name of {how_many} that is drawn"
                 raise ConfigError(reason, did_you_mean(name, sorted({*drawn} - {name}), "Draw it in [draws]."))
     for name in space.draws:
-        if _is_draw(name) and _last(name) not in asked:
-            raise ConfigError(f"{path}: {name}: no formula asks for it", "Use it, or take it out.")
-    with explained(str(path)):
+        if name.startswith(DRAWS) and _last(name) not in used:
+            raise ConfigError(f"{path}: {name}: no formula uses it", "Use it, or remove it.")
+    with wrap_config_errors(str(path)):
         space.values(space.example())
-
-
-def _is_draw(name: str) -> bool:
-    return name.partition(".")[0] == DRAWS
 
 
 def _last(name: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError
-from spacy_tener.workbench.composing.search_space import Choice, Range, as_settings, read_space
 from spacy_tener.workbench.runs.search import SearchPlan
+from spacy_tener.workbench.runs.search_space import as_settings, bounds, read_space
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 SEARCH = CONFIGS / "search"
@@ -53,12 +54,11 @@ high = 1
 """
     )
     assert read.draws == {
-        "a.b.choice": Choice((1, 2.5, "x", True, None)),
-        "a.b.whole": Range(1, 9, step=2),
-        "a.b.rate": Range(0.001, 0.1, log=True),
-        "a.b.section": Range(0.5, 1),
+        "a.b.choice": CategoricalDistribution((1, 2.5, "x", True, None)),
+        "a.b.whole": IntDistribution(1, 9, step=2),
+        "a.b.rate": FloatDistribution(0.001, 0.1, log=True),
+        "a.b.section": FloatDistribution(0.5, 1),
     }
-    assert [read.draws[name].whole for name in ("a.b.whole", "a.b.rate", "a.b.section")] == [True, False, False]
 
 
 def test_formulas_are_computed_from_what_is_drawn(space) -> None:
@@ -112,15 +112,15 @@ def test_values_are_settings_that_compose_reads_back() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[a]\nx = 3\n", "a.x: 3 is nothing to draw from"),
-        ('[a]\nx = "y"\n', 'a.x: "y" is nothing to draw from'),
-        ("[a]\nx = []\n", "a.x: a choice of nothing"),
+        ("[a]\nx = 3\n", "a.x: 3 is neither a choice nor a range"),
+        ('[a]\nx = "y"\n', 'a.x: "y" is neither a choice nor a range'),
+        ("[a]\nx = []\n", "a.x: The `choices` must contain one or more elements"),
         ("[a]\nx = [[1, 2]]\n", "a.x: [1, 2] is no number, string, true, false or null"),
-        ("[a]\nx = [1, 2, 1]\n", "a.x: a value stands there twice"),
+        ("[a]\nx = [1, 2, 1]\n", "a.x: a value occurs twice"),
         ('[a]\nx = {"low": 1, "high": 1}\n', "a.x: `low` must be below `high`"),
-        ('[a]\nx = {"low": 0, "high": 1, "log": true}\n', "begins above 0"),
-        ('[a]\nx = {"low": 1, "high": 5, "log": true, "step": 2}\n', "has no `step`"),
-        ('[a]\nx = {"low": 1, "high": 5, "step": 0.5}\n', "`step` must be above 0, and whole where the range is"),
+        ('[a]\nx = {"low": 0, "high": 1, "log": true}\n', "`low >= 1` must hold for `log=True`"),
+        ('[a]\nx = {"low": 1, "high": 5, "log": true, "step": 2}\n', "only accept step is 1 when `log` argument is True"),
+        ('[a]\nx = {"low": 1, "high": 5, "step": 0.5}\n', "`step` must be whole where the range is"),
         ('[a]\nx = {"low": 1, "high": 5, "log": 1}\n', "`log` is true or false"),
         ('[a]\nx = {"low": "1", "high": 5}\n', "`low`, `high` and `step` are numbers"),
         ('[a]\nx = {"low": 1, "high": 5, "base": 2}\n', "a range has high, log, low, step, not base"),
@@ -134,8 +134,8 @@ def test_values_are_settings_that_compose_reads_back() -> None:
             "'haeds' in \"= haeds\" is the name of nothing that is drawn. Did you mean heads",
         ),
         ('[a]\nx = [1]\n[b]\nx = [1]\ny = "= x"\n', "is the name of more than one thing that is drawn"),
-        ("[draws]\nx = [1]\n[a]\ny = [1]\n", "draws.x: no formula asks for it"),
-        ("", "there is nothing to draw from"),
+        ("[draws]\nx = [1]\n[a]\ny = [1]\n", "draws.x: no formula uses it"),
+        ("", "nothing is drawn"),
         ("[a]\nx = [1]\nx = [2]\n", "'x' stands twice in [a]"),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 # The papers' spaces
 
 
-def plan(base: str, overlays: tuple[str, ...], space: str) -> Plan:
+def plan(base: str, overlays: tuple[str, ...], space: str) -> SearchPlan:
     layers = tuple(CONFIGS / f"{name}.cfg" for name in overlays)
     return SearchPlan(CONFIGS / f"{base}.cfg", layers, (), read_space(SEARCH / f"{space}.cfg"))
 
@@ -176,9 +176,7 @@ def test_the_papers_spaces_fit_their_configs(base: str, overlays: tuple[str, ...
     made = plan(base, overlays, space)
     made.check()
     # The largest of everything makes a model, too.
-    largest = {
-        name: draw.values[-1] if isinstance(draw, Choice) else draw.high for name, draw in made.space.draws.items()
-    }
+    largest = {name: bounds(draw)[-1] for name, draw in made.space.draws.items()}
     config = made.config(made.space.values(largest))
     again = config.from_str(config.to_str(interpolate=False), interpolate=False)
     assert again == config
@@ -186,7 +184,7 @@ def test_the_papers_spaces_fit_their_configs(base: str, overlays: tuple[str, ...
 
 def choices(space: str) -> dict[str, tuple]:
     draws = read_space(SEARCH / f"{space}.cfg").draws
-    shown = {name: draw.values if isinstance(draw, Choice) else (draw.low, draw.high) for name, draw in draws.items()}
+    shown = {name: bounds(draw) for name, draw in draws.items()}
     return {name.rpartition(".")[2] if "dropout" not in name else name: values for name, values in shown.items()}
 
 
