@@ -39,14 +39,12 @@ def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
 
 def starts(lengths: IntArray) -> IntArray:
     """Return the begin of each sequence. *Shape: [n]*"""
-    begins: IntArray = np.cumsum(lengths) - lengths
-    return begins
+    return np.cumsum(lengths) - lengths
 
 
 def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
     """Return `begin, begin + 1, .., begin + length - 1` for each sequence, joined. *Shape: [N]*"""
-    numbers: IntArray = np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
-    return numbers
+    return np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
 
 
 def bucket_cuts(lengths: IntArray, price: int) -> list[int]:

@@ -149,8 +149,7 @@ class PositionWindows:
         own = self.query_groups
         number = np.arange(len(own.queries)) - np.repeat(starts(own.counts), own.counts)
         first = number * self.widths[own.groups] - starts(self.widths)[own.groups]
-        located: IntArray = first + self.spans.heads[own.queries] - own.firsts[own.kinds]
-        return located
+        return first + self.spans.heads[own.queries] - own.firsts[own.kinds]
 
 
 Groups = tuple[tuple[Any, ...], tuple[Any, ...]]

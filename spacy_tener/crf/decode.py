@@ -61,8 +61,7 @@ def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing
     unsure = (best >= -MARGIN) | barred
     unsure[:-1] |= over_two >= -MARGIN
     unsure[1:] |= over_two >= -MARGIN
-    surely: BoolArray = ~unsure
-    return surely
+    return ~unsure
 
 
 def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -> None:

@@ -67,8 +67,7 @@ def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> AnyFloats:
     single = paths[first, layout.single.start + label] - total[first, 0]
     with np.errstate(invalid="ignore"):
         scores = np.where(first == last, single, longer(passes, total, first, last, label))
-    probabilities: AnyFloats = np.exp(scores)
-    return probabilities
+    return np.exp(scores)
 
 
 def longer(passes: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
@@ -81,8 +80,7 @@ def longer(passes: ForwardBackward, total: AnyFloats, first: IntArray, last: Int
     # The passes' scores are relative to shifts, and those between the two ends of the span must be made good.
     shifts = running_sums(passes.shifts())
     outer = passes.alpha[first, begin] + passes.beta[last, end] - total[last, 0] - (shifts[last] - shifts[first])
-    scores: AnyFloats = outer + clamped(passes, first, last, label)
-    return scores
+    return outer + clamped(passes, first, last, label)
 
 
 def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
@@ -97,8 +95,7 @@ def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: Int
     emitted[barriers[stop, label] > barriers[first + 1, label]] = -np.inf
     count = stop - first - 1
     through = table[begin, inside] + (count - 1) * table[inside, inside] + table[inside, end]
-    scores: AnyFloats = emitted + np.where(count == 0, table[begin, end], through)
-    return scores
+    return emitted + np.where(count == 0, table[begin, end], through)
 
 
 SLACK = 1.0 - 1e-6
@@ -166,8 +163,7 @@ def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
     table = passes.transitions.table
     source, target = passes.moves(total)
     if passes.transitions.moderate:
-        expected: AnyFloats = (np.exp(source) @ (np.exp(table) * finite(table)) * np.exp(target)).sum(axis=1)
-        return expected
+        return (np.exp(source) @ (np.exp(table) * finite(table)) * np.exp(target)).sum(axis=1)
     scores = np.zeros(len(source), source.dtype)
     for tag, row in zip(source.T, table, strict=True):
         scores += (np.exp(tag[:, None] + row + target) * finite(row)).sum(axis=1)
@@ -223,8 +219,7 @@ class ScaledSums:
         row, (group, column) = self.places(sequence, self.packing.lengths[sequence] - 1)
         start, swap = self.transitions.both_ways()[0].astype(np.float64), mirror(self.transitions.layout)
         last = self.sums[:, :, row] * np.exp(start[::-1, swap, None])
-        sums: Sums = np.log(last.sum(1)) + self.scales[:, group, column]
-        return sums
+        return np.log(last.sum(1)) + self.scales[:, group, column]
 
     def log_probabilities(self, spans: EntitySpans) -> tuple[Sums, bool]:
         """Return the log-probability of each span as one entity, and whether these are reliable. *Shape* [n_spans]"""
@@ -252,8 +247,7 @@ class ScaledSums:
         owner = np.repeat(np.arange(count.size), count)
         emitted = np.bincount(owner, self.emissions[ranges(row + 1, count), inside[owner]], minlength=count.size)
         through = table[begin, inside] + (count - 1) * table[inside, inside] + table[inside, end]
-        scores: Sums = emitted + np.where(count == 0, table[begin, end], through)
-        return scores
+        return emitted + np.where(count == 0, table[begin, end], through)
 
 
 def add_up(sums: Sums, transitions: Transitions, packing: Packing) -> Sums:

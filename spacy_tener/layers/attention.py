@@ -139,8 +139,7 @@ class VanillaAttention(Attention):
         return Heads(q * self.scale, k, v)
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
-        mixed: Tensor = self.out(super().forward(x, ragged, *context))  # eq. 6
-        return mixed
+        return self.out(super().forward(x, ragged, *context))  # eq. 6
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:

@@ -41,8 +41,7 @@ class CharacterEncoder(nn.Module):
         if not len(characters):
             return self.out.bias.expand(len(lengths), -1)
         hidden = self.encode(characters, lengths)
-        words: Tensor = self.out(rectified_maximum(hidden, lengths))
-        return words
+        return self.out(rectified_maximum(hidden, lengths))
 
 
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
@@ -85,8 +84,7 @@ class CNN(nn.Module):
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """*Shape* [N, width] -> [N, filters]"""
         windows = ConvolutionWindows.of(Ragged.of(lengths, device=x.device), self.convolution.size)
-        filtered: Tensor = self.convolution(x, windows)
-        return filtered
+        return self.convolution(x, windows)
 
 
 class BiLSTM(nn.Module):
@@ -105,8 +103,7 @@ class BiLSTM(nn.Module):
         flat = on_device(packing.forward, x.device)
         packed, _ = self.lstm(PackedSequence(x.index_select(0, flat), torch.tensor(packing.sizes)))
         # Each flat row is packed once: sorting says where.
-        outputs: Tensor = packed.data.index_select(0, flat.argsort())
-        return outputs
+        return packed.data.index_select(0, flat.argsort())
 
 
 class CharacterFeatures(nn.Module):
@@ -132,8 +129,7 @@ class CharacterFeatures(nn.Module):
         Returns *Shape: [N, width]*
         """
         encoded = self.encoder(self.tables(characters), lengths)
-        tokens: Tensor = self.dropout(encoded.index_select(0, words))
-        return tokens
+        return self.dropout(encoded.index_select(0, words))
 
 
 class RadicalEncoder(nn.Module):
@@ -164,5 +160,4 @@ class RadicalEncoder(nn.Module):
             radicals, lengths = F.pad(radicals, (0, 1), value=UNKNOWN_ROW), np.append(lengths, 1)
             dropped = torch.rand(characters.shape, device=characters.device) < self.radical_dropout
             characters = characters.masked_fill(dropped, unknown)
-        tokens: Tensor = self.radicals(radicals, lengths, characters)
-        return tokens
+        return self.radicals(radicals, lengths, characters)

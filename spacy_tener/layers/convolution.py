@@ -63,8 +63,7 @@ class ConvolutionWindows:
         """
         if self.size == 1:
             return x
-        gathered: Tensor = _Gather.apply(x, self.rows, self.readers)  # type: ignore[no-untyped-call]
-        return gathered
+        return _Gather.apply(x, self.rows, self.readers)  # type: ignore[no-untyped-call]
 
 
 class Convolution(nn.Module):
@@ -83,8 +82,7 @@ class Convolution(nn.Module):
 
         windows: of this size.
         """
-        convolved: Tensor = self.product(windows.gather(x))
-        return convolved
+        return self.product(windows.gather(x))
 
 
 class _Gather(torch.autograd.Function):
@@ -185,8 +183,7 @@ def kaiming_uniform_start(layer: Linear) -> None:
 def _largest(branches: Sequence[Tensor]) -> Tensor:
     if len(branches) == 1:
         return branches[0]
-    largest: Tensor = _Largest.apply(*branches)  # type: ignore[no-untyped-call]
-    return largest
+    return _Largest.apply(*branches)  # type: ignore[no-untyped-call]
 
 
 class _Largest(torch.autograd.Function):
@@ -237,8 +234,7 @@ class GRNEncoder(nn.Module):
         context, ragged = self._read(x, lengths)
         if self.relation is None:
             return context
-        related: Tensor = self.relation(context, ragged.lengths)
-        return related
+        return self.relation(context, ragged.lengths)
 
     def relation_strengths(self, x: Tensor, lengths: Lengths) -> list[Tensor]:
         """Return the strength of relation of all pairs of tokens of each sequence: the paper's figure 4. *Shape: [T,

@@ -349,8 +349,7 @@ class CRFHead(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
         """*Shape* [N, width] -> [N, n_tags]"""
-        emissions: Tensor = self.emit(self.dropout(tokens))
-        return emissions
+        return self.emit(self.dropout(tokens))
 
     def grown(self, n_labels: int) -> CRFHead:
         """Return a head for more entity types, which emits the same scores as this one for the types that it had."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -77,8 +77,7 @@ class Linear(nn.Linear):
             return F.linear(x, self.weight, self.bias)
         if not torch.is_grad_enabled():
             return _product(x, self.weight, self.bias)
-        product: Tensor = _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return product
+        return _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
 
 
 class Projection(nn.Module):
@@ -90,8 +89,7 @@ class Projection(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
         """*Shape* [N, width_in] -> [N, width_out]"""
-        projected: Tensor = self.linear(tokens)
-        return projected
+        return self.linear(tokens)
 
 
 def _serves(x: Tensor, weight: Tensor) -> bool:
@@ -143,7 +141,7 @@ def _outer(dy: Tensor, x: Tensor) -> Tensor:
 
 
 def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], ""))
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 def _onednn_works() -> bool:
@@ -216,8 +214,7 @@ class EmbeddingTables(nn.Module):
             F.embedding(self._drop_words(name, ids), self.tables[name], sparse=True)
             for name, ids in zip(self.names, rows, strict=True)
         ]
-        joined: Tensor = self.dropout(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
-        return joined
+        return self.dropout(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
 
     def _drop_words(self, name: str, rows: Tensor) -> Tensor:
         probability = self.word_dropout[name]

@@ -59,7 +59,7 @@ class FlatEncoder(nn.Module):
             rows = layer(rows, plan, relative)
         x = rows.index_select(0, plan.characters) if inner else x
         x = last(x, plan, relative, last.attention_input(rows))
-        return cast(Tensor, self.output_norm(x))
+        return self.output_norm(x)
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """Return the attention map of each sentence in each layer, over characters, then words. *Shape: [h, L, L]*
@@ -113,7 +113,7 @@ class AtssaEncoder(nn.Module):
         x, *context = self._read(chars, words, lattice)
         for layer in self.layers:
             x = layer(x, *context)
-        return cast(Tensor, self.output_norm(x))
+        return self.output_norm(x)
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
         """Return the attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
@@ -252,7 +252,7 @@ class MectEncoder(nn.Module):
             streams = [stream.index_select(0, plan.characters) for stream in rows]
         streams = last(rows, plan, relative, streams)
         normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
-        return cast(Tensor, self.fusion(torch.cat(normed, dim=-1)))  # eq. 14
+        return self.fusion(torch.cat(normed, dim=-1))  # eq. 14
 
     def attention_weights(
         self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice

@@ -133,8 +133,7 @@ class Ragged:
 
 
 def _take(x: Tensor, index: Tensor, inverse: Tensor, real: Tensor | None) -> Tensor:
-    taken: Tensor = _Take.apply(x, index, inverse, real)  # type: ignore[no-untyped-call]
-    return taken
+    return _Take.apply(x, index, inverse, real)  # type: ignore[no-untyped-call]
 
 
 class _Take(torch.autograd.Function):
@@ -187,13 +186,11 @@ class Segments:
 
     def gather(self, x: Tensor) -> Tensor:
         """Return its segment's row for each row. x: *Shape: [n, w]*. Returns *Shape: [m, w]*"""
-        rows: Tensor = _Transposed.apply(x, self, _gather, _sum)  # type: ignore[no-untyped-call]
-        return rows
+        return _Transposed.apply(x, self, _gather, _sum)  # type: ignore[no-untyped-call]
 
     def sum(self, x: Tensor) -> Tensor:
         """Return the sum of each segment's rows, 0 for an empty segment. x: *Shape: [m, w]*. Returns *Shape: [n, w]*"""
-        sums: Tensor = _Transposed.apply(x, self, _sum, _gather)  # type: ignore[no-untyped-call]
-        return sums
+        return _Transposed.apply(x, self, _sum, _gather)  # type: ignore[no-untyped-call]
 
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean of each segment's rows, 0 for an empty segment. x: *Shape: [m, w]*. Returns *Shape: [n,
@@ -227,8 +224,7 @@ class _Transposed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, segments: Segments, operation: Any, transpose: Any) -> Tensor:
         ctx.segments, ctx.transpose = segments, transpose
-        result: Tensor = operation(x, segments)
-        return result
+        return operation(x, segments)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:

@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -134,8 +134,7 @@ class GatedRelation(Relation):
     """Eq. 6: the gated relation network itself."""
 
     def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        fused: Tensor = _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
-        return fused
+        return _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
 
 
 class MeanRelation(Relation):
@@ -195,7 +194,7 @@ class _GatedMean(torch.autograd.Function):
         ctx.rectangles, tiles = rectangles, _Tiles(x, rectangles.most)
         padded = zip(rectangles.cut(u), rectangles.cut(v), rectangles.cut(x, zeros=True), strict=True)
         sums = rectangles.join([_gated(tiles, *own) for own in padded], like=x)
-        return sums * cast(Tensor, ctx.shares)
+        return sums * ctx.shares
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -99,8 +99,7 @@ class Selection:
         self, scores: Tensor, per_query: Tensor | None, real: Tensor | None, penalty: Penalty | None = None
     ) -> Tensor:
         """Return the map in training by "threshold". penalty: where the cost of the keys kept is recorded."""
-        drawn: Tensor = _Sample.apply(scores, per_query, real, self, penalty)  # type: ignore[no-untyped-call]
-        return drawn
+        return _Sample.apply(scores, per_query, real, self, penalty)  # type: ignore[no-untyped-call]
 
     def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
         """Return `T~` (eq. 8). *Returns Shape: [n, h, T, 1]*"""
@@ -147,8 +146,7 @@ class SelectiveAttention(AdaptedAttention):
         if self.threshold is None:
             return x.new_zeros(len(x), self.n_heads)
         mean = sentences.gather(sentences.mean(x))
-        made: Tensor = self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
-        return made
+        return self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
 
     def heads(self, x: Tensor, *context: Any) -> Heads:
         """Return queries, keys and values. context: the batch's `RelativePositions` and the sentence of each token,
@@ -192,7 +190,7 @@ def kth_largest(x: Tensor, k: int) -> Tensor:
     if not x.is_cpu or k >= MANY_FOR_TOPK or length >= LONG_FOR_TOPK * k:
         return torch.topk(x, k, dim=-1).values[..., -1:]
     columns = x.flatten(0, -2).T.contiguous()
-    return cast(Tensor, kth_by_merging(columns, k, torch.minimum, torch.maximum)).view(*x.shape[:-1], 1)
+    return kth_by_merging(columns, k, torch.minimum, torch.maximum).view(*x.shape[:-1], 1)
 
 
 def logistic_noise(like: Tensor) -> Tensor:

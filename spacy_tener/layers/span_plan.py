@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import cast
 
 import numpy as np
 import torch
@@ -50,7 +49,7 @@ class GroupViews(QueryGroup):
         """Return the place of each query's and key's product among a group's *[G, C]*. *Shape: [n, G L]*"""
         # Without selecting, where all queries are of one kind.
         windows = self.windows if len(self.windows) == 1 else self.windows.index_select(0, self.kinds)
-        return cast(Tensor, windows + self.shifts).view(1, -1)
+        return (windows + self.shifts).view(1, -1)
 
     def add_bias(self, scores: Tensor, bias: Tensor) -> None:
         """Add to scores what belongs to the places of query and key. *Shape: [h n, G, L]; [h, M, M]*"""

@@ -158,8 +158,7 @@ def attend_spans(heads: SpanHeads, groups: Sequence[Queries], p: float) -> Tenso
     """Attention within each sentence, with dropout of probability `p` on its map. *Returns Shape: [n, h, d_k]*"""
     if not torch.is_grad_enabled():
         return _attend_groups(heads, groups, p, kept=None)
-    mixed: Tensor = _SpanAttention.apply(*heads.parts, groups, p)  # type: ignore[no-untyped-call]
-    return mixed
+    return _SpanAttention.apply(*heads.parts, groups, p)  # type: ignore[no-untyped-call]
 
 
 def span_weights(heads: SpanHeads, group: Queries) -> Tensor:
@@ -334,8 +333,7 @@ class SpanAttention(nn.Module):
         if self.random is None:
             return None
         keys = max(plan.lengths, default=0)
-        bias: Tensor = self.random(plan.longest if n_queries == len(plan.characters) else keys, keys)
-        return bias
+        return self.random(plan.longest if n_queries == len(plan.characters) else keys, keys)
 
 
 def span_layer(config: StackConfig, **options: Any) -> TransformerLayer:

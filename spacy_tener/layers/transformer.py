@@ -38,8 +38,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
         hidden = F.relu(self.widen(x), inplace=True)
-        mixed: Tensor = self.dropout(self.narrow(self.dropout(hidden)))
-        return mixed
+        return self.dropout(self.narrow(self.dropout(hidden)))
 
 
 class TransformerLayer(nn.Module):
@@ -64,7 +63,7 @@ class TransformerLayer(nn.Module):
 
     def attention_input(self, x: Tensor) -> Tensor:
         """Return the layer's input as its attention reads it. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
-        return cast(Tensor, self.attention_norm(x)) if self.pre_norm else x
+        return self.attention_norm(x) if self.pre_norm else x
 
     def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Return the output of the layer. x: the layer's input; mixed: what attention made of it. *Shape: [N, d]*
@@ -72,14 +71,13 @@ class TransformerLayer(nn.Module):
         """
         if self.pre_norm:
             x = x + mixed
-            return cast(Tensor, x + self.feed_forward(self.feed_forward_norm(x)))
+            return x + self.feed_forward(self.feed_forward_norm(x))
         x = self.attention_norm(x + mixed)
-        return cast(Tensor, self.feed_forward_norm(x + self.feed_forward(x)))
+        return self.feed_forward_norm(x + self.feed_forward(x))
 
     def weights(self, x: Tensor, *context: Any) -> list[Tensor]:
         """Return the attention map of each sequence for this layer's input. *Shape: [h, length, length]* each"""
-        maps: list[Tensor] = cast(Any, self.attention).weights(self.attention_input(x), *context)
-        return maps
+        return cast(Any, self.attention).weights(self.attention_input(x), *context)
 
 
 def each_layer(layers: Iterable[nn.Module], look: Callable[..., Seen], x: Any, *context: Any) -> list[Seen]:
@@ -116,7 +114,7 @@ class TransformerEncoder(nn.Module):
         x, *context = self._read(x, lengths)
         for layer in self.layers:
             x = layer(x, *context)
-        return cast(Tensor, self.output_norm(x))
+        return self.output_norm(x)
 
     def attention_weights(self, x: Tensor, lengths: Lengths) -> list[list[Tensor]]:
         """Return the attention map of each sequence in each layer. *Shape: [h, length, length]* each"""

@@ -279,8 +279,7 @@ def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
 
 def interleave(even: FloatArray, odd: FloatArray) -> FloatArray:
     """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension."""
-    both: FloatArray = np.stack((even, odd), axis=-1).reshape(*even.shape[:-1], 2 * even.shape[-1])
-    return both
+    return np.stack((even, odd), axis=-1).reshape(*even.shape[:-1], 2 * even.shape[-1])
 
 
 def _power(length: int) -> int:

@@ -85,8 +85,7 @@ class FeedForward:
 
 def relu(x: FloatArray) -> FloatArray:
     """Return `max(x, 0)`, in place."""
-    rectified: FloatArray = np.maximum(x, np.float32(0.0), out=x)
-    return rectified
+    return np.maximum(x, np.float32(0.0), out=x)
 
 
 def sigmoid(x: FloatArray) -> FloatArray:

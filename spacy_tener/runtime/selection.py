@@ -68,5 +68,4 @@ def kth_largest(x: FloatArray, k: int) -> FloatArray:
     """
     if k > x.shape[-2]:
         return np.full_like(x[..., :1, :], -np.inf)
-    found: FloatArray = kth_by_merging(x, k, np.minimum, np.maximum)
-    return found
+    return kth_by_merging(x, k, np.minimum, np.maximum)

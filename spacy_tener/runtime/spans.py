@@ -182,5 +182,4 @@ class SpanAttention:
         down, across = (np.arange(-(-n // BLOCK)) for n in (queries, keys))
         blocks = self.blocks[down[:, None] * -(-self.places // BLOCK) + across]
         square = blocks.reshape(len(down), len(across), self.n_heads, BLOCK, BLOCK).transpose(2, 0, 3, 1, 4)
-        bias: FloatArray = square.reshape(self.n_heads, len(down) * BLOCK, len(across) * BLOCK)[:, :queries, :keys]
-        return bias
+        return square.reshape(self.n_heads, len(down) * BLOCK, len(across) * BLOCK)[:, :queries, :keys]
