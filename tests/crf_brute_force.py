@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from paper_forms import allowed_transitions
 from torch import Tensor
 
+from spacy_tener.batching.sequences import Lengths
+from spacy_tener.crf.forward import ForwardBackward
+from spacy_tener.crf.marginals import EntitySpans, span_marginals
 from spacy_tener.layers.crf import CRF
 from spacy_tener.tagging import TagLayout
 from spacy_tener.types import IntArray
@@ -123,3 +128,31 @@ def token_marginals(crf: CRF, emissions: Tensor, lengths: list[int], allowed: Te
 def gradients(loss: Tensor, crf: CRF, emissions: Tensor) -> list[Tensor]:
     found = torch.autograd.grad(loss, [emissions, *crf.parameters()], allow_unused=True, materialize_grads=True)
     return list(found)
+
+
+def array(tensor: Tensor | None) -> NDArray[Any] | None:
+    return None if tensor is None else tensor.detach().cpu().numpy()
+
+
+def decode(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
+    """The path that the package finds, from tensors."""
+    return crf.scorer.decode(array(emissions), lengths, array(allowed))
+
+
+def kbest(crf: CRF, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None) -> list[Any]:
+    return crf.scorer.kbest(array(emissions), lengths, k, array(allowed))
+
+
+def passes(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, **options) -> ForwardBackward:
+    return crf.scorer.passes(array(emissions), lengths, array(allowed), **options)
+
+
+def found_marginals(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
+    return torch.from_numpy(passes(crf, emissions, lengths, allowed).marginals()).to(emissions.dtype)
+
+
+def found_spans(
+    crf: CRF, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
+) -> Tensor:
+    found = span_marginals(passes(crf, emissions, lengths, allowed), spans)
+    return torch.from_numpy(found).to(emissions.dtype)

@@ -21,9 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..batching.sequences import Lengths, Packing
-from ..crf.decode import ScoredPath
 from ..crf.forward import ForwardBackward
-from ..crf.marginals import EntitySpans, span_marginals
 from ..crf.scorer import PathScorer, mask_emissions, packing_of
 from ..crf.transitions import CRFArrays, Transitions, weight_gradients
 from ..tagging import TagLayout
@@ -148,8 +146,6 @@ def subtract_path(counts: AnyFloats, moves: AnyFloats, tags: IntArray, weights: 
     np.subtract.at(moves, (tags[later - 1], tags[later]), weights[later, 0])
 
 
-__all__ = ["CRF", "CRFWeights", "EntitySpans", "ScoredPath", "cross_entropy"]
-
 CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
 """start, end, outside, inside: the parameters of a CRF."""
 
@@ -252,46 +248,12 @@ class CRF(nn.Module):
         """The CRF as it predicts, with the weights that it has now."""
         return PathScorer(cast(CRFArrays, tuple(weight.numpy() for weight in to_host(*map(_detached, self.weights)))))
 
-    def decode(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
-        """Return the best path of each sequence, joined. *Shape* [N, K] to [N], a numpy array"""
-        return self.scorer.decode(_array(emissions), lengths, as_mask(allowed))
-
-    def kbest(
-        self, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None
-    ) -> list[list[ScoredPath]]:
-        """Return the k best paths of each sequence with their scores, best first; fewer where fewer exist."""
-        return self.scorer.kbest(_array(emissions), lengths, k, as_mask(allowed))
-
-    def token_marginals(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
-        """Return probability of each tag of each token. *Shape* [N, K] to [N, K]"""
-        return torch.from_numpy(self.passes(emissions, lengths, allowed).marginals()).to(upcast(emissions).dtype)
-
-    def span_marginals(
-        self, emissions: Tensor, lengths: Lengths, spans: EntitySpans, allowed: Tensor | None = None
-    ) -> Tensor:
-        """Return probability that each span is an entity of its label. *Shape* [N, K] to [n_spans]"""
-        probabilities = span_marginals(self.passes(emissions, lengths, allowed), spans)
-        return torch.from_numpy(probabilities).to(upcast(emissions).dtype)
-
-    def passes(
-        self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, *, temperature: float = 1.0
-    ) -> ForwardBackward:
-        """Return the log-sums of all paths through each tag, of which probabilities are made.
-
-        temperature: what all scores are divided by. Above 1, the CRF is less sure of its best paths.
-        """
-        return self.scorer.passes(_array(emissions), lengths, as_mask(allowed), temperature=temperature)
-
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
         return packing_of(self.layout, tuple(emissions.shape), lengths)
 
 
 def _detached(tensor: Tensor) -> Tensor:
     return tensor.detach()
-
-
-def _array(emissions: Tensor) -> AnyFloats:
-    return upcast(to_host(emissions.detach())[0]).numpy()
 
 
 def _log_likelihood(

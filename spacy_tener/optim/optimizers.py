@@ -7,7 +7,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
-from thinc.api import Ops, Optimizer, registry
+from thinc.api import Optimizer, registry
 from thinc.backends import get_array_ops
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import Floats2d, FloatsXd
@@ -64,7 +64,25 @@ def Adam(  # noqa: N802 - the name that it is known by, as in Thinc
     use_radam: bool = False,
     rates: dict[str, float] | None = None,
 ) -> RatedAdam:
-    """Make a `RatedAdam`; see there for the settings."""
+    """Make Thinc's `Adam.v1`, or its `RAdam.v1`, with `rates` by the names of parameters.
+
+    Parameters are known by the names that their torch modules give them: `transformer.*` are those of
+    `spacy_tener.TransformerEmbed.v1`, `radicals.*` those of `spacy_tener.RadicalEmbed.v1`, `crf.*` the CRF's. A
+    module in Thinc's own wrapper, as that of the component `transformer`, has names without any prefix.
+
+    learn_rate: A rate, or a list or generator of rates, one for each step.
+    beta1: Share of the mean of gradients that stays from one step to the next.
+    beta2: Share of the mean of their squares that stays.
+    eps: Added to the root of the mean of squares.
+    L2: Weight decay.
+    L2_is_weight_decay: Take weight decay from the weights at the parameter's own rate, as AdamW does; otherwise add it
+        to the gradient.
+    grad_clip: The longest gradient of a parameter; 0 for no limit.
+    use_averages: Keep an average of every parameter but rows of embedding tables, for spaCy to evaluate and save.
+    use_radam: Rectify the first steps, as RAdam does.
+    rates: Factors of the learning rate for parameters whose name matches a pattern. The first pattern that matches is
+        taken, in the given order; without a match the rate is multiplied by 1.
+    """
     return RatedAdam(
         learn_rate,
         beta1=beta1,
@@ -80,23 +98,7 @@ def Adam(  # noqa: N802 - the name that it is known by, as in Thinc
 
 
 class RatedAdam(RatedOptimizer):
-    """Thinc's `Adam.v1`, or its `RAdam.v1`, with `rates` by the names of parameters as `spacy_tener.SGD.v1` has them.
-
-    Parameters are known by the names that their torch modules give them: `transformer.*` are those of
-    `spacy_tener.TransformerEmbed.v1`, `radicals.*` those of `spacy_tener.RadicalEmbed.v1`, `crf.*` the CRF's. A
-    module in Thinc's own wrapper, as that of the component `transformer`, has names without any prefix.
-
-    learn_rate: a rate, or a list or generator of rates, one for each step.
-    beta1, beta2, eps: how much of the gradient's mean, and of its square's, stays from one step to the next; and what
-        is added to the root of the latter.
-    L2: weight decay; with `L2_is_weight_decay` as in AdamW, taken from the weights at the parameter's own rate,
-        otherwise added to the gradient.
-    grad_clip: the longest gradient of a parameter; 0 for no limit.
-    use_averages: keep an average of every parameter but rows of embedding tables, for spaCy to evaluate and save.
-    use_radam: rectify the first steps, as RAdam does.
-    rates: by what the learning rate is multiplied for parameters whose name matches a pattern. The first pattern that
-        matches is taken, in the given order; without a match the rate is multiplied by 1.
-    """
+    """Thinc's `Adam` with a learning rate for each group of parameters."""
 
     __slots__: list[str] = []
     registered = "spacy_tener.Adam.v1"
@@ -104,7 +106,7 @@ class RatedAdam(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """Return one step for a whole parameter. Returns the weights, and the gradient set to zero.
+        """Make one step for a whole parameter. Returns the weights, and the gradient set to zero.
 
         key: the node's id and the parameter's name.
         """
@@ -128,25 +130,25 @@ def SGD(  # noqa: N802 - the name that it is known by, as in Thinc
     L2: FloatOrSeq = 0.0,
     rates: dict[str, float] | None = None,
 ) -> MomentumSGD:
-    """Make a `MomentumSGD`; see there for the settings."""
-    return MomentumSGD(learn_rate, momentum=momentum, nesterov=nesterov, clip_value=clip_value, L2=L2, rates=rates)
-
-
-class MomentumSGD(RatedOptimizer):
-    """Gradient descent with momentum, for Thinc's and spaCy's training loops.
+    """Make an optimizer by gradient descent with momentum.
 
     A step is `torch.optim.SGD`'s, after clipping: `velocity = momentum * velocity + gradient`,
     `weights -= learn_rate * velocity`. Weights are changed in place and gradients are used up. Parameter averages,
     which cost a copy of every weight at each step, are off.
 
-    learn_rate: a rate, or a list or generator of rates, one for each step.
-    momentum: how much of the velocity stays from one step to the next; at least 0 and below 1.
-    nesterov: look ahead by one step of momentum.
-    clip_value: each number of a gradient is brought into ± this; 0 for no clipping.
-    L2: weight decay, added to the clipped gradient as `L2 * weights`; a number, list or generator.
-    rates: by what the learning rate is multiplied for parameters whose name matches a pattern (`*embed*`, `crf.*`). The
-        first pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
+    learn_rate: A rate, or a list or generator of rates, one for each step.
+    momentum: Share of the velocity that stays from one step to the next; at least 0 and below 1.
+    nesterov: Look ahead by one step of momentum.
+    clip_value: Bound of each number of a gradient, up and down; 0 for no clipping.
+    L2: Weight decay, added to the clipped gradient as `L2 * weights`; a number, list or generator.
+    rates: Factors of the learning rate for parameters whose name matches a pattern (`*embed*`, `crf.*`). The first
+        pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
     """
+    return MomentumSGD(learn_rate, momentum=momentum, nesterov=nesterov, clip_value=clip_value, L2=L2, rates=rates)
+
+
+class MomentumSGD(RatedOptimizer):
+    """Gradient descent with momentum; see `SGD`."""
 
     __slots__ = ["clip_value", "momentum", "nesterov"]
     registered = "spacy_tener.SGD.v1"
@@ -159,11 +161,11 @@ class MomentumSGD(RatedOptimizer):
         self,
         learn_rate: FloatOrSeq,
         *,
-        momentum: float = 0.9,
-        nesterov: bool = False,
-        clip_value: float = 5.0,
-        L2: FloatOrSeq = 0.0,
-        rates: dict[str, float] | None = None,
+        momentum: float,
+        nesterov: bool,
+        clip_value: float,
+        L2: FloatOrSeq,
+        rates: dict[str, float] | None,
     ) -> None:
         self._check("momentum", momentum, 0.0 <= momentum < 1.0, "at least 0 and below 1")
         self._check("nesterov", nesterov, not nesterov or momentum > 0.0, "false where momentum is 0")
@@ -176,7 +178,7 @@ class MomentumSGD(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """Return one step for a whole parameter. Returns the weights, and the gradient set to zero.
+        """Make one step for a whole parameter. Returns the weights, and the gradient set to zero.
 
         key: the node's id and the parameter's name.
         """
@@ -188,7 +190,7 @@ class MomentumSGD(RatedOptimizer):
         return weights, gradient
 
     def update_rows(self, key: KeyT, rows: Floats2d, gradient: Floats2d) -> None:
-        """Return one step for some rows of a table, taken out of it: its cost does not know the table's height.
+        """Make one step for some rows of a table, taken out of it: its cost does not know the table's height.
 
         Velocity would go on moving rows for many steps after they were last used, so there is none here: a row goes at
         once as far as momentum would carry it in the end, `learn_rate / (1 - momentum) * gradient`.
@@ -204,7 +206,7 @@ class MomentumSGD(RatedOptimizer):
     def _prepare(self, gradient: FloatsXd, weights: Any) -> None:
         """Clip, then add weight decay, in place."""
         if self.clip_value:
-            _ops(gradient).xp.clip(gradient, -self.clip_value, self.clip_value, out=gradient)
+            get_array_ops(gradient).xp.clip(gradient, -self.clip_value, self.clip_value, out=gradient)
         if self.L2:
             gradient += self.L2 * weights
 
@@ -227,14 +229,9 @@ class MomentumSGD(RatedOptimizer):
 
         It starts anew where a parameter has got another shape, as when a label was added.
         """
-        ops = _ops(like)
+        ops = get_array_ops(like)
         if key not in self.mom1 or self.mom1[key].shape != like.shape:
             self.mom1[key] = ops.xp.zeros_like(like)
         velocity: Any = ops.asarray(self.mom1[key])
         self.mom1[key] = velocity
         return velocity
-
-
-def _ops(array: FloatsXd) -> Ops:
-    ops: Ops = get_array_ops(array)
-    return ops

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from spacy_tener.layers.crf import CRF, EntitySpans
+from spacy_tener.crf.marginals import EntitySpans
+from spacy_tener.layers.crf import CRF
 
 LENGTHS = brute.LENGTHS
 
@@ -45,14 +46,14 @@ def test_token_marginals_equal_brute_force(n_labels, masked, scale):
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
     with torch.no_grad():
         expected = brute.token_marginals(crf, emissions, LENGTHS, allowed)
-    assert_close(crf.token_marginals(emissions, LENGTHS, allowed), expected)
+    assert_close(brute.found_marginals(crf, emissions, LENGTHS, allowed), expected)
 
 
 def test_token_marginals_are_the_gradient_of_log_z():
     crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
     (gradient,) = torch.autograd.grad(crf.log_partition(emissions, LENGTHS).sum(), emissions)
-    assert_close(crf.token_marginals(emissions, LENGTHS), gradient)
+    assert_close(brute.found_marginals(crf, emissions, LENGTHS), gradient)
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0, 1e4])
@@ -60,7 +61,7 @@ def test_token_marginals_sum_to_one_at_every_token(scale):
     crf = brute.random_crf(3).float()
     lengths = [300, 1, 0, 40]
     emissions = brute.random_emissions(crf, lengths, scale=scale).float()
-    marginals = crf.token_marginals(emissions, lengths)
+    marginals = brute.found_marginals(crf, emissions, lengths)
     assert marginals.dtype == torch.float32
     assert_close(marginals.sum(1), torch.ones(341))
     assert ((marginals >= 0) & (marginals <= 1)).all()
@@ -70,7 +71,7 @@ def test_token_marginals_of_a_mask_are_zero_where_it_bars_and_nowhere_nan():
     crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = brute.random_mask(crf, LENGTHS)
-    marginals = crf.token_marginals(emissions, LENGTHS, allowed)
+    marginals = brute.found_marginals(crf, emissions, LENGTHS, allowed)
     assert not marginals[~allowed].any()
     assert_close(marginals.sum(1), torch.ones(sum(LENGTHS), dtype=torch.float64))
 
@@ -83,7 +84,7 @@ def test_span_marginals_equal_brute_force_for_every_span(n_labels, masked, scale
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
     spans = all_spans(crf, LENGTHS)
-    ours = crf.span_marginals(emissions, LENGTHS, spans, allowed)
+    ours = brute.found_spans(crf, emissions, LENGTHS, spans, allowed)
     assert_close(ours, span_probabilities(crf, emissions, LENGTHS, spans, allowed))
 
 
@@ -91,7 +92,7 @@ def test_span_marginals_of_five_tokens_equal_brute_force():
     crf = brute.random_crf(1)
     emissions = brute.random_emissions(crf, [5])
     spans = all_spans(crf, [5])
-    assert_close(crf.span_marginals(emissions, [5], spans), span_probabilities(crf, emissions, [5], spans))
+    assert_close(brute.found_spans(crf, emissions, [5], spans), span_probabilities(crf, emissions, [5], spans))
 
 
 def test_spans_that_begin_at_a_token_are_as_likely_as_its_opening_tags():
@@ -99,9 +100,9 @@ def test_spans_that_begin_at_a_token_are_as_likely_as_its_opening_tags():
     emissions = brute.random_emissions(crf, [30])
     spans = all_spans(crf, [30])
     layout = crf.layout
-    tags = crf.token_marginals(emissions, [30])
+    tags = brute.found_marginals(crf, emissions, [30])
     opened = torch.zeros(30, dtype=torch.float64)
-    opened.index_add_(0, torch.from_numpy(spans.start), crf.span_marginals(emissions, [30], spans))
+    opened.index_add_(0, torch.from_numpy(spans.start), brute.found_spans(crf, emissions, [30], spans))
     assert_close(opened, tags[:, layout.begin].sum(1) + tags[:, layout.single].sum(1))
 
 
@@ -110,7 +111,7 @@ def test_a_decoded_entity_that_cannot_be_otherwise_has_probability_one():
     tags = torch.from_numpy(crf.layout.encode(np.array([1]), np.array([4]), np.array([0]), 5))
     only = torch.nn.functional.one_hot(tags, crf.layout.n_tags).bool()
     spans = EntitySpans(*np.array([[0, 1, 4, 0], [0, 1, 3, 0]]).T)
-    assert_close(crf.span_marginals(torch.randn(5, 5), [5], spans, only), torch.tensor([1.0, 0.0]))
+    assert_close(brute.found_spans(crf, torch.randn(5, 5), [5], spans, only), torch.tensor([1.0, 0.0]))
 
 
 def test_probabilities_stay_exact_over_a_long_text():
@@ -121,22 +122,22 @@ def test_probabilities_stay_exact_over_a_long_text():
     before = torch.zeros(3996, crf.layout.n_tags)
     before[:, crf.layout.outside] = 100.0
     spans = EntitySpans(*np.array([[0, 1, 3, 0], [1, 3997, 3999, 0]]).T)
-    alone, after = crf.span_marginals(torch.cat([short, before, short]), lengths, spans).tolist()
+    alone, after = brute.found_spans(crf, torch.cat([short, before, short]), lengths, spans).tolist()
     assert alone == pytest.approx(after, rel=1e-5)
     assert alone > 1e-4
 
 
 def test_no_span_has_no_probability():
     spans = EntitySpans(*np.empty((4, 0), dtype=np.int64))
-    assert CRF(1).span_marginals(torch.zeros(2, 5), [2], spans).shape == (0,)
+    assert brute.found_spans(CRF(1), torch.zeros(2, 5), [2], spans).shape == (0,)
 
 
 @pytest.mark.parametrize("lengths", [[], [0, 0]])
 def test_marginals_of_a_batch_without_tokens_are_empty(lengths):
     crf = CRF(1)
-    assert crf.token_marginals(torch.zeros(0, 5), lengths).shape == (0, 5)
+    assert brute.found_marginals(crf, torch.zeros(0, 5), lengths).shape == (0, 5)
     with pytest.raises(ValueError, match="span 0"):
-        crf.span_marginals(torch.zeros(0, 5), lengths, EntitySpans(*np.array([[0, 0, 1, 0]]).T))
+        brute.found_spans(crf, torch.zeros(0, 5), lengths, EntitySpans(*np.array([[0, 0, 1, 0]]).T))
 
 
 @pytest.mark.parametrize(
@@ -148,4 +149,4 @@ def test_a_span_that_is_not_in_its_sequence_is_named(span):
     spans = EntitySpans(*np.array([(1, 0, 1, 0), span]).T)
     values = ", ".join(str(value) for value in span)
     with pytest.raises(ValueError, match=rf"span 1 .*\({values}\)"):
-        CRF(1).span_marginals(torch.zeros(5, 5), [2, 3], spans)
+        brute.found_spans(CRF(1), torch.zeros(5, 5), [2, 3], spans)

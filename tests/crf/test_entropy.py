@@ -26,7 +26,7 @@ def test_entropy_equals_brute_force(n_labels, masked, scale, temperature):
     crf = brute.random_crf(n_labels, scale=scale)
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
-    found = entropy(crf.passes(emissions, LENGTHS, allowed, temperature=temperature))
+    found = entropy(brute.passes(crf, emissions, LENGTHS, allowed, temperature=temperature))
     assert_close(torch.from_numpy(found), expected(crf, emissions, LENGTHS, allowed, temperature), atol=1e-9, rtol=1e-7)
 
 
@@ -36,6 +36,6 @@ def test_entropy_of_a_long_text_is_the_sum_of_its_independent_parts():
     part = brute.random_emissions(crf, [6])
     part[-1] = -torch.inf
     part[-1, crf.layout.outside] = 0.0
-    alone, long = entropy(crf.passes(torch.cat([part, part.repeat(1000, 1)]), [6, 6000])).tolist()
+    alone, long = entropy(brute.passes(crf, torch.cat([part, part.repeat(1000, 1)]), [6, 6000])).tolist()
     assert alone > 1.0
     assert long == pytest.approx(1000 * alone, rel=1e-9)

@@ -22,7 +22,7 @@ def test_every_span_as_likely_as_the_minimum_of_its_type_is_a_candidate_once(mas
     if masked:
         allowed = torch.from_numpy(np.random.default_rng(2).random(tuple(emissions.shape)) < 0.5)
         allowed[:, crf.layout.outside] = True
-    passes = crf.passes(emissions, LENGTHS, allowed)
+    passes = brute.passes(crf, emissions, LENGTHS, allowed)
     every = all_spans(crf, LENGTHS)
     likely = span_marginals(passes, every) >= np.array(minimum)[every.label]
     wanted = {row for row, keep in zip(zip(*every, strict=True), likely, strict=True) if keep}
@@ -35,5 +35,5 @@ def test_every_span_as_likely_as_the_minimum_of_its_type_is_a_candidate_once(mas
 def test_few_spans_of_a_decided_text_are_candidates():
     crf = brute.random_crf(3)
     emissions = brute.random_emissions(crf, [2000], scale=12.0)
-    candidates = candidate_spans(crf.passes(emissions, [2000]), np.full(3, 0.01))
+    candidates = candidate_spans(brute.passes(crf, emissions, [2000]), np.full(3, 0.01))
     assert 0 < candidates.label.size < 4000

@@ -1,5 +1,6 @@
 """Pipelines with a small recogniser: spaCy's `ner` and `tener_ner`, untrained or knowing the sentences by heart."""
 
+import crf_brute_force as brute
 import numpy as np
 import pytest
 import spacy
@@ -8,7 +9,7 @@ from spacy.lang.zh import Chinese
 from spacy.tokens import Doc, Span
 from spacy_parts import spacy_s_ner
 
-from spacy_tener.layers.crf import EntitySpans
+from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.models.shims.bridge import TorchShim
 from spacy_tener.models.shims.torch_side import join
 from spacy_tener.models.tagger import crf
@@ -152,6 +153,6 @@ def probability():
     def of(pipe, doc, start, end, label):
         scores = join(pipe.model.ops, pipe.model.predict([doc]), torch.device("cpu"))
         spans = EntitySpans(*(np.array([value]) for value in (0, start, end, pipe.labels.index(label))))
-        return float(crf(pipe.model).span_marginals(scores, [len(doc)], spans))
+        return float(brute.found_spans(crf(pipe.model), scores, [len(doc)], spans))
 
     return of

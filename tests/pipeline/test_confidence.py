@@ -1,5 +1,6 @@
 """How sure the component is of entities and readings: in both views, over windows, with masks, through listeners."""
 
+import crf_brute_force as brute
 import numpy as np
 import pytest
 import spacy
@@ -7,7 +8,7 @@ import torch
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
-from spacy_tener.layers.crf import EntitySpans
+from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.models.shims.torch_side import join
 from spacy_tener.models.tagger import crf
 
@@ -220,7 +221,7 @@ def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_
     assert [keys(found) for found in scored] == [[(0, 3, "PER"), (4, 8, "ORG")], [], [(0, 1, "GPE")]]
     scores = join(pipe.model.ops, pipe.model.predict(docs), torch.device("cpu"))
     spans = EntitySpans(*np.array([(0, 0, 3, pipe.labels.index("PER"))]).T)
-    expected = crf(pipe.model).span_marginals(scores, [len(doc) for doc in docs], spans)
+    expected = brute.found_spans(crf(pipe.model), scores, [len(doc) for doc in docs], spans)
     assert scored[0][0].probability == pytest.approx(expected.item(), abs=1e-6)
     with pytest.raises(ValueError, match="shared component"):
         pipe.scored([nlp.make_doc(TEXT)])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from spacy_tener.layers.crf import CRF, EntitySpans
+from spacy_tener.crf.marginals import EntitySpans
+from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.decoding import Decoding
 
 N_LABELS = 2
