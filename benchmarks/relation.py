@@ -25,7 +25,7 @@ from thinc.api import Adam
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from spacy_tener.layers.relation import GatedRelation
+from spacy_tener.layers.relation import Relation
 
 HERE = Path(__file__).parent
 LENGTHS = (15, 30, 100, 300)
@@ -115,7 +115,7 @@ def layer_rows(length: int, args: argparse.Namespace) -> Iterator[list[str]]:
 
 def run_layer(form: str, length: int, work: str) -> Tensor:
     torch.manual_seed(0)
-    layer, lengths = GatedRelation(width=WIDTH), [length] * SENTENCES
+    layer, lengths = Relation("gated", width=WIDTH), [length] * SENTENCES
     x = torch.tanh(torch.randn(sum(lengths), WIDTH))
     compute = layer if form == "streaming" else partial(paper_form, layer)
     if work == "forward":
@@ -126,7 +126,7 @@ def run_layer(form: str, length: int, work: str) -> Tensor:
     return related
 
 
-def paper_form(layer: GatedRelation, x: Tensor, lengths: list[int]) -> Tensor:
+def paper_form(layer: Relation, x: Tensor, lengths: list[int]) -> Tensor:
     """Eq. 4, 6 and 8 as the paper writes them: all pairs of a sentence's tokens at once. *Shape: [N, d]* to *[N, d]*"""
     weight = torch.cat((layer.left.weight, layer.right.weight), dim=1)
     fused = []

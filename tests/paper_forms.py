@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spacy_tener.layers.attention import AdaptedAttention, split_heads
-from spacy_tener.layers.relation import MeanRelation, Relation
+from spacy_tener.layers.relation import Relation
 from spacy_tener.layers.spans import SpanAttention, SpanPositions
 from spacy_tener.tagging import TagLayout
 
@@ -68,7 +68,7 @@ def reference_relation(relation: Relation, x: Tensor, lengths: Sequence[int]) ->
         shape = (len(own), len(own), -1)
         pairs = torch.cat((own[:, None].expand(shape), own[None].expand(shape)), dim=-1)
         scores = F.linear(pairs, weight, relation.left.bias)  # eq. 4
-        terms = scores if isinstance(relation, MeanRelation) else torch.sigmoid(scores) * own  # eq. 5; eq. 6, 7
+        terms = scores if relation.kind == "mean" else torch.sigmoid(scores) * own  # eq. 5; eq. 6, 7
         fused.append(torch.tanh(terms.sum(1) / max(len(own), 1)))  # eq. 8
     return torch.cat(fused)
 

@@ -22,7 +22,7 @@ from ..settings import GRNConfig, IDCNNConfig
 from .dense import Dropout, Linear
 from .devices import on_device
 from .ragged import Ragged
-from .relation import RELATIONS
+from .relation import Relation
 
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class GRNEncoder(nn.Module):
             self.input = Linear(input_width, config.width)
             kaiming_uniform_start(self.input)
         self.dropout = Dropout(config.dropout)
-        self.relation = None if config.relation is None else RELATIONS[config.relation](width=config.width)
+        self.relation = None if config.relation is None else Relation(config.relation, width=config.width)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode the tokens of all sequences, joined; `lengths` says how many each sequence has.

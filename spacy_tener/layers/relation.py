@@ -19,10 +19,9 @@ not with its square. The backward pass makes the gates again.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,20 +89,19 @@ TILE = {"cpu": 1 << 18, "cuda": 1 << 23}
 TOKENS_AT_ONCE = 512
 
 
-class Relation(nn.Module, ABC):
-    """Relation layer: the two halves of `W`, and tanh.
+class Relation(nn.Module):
+    """Relation layer: the two halves of `W`, a way to fuse, and tanh.
 
     left: the half of `W` that reads x_i, with the bias. right: the half that reads x_j.
 
+    kind: "gated" (eq. 6), "mean" (eq. 5) or "attention" (eq. 7), whose r_ij is one number for all channels.
     width: d, of input and output.
     """
 
-    one_gate: ClassVar[bool] = False
-    """Whether r_ij is one number, or one for each channel."""
-
-    def __init__(self, *, width: int) -> None:
+    def __init__(self, kind: RelationKind, *, width: int) -> None:
         super().__init__()
-        gates = 1 if self.one_gate else width
+        self.kind = kind
+        gates = 1 if kind == "attention" else width
         self.left = Linear(width, gates)
         self.right = Linear(width, gates, bias=False)
         # The paper's Kaiming-uniform initialisation, for the whole of `W`: each half has half of its inputs.
@@ -114,11 +112,8 @@ class Relation(nn.Module, ABC):
 
     def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
         """x: the tokens of all sequences. *Shape: [N, d]*. Returns *Shape: [N, d]*"""
-        return torch.tanh(self.fuse(self.left(x), self.right(x), x, lengths))  # eq. 8
-
-    @abstractmethod
-    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return r_i of every token. a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        fuse = {"gated": _gated_mean, "mean": _mean, "attention": _attention_mean}[self.kind]
+        return torch.tanh(fuse(self.left(x), self.right(x), x, lengths))  # eq. 8
 
     def strengths(self, x: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """Return the strength of relation of all pairs, as in the paper's figure 4: the length of each r_ij.
@@ -130,37 +125,22 @@ class Relation(nn.Module, ABC):
         return [torch.cdist(a, -b) for a, b in pairs]
 
 
-class GatedRelation(Relation):
-    """Eq. 6: the gated relation network itself."""
-
-    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        return _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
+def _gated_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return r_i of every token (eq. 6). a, b, x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+    return _GatedMean.apply(a, b, x, lengths)  # type: ignore[no-untyped-call]
 
 
-class MeanRelation(Relation):
-    """Eq. 5, the paper's DFN: the mean of r_ij, which is a_i and the mean of b_j."""
-
-    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        sequences = Segments.of_sequences(lengths, device=x.device)
-        return a + sequences.gather(sequences.mean(b))
+def _mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return the mean of r_ij, which is a_i and the mean of b_j (eq. 5, DFN). *Shape: [N, d]* all"""
+    sequences = Segments.of_sequences(lengths, device=x.device)
+    return a + sequences.gather(sequences.mean(b))
 
 
-class AttentionRelation(Relation):
-    """Eq. 7, the paper's GAttN: one gate for each pair, the same for all channels."""
-
-    one_gate = True
-
-    def fuse(self, a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        rectangles = Rectangles.of(lengths, x)
-        padded = zip(rectangles.cut(a), rectangles.cut(b), rectangles.cut(x, zeros=True), strict=True)
-        return rectangles.join([_attention_relation(*own) for own in padded], like=x) * _shares(lengths, x)
-
-
-RELATIONS: dict[RelationKind, Callable[..., Relation]] = {
-    "gated": GatedRelation,
-    "mean": MeanRelation,
-    "attention": AttentionRelation,
-}
+def _attention_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return r_i of every token (eq. 7, GAttN). a, b: *Shape: [N, 1]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+    rectangles = Rectangles.of(lengths, x)
+    padded = zip(rectangles.cut(a), rectangles.cut(b), rectangles.cut(x, zeros=True), strict=True)
+    return rectangles.join([_attention_relation(*own) for own in padded], like=x) * _shares(lengths, x)
 
 
 def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import get_args
 
 import pytest
 import torch
@@ -14,25 +15,19 @@ from paper_forms import reference_relation
 from torch import Tensor, nn
 
 from spacy_tener.layers import relation
-from spacy_tener.layers.relation import (
-    EXPONENT_LIMIT,
-    RELATIONS,
-    AttentionRelation,
-    GatedRelation,
-    MeanRelation,
-    Relation,
-)
+from spacy_tener.layers.relation import Relation
+from spacy_tener.settings import EXPONENT_LIMIT, RelationKind
 
 LENGTHS = [7, 1, 0, 30, 12]
 WIDTH = 6
-KINDS = sorted(RELATIONS)
+KINDS = sorted(get_args(RelationKind))
 TILES = [1, 40, 700, 1 << 18]
 """Numbers in a tile: less than one pair, some pairs, parts of a sentence, whole sentences."""
 
 
 def make(kind: str, width: int = WIDTH) -> Relation:
     torch.manual_seed(0)
-    module = RELATIONS[kind](width=width).double()
+    module = Relation(kind, width=width).double()
     nn.init.normal_(module.left.bias)
     return module
 
@@ -202,7 +197,7 @@ def test_gradients_of_nearly_open_gates_do_not_cancel() -> None:
 
 def test_float32_is_as_exact_as_float32_can_be() -> None:
     torch.manual_seed(0)
-    module = GatedRelation(width=64)
+    module = Relation("gated", width=64)
     lengths = [100, 15, 30]
     x = torch.tanh(torch.randn(145, 64)).requires_grad_()
     got = module(x, lengths)
@@ -270,7 +265,7 @@ def test_strengths_are_the_lengths_of_the_relation_vectors(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero(kind: str) -> None:
     torch.manual_seed(0)
-    module = RELATIONS[kind](width=400)
+    module = Relation(kind, width=400)
     bound = math.sqrt(6 / 800)
     for half in (module.left, module.right):
         assert half.weight.abs().max().item() == pytest.approx(bound, rel=0.02)
@@ -280,9 +275,9 @@ def test_weights_start_kaiming_uniform_over_both_halves_and_biases_at_zero(kind:
 
 
 def test_the_number_of_weights_is_that_of_the_papers_matrix() -> None:
-    counts = [sum(p.numel() for p in cls(width=10).parameters()) for cls in (GatedRelation, MeanRelation)]
+    counts = [sum(p.numel() for p in Relation(kind, width=10).parameters()) for kind in ("gated", "mean")]
     assert counts == [2 * 10 * 10 + 10] * 2
-    assert sum(p.numel() for p in AttentionRelation(width=10).parameters()) == 2 * 10 + 1
+    assert sum(p.numel() for p in Relation("attention", width=10).parameters()) == 2 * 10 + 1
 
 
 @pytest.mark.gpu

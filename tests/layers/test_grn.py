@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from spacy_tener.layers.convolution import ContextLayer, GRNConfig, GRNEncoder
 from spacy_tener.layers.ragged import Ragged
-from spacy_tener.layers.relation import RELATIONS
 
 LENGTHS = [4, 0, 11, 1, 35]
 INPUT, WIDTH = 7, 10
@@ -65,7 +64,7 @@ def test_the_context_layer_equals_the_papers(branches: tuple[int, ...]) -> None:
         assert torch.allclose(a, b, atol=1e-12)
 
 
-@pytest.mark.parametrize("relation", sorted(RELATIONS))
+@pytest.mark.parametrize("relation", ["attention", "gated", "mean"])
 def test_the_whole_equals_the_papers_equations(relation: str) -> None:
     encoder, x = make(relation=relation), tokens()
     assert encoder.context is not None
