@@ -20,7 +20,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import DocBin
 
-from spacy_tener.models.shims.shim import TorchShim
+from spacy_tener.models.bridge import TorchShim
 
 HERE = Path(__file__).parent
 NOTE = (

@@ -20,7 +20,7 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_tener.features.lexicon.sources import read_jieba
-from spacy_tener.models.shims.bridge import torch_shim
+from spacy_tener.models.bridge import torch_shim
 from spacy_tener.pipeline.finding import find_recogniser
 from spacy_tener.workbench.composing.files import SHIPPED
 from spacy_tener.workbench.vectors.raw_text import find_texts, read_all

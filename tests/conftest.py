@@ -2,7 +2,6 @@
 
 import os
 import signal
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ import spacy
 import torch
 from hypothesis import settings
 from spacy.training import Example
-
-SAVED = Path(__file__).parent / "data" / "saved-0.1"
+from trained import trained
 
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -51,13 +49,9 @@ SENTENCES = [
 
 
 @pytest.fixture(scope="session")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def saved() -> dict[str, Path]:
     """Trained pipelines on disk, one of each view."""
-    folder = tmp_path_factory.mktemp("saved")
-    for name in ("tener", "characters"):
-        with zipfile.ZipFile(SAVED / f"{name}.zip") as archive:
-            archive.extractall(folder / name)
-    return {name: folder / name for name in ("tener", "characters")}
+    return {name: trained(name) for name in ("tener", "characters")}
 
 
 @pytest.fixture(autouse=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import zipfile
-from pathlib import Path
 
 import pytest
 import spacy
+from small_systems import TEXTS
+from trained import KINDS, UNSEEN, trained
 
-SAVED = Path(__file__).parent / "data" / "saved-0.1"
-EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf8"))
+from spacy_tener.models.bridge import TorchShim
 
 WITHOUT = """
 import importlib.metadata, sys
@@ -36,29 +35,17 @@ def run(code, *arguments):
     return result.stdout
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory):
-    """The saved pipelines of version 0.1, and the same as this version saves them."""
-    path = tmp_path_factory.mktemp("saved")
-    (path / "new").mkdir()
-    for kind in EXPECTED:
-        with zipfile.ZipFile(SAVED / f"{kind}.zip") as archive:
-            archive.extractall(path / "old" / kind)
-        spacy.load(path / "old" / kind).to_disk(path / "new" / kind)
-    return path
-
-
 PREDICT = """
 answers = {}
-for path in sorted(pathlib.Path(sys.argv[1]).glob("*/*")):
+texts = json.loads(sys.argv[1])
+for path in map(pathlib.Path, sys.argv[2:]):
     nlp = spacy.load(path)
-    texts = json.loads(sys.argv[2])[path.name]
     ner = nlp.get_pipe("tener_ner")
     docs = list(nlp.pipe(texts, n_process=2 if path.name == "flat" else 1))
     long = nlp("".join(texts) * 20)
     copy = spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
     sums = [emissions.sum(axis=1).tolist() for emissions in ner.model.predict([nlp.make_doc(text) for text in texts])]
-    answers["/".join(path.parts[-2:])] = {
+    answers[path.name] = {
         "ents": [[[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] for doc in docs],
         "copied": [[[ent.start_char, ent.end_char, ent.label_] for ent in copy(text).ents] for text in texts],
         "emissions": sums,
@@ -71,22 +58,25 @@ print(json.dumps(answers))
 """
 
 
-def test_every_architecture_predicts_what_it_predicts_with_torch(directory):
-    texts = {kind: [text["text"] for text in saved] for kind, saved in EXPECTED.items()}
-    answers = json.loads(run("import pathlib\n" + PREDICT, directory, json.dumps(texts)))
-    assert len(answers) == 2 * len(EXPECTED)
-    for name, found in answers.items():
-        saved = EXPECTED[name.partition("/")[2]]
-        assert found["ents"] == found["copied"] == [text["ents"] for text in saved], name
-        for sums, text in zip(found["emissions"], saved, strict=True):
-            assert sums == pytest.approx(text["emissions"], rel=1e-3, abs=1e-3), name
+def test_every_architecture_predicts_what_it_predicts_with_torch(monkeypatch):
+    texts = [*(text for text, _ in TEXTS), UNSEEN]
+    answers = json.loads(run("import pathlib\n" + PREDICT, json.dumps(texts), *map(trained, KINDS)))
+    assert [*answers] == KINDS
+    monkeypatch.setattr(TorchShim, "predicts_on_host", lambda shim, ops: False)
+    for kind, found in answers.items():
+        nlp = spacy.load(trained(kind))
+        ents = [[[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] for doc in nlp.pipe(texts)]
+        assert found["ents"] == found["copied"] == ents
+        emissions = nlp.get_pipe("tener_ner").model.predict([nlp.make_doc(text) for text in texts])
+        for sums, rows in zip(found["emissions"], emissions, strict=True):
+            assert sums == pytest.approx(rows.sum(axis=1), rel=1e-3, abs=1e-3)
         assert all(0 < probability <= 1 for probability in found["probabilities"])
         assert all(1 <= n <= 3 for n in found["readings"])
         assert all(value >= 0 for value in found["entropy"])
         assert found["long"] > 0
 
 
-def test_training_says_what_to_install(directory):
+def test_training_says_what_to_install():
     code = """
 from spacy.training import Example
 nlp = spacy.load(sys.argv[1])
@@ -99,12 +89,12 @@ for learn in (lambda: nlp.update([example], sgd=nlp.resume_training()), lambda: 
     except ImportError as error:
         print(error)
 """
-    messages = run(code, directory / "new" / "tener").splitlines()
+    messages = run(code, trained("tener")).splitlines()
     assert len(messages) == 2
     assert all("pip install 'spacy_tener[train]'" in message for message in messages)
 
 
-def test_nothing_that_predicts_imports_torch_where_it_is_installed(directory):
+def test_nothing_that_predicts_imports_torch_where_it_is_installed():
     """Thinc imports torch by itself, wherever it is. So what imports it among our own modules is what counts."""
     code = """
 import sys, spacy
@@ -112,9 +102,9 @@ nlp = spacy.load(sys.argv[1])
 ner = nlp.get_pipe("tener_ner")
 ner.scored([nlp("王小明去了上海")])
 print(*(name for name, module in sys.modules.items() if name.startswith("spacy_tener") and "torch" in vars(module)))
-print("spacy_tener.models.shims.torch_side" in sys.modules)
+print("spacy_tener.models.torch_side" in sys.modules)
 """
     for kind in ("tener", "mect"):
-        command = [sys.executable, "-c", code, str(directory / "new" / kind)]
+        command = [sys.executable, "-c", code, str(trained(kind))]
         result = subprocess.run(command, capture_output=True, text=True, check=True)
         assert result.stdout.split() == ["False"]

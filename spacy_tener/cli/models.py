@@ -24,8 +24,7 @@ from thinc.api import Model
 
 from ..errors import RemedyError
 from ..files import check_folder, writing
-from ..models.embed.tables import table_nodes
-from ..models.embed.trimming import Trimmed, count_rows, trim
+from ..models.embed.tables import Trimmed, count_rows, table_nodes, trim
 from ..pipeline.confidence import TEMPERATURE, ConfidentPipe
 from ..pipeline.finding import find_recogniser
 from ..pipeline.units import View, view_of

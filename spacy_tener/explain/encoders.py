@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from typing import Any, Literal
@@ -23,8 +24,7 @@ from ..batching.lattice import Lattice
 from ..layers.convolution import GRNEncoder
 from ..layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
 from ..layers.transformer import TransformerEncoder
-from ..models.shims.bridge import torch_shim
-from ..models.shims.shim import TorchShim
+from ..models.bridge import TorchShim, torch_shim
 
 _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa", "mect"}
 """Of the layers whose modules have maps to show."""
@@ -84,33 +84,17 @@ def look(found: Sequence[Encoder], predict: Callable[[], object]) -> list[HeatMa
     calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
     thread = threading.get_ident()
 
-    def note(module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def note(module: nn.Module, *inputs: Any) -> None:
         # Another thread may predict by the same pipeline meanwhile.
         if threading.get_ident() == thread:
             calls.append((module, inputs))
 
-    hooks = [encoder.module.register_forward_pre_hook(note) for encoder in found]
-    for encoder in found:
-        vars(encoder.shim)["predictor"] = partial(_noting, encoder, note)
-    try:
+    with ExitStack() as observing:
+        for encoder in found:
+            observing.enter_context(encoder.shim.observe(partial(note, encoder.module)))
         predict()
-    finally:
-        for encoder, hook in zip(found, hooks, strict=True):
-            hook.remove()
-            vars(encoder.shim).pop("predictor", None)
     with torch.inference_mode():
         return [each for module, inputs in calls for each in heat_maps(module, *map(_as_tensor, inputs))]
-
-
-def _noting(encoder: Encoder, note: Callable[[nn.Module, tuple[Any, ...]], None]) -> Callable[..., Any]:
-    """What predicts without torch, which notes what it is called with."""
-    predictor = TorchShim.predictor(encoder.shim)
-
-    def predict(*inputs: Any) -> Any:
-        note(encoder.module, inputs)
-        return predictor(*inputs)
-
-    return predict
 
 
 def _as_tensor(value: Any) -> Any:

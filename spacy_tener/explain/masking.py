@@ -12,8 +12,8 @@ from spacy.attrs import IS_SPACE, LEMMA, MORPH, NORM, POS, SENT_START, TAG
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ..models.embed.vocabulary import Vocabulary
-from ..models.shims.bridge import torch_shim
+from ..models.bridge import torch_shim
+from ..models.embed.tables import Vocabulary
 
 UNKNOWN = "\U0010fffd"
 """The last code point for private use: a string that no table has a row for, and no lexicon a word with."""

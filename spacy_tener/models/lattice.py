@@ -1,4 +1,4 @@
-"""A layer that reads characters together with the words of a lexicon."""
+"""Systems that read characters together with the words of a lexicon: FLAT, FLAT-ATSSA, MECT."""
 
 from __future__ import annotations
 
@@ -10,37 +10,105 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
+from ..runtime import lattice as runtime
+from ..settings import AtssaConfig, FlatConfig, MectConfig
+from .batches import EmbedOutput, join_rows, split_rows, token_counts
+from .bridge import EmbedModel, TorchShim, run_module, torch_shim
+from .embed.char import build_char_embed
 from .embed.lexicon import LatticeWords, LexiconModel, build_lexicon_embed
-from .shims.bridge import EmbedModel, TorchShim, cut, flat, run_module, token_counts, torch_shim
+from .embed.radical import build_radical_embed
+from .settings import expand_config
 
 if TYPE_CHECKING:
     from torch import nn
 
+LatticeConfig = FlatConfig | AtssaConfig | MectConfig
 
-def lattice_layer(
-    name: str,
-    encoder: Callable[..., nn.Module],
-    predictor: Callable[..., Any],
-    config: Any,
+
+@expand_config()
+def build_flat(embed: EmbedModel | None = None, words: LexiconModel | None = None, *, config: FlatConfig) -> EmbedModel:
+    """FLAT (Li et al., 2020), whole: characters and words embedded, one transformer over both with positions of spans,
+    characters kept.
+
+    Registered as `spacy_tener.FLAT.v1`. The defaults are the released code's for Weibo, in the paper's form: with
+    residuals, and with all four distances.
+
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
+        is none.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
+        jieba's dictionary, if there is none.
+    """
+    return _lattice_layer("flat", runtime.FlatEncoder, config, [embed or build_char_embed()], words)
+
+
+@expand_config()
+def build_flat_atssa(
+    embed: EmbedModel | None = None, words: LexiconModel | None = None, *, config: AtssaConfig
+) -> EmbedModel:
+    """FLAT-ATSSA (Hu et al., 2022), whole: characters and words embedded, words fused into the characters that they
+    cover, and layers of self-attention over the characters, which selects its keys by a threshold.
+
+    Registered as `spacy_tener.FLAT_ATSSA.v1`. The defaults are the paper's.
+
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
+        is none.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
+        jieba's dictionary, if there is none.
+    """
+    return _lattice_layer("flat_atssa", runtime.AtssaEncoder, config, [embed or build_char_embed()], words)
+
+
+@expand_config()
+def build_mect(
+    embed: EmbedModel | None = None,
+    words: LexiconModel | None = None,
+    radicals: EmbedModel | None = None,
     *,
+    config: MectConfig,
+) -> EmbedModel:
+    """MECT (Wu et al., 2021), whole: characters and words as one stream, the radicals of characters as another,
+    attention in which each stream is asked by the other, both joined and characters kept.
+
+    Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form.
+
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
+        is none.
+    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
+        jieba's dictionary, if there is none.
+    radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of what characters are made of;
+        `spacy_tener.RadicalEmbed.v1` if there is none.
+    """
+    streams = [embed or build_char_embed(), radicals or build_radical_embed()]
+    return _lattice_layer("mect", runtime.MectEncoder, config, streams, words)
+
+
+def _lattice_layer(
+    name: str,
+    predictor: Callable[..., Any],
+    config: LatticeConfig,
     streams: list[EmbedModel],
     words: LexiconModel | None,
 ) -> EmbedModel:
-    """A module that reads one or more streams of floats per token, and the words that lie over the tokens.
+    """Return a layer that reads one or more streams of floats per token, and the words that lie over the tokens.
 
-    encoder: Made from its config, the width of each stream and the words'. It is called with the streams, *Shape*
-        [N, nI] each, the words, *Shape* [W, nW], and a `Lattice`, and returns *Shape* [N, nO]
-    predictor: Made from the config and the weights, and called alike.
-    words: The embedder of words; `spacy_tener.LexiconEmbed.v1` if there is none.
+    Its module is called with the streams, *Shape* [N, nI] each, the words, *Shape* [W, nW], and a `Lattice`, and
+    returns *Shape* [N, nO]; so is what the predictor makes from the config and the weights.
     """
     layers = [*streams, cast(Any, words or build_lexicon_embed())]
-    shim = TorchShim(partial(_build, encoder=encoder, config=config), partial(predictor, config))
+    shim = TorchShim(partial(_build, config=config), partial(predictor, config))
     return Model(name, _forward, init=_init, dims={"nO": config.width}, layers=layers, shims=[shim])
 
 
-def _build(*, encoder: Callable[..., nn.Module], config: Any, nO: int, nW: int, **nI: int) -> nn.Module:
-    """nI: The widths of the streams, `nI0`, `nI1`, .."""
-    return encoder(config, *(nI[name] for name in sorted(nI)), nW)
+def _build(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
+    """Make the module. nI: The widths of the streams, `nI0`, `nI1`, .."""
+    from ..layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
+
+    widths = (*(nI[name] for name in sorted(nI)), nW)
+    if isinstance(config, FlatConfig):
+        return FlatEncoder(config, *widths)
+    if isinstance(config, AtssaConfig):
+        return AtssaEncoder(config, *widths)
+    return MectEncoder(config, *widths)
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
@@ -49,33 +117,31 @@ def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     *streams, words = model.layers
     widths = [_width(stream, X) for stream in streams]
     if None not in widths:
-        sizes = {f"nI{i}": cast(int, width) for i, width in enumerate(widths)}
+        sizes = {f"nI{i}": width for i, width in enumerate(widths)}
         torch_shim(model).build(**sizes, nW=words.get_dim("nO"), nO=model.get_dim("nO"))
 
 
 def _width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
-    """The width of a stream, where it is known or a sample shows it."""
+    """Return the width of a stream, where it is known or a sample shows it."""
     if stream.has_dim("nO"):
         return stream.get_dim("nO")
     return stream.predict(X[:1])[0].shape[1] if X else None
 
 
-def _forward(
-    model: EmbedModel, docs: list[Doc], is_train: bool
-) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+def _forward(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
     if not docs:
         return [], lambda dY: docs
     ops, lengths = model.ops, token_counts(docs)
     outputs, backprops = zip(*(layer(docs, is_train) for layer in model.layers), strict=True)
     *streams, words = cast("list[Any]", outputs)
-    floats = [*(flat(ops, stream) for stream in streams), words.floats]
+    floats = [*(join_rows(ops, stream) for stream in streams), words.floats]
     Y, backprop_module = run_module(model, is_train, lengths, floats, words.lattice)
 
     def backprop(dY: list[Floats2d]) -> list[Doc]:
         *d_streams, d_words = backprop_module(dY)
         *backprop_streams, backprop_words = backprops
         for backprop_stream, d_stream in zip(backprop_streams, d_streams, strict=True):
-            backprop_stream(cut(d_stream, lengths))
+            backprop_stream(split_rows(d_stream, lengths))
         backprop_words(LatticeWords(words.lattice, d_words))
         return docs
 

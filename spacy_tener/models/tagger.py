@@ -12,8 +12,8 @@ from thinc.types import Floats2d
 from ..crf.scorer import PathScorer
 from ..runtime import dense
 from ..tagging import TagLayout
-from .shims.bridge import ragged_layer, torch_shim
-from .tener import build_tener
+from .bridge import ragged_layer, torch_shim
+from .encoders import build_tener
 
 if TYPE_CHECKING:
     from ..layers.crf import CRF, CRFHead
@@ -68,7 +68,7 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
     shim = torch_shim(output)
     if shim.is_built and output.get_dim("nO") != nO:
         head: CRFHead = shim.module
-        shim.set_module(head.grown(n_labels), {**shim.sizes, "nO": nO}, device=shim.device)
+        shim.set_module(head.grown(n_labels).to(shim.device), {**shim.sizes, "nO": nO})
     for node in (model, output):
         if node.has_dim("nO") is not False:
             node.set_dim("nO", nO, force=True)

@@ -19,10 +19,10 @@ from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
+from ..models.bridge import require_torch
 from ..models.embed.gazetteer import Annotation, gazetteers
 from ..models.embed.segment import requirements
 from ..models.embed.tables import check_loaded, observe
-from ..models.shims.shim import require_torch
 from ..models.tagger import TaggerModel, crf, set_labels
 from .confidence import TEMPERATURE, ConfidentPipe
 from .entities import UnitEntity, set_entities

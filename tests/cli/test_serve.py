@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,8 +21,6 @@ from typer.testing import CliRunner
 from waiting import wait_until
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-
-SAVED = Path(__file__).parents[1] / "data" / "saved-0.1"
 
 
 def printed(*arguments: str | Path) -> str:
@@ -50,10 +47,9 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    with zipfile.ZipFile(SAVED / "tener.zip") as archive:
-        archive.extractall(tmp_path / "tener")
-    command = [sys.executable, "-um", "spacy", "tener", "serve", "zh=tener", "--port", "0", "--max-characters", "90000"]
+def process(tmp_path: Path, saved: dict[str, Path]) -> Iterator[subprocess.Popen[str]]:
+    model = f"zh={saved['tener']}"
+    command = [sys.executable, "-um", "spacy", "tener", "serve", model, "--port", "0", "--max-characters", "90000"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as started:

@@ -14,7 +14,7 @@ from thinc import optimizers
 from thinc.api import get_current_ops, use_ops
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.models.shims.bridge import TorchShim, flat, ragged_layer, torch_shim
+from spacy_tener.models.bridge import TorchShim, flat, ragged_layer, torch_shim
 from spacy_tener.optim.optimizers import SGD, Adam
 
 SELECTED = {"selection": "top_k", "penalty": 0.0}

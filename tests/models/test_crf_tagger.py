@@ -13,10 +13,10 @@ from spacy.util import registry
 from thinc.api import Adam, Model
 
 from spacy_tener.layers.crf import CRF
+from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_char_embed
-from spacy_tener.models.shims.bridge import torch_shim
+from spacy_tener.models.encoders import build_tener
 from spacy_tener.models.tagger import build_crf_tagger, crf, resize_output, set_labels
-from spacy_tener.models.tener import build_tener
 from spacy_tener.tagging import TagLayout
 
 TEXTS = ["吴重阳在中国银行工作", "", "京"]

@@ -21,8 +21,8 @@ from teaching import (
 )
 
 from spacy_tener.layers.convolution import GRNEncoder
-from spacy_tener.models.grn import build_gated_relation_encoder, build_grn
-from spacy_tener.models.shims.bridge import torch_shim
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.encoders import build_gated_relation_encoder, build_grn
 
 OPTIONS = {
     "the paper's": {},

@@ -12,11 +12,11 @@ from spacy_tener.features.lexicon.lexicon import Lexicon
 from spacy_tener.features.radicals.radicals import Structures
 from spacy_tener.layers.lattice import MectEncoder
 from spacy_tener.layers.spans import BLOCK
+from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.embed.radical import build_radical_embed
-from spacy_tener.models.mect import build_mect
-from spacy_tener.models.shims.bridge import torch_shim
+from spacy_tener.models.lattice import build_mect
 from spacy_tener.optim.optimizers import SGD
 
 TEXTS = ["吴重阳在中国银行工作", "", "京", "江河湖12"]

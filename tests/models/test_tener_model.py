@@ -17,8 +17,8 @@ from teaching import (
 )
 
 from spacy_tener.layers.transformer import TransformerEncoder
-from spacy_tener.models.shims.bridge import torch_shim
-from spacy_tener.models.tener import build_adapted_transformer_encoder, build_tener, build_transformer_encoder
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.encoders import build_adapted_transformer_encoder, build_tener, build_transformer_encoder
 
 OPTIONS = {
     "the paper's": {},

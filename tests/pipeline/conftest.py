@@ -10,9 +10,9 @@ from spacy.tokens import Doc, Span
 from spacy_parts import spacy_s_ner
 
 from spacy_tener.crf.marginals import EntitySpans
-from spacy_tener.models.shims.bridge import TorchShim
-from spacy_tener.models.shims.torch_side import join
+from spacy_tener.models.bridge import TorchShim
 from spacy_tener.models.tagger import crf
+from spacy_tener.models.torch_side import join
 
 TINY_HASH_EMBED = {
     "@architectures": "spacy.HashEmbedCNN.v2",

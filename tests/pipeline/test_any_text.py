@@ -1,24 +1,22 @@
 """Whatever text and annotation a Doc has, the component keeps its promises: every architecture, both views."""
 
-import json
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache
 
 import pytest
 import spacy
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from small_systems import TEXTS
 from spacy.tokens import Doc, Span
+from trained import SYSTEMS, trained
 
-SAVED = Path(__file__).parent.parent / "data" / "saved-0.1"
-EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf8"))
-KINDS = [kind for kind in EXPECTED if kind != "characters"]
+KINDS = [*SYSTEMS]
 LABELS = ["PER", "ORG", "LOC", "GPE", "PLANET"]
 
 PIECES = [
-    *(word for texts in EXPECTED.values() for text in texts for word in (text["text"], *text["text"][:5])),
+    *(word for text, _ in TEXTS for word in (text, *text[:5])),
     *("👨‍👩‍👧‍👦", "🇨🇳", "👍🏽", "❤️", "é", "ก็", "नि", "\U0001d504", "𠮷", "\U0010ffff", "\ufffe", "\ue000"),
     *("\u200b", "\u200d", "\u200e", "\u200f", "\u202e", "\u2066", "\ufeff", "\u00ad", "\u2028", "\x00", "\x85", "\x1f"),
     *(" ", "  ", "\n", "\t", "\u3000", "\xa0", " \n ", "。", ".", "٣", "²", "Ⅷ", "12", "ß", "İ", "ﬁ", "ǅ", "a" * 70),
@@ -66,18 +64,8 @@ MADE = st.builds(
 
 
 @pytest.fixture(scope="module")
-def pipelines(tmp_path_factory):
-    loaded = {}
-
-    def load(kind):
-        if kind not in loaded:
-            path = tmp_path_factory.mktemp(kind)
-            with zipfile.ZipFile(SAVED / f"{kind}.zip") as archive:
-                archive.extractall(path)
-            loaded[kind] = spacy.load(path)
-        return loaded[kind]
-
-    return load
+def pipelines():
+    return cache(lambda kind: spacy.load(trained(kind)))
 
 
 def ents_of(doc):

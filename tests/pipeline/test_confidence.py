@@ -9,8 +9,8 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 
 from spacy_tener.crf.marginals import EntitySpans
-from spacy_tener.models.shims.torch_side import join
 from spacy_tener.models.tagger import crf
+from spacy_tener.models.torch_side import join
 
 TEXT = "吴重阳在中国银行工作。"
 

@@ -3,27 +3,22 @@
 import gc
 import sys
 import types
-import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 import spacy
 import torch
 from spacy.tokens import Doc
+from trained import trained
 
 from spacy_tener.features import normalise
 
-SAVED = Path(__file__).parent.parent / "data" / "saved-0.1"
 MOST, WORDS, WIDTH = 500, 3000, 50
 
 
 @pytest.fixture(scope="module", params=["tener", "flat", "mect", "grn"])
-def nlp(request, tmp_path_factory):
-    path = tmp_path_factory.mktemp(request.param)
-    with zipfile.ZipFile(SAVED / f"{request.param}.zip") as archive:
-        archive.extractall(path)
-    return spacy.load(path)
+def nlp(request):
+    return spacy.load(trained(request.param))
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,9 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 
 @pytest.mark.parametrize("options", [[], ["--zone", "3"]], ids=["no zones", "zones"])
-def test_a_page_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
-    with zipfile.ZipFile(ROOT / "tests/data/saved-0.1/tener.zip") as archive:
-        archive.extractall(tmp_path / "pipeline")
+def test_a_page_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: dict[str, Path], options: list[str]
+) -> None:
     nlp = spacy.blank("zh")
     DocBin(docs=[nlp.make_doc(text) for text in ("王小明去了上海", "今天天气很好", "京")]).to_disk(
         tmp_path / "train.spacy"
@@ -30,7 +29,7 @@ def test_a_page_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opti
     soak = importlib.import_module("soak")
     # It would start this process again.
     monkeypatch.setattr(soak._report, "single_thread", lambda cpu: None)
-    arguments = [tmp_path / "pipeline", tmp_path, "--texts", "200", "--out", page, *options]
+    arguments = [saved["tener"], tmp_path, "--texts", "200", "--out", page, *options]
     monkeypatch.setattr(sys, "argv", ["soak.py", *map(str, arguments)])
     soak.main()
     text = page.read_text(encoding="utf8")

@@ -47,24 +47,6 @@ class EntityCounts:
         level = np.where(total < 1, UNSEEN, np.where(most < 1, NEVER, level))
         return level, np.where(level >= SELDOM, best + 1, 0)
 
-    def to_message(self) -> dict[str, list[object]]:
-        arrays = {"words": self.words, "counts": self.counts, "places": self.places, "place_counts": self.place_counts}
-        return {
-            name: [array.astype(f"<{array.dtype.kind}8").tobytes(), list(array.shape)] for name, array in arrays.items()
-        }
-
-    @classmethod
-    def from_message(cls, message: dict[str, list[object]]) -> EntityCounts:
-        def array(name: str, dtype: str) -> IntArray:
-            data, shape = message[name]
-            return np.frombuffer(data, dtype=dtype).reshape(shape)  # type: ignore[call-overload, no-any-return]
-
-        keys = (array(name, "<u8").astype(np.uint64) for name in ("words", "places"))
-        numbers = (array(name, "<i8").astype(np.int64) for name in ("counts", "place_counts"))
-        words, places = keys
-        counts, place_counts = numbers
-        return cls(words, counts, places, place_counts)
-
 
 def _count(keys: Keys, columns: IntArray, n_labels: int) -> tuple[Keys, IntArray]:
     distinct, which = np.unique(keys, return_inverse=True)

@@ -1,23 +1,33 @@
-"""The embedder of characters: from Docs to one row of floats per token."""
+"""Embedders of tokens by rows of their own, and what joins embedders: `CharEmbed`, `WordCharEmbed`, `JoinEmbed`."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from spacy.tokens import Doc
+from thinc.api import Model
+from thinc.types import Floats2d
 
 from ...features.normalise import KeyCache, Normaliser, token_orths
 from ...features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
+from ...runtime.dense import Projection as Projecting
 from ...settings import Count, Probability, Settings, Size, check
+from ..batches import EmbedOutput, join_rows, split_rows, token_counts
+from ..bridge import EmbedModel, chain_sized, ragged_layer
 from ..settings import expand_config
-from ..shims.bridge import EmbedModel, token_counts
-from .tables import build_tables, init_tables, load_vectors, table_embedder, table_rows
-from .vocabulary import Reading, Vocabulary
+from .char_encoders import build_char_cnn
+from .radical import build_radical_embed
+from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
+
+if TYPE_CHECKING:
+    from torch import nn
 
 UNIGRAM = "unigram"
 BIGRAM = "bigram"
@@ -77,14 +87,14 @@ def build_char_embed(*, config: CharEmbedConfig) -> EmbedModel:
 
 
 def char_embed(config: CharEmbedConfig) -> EmbedModel:
-    widths, normaliser = config.widths, Normaliser(digits=config.digits, lower=config.lower)
+    """Return `spacy_tener.CharEmbed.v1` of this config."""
+    normaliser = Normaliser(digits=config.digits, lower=config.lower)
     word_dropout = {UNIGRAM: config.word_dropout, BIGRAM: config.bigram_dropout}
     return table_embedder(
         "char_embed",
-        CharVocabulary(normaliser, widths),
-        partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=config.dropout),
-        partial(table_rows, widths),
-        width=sum(widths.values()),
+        CharVocabulary(normaliser, config.widths),
+        table_shim(config.widths, word_dropout=word_dropout, dropout=config.dropout),
+        width=sum(config.widths.values()),
         init=partial(_init, config=config, normaliser=normaliser),
     )
 
@@ -100,13 +110,13 @@ class CharVocabulary(Vocabulary):
         self._cache = KeyCache(normaliser)
         self._end_key = normaliser.key(END_MARK)
 
-    def read(self, docs: list[Doc]) -> Reading:
-        """The keys of all tokens of the docs joined, for each table. *Shape* [N]"""
+    def read(self, docs: list[Doc]) -> EmbedInput:
+        """Return the keys of all tokens of the docs joined, for each table. *Shape* [N]"""
         unigrams = self._cache(*token_orths(docs))
         keys = {UNIGRAM: unigrams}
         if BIGRAM in self.tables:
             keys[BIGRAM] = pair_keys(unigrams, np.asarray(token_counts(docs), dtype=np.int64), self._end_key)
-        return Reading(keys)
+        return EmbedInput(keys)
 
 
 def _init(
@@ -124,3 +134,97 @@ def _init(
             unit_length=config.normalize_vectors,
             normalise=normaliser,
         )
+
+
+@expand_config(
+    fixed={"bigram_width": 0, "bigram_dropout": 0.0, "bigram_vectors": None},
+    width=100,
+    lower=True,
+    digits=True,
+    dropout=0.5,
+)
+def build_word_char_embed(
+    config: CharEmbedConfig, chars: EmbedModel | Literal["cnn"] | None = "cnn", project_to: int | None = None
+) -> EmbedModel:
+    """Embed each token by its own row, joined with what its characters say.
+
+    Registered as `spacy_tener.WordCharEmbed.v1`. A word gets a row of its own when it is first seen in training, or
+    where it has a pretrained vector; all others share the unknown row, which word dropout trains. Words are read in
+    lower case unless `lower` is false: "London" and "LONDON" share the row, and the vector, of "london". Characters
+    keep their case, and have a dropout of their own.
+
+    chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): What the rows are joined with: an encoder of
+        characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharBiLSTM.v1`, `spacy_tener.CharTransformer.v1`), or any
+        other embedder; "cnn" for the first of them with its defaults; None for nothing.
+    project_to (Optional[int]): Width to which a linear layer brings the result, for encoders whose input must be as
+        wide as their output, as spaCy's; None for no such layer.
+    """
+    check("project_to", project_to, project_to is None or project_to >= 1, "at least 1")
+    embed = char_embed(config)
+    if chars is not None:
+        embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)
+    if project_to is None:
+        return embed
+    return chain_sized(embed, ragged_layer("project", _build_projection, Projecting, width_out=project_to))
+
+
+def _build_projection(*, nI: int, nO: int) -> nn.Module:
+    from ...layers.dense import Projection
+
+    return Projection(width_in=nI, width_out=nO)
+
+
+def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None = None) -> EmbedModel:
+    """Embed each token by two embedders, side by side: ours, spaCy's, a transformer's listener.
+
+    Registered as `spacy_tener.JoinEmbed.v1`. For more than two, join joined ones.
+
+    first (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.CharEmbed.v1` if there is none.
+    second (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.RadicalEmbed.v1` if there is none.
+    """
+    return join_embedders(first or build_char_embed(), second or build_radical_embed())
+
+
+def join_embedders(*embedders: EmbedModel) -> EmbedModel:
+    """Embed each token by several embedders, side by side.
+
+    Thinc's `concatenate` takes no empty batch, and adds up what the layers' callbacks return, which here are Docs.
+    """
+    model: EmbedModel = Model(
+        "|".join(embedder.name for embedder in embedders),
+        _forward_join,
+        init=_init_join,
+        dims={"nO": None},
+        layers=embedders,
+    )
+    _sum_widths(model)
+    return model
+
+
+def _init_join(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
+    for embedder in model.layers:
+        embedder.initialize(X)
+    _sum_widths(model)
+
+
+def _sum_widths(model: EmbedModel) -> None:
+    if all(embedder.has_dim("nO") for embedder in model.layers):
+        model.set_dim("nO", sum(embedder.get_dim("nO") for embedder in model.layers))
+
+
+def _forward_join(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
+    if not docs:
+        return [], lambda dY: docs
+    parts, learners = zip(*(embedder(docs, is_train) for embedder in model.layers), strict=True)
+    joined = [join_rows(model.ops, part) for part in parts]
+    columns = list(pairwise(itertools.accumulate((part.shape[1] for part in joined), initial=0)))
+    lengths = token_counts(docs)
+    outputs = split_rows(model.ops.xp.concatenate(joined, axis=1), lengths)
+
+    def backprop(dY: list[Floats2d]) -> list[Doc]:
+        gradient = join_rows(model.ops, dY)
+        for learn, (begin, end) in zip(learners, columns, strict=True):
+            learn(split_rows(model.ops.xp.ascontiguousarray(gradient[:, begin:end]), lengths))
+        return docs
+
+    return outputs, backprop

@@ -17,10 +17,10 @@ from ...features.characters import SpelledTokens, spell
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
 from ...settings import Probability, Settings, Size, TransformerConfig, check, check_window
+from ..batches import Indices
+from ..bridge import EmbedModel, TorchShim
 from ..settings import expand_config
-from ..shims.bridge import EmbedModel, Indices
-from .tables import build_tables, table_embedder
-from .vocabulary import Reading, Vocabulary
+from .tables import EmbedInput, Vocabulary, build_tables, table_embedder
 
 if TYPE_CHECKING:
     from ...layers.characters import CharacterEncoder, CharacterFeatures
@@ -30,7 +30,7 @@ CHARACTER = "character"
 
 @dataclass(frozen=True, kw_only=True)
 class SpellingConfig(Settings):
-    """What embedders that read a token by its characters have in common.
+    """Settings of embedders that read a token by its characters.
 
     char_width: Width of the characters' rows.
     width: Width of the output.
@@ -125,13 +125,11 @@ def _transformer(layer: TransformerConfig, *, width: int) -> CharacterEncoder:
 def _char_embed(
     encoder: Callable[[], CharacterEncoder], encode: Callable[[Weights], characters.Encode], config: SpellingConfig
 ) -> EmbedModel:
-    """encode: The encoder of characters as it predicts, made from its weights."""
-    vocabulary, build = (
-        SpellingVocabulary(CHARACTER, digits=config.digits),
-        partial(_build, encoder=encoder, config=config),
-    )
-    rows = partial(characters.CharacterFeatures, {CHARACTER: config.char_width}, encode, config.width)
-    return table_embedder("char_encoder", vocabulary, build, rows, width=config.width)
+    """Return an embedder by this encoder of characters. encode: The encoder as it predicts, made from its weights."""
+    vocabulary = SpellingVocabulary(CHARACTER, digits=config.digits)
+    predictor = partial(characters.CharacterFeatures, {CHARACTER: config.char_width}, encode, config.width)
+    shim = TorchShim(partial(_build, encoder=encoder, config=config), predictor)
+    return table_embedder("char_encoder", vocabulary, shim, width=config.width)
 
 
 def _build(*, encoder: Callable[[], CharacterEncoder], config: SpellingConfig, **heights: int) -> CharacterFeatures:
@@ -143,7 +141,7 @@ def _build(*, encoder: Callable[[], CharacterEncoder], config: SpellingConfig, *
 
 
 class SpellingVocabulary(Vocabulary):
-    """What tokens are made of: their characters. A key is a code point.
+    """The characters that tokens are made of. A key is a code point.
 
     name: The table.
     digits: Read every digit as 0.
@@ -154,11 +152,12 @@ class SpellingVocabulary(Vocabulary):
         self._digits = digits
 
     def spell(self, docs: list[Doc]) -> SpelledTokens:
-        """The distinct tokens of the docs, spelled, and which of these each token is."""
+        """Return the distinct tokens of the docs, spelled, and which of these each token is."""
         return spell(docs, digits=self._digits)
 
-    def read(self, docs: list[Doc]) -> Reading:
-        """The keys of the characters of the distinct tokens, *Shape* [C]; how many each has; which each token is."""
+    def read(self, docs: list[Doc]) -> EmbedInput:
+        """Return the keys of the characters of the distinct tokens, *Shape* [C], how many each has, and which each
+        token is."""
         (name,) = self.tables
         spelled = self.spell(docs)
-        return Reading({name: spelled.spellings.keys}, (spelled.spellings.lengths, Indices(spelled.words)))
+        return EmbedInput({name: spelled.spellings.keys}, (spelled.spellings.lengths, Indices(spelled.words)))

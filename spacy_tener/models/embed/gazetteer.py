@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -16,17 +16,16 @@ from ...features.characters import stretches
 from ...features.keys import Keys, search
 from ...features.lexicon.entity_counts import EntityCounts, place_keys
 from ...features.lexicon.layered import find_layered
-from ...features.lexicon.lexicon import Lexicon, warn_if_empty
-from ...features.lexicon.lists import Entry, WordLists
+from ...features.lexicon.lexicon import Lexicon
+from ...features.lexicon.lists import Entry
 from ...features.lexicon.sources import jieba_lexicon
 from ...features.lexicon.text import JoinedText, join_texts
 from ...settings import Probability, Settings, Size
 from ...types import BoolArray, IntArray
+from ..bridge import EmbedModel
 from ..settings import expand_config
-from ..shims.bridge import EmbedModel
-from ..shims.checksum import pack, unpack
-from .tables import build_tables, init_tables, table_embedder, table_rows
-from .vocabulary import Reading, Vocabulary
+from .lexicon import WordVocabulary
+from .tables import EmbedInput, init_tables, table_embedder, table_shim
 
 MATCH = "match"
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -63,12 +62,9 @@ def build_gazetteer_embed(lexicon: Callable[[], Lexicon] | None = None, *, confi
         directory of lists, for example; `spacy_tener.JiebaLexicon.v1` if there is none.
     """
     vocabulary = GazetteerVocabulary(config.max_words)
-    build = partial(
-        build_tables, widths={MATCH: config.width}, word_dropout={MATCH: config.word_dropout}, dropout=config.dropout
-    )
+    shim = table_shim({MATCH: config.width}, word_dropout={MATCH: config.word_dropout}, dropout=config.dropout)
     init = partial(_init, source=lexicon or jieba_lexicon())
-    rows = partial(table_rows, {MATCH: config.width})
-    return table_embedder("gazetteer_embed", vocabulary, build, rows, width=config.width, init=init)
+    return table_embedder("gazetteer_embed", vocabulary, shim, width=config.width, init=init)
 
 
 @dataclass(frozen=True)
@@ -100,17 +96,14 @@ class _Matches:
         return place_keys(self.text, self.words, self.docs, self.text.firsts[self.heads], self.text.lasts[self.tails])
 
 
-class GazetteerVocabulary(Vocabulary):
+class GazetteerVocabulary(WordVocabulary):
     """The words, how often they were entities, and the combinations that training has shown."""
 
     def __init__(self, max_words: int | None) -> None:
-        super().__init__((MATCH,))
-        self.max_words = max_words
-        self.lexicon = Lexicon(())
-        self.lists = WordLists()
+        super().__init__((MATCH,), max_words)
         self.counts = _no_counts()
 
-    def read(self, docs: list[Doc]) -> Reading:
+    def read(self, docs: list[Doc]) -> EmbedInput:
         """*Shape* [N]"""
         found = self._find(docs)
         level, label = self.counts.judge(found.words, found.places)
@@ -122,7 +115,7 @@ class GazetteerVocabulary(Vocabulary):
         tokens = stretches(heads, sizes)
         edges = (tokens == np.repeat(heads, sizes)) + 2 * (tokens == np.repeat(found.tails[order], sizes))
         keys[tokens] = np.repeat(kinds[order], sizes) + edges.astype(np.uint64)
-        return Reading({MATCH: keys})
+        return EmbedInput({MATCH: keys})
 
     def _find(self, docs: list[Doc]) -> _Matches:
         lists = self.lists.active(docs)
@@ -180,31 +173,13 @@ class GazetteerVocabulary(Vocabulary):
         whole = (unknown[found.tails + 1] == unknown[found.heads]) & (found.words != _NO_WORD)
         return found.words[whole], found.places[whole], columns[whole]
 
-    @property
-    def tag_names(self) -> list[str]:
-        """What words may be."""
-        return [name for name in self.lexicon.tag_names if name]
+    def to_parts(self) -> dict[str, Any]:
+        return {**super().to_parts(), **vars(self.counts)}
 
-    def knows_tag(self, tag: str) -> bool:
-        return tag in self.tag_names
-
-    def to_bytes(self) -> bytes:
-        message = {
-            "tables": super().to_bytes(),
-            "lexicon": self.lexicon.to_bytes(),
-            "counts": self.counts.to_message(),
-            "lists": self.lists.to_message(),
-        }
-        return pack(message)
-
-    def from_bytes(self, data: bytes) -> GazetteerVocabulary:
-        saved = unpack(data, "tables", "lexicon", "counts", "lists")
-        super().from_bytes(saved["tables"])
-        self.lexicon = Lexicon.from_bytes(saved["lexicon"])
-        self.lexicon.prepare()
-        self.counts = EntityCounts.from_message(saved["counts"])
-        self.lists.from_message(saved["lists"])
-        return self
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        counts = EntityCounts(*(parts.pop(field.name) for field in fields(EntityCounts)))
+        super().from_parts(parts)
+        self.counts = counts
 
 
 def gazetteers(model: Model[Any, Any]) -> list[GazetteerVocabulary]:
@@ -220,7 +195,6 @@ def _no_counts() -> EntityCounts:
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None, *, source: Callable[[], Lexicon]) -> None:
     vocabulary: GazetteerVocabulary = model.attrs["vocabulary"]
-    vocabulary.lexicon, vocabulary.counts = source(), _no_counts()
-    vocabulary.lexicon.prepare()
-    warn_if_empty(vocabulary.lexicon, "spacy_tener.GazetteerEmbed.v1")
+    vocabulary.counts = _no_counts()
+    vocabulary.take(source(), "spacy_tener.GazetteerEmbed.v1")
     init_tables(model)

@@ -22,12 +22,11 @@ from ...features.lexicon.lists import WordList, WordLists
 from ...features.lexicon.sources import jieba_lexicon
 from ...settings import Count, Probability, Settings, Size
 from ...types import IntArray
+from ..batches import token_counts
+from ..bridge import run_module
 from ..settings import expand_config
-from ..shims.bridge import TorchShim, run_module, token_counts
-from ..shims.checksum import pack, unpack
 from .listed import KnownWords, Likes, like_words
-from .tables import build_tables, init_tables, load_vectors, look_up, table_rows
-from .vocabulary import Reading, Vocabulary
+from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, look_up, table_shim
 
 WORD = "word"
 TAG = "tag"
@@ -35,7 +34,7 @@ TAG = "tag"
 
 @dataclass(frozen=True)
 class LatticeWords:
-    """The words found in a batch of Docs: where they lie, and what they mean to the model.
+    """The words found in a batch of Docs: their places and their rows.
 
     *Shape* floats: [W, width]
     """
@@ -89,20 +88,57 @@ def build_lexicon_embed(lexicon: Callable[[], Lexicon] | None = None, *, config:
     lexicon (Optional[Callable[[], Lexicon]]): Where the words come from; `spacy_tener.JiebaLexicon.v1` if there is
         none.
     """
+    widths = config.widths
     # A word that is read as unknown keeps its tag, as an unknown word in a text does.
-    dropped, widths = {WORD: config.word_dropout, TAG: 0.0}, config.widths
-    build = partial(build_tables, widths=widths, word_dropout=dropped, dropout=config.dropout)
+    word_dropout = {WORD: config.word_dropout, TAG: 0.0}
     return Model(
         "lexicon_embed",
         _forward,
         init=partial(_init, source=lexicon or jieba_lexicon(), config=config),
         dims={"nO": sum(widths.values())},
         attrs={"vocabulary": LexiconVocabulary(widths, config.max_words)},
-        shims=[TorchShim(build, partial(table_rows, widths))],
+        shims=[table_shim(widths, word_dropout=word_dropout, dropout=config.dropout)],
     )
 
 
-class LexiconVocabulary(Vocabulary):
+class WordVocabulary(Vocabulary):
+    """A lexicon and lists of words beside it.
+
+    max_words: At most so many words beginning with the same token, the longest first; None for no limit.
+    """
+
+    def __init__(self, names: Iterable[str], max_words: int | None) -> None:
+        super().__init__(names)
+        self.max_words = max_words
+        self.lexicon = Lexicon(())
+        self.lists = WordLists()
+
+    def take(self, lexicon: Lexicon, architecture: str) -> None:
+        """Take a lexicon that was just read. architecture: The registered name, for warnings."""
+        lexicon.prepare()
+        warn_if_empty(lexicon, architecture)
+        self.lexicon = lexicon
+
+    @property
+    def tag_names(self) -> list[str]:
+        """The tags that words may have."""
+        return [name for name in self.lexicon.tag_names if name]
+
+    def knows_tag(self, tag: str) -> bool:
+        return tag in self.tag_names
+
+    def to_parts(self) -> dict[str, Any]:
+        return {**super().to_parts(), "lexicon": self.lexicon.to_bytes(), "lists": self.lists.to_message()}
+
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        lexicon, lists = Lexicon.from_bytes(parts.pop("lexicon")), parts.pop("lists")
+        super().from_parts(parts)
+        lexicon.prepare()
+        self.lexicon = lexicon
+        self.lists.from_message(lists)
+
+
+class LexiconVocabulary(WordVocabulary):
     """A lexicon, with a row for each of its words that training has shown or that has a vector.
 
     A word's key is its index in the lexicon, and a tag's key its index among the lexicon's tags.
@@ -111,18 +147,15 @@ class LexiconVocabulary(Vocabulary):
     """
 
     def __init__(self, names: Iterable[str], max_words: int | None) -> None:
-        super().__init__(names)
-        self.lexicon = Lexicon(())
-        self.max_words = max_words
-        self.lists = WordLists()
+        super().__init__(names, max_words)
         self._known: tuple[int, KnownWords] | None = None
 
     def match(self, docs: list[Doc]) -> Match:
-        """The lexicon's own words."""
+        """Find the lexicon's own words."""
         return self.lexicon.find(docs, max_words=self.max_words)
 
-    def read(self, docs: list[Doc]) -> Reading:
-        return Reading(self.keys(self.match(docs).words))
+    def read(self, docs: list[Doc]) -> EmbedInput:
+        return EmbedInput(self.keys(self.match(docs).words))
 
     def keys(self, words: IntArray) -> dict[str, Keys]:
         """*Shape* [W] -> [W] for each table"""
@@ -132,7 +165,7 @@ class LexiconVocabulary(Vocabulary):
         return keys
 
     def likes(self, found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
-        """What the listed words of a match are like."""
+        """Return the words that the listed words of a match are like."""
         keys = self.tables[WORD].keys
         if self._known is None or self._known[0] != len(keys):
             self._known = len(keys), KnownWords(self.lexicon, keys)
@@ -147,30 +180,12 @@ class LexiconVocabulary(Vocabulary):
         """The words that have a row."""
         return [self.lexicon.words[key] for key in self.tables[WORD].keys.tolist()]
 
-    @property
-    def tag_names(self) -> list[str]:
-        """What words may be."""
-        return [name for name in self.lexicon.tag_names if name]
-
-    def knows_tag(self, tag: str) -> bool:
-        return tag in self.tag_names
-
     def word_keys(self, words: Sequence[str]) -> Keys:
         return self.lexicon.index(words).astype(np.uint64)
 
-    def to_bytes(self) -> bytes:
-        message = {"tables": super().to_bytes(), "lexicon": self.lexicon.to_bytes()}
-        lists = self.lists.to_message()
-        return pack({**message, "lists": lists} if lists else message)
-
-    def from_bytes(self, data: bytes) -> LexiconVocabulary:
-        saved = unpack(data, "tables", "lexicon")
-        super().from_bytes(saved["tables"])
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        super().from_parts(parts)
         self._known = None
-        self.lexicon = Lexicon.from_bytes(saved["lexicon"])
-        self.lexicon.prepare()
-        self.lists.from_message(saved.get("lists", {}))
-        return self
 
 
 def _init(
@@ -182,9 +197,8 @@ def _init(
     config: LexiconConfig,
 ) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
-    vocabulary.lexicon = lexicon = source()
-    lexicon.prepare()
-    warn_if_empty(lexicon, "spacy_tener.LexiconEmbed.v1")
+    lexicon = source()
+    vocabulary.take(lexicon, "spacy_tener.LexiconEmbed.v1")
     init_tables(model)
     load_vectors(
         model,

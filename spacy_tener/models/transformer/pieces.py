@@ -82,14 +82,14 @@ class PieceReader:
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
         """The windows of one text, and for each of its pieces the place in these windows, one behind the other, from
         which it is read. *Shape: [W, n]; [len(ids)]*"""
-        starts, owners = cut(len(ids), size=self.size, overlap=self.overlap)
+        starts, owners = windows_of(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
         before, after = (np.tile(special, (len(starts), 1)) for special in (self.before, self.after))
         windows = np.hstack([before, text, after])
         return windows, owners * windows.shape[1] + len(self.before) + np.arange(len(ids)) - starts[owners]
 
 
-def cut(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
+def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
     """Where windows of `size` pieces start, the whole text being one if it is no longer; and which window each piece is
     read from: one where it has `overlap` pieces on both sides, or all that the text has.
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ...layers.crf import CRF, cross_entropy
 from ...layers.devices import on_device
-from ...models.shims.bridge import TorchShim, penalties
-from ...models.shims.torch_side import join, split
+from ...models.bridge import TorchShim, penalties
 from ...models.tagger import TaggerModel, crf
+from ...models.torch_side import join, split
 from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
 from ..units import DocView, Units

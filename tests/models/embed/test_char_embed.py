@@ -12,9 +12,9 @@ from spacy.tokens import Doc
 from thinc.api import SGD, Adam, Model, chain
 
 from spacy_tener.features.normalise import Normaliser
+from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
 from spacy_tener.models.embed.tables import check_loaded, observe
-from spacy_tener.models.shims.bridge import torch_shim
 
 QUIET = {"dropout": 0.0, "word_dropout": 0.0, "bigram_dropout": 0.0}
 

@@ -13,6 +13,7 @@ from thinc.api import SGD, Adam
 
 from spacy_tener.features.characters import HALF
 from spacy_tener.layers import characters as torch_characters
+from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char_encoders import (
     CHARACTER,
     build_char_bilstm,
@@ -20,7 +21,6 @@ from spacy_tener.models.embed.char_encoders import (
     build_char_transformer,
 )
 from spacy_tener.models.embed.tables import observe
-from spacy_tener.models.shims.bridge import torch_shim
 from spacy_tener.runtime import characters
 
 BUILDERS = {

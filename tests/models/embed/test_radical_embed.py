@@ -16,12 +16,11 @@ from thinc.api import SGD, Adam
 
 from spacy_tener.features.radicals.radicals import Structures
 from spacy_tener.features.radicals.sources import radicals_file
-from spacy_tener.models.embed.char import build_char_embed
-from spacy_tener.models.embed.join import build_join_embed
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.char import build_char_embed, build_join_embed
 from spacy_tener.models.embed.radical import RADICAL, build_radical_embed
 from spacy_tener.models.embed.tables import observe
-from spacy_tener.models.shims.bridge import torch_shim
-from spacy_tener.models.tener import build_tener
+from spacy_tener.models.encoders import build_tener
 from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
 from spacy_tener.runtime import characters
 

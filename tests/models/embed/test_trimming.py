@@ -5,16 +5,15 @@ import pytest
 import spacy
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 
-from spacy_tener.models.embed import trimming
-from spacy_tener.models.embed.tables import table_nodes
-from spacy_tener.models.embed.trimming import count_rows, trim
+from spacy_tener.models.embed import tables
+from spacy_tener.models.embed.tables import count_rows, table_nodes, trim
 
 FEW, MORE = [text for text, _ in TEXTS[:4]], [text for text, _ in TEXTS[4:]]
 
 
 @pytest.fixture(autouse=True)
 def _all_tables_are_large(monkeypatch):
-    monkeypatch.setattr(trimming, "FEW", 0)
+    monkeypatch.setattr(tables, "FEW", 0)
 
 
 @pytest.fixture(params=["TENER", "FLAT", "MECT", "GRN"])
@@ -85,5 +84,5 @@ def test_what_was_trimmed_goes_on_learning(nlp):
 
 
 def test_small_tables_stay_whole(nlp, monkeypatch):
-    monkeypatch.setattr(trimming, "FEW", 10_000)
+    monkeypatch.setattr(tables, "FEW", 10_000)
     assert all(each.rows[0] == each.rows[1] for each in trimmed(nlp, FEW).values())

@@ -13,10 +13,10 @@ from spacy.tokens import Doc
 from spacy.util import registry
 from thinc.api import SGD, Adam
 
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.char import build_word_char_embed, join_embedders
 from spacy_tener.models.embed.char_encoders import build_char_bilstm, build_char_cnn
 from spacy_tener.models.embed.tables import observe
-from spacy_tener.models.embed.word_char import build_word_char_embed, join_embedders
-from spacy_tener.models.shims.bridge import torch_shim
 
 NLP = spacy.blank("en")
 QUIET = {"dropout": 0.0, "word_dropout": 0.0}

@@ -11,9 +11,9 @@ import torch
 from spacy.tokens import Doc
 from tiny_transformer import VOCAB, WIDTH, characters
 
-from spacy_tener.models.shims.bridge import torch_shim
+from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.transformer.embed import build_transformer_embed
-from spacy_tener.models.transformer.feature_cache import FeatureCache
+from spacy_tener.models.transformer.module import FeatureCache
 
 TEXTS = ["吴重阳在中国", "2023 去", "", "王小明iPhones。", " "]
 DOCS = [characters(text) for text in TEXTS]
@@ -174,7 +174,7 @@ def test_on_a_gpu_what_is_missing_is_read_at_once_and_kept():
 
 
 def test_what_it_remembers_of_predictions_is_bounded(monkeypatch):
-    monkeypatch.setattr("spacy_tener.models.transformer.feature_cache._NOTED", 3)
+    monkeypatch.setattr("spacy_tener.models.transformer.module._NOTED", 3)
 
     def read(docs):
         return torch.ones(sum(map(len, docs)), 4)

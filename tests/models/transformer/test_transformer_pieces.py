@@ -8,8 +8,8 @@ import spacy
 from spacy.tokens import Doc
 from tiny_transformer import POSITIONS, VOCAB, characters, save_tiny_transformer
 
-from spacy_tener.models.transformer.files import load_pretrained, longest_window
-from spacy_tener.models.transformer.pieces import PieceReader, align, cut
+from spacy_tener.models.transformer.embed import load_pretrained, longest_window
+from spacy_tener.models.transformer.pieces import PieceReader, align, windows_of
 
 CLS, SEP = "[CLS]", "[SEP]"
 
@@ -110,7 +110,7 @@ def test_a_token_longer_than_a_window_has_all_its_pieces(reader):
 @pytest.mark.parametrize("n_pieces", [0, 1, 9, 10, 11, 14, 15, 19, 20, 100, 101, 999])
 @pytest.mark.parametrize(("size", "overlap"), [(10, 0), (10, 3), (20, 9), (11, 5)])
 def test_each_piece_is_read_where_it_has_context_on_both_sides(n_pieces, size, overlap):
-    starts, owners = cut(n_pieces, size=size, overlap=overlap)
+    starts, owners = windows_of(n_pieces, size=size, overlap=overlap)
     assert len(owners) == n_pieces
     assert len(starts) == (0 if n_pieces == 0 else 1) or n_pieces > size
     ends = starts + min(size, n_pieces)
@@ -122,7 +122,7 @@ def test_each_piece_is_read_where_it_has_context_on_both_sides(n_pieces, size, o
 
 @pytest.mark.parametrize("n_pieces", [21, 100, 999])
 def test_there_is_no_window_more_than_the_context_asks_for(n_pieces):
-    starts, _ = cut(n_pieces, size=20, overlap=5)
+    starts, _ = windows_of(n_pieces, size=20, overlap=5)
     assert (len(starts) - 1) * 10 + 10 < n_pieces <= len(starts) * 10 + 10
 
 

@@ -19,7 +19,7 @@ from spacy_tener.features.normalise import Normaliser
 from spacy_tener.features.tables import END_MARK
 from spacy_tener.features.vectors.vectors import read_vectors
 from spacy_tener.models.embed.char import build_char_embed
-from spacy_tener.models.embed.vocabulary import Vocabulary
+from spacy_tener.models.embed.tables import Vocabulary
 from spacy_tener.workbench.vectors import from_text as vectors_from_text
 from spacy_tener.workbench.vectors.coverage import Coverage, cover_words
 from spacy_tener.workbench.vectors.from_text import (

@@ -1,0 +1,302 @@
+"""The bridge between Thinc and what computes: arrays in numpy until something learns, then torch modules.
+
+A module is built late, when its sizes are known, and travels inside a Thinc model as a `TorchShim`. Floats cross flat:
+one array for all tokens of a batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from numpy.typing import NDArray
+from spacy.tokens import Doc
+from thinc.api import Model, Ops, Optimizer, chain, get_current_ops
+from thinc.shims import Shim
+from thinc.types import Floats2d, FloatsXd
+
+from ..errors import MissingTorchError
+from ..runtime.weights import Weights
+from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows
+from .serialize import from_safetensors, to_safetensors
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ..layers.selection import Penalty
+
+EmbedModel = Model[list[Doc], list[Floats2d]]
+RaggedModel = Model[list[Floats2d], list[Floats2d]]
+Arrays = Mapping[str, NDArray[Any]]
+Build = Callable[..., "nn.Module"]
+Predict = Callable[..., NDArray[Any]]
+MakePredictor = Callable[[Weights], Predict]
+
+_HOST_OPS = {"numpy", "apple"}
+
+
+class TorchShim(Shim):
+    """Thinc's shim for a torch module that is built when its sizes are known, that may grow, and that predicts on the
+    CPU without torch.
+
+    Weights are arrays by name. When something learns or a GPU computes, the module is built of them; from then on the
+    module has them, and predictions read its own memory: what was learned is what predicts. They are saved as
+    safetensors, with the sizes, so that a model file can never run code.
+
+    Gradients of embedding tables are sparse: only rows in use are updated. The module rests in evaluation mode, so that
+    prediction need not switch every submodule back and forth.
+
+    build: Makes the module from its sizes, given as keyword arguments. It must be a module-level function or a
+        `functools.partial` of one, so that a pipeline can be pickled.
+    make_predictor: Makes what predicts as the module does from its weights; likewise. None for a module that only torch
+        can run.
+    """
+
+    def __init__(self, build: Build, make_predictor: MakePredictor | None = None) -> None:
+        super().__init__(None)
+        self.sizes: dict[str, Any] = {}
+        self._build = build
+        self._make_predictor = make_predictor
+        self._arrays: Arrays | None = None
+        self._predictor: Predict | None = None
+        self._step_together: Any = None
+        self._observers: list[Callable[..., None]] = []
+
+    @property
+    def is_built(self) -> bool:
+        """True if there are weights."""
+        return self._model is not None or self._arrays is not None
+
+    @property
+    def module(self) -> Any:
+        """The torch module, built of the weights if it is not there yet."""
+        if self._model is None:
+            module = self._build_of(self.weights, self.sizes)
+            self._model, self._arrays, self._predictor = module, None, None
+        return self._model
+
+    @property
+    def weights(self) -> Arrays:
+        """The weights by name: the module's own memory, where it is on the CPU."""
+        if self._model is not None:
+            return cast(Arrays, torch_side().arrays_of(self._model))
+        if self._arrays is None:
+            raise ValueError(
+                "The torch part of this model has no weights yet. Call nlp.initialize() (or component.initialize()) "
+                "before predicting or training, or load a trained pipeline with spacy.load()."
+            )
+        return self._arrays
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the torch module."""
+        return cast("torch.device", torch_side().device_of(self.module))
+
+    def predicts_on_host(self, ops: Ops) -> bool:
+        """Return whether predictions need no torch: on the CPU, where the module has a form that does without."""
+        if self._make_predictor is None or ops.name not in _HOST_OPS:
+            return False
+        return self._model is None or self.device.type == "cpu"
+
+    def predictor(self) -> Predict:
+        """Return what predicts without torch. Of a module it is made anew, since weights may have changed."""
+        assert self._make_predictor is not None
+        if self._model is not None:
+            return self._make_predictor(Weights(self.weights))
+        if self._predictor is None:
+            self._predictor = self._make_predictor(Weights(self.weights))
+        return self._predictor
+
+    @contextlib.contextmanager
+    def observe(self, note: Callable[..., None]) -> Iterator[None]:
+        """Let `note` be called with what the layer computes from: arrays on the host, else tensors; in every thread."""
+        self._observers.append(note)
+        try:
+            yield
+        finally:
+            self._observers.remove(note)
+
+    def tell(self, *inputs: Any) -> None:
+        """Tell observers what the layer is about to compute from."""
+        for note in tuple(self._observers):
+            note(*inputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_predictor": None, "_observers": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Finish a copy: deep, shallow or unpickled."""
+        self.__dict__.update(state)
+        self._renew_id()
+
+    def _renew_id(self) -> None:
+        # An optimizer knows parameters by this id. A copy with the original's, or a module of other shapes with its
+        # predecessor's, would be given momentum and averages that are not its own.
+        with Shim.global_id_lock:
+            Shim.global_id += 1
+            self.id = Shim.global_id
+
+    def build(self, **sizes: Any) -> None:
+        """Make the module with fresh weights, on Thinc's default device."""
+        side = torch_side()
+        self.set_module(side.to_default_device(self._build(**sizes)), sizes)
+
+    def _build_of(self, arrays: Arrays, sizes: Mapping[str, Any]) -> nn.Module:
+        """Make a module with these weights, on Thinc's default device, in evaluation mode."""
+        side = torch_side()
+        module = self._build(**sizes)
+        side.load_arrays(module, arrays)
+        return cast("nn.Module", side.to_default_device(module).eval())
+
+    def set_module(self, module: nn.Module, sizes: Mapping[str, Any]) -> None:
+        """Take a module of the given sizes that was made elsewhere, or that has grown, where it is."""
+        if module is not self._model:
+            self._renew_id()
+        self.sizes = dict(sizes)
+        self._model, self._arrays, self._predictor = module.eval(), None, None
+
+    def load_arrays(self, arrays: Arrays, sizes: Mapping[str, Any]) -> None:
+        """Take weights and the sizes that go with them; no weights, if there are none."""
+        module = predictor = None
+        if arrays and self._make_predictor is not None:
+            weights = Weights(arrays)
+            predictor = self._make_predictor(weights)
+            weights.check_all_used()
+        if arrays and (predictor is None or get_current_ops().name not in _HOST_OPS):
+            module = self._build_of(arrays, sizes)
+        self._renew_id()
+        self.sizes = dict(sizes)
+        self._model, self._predictor = module, None if module else predictor
+        self._arrays = arrays if arrays and module is None else None
+
+    def finish_update(self, optimizer: Optimizer) -> None:
+        if self._model is not None:
+            side = torch_side()
+            self._step_together = self._step_together or side.StepTogether()
+            side.finish_update(self._model, self.id, optimizer, self._step_together)
+
+    @contextlib.contextmanager
+    def use_params(self, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
+        # Whoever has averages of parameters has had the module.
+        if self._model is None:
+            yield
+        else:
+            with torch_side().use_params(self._model, self.id, params):
+                yield
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        if device_type == "gpu" and self.is_built:
+            self.module.cuda(device_id)
+        elif self._model is not None:
+            self._model.cpu()
+
+    def to_bytes(self) -> bytes:
+        files = {name: size for name, size in self.sizes.items() if isinstance(size, bytes)}
+        sizes = {name: size for name, size in self.sizes.items() if name not in files}
+        return to_safetensors({"sizes": sizes, **files, **(self.weights if self.is_built else {})})
+
+    def from_bytes(self, data: bytes) -> TorchShim:
+        parts = from_safetensors(data)
+        sizes = {**parts.pop("sizes"), **{name: part for name, part in parts.items() if isinstance(part, bytes)}}
+        self.load_arrays({name: part for name, part in parts.items() if name not in sizes}, sizes)
+        return self
+
+
+def require_torch() -> None:
+    """Raise an error that says what to install, where there is no torch."""
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingTorchError from error
+
+
+def torch_side() -> ModuleType:
+    """Return the module of this package that uses torch."""
+    require_torch()
+    from . import torch_side
+
+    return torch_side
+
+
+def torch_shim(model: Model[Any, Any]) -> TorchShim:
+    """Return the shim of a layer made here."""
+    return cast(TorchShim, model.shims[0])
+
+
+def penalties(model: Model[Any, Any]) -> list[Penalty]:
+    """Return what the layers of a model that learns add to the loss by themselves."""
+    from ..layers.selection import Penalty
+
+    shims = (shim for node in model.walk() for shim in node.shims if isinstance(shim, TorchShim) and shim.is_built)
+    return [part for shim in shims for part in shim.module.modules() if isinstance(part, Penalty)]
+
+
+def run_module(
+    model: Model[Any, Any], is_train: bool, lengths: Sequence[int], floats: Sequence[Floats2d], *others: Any
+) -> RaggedOutput:
+    """Call a layer's module, and cut its output into stretches of the given lengths.
+
+    floats: The module's first arguments, which get a gradient.
+    others: What else it is called with: `Indices`, and what it reads on the host.
+
+    The second result takes the output's gradient to the module's parameters and returns that of the floats.
+    """
+    shim = torch_shim(model)
+    if is_train or not shim.predicts_on_host(model.ops):
+        side = torch_side()
+        output: RaggedOutput = side.run_torch(shim.module, shim.tell, model.ops, is_train, lengths, floats, others)
+        return output
+    predictor = shim.predictor()
+    rows = [cast(Any, part).astype("f", copy=False) for part in floats]
+    rest = [other.array if isinstance(other, Indices) else other for other in others]
+    shim.tell(*rows, *rest)
+    return split_rows(cast(Floats2d, predictor(*rows, *rest)), lengths), no_backprop
+
+
+def ragged_layer(
+    name: str,
+    build: Build,
+    make_predictor: MakePredictor | None = None,
+    *,
+    width_in: int | None = None,
+    width_out: int | None = None,
+) -> RaggedModel:
+    """Return a module from flat tokens to flat tokens as a layer from list to list.
+
+    build: Takes `nI` and `nO` and returns a module that is called with the tokens of all sequences joined,
+        *Shape* [N, nI], and their lengths, and returns *Shape* [N, nO].
+    make_predictor: Makes what predicts so without torch; None for a module that only torch can run.
+    width_out: The module's width, where it is not to be inferred from sample output.
+    """
+    dims = {"nI": width_in, "nO": width_out}
+    return Model(name, _forward_ragged, init=_init_ragged, dims=dims, shims=[TorchShim(build, make_predictor)])
+
+
+def chain_sized(first: EmbedModel, second: RaggedModel) -> EmbedModel:
+    """Return Thinc's `chain` with the widths that are known before anything is initialized."""
+    if first.has_dim("nO"):
+        second.set_dim("nI", first.get_dim("nO"))
+    model: EmbedModel = chain(first, second)
+    if second.has_dim("nO"):
+        model.set_dim("nO", second.get_dim("nO"))
+    return model
+
+
+def _init_ragged(model: RaggedModel, X: list[Floats2d] | None = None, Y: list[Floats2d] | None = None) -> None:
+    if X and model.has_dim("nI") is None:
+        model.set_dim("nI", X[0].shape[1])
+    if Y and model.has_dim("nO") is None:
+        model.set_dim("nO", Y[0].shape[1])
+    if model.has_dim("nI") and model.has_dim("nO"):
+        torch_shim(model).build(nI=model.get_dim("nI"), nO=model.get_dim("nO"))
+
+
+def _forward_ragged(model: RaggedModel, X: list[Floats2d], is_train: bool) -> RaggedOutput:
+    if not X:
+        return [], lambda dY: []
+    lengths = [len(x) for x in X]
+    outputs, backprop_module = run_module(model, is_train, lengths, [join_rows(model.ops, X)], lengths)
+    return outputs, lambda dY: split_rows(backprop_module(dY)[0], lengths)

@@ -1,1 +1,0 @@
-"""Thinc layers around what computes: arrays in numpy until something learns, then torch modules."""

@@ -1,0 +1,141 @@
+"""What a model does with torch: learning, and predicting on a GPU. Only what does either imports this file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import torch
+from numpy.typing import NDArray
+from thinc.api import Ops, Optimizer, get_torch_default_device, torch2xp, xp2torch
+from thinc.types import Floats2d, FloatsXd
+from torch import Tensor, nn
+
+from ..layers.devices import on_device
+from ..optim.updates import StepTogether, apply_row_gradient
+from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows
+
+__all__ = ["StepTogether"]
+
+if hasattr(os, "register_at_fork"):
+    # A forked worker, as of `nlp.pipe(n_process=2)`, does not have the threads that torch computed with in its parent,
+    # and would wait for them forever.
+    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+
+
+def to_default_device(module: nn.Module) -> nn.Module:
+    """Move a module to Thinc's default device."""
+    return module.to(get_torch_default_device())
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Return the device of a module's parameters."""
+    return next(module.parameters()).device
+
+
+def arrays_of(module: nn.Module) -> dict[str, NDArray[Any]]:
+    """Return a module's state: views of it where it is on the CPU, copies elsewhere."""
+    return {name: value.cpu().numpy() for name, value in module.state_dict().items()}
+
+
+def load_arrays(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Copy arrays into a module's state."""
+    module.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
+
+
+def run_torch(
+    module: nn.Module,
+    tell: Callable[..., None],
+    ops: Ops,
+    is_train: bool,
+    lengths: Sequence[int],
+    floats: Sequence[Floats2d],
+    others: Sequence[Any],
+) -> RaggedOutput:
+    """Call a torch module: see `bridge.run_module`. tell: Called with its inputs."""
+    device = device_of(module)
+    inputs = [_to_device(rows, device).requires_grad_(is_train) for rows in floats]
+    rest = [on_device(other.array, device) if isinstance(other, Indices) else other for other in others]
+    tell(*inputs, *rest)
+    if not is_train:
+        with torch.inference_mode():
+            return split(ops, module(*inputs, *rest), lengths), no_backprop
+    module.train()
+    try:
+        outputs = module(*inputs, *rest)
+    finally:
+        module.eval()
+
+    def backprop(dY: list[Floats2d]) -> list[Floats2d]:
+        # The module may have nothing to learn: where it is frozen, or where there are no tokens.
+        if outputs.requires_grad:
+            outputs.backward(join(ops, dY, device))
+        # Nor need it have used what there was none of, or what a setting leaves out.
+        gradients = [torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs]
+        return [_to_ops(ops, gradient) for gradient in gradients]
+
+    return split(ops, outputs, lengths), backprop
+
+
+def finish_update(module: nn.Module, shim_id: int, optimizer: Optimizer, step_together: StepTogether) -> None:
+    """Update the parameters that have a gradient, and use the gradients up."""
+    learning = [(name, part) for name, part in module.named_parameters() if part.grad is not None]
+    dense = [(name, parameter) for name, parameter in learning if not cast(Tensor, parameter.grad).is_sparse]
+    # On a CPU Thinc's own kernels are quicker.
+    together = bool(dense) and not dense[0][1].is_cpu and step_together(optimizer, shim_id, dense)
+    for name, parameter in learning:
+        gradient = cast(Tensor, parameter.grad)
+        if gradient.is_sparse:
+            apply_row_gradient(optimizer, (shim_id, name), parameter.data, gradient.coalesce())
+        elif not together:
+            weights, _ = optimizer((shim_id, name), _floats(parameter.data), _floats(gradient))
+            _write_back(parameter, weights)
+        parameter.grad = None
+
+
+@contextlib.contextmanager
+def use_params(module: nn.Module, shim_id: int, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
+    """Use other weights, such as averages, in the context."""
+    own = {name: params[shim_id, name] for name, _ in module.named_parameters() if (shim_id, name) in params}
+    backup = {name: value.clone() for name, value in module.state_dict().items() if name in own}
+    try:
+        _load(module, {name: xp2torch(value, device=device_of(module)) for name, value in own.items()})
+        yield
+    finally:
+        _load(module, backup)
+
+
+def _load(module: nn.Module, state: Mapping[str, Tensor]) -> None:
+    if state:
+        module.load_state_dict({**module.state_dict(), **state})
+
+
+def _floats(tensor: Tensor) -> FloatsXd:
+    return cast(FloatsXd, torch2xp(tensor))
+
+
+def _write_back(parameter: nn.Parameter, weights: FloatsXd) -> None:
+    updated = xp2torch(weights, device=parameter.device)
+    if updated.data_ptr() != parameter.data.data_ptr():
+        parameter.data.copy_(updated)
+
+
+def join(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:
+    """Join the arrays of a batch as one tensor."""
+    return _to_device(join_rows(ops, arrays), device)
+
+
+def split(ops: Ops, tensor: Tensor, lengths: Sequence[int]) -> list[Floats2d]:
+    """Split a tensor into one array per text: views, not copies."""
+    return split_rows(_to_ops(ops, tensor), lengths)
+
+
+def _to_ops(ops: Ops, tensor: Tensor) -> Floats2d:
+    return cast(Floats2d, torch2xp(tensor.detach(), ops=ops))
+
+
+def _to_device(rows: Floats2d, device: torch.device) -> Tensor:
+    return xp2torch(rows, device=device).to(torch.float32)

@@ -1,0 +1,36 @@
+"""Trained pipelines on disk: one of each architecture, and one that reads characters. Each process trains its own."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+
+SYSTEMS = {"tener": "TENER", "flat": "FLAT", "flat_atssa": "FLAT_ATSSA", "mect": "MECT", "grn": "GRN"}
+KINDS = [*SYSTEMS, "characters"]
+UNSEEN = "吴小明在上海银行工作。王重阳去了中国"
+_FOLDER = tempfile.TemporaryDirectory(prefix="trained-")
+
+
+@cache
+def trained(kind: str) -> Path:
+    """Train a small pipeline until it knows its texts by heart, and return its directory."""
+    folder = Path(_FOLDER.name)
+    view = {"view": "characters", "window": 60, "overlap": 10} if kind == "characters" else {}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        nlp = pipeline(small_tok2vecs(folder)[SYSTEMS.get(kind, "TENER")], **view)
+        examples = examples_of(nlp)
+        optimizer = nlp.initialize(lambda: examples)
+        optimizer.learn_rate = 0.01
+        for _ in range(200):
+            if nlp.update(examples, sgd=optimizer)["tener_ner"] < 0.05:
+                break
+    for text, entities in TEXTS:
+        assert [(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents] == entities
+    nlp.config["initialize"] = {}
+    nlp.to_disk(folder / kind)
+    return folder / kind
