@@ -21,6 +21,9 @@ torch.set_num_threads(1)
 # Nothing is fetched from anywhere. Libraries read this once, when they are imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+# Messages without colours. wasabi reads it when a printer is made.
+os.environ["WASABI_LOG_FRIENDLY"] = "1"
+
 # Whoever is started in the background by a shell ignores Ctrl-C, which some tests are about.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,41 +1,31 @@
-"""What the commands share: options, messages, checks, and how errors are told."""
+"""Errors and messages of the commands, and the checks that several of them make."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import spacy
 import typer
 from spacy.cli import _util as spacy_cli
 from spacy.language import Language
-from thinc.api import Config
 from thinc.util import gpu_is_available
 from wasabi import util
 from wasabi.printer import Printer
 
 from ..errors import RemedyError, check_choice
-from ..workbench.composing.compose import wrap_config_errors
-from ..workbench.composing.files import read_config
+from ..workbench.report.runs import CONFIG, read_trained_config
 from ..workbench.report.scores import read_json
 from ..workbench.runs.engines import Engine, on_ray, on_this_machine
+from . import tener_cli
 
 INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
-
-# What several commands take.
-Runs = Annotated[list[Path], typer.Argument(help="Directories with runs CORPUS/SYSTEM/SEED in them")]
-Corpora = Annotated[str, typer.Option("--corpus", help="Corpora to take, as in weibo,resume (default: all)")]
-Systems = Annotated[str, typer.Option("--system", help="Systems to take, as in ner,tener (default: all)")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", "-s", help="section.key=value, over all files; may be repeated")
-]
-Code = Annotated[
-    Path | None, typer.Option("--code", "-c", help="Python file with what the config or the pipeline needs")
-]
-GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")]
+ENGINES = ("local", "ray")
+_SHOWN = 10
 
 
 class Messages(Printer):
@@ -51,29 +41,57 @@ class Messages(Printer):
         if exits is not None:
             sys.exit(exits)
 
+    def warn_list(self, title: str, items: Sequence[object], *, most: int = _SHOWN) -> None:
+        """Warn of several things with their number behind the title; say nothing if there are none."""
+        if items:
+            more = [f"... {len(items) - most} more"] if len(items) > most else []
+            self.warn(f"{title}: {len(items):,}", "\n".join([*map(str, items[:most]), *more]))
 
-@contextmanager
-def messages(*, on_stderr: bool = False, stopped: str = "") -> Iterator[Messages]:
-    """What a command prints by. An error inside ends the command with what is wrong and, below it, what to do about it.
 
-    on_stderr: Standard output is for the command's result alone.
-    stopped: What to say where the user stops the command.
+msg = Messages()
+
+
+def command(
+    name: str, *, stopped: str = "", prints_result: bool = False, **settings: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds a command to the group. An error with a remedy ends the command with both.
+
+    stopped: What to say where Ctrl-C stops the command.
+    prints_result: Whether the function returns a text for standard output and an exit status; messages then go to
+        standard error.
     """
-    with redirect_stdout(sys.stderr) if on_stderr else nullcontext():
-        msg = Messages()
-        try:
-            yield msg
-        except RemedyError as error:
-            msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy, exits=1)
-        except OSError as error:
-            msg.fail(str(error), exits=1)
-        except KeyboardInterrupt:
-            if not stopped:
-                raise
-            msg.warn("Stopped", stopped, exits=INTERRUPTED)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @tener_cli.command(name, **settings)
+        @wraps(function)
+        def run(**arguments: Any) -> None:
+            with redirect_stdout(sys.stderr) if prints_result else nullcontext():
+                result = _run(function, arguments, stopped)
+            if prints_result:
+                text, status = result
+                typer.echo(text, nl=False)
+                sys.exit(status)
+
+        return function
+
+    return decorate
 
 
-def setup_gpu(gpu_id: int, *, silent: bool) -> None:
+def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: str) -> Any:
+    try:
+        spacy_cli.import_code(arguments.get("code"))
+        return function(**arguments)
+    except RemedyError as error:
+        msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy, exits=1)
+    except OSError as error:
+        msg.fail(str(error), exits=1)
+    except KeyboardInterrupt:
+        if not stopped:
+            raise
+        msg.warn("Stopped", stopped, exits=INTERRUPTED)
+
+
+def setup_gpu(gpu_id: int, *, silent: bool = False) -> None:
     """Choose the GPU, or -1 for the CPU."""
     try:
         spacy_cli.setup_gpu(gpu_id, silent=silent)
@@ -93,7 +111,7 @@ def _no_gpu(gpu_id: int, reason: str) -> RemedyError:
 
 
 def load_pipeline(name: str) -> Language:
-    """A pipeline by its package's name or its directory."""
+    """Load a pipeline by its package's name or its directory."""
     try:
         return spacy.load(name)
     except OSError as error:
@@ -103,50 +121,38 @@ def load_pipeline(name: str) -> Language:
     except Exception:
         if Path(name).is_dir():
             read_meta(Path(name))
-            read_pipeline_config(Path(name))
+            read_trained_config(Path(name, CONFIG))
         raise
 
 
 def read_meta(model: Path) -> dict[str, Any]:
-    """A pipeline's meta.json."""
+    """Read a pipeline's meta.json."""
     try:
         return read_json(model / "meta.json")
     except RemedyError as error:
         raise RemedyError(error.reason, "Restore it from a copy, or train the pipeline again.") from error
 
 
-def read_pipeline_config(model: Path) -> Config:
-    """A pipeline's config, interpolated."""
-    path = model / "config.cfg"
-    config = read_config(path)
-    with wrap_config_errors(str(path)):
-        return config.interpolate()
+def no_text(sources: Sequence[object]) -> RemedyError:
+    """Return the error for inputs without any text."""
+    return RemedyError(f"{', '.join(map(str, sources))}: there is no text", "Give files with a text on each line.")
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a number with its noun, as in "1 text" or "2 entities"."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def names(text: str) -> list[str]:
-    """Names with commas between them."""
+    """Split names at the commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def numbers(option: str, text: str) -> list[int]:
-    """Whole numbers with commas between them."""
+    """Split whole numbers at the commas between them."""
     if not names(text) or not all(name.isdecimal() for name in names(text)):
         raise RemedyError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
     return [int(name) for name in names(text)]
-
-
-ENGINES = ("local", "ray")
-
-EngineName = Annotated[str, typer.Option("--engine", help="local: this machine; ray: a cluster")]
-Address = Annotated[
-    str | None, typer.Option("--address", help="Of the cluster (default: RAY_ADDRESS, this machine's, or a new one)")
-]
-CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Cores on Ray (default: 1)", min=0)]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", help="How many at once (default: 1; on Ray as many as there is room for)", min=1),
-]
-GpusPerRun = Annotated[float | None, typer.Option("--gpus-per-run", help="GPUs on Ray, as 0.25 (default: 0)", min=0)]
 
 
 def training_engine(
@@ -168,7 +174,7 @@ def training_engine(
 
 
 def check_engine(name: str, options: Mapping[str, Any]) -> bool:
-    """Whether the engine is Ray. Refuses options that it alone has, by their names, without it."""
+    """Return whether the engine is Ray. Refuse options that it alone has, by their names, without it."""
     check_choice("engine", name, ENGINES)
     given = [option for option, value in options.items() if value is not None]
     if name != "ray" and given:
@@ -177,7 +183,7 @@ def check_engine(name: str, options: Mapping[str, Any]) -> bool:
 
 
 def gpu_of_runs(gpu_id: int, engine: str, gpus_per_run: float | None) -> int:
-    """The GPU that runs choose: on Ray the first of those that it gives them. Refuses one that is not there."""
+    """Return the GPU that runs choose: on Ray the first of those that it gives them. Refuse one that is not there."""
     if engine != "ray":
         check_gpu(gpu_id)
         return gpu_id

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import spacy
 import typer
-from spacy.cli._util import import_code
 from spacy.tokens import Doc, DocBin
-from wasabi.printer import Printer
 
 from ..errors import RemedyError, check_choice
 from ..files import check_folder, locked, write_file, write_text
@@ -26,102 +23,90 @@ from ..workbench.suggestions.page import as_json, docs_as_json, render
 from ..workbench.suggestions.review import Crossing, Judged, cross_train, judge, ranked
 from ..workbench.suggestions.suggest import MEASURES, suggest
 from ..workbench.suggestions.tasks import TOOLS, tasks
-from ..workbench.vectors.raw_text import comes_once, find_texts, read_all
-from . import tener_cli
+from ..workbench.vectors.raw_text import find_texts, read_all
+from . import options
 from ._common import (
-    Address,
-    Code,
-    CpusPerRun,
-    EngineName,
-    GpuId,
-    GpusPerRun,
-    Jobs,
-    Settings,
+    command,
+    counted,
     gpu_of_runs,
     load_pipeline,
-    messages,
+    msg,
     names,
+    no_text,
     setup_gpu,
     training_engine,
 )
 
+INTERFACE, SURE = "-interface.xml", ".sure.spacy"
+PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
-@tener_cli.command("silver")
+
+@command("silver", stopped="The same command goes on behind the last whole file, but not from standard input.")
 def silver_cli(
     teachers: Annotated[str, typer.Argument(help="Pipelines with entities, with commas between them")],
-    raw: Annotated[list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for stdin")],
+    raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of .spacy files to write")],
     sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept")] = 0.9,
     outside: Annotated[float, typer.Option(help="Least probability of a token that is kept as no entity")] = 0.9,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
     part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
-    gpu_id: GpuId = -1,
-    code: Code = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
 ) -> None:
     """
-    Annotate raw text by trained pipelines, as training data for another one.
+    Annotate raw text by trained pipelines, as training data.
 
-    Kept is what the teachers are sure of: entities, and tokens that are in none. The annotation of all other tokens is
-    missing, and learned as such. With several teachers, the mean of their probabilities counts. `tener_ner` gives
-    probabilities (calibrate it: `spacy tener calibrate`); to what other components find, each gives 1.
+    Entities that the teachers are sure of are kept, and tokens that they are sure are in none. The annotation of all
+    other tokens is missing, and learned as such. With several teachers, the mean of their probabilities counts.
+    `tener_ner` gives probabilities (`spacy tener calibrate` corrects them); what other components find has 1.
 
     Every line of the text is a text. The output is read by `spacy.Corpus.v1`, and beside annotation of your own by
     `spacy_tener.MixedCorpus.v1`. Stopped, the same command goes on behind the last whole file, unless teachers or texts
     have changed, or come from standard input.
     """
-    import_code(code)
-    stopped = "The same command goes on behind the last whole file."
-    if any(map(comes_once, raw)):
-        stopped = f"{output} keeps the files that are whole; from standard input the same command does not go on."
-    with messages(stopped=stopped) as msg:
-        setup_gpu(gpu_id, silent=False)
-        check_folder(output)
-        kept = Sureness(sure, outside)
-        pipelines = [load_pipeline(name) for name in names(teachers)]
-        if not pipelines:
-            raise RemedyError("no teacher is named", "Name one or more pipelines, as in teacher/model-best.")
-        sources, left_out = find_texts(raw)
-        if left_out:
-            msg.warn(f"Left out: {len(left_out)} files that are no text", ", ".join(map(str, left_out[:5])))
-        named = dict(zip(names(teachers), pipelines, strict=True))
-        check_teachers(named)
-        if silent := [name for name, teacher in named.items() if not entity_finders(teacher)]:
-            msg.warn(f"No component says that it finds entities: {', '.join(silent)}", "Its silence counts as sure.")
-        if lacks := lacking(named):
-            lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
-            msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
-        settings = {**made_of(names(teachers), pipelines, sources), "limit": limit}
-        with interrupted_by_signals(), locked(output / ".lock"):
-            total = write_silver(
-                pipelines,
-                itertools.islice(read_all(sources), limit or None),
-                output,
-                kept,
-                settings=settings,
-                part_size=part_size,
-                done=lambda counts, made: msg.info(said(counts, made=made)),
-            )
-        if not total.texts:
-            raise RemedyError(f"{', '.join(raw)}: there is no text", "Give files with a text on each line.")
-        msg.good(f"{output}: {said(total)}")
+    setup_gpu(gpu_id)
+    check_folder(output)
+    kept = Sureness(sure, outside)
+    pipelines = {name: load_pipeline(name) for name in names(teachers)}
+    if not pipelines:
+        raise RemedyError("No teacher is named", "Name one or more pipelines, as in teacher/model-best.")
+    sources, left_out = find_texts(raw)
+    msg.warn_list("Files that are no text, left out", left_out, most=5)
+    check_teachers(pipelines)
+    if silent := [name for name, teacher in pipelines.items() if not entity_finders(teacher)]:
+        msg.warn(f"No component says that it finds entities: {', '.join(silent)}", "Its silence counts as sure.")
+    if lacks := lacking(pipelines):
+        lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
+        msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
+    settings = {**made_of(list(pipelines), list(pipelines.values()), sources), "limit": limit}
+    with interrupted_by_signals(), locked(output / ".lock"):
+        total = write_silver(
+            list(pipelines.values()),
+            itertools.islice(read_all(sources), limit or None),
+            output,
+            kept,
+            settings=settings,
+            part_size=part_size,
+            done=lambda stats, made: msg.info(f"{_described(stats)} (made before)" if made else _described(stats)),
+        )
+    if not total.texts:
+        raise no_text(raw)
+    msg.good(f"{output}: {_described(total)}")
 
 
-def said(counts: SilverStats, *, made: bool = False) -> str:
-    """One line about annotated texts. made: before this call."""
-    open_share = 100 * counts.missing / max(1, counts.tokens)
-    numbers = f"{counts.texts:,} texts, {counts.entities:,} entities, {open_share:.1f} % of the tokens left open"
-    return f"{numbers} (made before)" if made else numbers
+def _described(stats: SilverStats) -> str:
+    """Return one line about annotated texts."""
+    missing = 100 * stats.missing / max(1, stats.tokens)
+    texts, entities = counted(stats.texts, "text"), counted(stats.entities, "entity", "entities")
+    return f"{texts}, {entities}, {missing:.1f} % of the tokens without annotation"
 
 
-INTERFACE, SURE = "-interface.xml", ".sure.spacy"
-
-
-@tener_cli.command("suggest")
+@command("suggest")
 def suggest_cli(
-    model: Annotated[str, typer.Argument(help="Pipeline with a tener_ner: its directory or package")],
-    raw: Annotated[list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for stdin")],
+    model: options.Model,
+    raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write")],
-    n: Annotated[int, typer.Option("--n", "-n", help="How many texts", min=1)] = 200,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to choose", min=1)] = 200,
     format: Annotated[
         str, typer.Option("--format", "-f", help=f"Tool to annotate with: {', '.join(TOOLS)}")
     ] = "doccano",
@@ -130,71 +115,62 @@ def suggest_cli(
     agree: Annotated[
         float, typer.Option(help="Least probability of what is written as partial annotation too; 0 for none")
     ] = 0.0,
-    gpu_id: GpuId = -1,
-    code: Code = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
 ) -> None:
     """
-    Choose the texts that are most worth annotating, filled in by the model.
+    Choose the texts that are most worth annotating.
 
-    Those are texts that the model is most uncertain about, each unlike those chosen before it, none of them twice.
+    Those are the texts that the model is most uncertain about, each unlike those chosen before it, none of them twice.
     Every line of the text is a text; there may be millions. The output is what doccano, Label Studio or Prodigy import,
     with the model's entities to correct and their probabilities; `spacy tener convert` reads what they export.
 
     With --agree 0.95, OUTPUT.sure.spacy has what the model is sure of in these texts, as training data: the tokens that
     it is less sure of are without annotation, and are learned as such.
     """
-    import_code(code)
-    with messages() as msg:
-        check_choice("annotation tool", format, tuple(TOOLS))
-        sure = Sureness(agree, agree) if agree else None
-        setup_gpu(gpu_id, silent=False)
-        nlp = load_pipeline(model)
-        labels = Recogniser.of(nlp).ner.labels
-        texts = _texts(raw)
-        first = next(texts, None)
-        if first is None:
-            raise RemedyError(f"{', '.join(raw)}: there is no text", "Give files with a text on each line.")
-        chosen = suggest(nlp, itertools.chain([first], texts), n, by=by, known=list(_texts(known or [])))
-        tool = TOOLS[format]
-        write_text(output, tool.write(tasks(nlp, chosen)))
-        msg.good(f"{output}: {len(chosen):,} texts to annotate in {format}")
-        if tool.interface:
-            interface = output.with_name(f"{output.stem}{INTERFACE}")
-            write_text(interface, tool.interface(labels))
-            msg.info(f"{interface}: the labelling interface for them")
-        if sure:
-            path = output.with_name(f"{output.stem}{SURE}")
-            docs = list(silver([nlp], [each.text for each in chosen], sure))
-            write_file(path, lambda file: file.write(DocBin(docs=docs).to_bytes()))
-            msg.good(f"{path}: {said(count(docs))}")
+    check_choice("annotation tool", format, tuple(TOOLS))
+    sure = Sureness(agree, agree) if agree else None
+    setup_gpu(gpu_id)
+    nlp = load_pipeline(model)
+    labels = Recogniser.of(nlp).ner.labels
+    texts = read_all(find_texts(raw)[0])
+    first = next(texts, None)
+    if first is None:
+        raise no_text(raw)
+    known_texts = list(read_all(find_texts(known or [])[0]))
+    chosen = suggest(nlp, itertools.chain([first], texts), limit, by=by, known=known_texts)
+    tool = TOOLS[format]
+    write_text(output, tool.write(tasks(nlp, chosen)))
+    msg.good(f"{output}: {counted(len(chosen), 'text')} to annotate in {format}")
+    if tool.interface:
+        interface = output.with_name(f"{output.stem}{INTERFACE}")
+        write_text(interface, tool.interface(labels))
+        msg.info(f"{interface}: the labelling interface for them")
+    if sure:
+        path = output.with_name(f"{output.stem}{SURE}")
+        docs = list(silver([nlp], [each.text for each in chosen], sure))
+        write_file(path, lambda file: file.write(DocBin(docs=docs).to_bytes()))
+        msg.good(f"{path}: {_described(count(docs))}")
 
 
-def _texts(sources: Sequence[str]) -> Iterator[str]:
-    found, _ = find_texts(sources)
-    return read_all(found)
-
-
-PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
-
-
-@tener_cli.command("review")
+@command("review", stopped="The same command goes on; it trains again what was being trained.")
 def review_cli(
     model_or_config: Annotated[str, typer.Argument(help="Config (a .cfg, or a name as `weibo`), or a pipeline")],
     data: Annotated[Path, typer.Argument(help="Gold annotation, a .spacy file")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to")],
     dev: Annotated[Path | None, typer.Option(help="The config's paths.dev, by which models are chosen")] = None,
     folds: Annotated[int, typer.Option("--folds", "-k", help="Parts that the data is cut into", min=2)] = 5,
-    settings: Settings = None,
+    settings: options.Settings = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", help="Most places on the page; the JSONL has all", min=1)
     ] = 500,
-    gpu_id: GpuId = -1,
-    code: Code = None,
-    jobs: Jobs = None,
-    engine: EngineName = "local",
-    address: Address = None,
-    cpus_per_run: CpusPerRun = None,
-    gpus_per_run: GpusPerRun = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+    jobs: options.Jobs = None,
+    engine: options.EngineName = "local",
+    address: options.Address = None,
+    cpus_per_run: options.CpusPerRun = None,
+    gpus_per_run: options.GpusPerRun = None,
 ) -> None:
     """
     Rank the places where gold annotation may be wrong.
@@ -203,36 +179,35 @@ def review_cli(
     annotation that it judges. Stopped, the same command goes on. With a pipeline, that one judges all: where it was
     trained on the same data, it knows wrong annotation by heart and finds less of it.
 
-    Ranked are the places where the model's best reading is another than gold: by how probable its entities are and how
-    improbable gold's; where it has none, by how rarely it overlooks one. review.html has them for reading, review.jsonl
+    Ranks the places where the model's best parse differs from gold: by how probable its entities are and how improbable
+    gold's; where it has none, by how rarely it overlooks one. review.html has them for reading, review.jsonl
     as data; docs.jsonl has the probability of each text's gold annotation as a whole.
 
     --jobs trains several models at once on this machine, --engine ray on a cluster of Ray, whose nodes see the same
     files. Needs the extra ray.
     """
-    import_code(code)
-    stopped = "The same command goes on; it trains again what was being trained."
-    with messages(stopped=stopped) as msg:
-        check_folder(output)
-        is_config = model_or_config.endswith(".cfg") or model_or_config in names_in(BASES)
-        blank = spacy.blank("xx")
-        docs = list(read_docs(data, blank.vocab))
-        if not any(doc.ents for doc in docs):
-            raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
-        where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
-        with interrupted_by_signals(), locked(output / ".lock"):
-            if is_config:
-                gpu = gpu_of_runs(gpu_id, engine, gpus_per_run)
-                crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu, code)
-                with where as trainer:
-                    judged = list(cross_train(crossing, trainer, begun=partial(_begun, msg, crossing)))
-                how = f"{folds} models judged what they were not trained on."
-            else:
-                setup_gpu(gpu_id, silent=False)
-                judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
-                how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
-                msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
-            _write(msg, output, judged, str(data), how, limit)
+    check_folder(output)
+    docs = list(read_docs(data, spacy.blank("xx").vocab))
+    if not any(doc.ents for doc in docs):
+        raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
+    where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
+    with interrupted_by_signals(), locked(output / ".lock"):
+        if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
+            gpu = gpu_of_runs(gpu_id, engine, gpus_per_run)
+            crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu, code)
+
+            def begun(fold: int, trained: bool) -> None:
+                msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
+
+            with where as trainer:
+                judged = list(cross_train(crossing, trainer, begun=begun))
+            how = f"{folds} models judged what they were not trained on."
+        else:
+            setup_gpu(gpu_id)
+            judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
+            how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
+            msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
+        _write_review(output, judged, str(data), how, limit)
 
 
 def _crossing(
@@ -250,21 +225,20 @@ def _crossing(
         composed["paths"]["dev"] = str(dev)
     path = composed["paths"].get("dev")
     if path is None or not Path(path).exists():
-        raise ConfigError(f"paths.dev is {path}, which is no file to choose models by", "Name one: --dev dev.spacy")
+        raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
     if lacking := missing(composed):
         raise ConfigError("Nothing was trained, since something is missing", "\n".join(lacking))
     return Crossing(composed, docs, output, folds, gpu_id, code)
 
 
-def _begun(msg: Printer, crossing: Crossing, fold: int, trained: bool) -> None:
-    msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
-
-
-def _write(msg: Printer, output: Path, judged: Sequence[Judged], data: str, how: str, limit: int) -> None:
+def _write_review(output: Path, judged: Sequence[Judged], data: str, how: str, limit: int) -> None:
     by_number = {each.number: each for each in judged}
     doubts = ranked(judged)
     entities = sum(len(each.doc.ents) for each in judged)
-    summary = f"{len(doubts):,} places in {len(judged):,} texts with {entities:,} entities. {how}"
+    summary = (
+        f"{counted(len(doubts), 'place')} in {counted(len(judged), 'text')} with "
+        f"{counted(entities, 'entity', 'entities')}. {how}"
+    )
     write_text(output / DOUBTS, as_json(doubts, by_number))
     write_text(output / DOCS, docs_as_json(judged))
     write_text(output / PAGE, render(f"Review of {data}", summary, doubts[:limit], by_number))

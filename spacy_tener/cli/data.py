@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-from spacy.cli._util import import_code, parse_config_overrides, show_validation_error
+from spacy.cli._util import parse_config_overrides
 from spacy.cli.debug_data import debug_data
-from spacy.language import Language
-from spacy.util import load_config, registry
-from wasabi.printer import Printer
+from spacy.language import FactoryMeta, Language
 
 from ..workbench.corpus.columns import SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
@@ -22,13 +19,16 @@ from ..workbench.corpus.reader import FORMATS, CorpusOptions
 from ..workbench.corpus.records import OVERLAPS, UNITS
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.vectors.coverage import Coverage
-from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, VectorsReport, make_vectors
+from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, make_vectors
 from ..workbench.vectors.raw_text import find_texts
 from ..workbench.vectors.strings import KINDS, TextSettings
 from ..workbench.vectors.word_vectors import TrainingSettings
-from . import tener_cli
-from ._common import messages, names
+from ._common import command, msg, names
 
+_EXAMPLES = 10
+_MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(
+    f"{count} for {kind}" for kind, count in MIN_COUNTS.items()
+)
 _FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
 _LANG_HELP = "Language, whose tokenizer splits texts; auto tells Chinese and English by their letters"
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
@@ -36,7 +36,7 @@ _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default th
 _SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join(SCHEMES)}"
 
 
-@tener_cli.command("convert")
+@command("convert")
 def convert_cli(
     inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
     output: Annotated[Path, typer.Argument(help="Output directory, or a .spacy file where there is one input")],
@@ -71,36 +71,34 @@ def convert_cli(
     Tags that cannot stand where they do are read as conlleval reads them (an I-X after O or after another type begins
     an entity), counted and reported; so is everything else that is not taken as written.
     """
-    with messages() as msg:
-        reading = CorpusOptions(
-            format=format,
-            scheme=scheme,
-            offsets=offsets,
-            overlap=overlap,
-            new_testament=include_nt,
-            encoding=encoding,
-            token_column=token_column,
-            tag_column=tag_column,
-            tag_names=tag_names,
-        )
-        making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents, spaces=spaces)
-        jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
-        if left_out:
-            msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
-        for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
-            print_conversion(msg, report, detected=lang == "auto")
+    reading = CorpusOptions(
+        format=format,
+        scheme=scheme,
+        offsets=offsets,
+        overlap=overlap,
+        new_testament=include_nt,
+        encoding=encoding,
+        token_column=token_column,
+        tag_column=tag_column,
+        tag_names=tag_names,
+    )
+    making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents, spaces=spaces)
+    jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
+    if left_out:
+        msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
+    for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
+        _print_conversion(report, detected=lang == "auto")
 
 
-def print_conversion(msg: Printer, report: ConversionReport, *, detected: bool) -> None:
+def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
     """Print what was read, and everything that was not taken as written."""
     if report.docs:
         msg.good(f"{report.source} -> {report.output}")
+        if detected:
+            msg.info(f"Language: {report.lang}, by its letters (name another with --lang)")
+        msg.table(_counts(report), aligns=("l", "r"))
     else:
         msg.info(f"{report.source}: nothing to write")
-    if report.docs and detected:
-        msg.info(f"Language: {report.lang}, by its letters (name another with --lang)")
-    if report.docs:
-        msg.table(_counts(report), aligns=("l", "r"))
     for event, count in report.notes.counts.items():
         examples = report.notes.examples[event]
         more = f" ... {count - len(examples)} more" if count > len(examples) else ""
@@ -108,7 +106,7 @@ def print_conversion(msg: Printer, report: ConversionReport, *, detected: bool) 
 
 
 def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
-    numbers = {
+    counts = {
         "Documents": report.documents,
         "Sentences": report.sentences,
         "Docs written": report.docs,
@@ -117,22 +115,15 @@ def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
         "Entities": report.entities,
         **{f"  {label}": count for label, count in sorted(report.labels.items())},
     }
-    described = [("Format", report.format)]
-    if report.scheme:
-        described.append(("Tag scheme", report.scheme))
-    return [*described, *((name, f"{number:,}") for name, number in numbers.items())]
+    scheme = [("Tag scheme", report.scheme)] if report.scheme else []
+    return [("Format", report.format), *scheme, *((name, f"{count:,}") for name, count in counts.items())]
 
 
-Callback = Callable[[Language], Language]
-
-_CALLBACK = "spacy_tener_report_as_ner"
-
-
-@tener_cli.command("debug-data", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+@command("debug-data", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def debug_data_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, typer.Argument(help="Path to config file", exists=True, allow_dash=True)],
-    code_path: Annotated[
+    code: Annotated[
         Path | None, typer.Option("--code-path", "--code", "-c", help="Python file with what the config needs")
     ] = None,
     ignore_warnings: Annotated[
@@ -142,18 +133,16 @@ def debug_data_cli(
     no_format: Annotated[bool, typer.Option("--no-format", "-NF", help="Print without colours")] = False,
 ) -> None:
     """
-    Check the training data as `spacy debug data` does, entities too.
+    Check training data and its entities with `spacy debug data`.
 
     spaCy's own command reports on entities only where a component is made by the factory `ner`, and skips that section
     for `tener_ner`. Options are the same, and settings of the config can be overridden in the same way, as in
     --paths.train corpus/train.spacy.
     """
-    overrides = parse_config_overrides(ctx.args)
-    import_code(code_path)
-    with _reported_as_ner(config_path) as path:
+    with _tener_ner_as_ner():
         debug_data(
-            path,
-            config_overrides=overrides,
+            config_path,
+            config_overrides=parse_config_overrides(ctx.args),
             ignore_warnings=ignore_warnings,
             verbose=verbose,
             no_format=no_format,
@@ -162,41 +151,22 @@ def debug_data_cli(
 
 
 @contextmanager
-def _reported_as_ner(config_path: Path) -> Iterator[Path]:
-    """A copy of the config whose pipeline says that its `tener_ner` is made by the factory `ner`."""
-    with show_validation_error(config_path), TemporaryDirectory() as directory:
-        config = load_config(config_path, interpolate=False)
-        nlp = config.setdefault("nlp", {})
-        nlp["after_pipeline_creation"] = {"@callbacks": _CALLBACK, "then": nlp.get("after_pipeline_creation")}
-        path = Path(directory) / "config.cfg"
-        config.to_disk(path, interpolate=False)
-        yield path
+def _tener_ner_as_ner() -> Iterator[None]:
+    """Let pipelines say that their `tener_ner` is made by the factory `ner`."""
+    own = Language.get_pipe_meta
+
+    def get_pipe_meta(self: Language, name: str) -> FactoryMeta:
+        meta = own(self, name)
+        return replace(meta, factory="ner") if meta.factory == "tener_ner" else meta
+
+    Language.get_pipe_meta = get_pipe_meta  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Language.get_pipe_meta = own  # type: ignore[method-assign]
 
 
-def _report_as_ner(then: Callback | None = None) -> Callback:
-    """then: What the config itself has to be called there."""
-
-    def callback(nlp: Language) -> Language:
-        nlp = nlp if then is None else then(nlp)
-        for name in nlp.pipe_names:
-            meta = nlp.get_pipe_meta(name)
-            if meta.factory == "tener_ner":
-                nlp._pipe_meta[name] = replace(meta, factory="ner")
-        return nlp
-
-    return callback
-
-
-registry.callbacks.register(_CALLBACK, func=_report_as_ner)
-
-
-_EXAMPLES = 10
-_MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(
-    f"{count} for {kind}" for kind, count in MIN_COUNTS.items()
-)
-
-
-@tener_cli.command("vectors")
+@command("vectors")
 def vectors_cli(
     inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
     output: Annotated[Path, typer.Argument(help="Output directory")],
@@ -234,51 +204,45 @@ def vectors_cli(
 
     Digits and case must be what the embedders of the config say: by default digits are read as 0, and case is kept.
     """
-    with messages() as msg, interrupted_by_signals():
-        settings = TrainingSettings(
-            width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers
-        )
-        counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
-        training = {kind: replace(settings, min_count=count) for kind, count in counts.items()}
-        reading = TextSettings(
-            lang=lang, digits=digits, lower=lower, lexicon=tuple(lexicon or ()), all_matches=all_matches
-        )
-        sources, left_out = find_texts(inputs)
-        if left_out:
-            msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:_EXAMPLES]))
-        if workers > 1:
-            msg.info(f"With {workers} workers the vectors differ from run to run, whatever the seed")
+    counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
+    training = TrainingSettings(
+        width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers
+    )
+    reading = TextSettings(lang=lang, digits=digits, lower=lower, lexicon=tuple(lexicon or ()), all_matches=all_matches)
+    sources, left_out = find_texts(inputs)
+    if left_out:
+        msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:_EXAMPLES]))
+    if workers > 1:
+        msg.info(f"With {workers} workers the vectors differ from run to run, whatever the seed")
+    with interrupted_by_signals():
         report = make_vectors(
             sources,
             output,
-            training,
+            {kind: replace(training, min_count=count) for kind, count in counts.items()},
             reading=reading,
             cover=cover or (),
             progress=True,
             note=lambda part: msg.good(f"{part.kind}: {part.strings:,} vectors in {part.seconds:.1f} s"),
         )
-        print_vectors_report(msg, report, output)
-
-
-def print_vectors_report(msg: Printer, report: VectorsReport, output: Path) -> None:
-    """Print what was made, and what it covers."""
     msg.info(f"{report.characters:,} characters of text, split in {report.seconds:.1f} s")
-    rows = [
-        (part.path, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}", f"{part.seconds:.1f}")
-        for part in report.kinds
-    ]
-    header = ("File", "Vectors", "Distinct", "Occurrences", "Seconds")
-    msg.table(rows, header=header, aligns=("l", "r", "r", "r", "r"), divider=True)
+    msg.table(
+        [
+            (part.path, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}", f"{part.seconds:.1f}")
+            for part in report.kinds
+        ],
+        header=("File", "Vectors", "Distinct", "Occurrences", "Seconds"),
+        aligns=("l", *"rrrr"),
+        divider=True,
+    )
     if report.coverage:
-        _print_coverage(msg, report.coverage)
+        _print_coverage(report.coverage)
     if any(part.occurrences is None for part in report.coverage):
         msg.text(f"All words without a vector: {output / UNCOVERED}")
 
 
-def _print_coverage(msg: Printer, coverage: Sequence[Coverage]) -> None:
+def _print_coverage(coverage: Sequence[Coverage]) -> None:
     header = ("Covered", "Kind", "With a vector", "Of", "%", "% of occurrences")
-    rows = [_coverage_row(part) for part in coverage]
-    msg.table(rows, header=header, aligns=("l", "l", "r", "r", "r", "r"), divider=True)
+    msg.table([_coverage_row(part) for part in coverage], header=header, aligns=("l", "l", *"rrrr"), divider=True)
     for part in coverage:
         if part.missing:
             msg.text(f"{part.source}, {part.kind} without: {' '.join(part.missing[:_EXAMPLES])}")

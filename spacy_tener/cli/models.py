@@ -15,16 +15,15 @@ from typing import Annotated, Any
 
 import srsly
 import typer
-from spacy.cli._util import import_code
 from spacy.language import Language
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc
 from spacy.util import minibatch
-from thinc.api import Model
+from thinc.api import Model as ThincModel
 
 from ..errors import RemedyError
 from ..files import check_folder, writing
-from ..models.embed.tables import Trimmed, count_rows, table_nodes, trim
+from ..models.embed.tables import count_rows, table_nodes, trim
 from ..pipeline.confidence import TEMPERATURE, ConfidentPipe
 from ..pipeline.finding import find_recogniser
 from ..pipeline.units import View, view_of
@@ -33,21 +32,23 @@ from ..workbench.calibration.outcomes import check_enough, find_outcomes
 from ..workbench.calibration.reliability import Series, draw_reliability, errors
 from ..workbench.docbins import read_docs
 from ..workbench.pipelines import change_cfg, check_new, write_pipeline
-from ..workbench.report.canvas import ENDINGS
-from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, front_matter, render_card
-from ..workbench.report.runs import dev_scores, size_mb
+from ..workbench.report.canvas import check_ending
+from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, render_card
+from ..workbench.report.runs import CONFIG, dev_scores, read_trained_config, size_mb
 from ..workbench.report.scores import parse_scores, read_json
 from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
-from . import tener_cli
-from ._common import Code, GpuId, Messages, load_pipeline, messages, read_meta, read_pipeline_config, setup_gpu
+from . import options
+from ._common import command, counted, load_pipeline, msg, no_text, read_meta, setup_gpu
 from .scores import read_examples
 
-BEFORE, AFTER = "before", "after"
+_PASSES, _TEXTS, _SINGLE = 3, 1000, 50
+_AT_ONCE = 256
+_MB = 1 << 20
 
 
-@tener_cli.command("calibrate")
+@command("calibrate")
 def calibrate_cli(
-    model: Annotated[str, typer.Argument(help="Pipeline with a tener_ner: its directory or package")],
+    model: options.Model,
     data: Annotated[Path, typer.Argument(help="Annotated texts that the model has not learned: .spacy", exists=True)],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="New directory")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Change the directory MODEL itself")] = False,
@@ -57,64 +58,19 @@ def calibrate_cli(
     ] = None,
     confidence: Annotated[float, typer.Option("--confidence", help="Confidence that --precision is kept")] = 0.9,
     plot: Annotated[Path | None, typer.Option("--plot", help="Reliability diagram to draw: .png or .svg")] = None,
-    name: Annotated[str, typer.Option("--name", help="Component of the pipeline")] = "tener_ner",
-    gpu_id: GpuId = -1,
-    code: Code = None,
+    component: options.Component = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
 ) -> None:
     """
     Calibrate probabilities on annotated texts.
 
-    Fits the temperature of the CRF, so that of the entities given 0.8, eight in ten are right. The best reading of a
-    text stays the same; earlier thresholds are removed. Prints the expected calibration error (ECE) before and after,
-    on --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the thresholds above which
-    nine in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A
-    label that cannot keep the precision keeps its threshold. Needs: pip install 'spacy_tener[plot]'
+    Fits the temperature of the CRF, so that of the entities given 0.8, eight in ten are right. The best parse of a text
+    stays the same; earlier thresholds are removed. Prints the expected calibration error (ECE) before and after, on
+    --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the thresholds above which nine
+    in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A label
+    that cannot keep the precision keeps its threshold. Needs: pip install 'spacy_tener[plot]'
     """
-    import_code(code)
-    with messages() as msg:
-        _check_options(model, output, precision, confidence, plot, in_place=in_place)
-        setup_gpu(gpu_id, silent=False)
-        nlp = load_pipeline(model)
-        pipe = find_recogniser(nlp, name)
-        outcomes = find_outcomes(nlp, name, read_examples(nlp, data), data)
-        check_enough(outcomes, data)
-        tested = find_outcomes(nlp, name, read_examples(nlp, test), test) if test else None
-        temperature = fit_temperature(outcomes)
-        changes: dict[str, Any] = {TEMPERATURE: temperature}
-        msg.info(f"{outcomes.right.size} entities found, {int(outcomes.right.sum())} right")
-        msg.text(f"Temperature {temperature:.2f}")
-        shown = tested or outcomes
-        after = tested.probabilities(temperature) if tested else cross_validated(outcomes)
-        series = {BEFORE: (shown.probabilities(), shown.right), AFTER: (after, shown.right)}
-        _print_errors(msg, series, f"{test}" if test else f"{data}, cross-validated")
-        if precision is not None:
-            probability = outcomes.probabilities(temperature)
-            found = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
-            if all(each.value is None for each in found):
-                raise RemedyError(
-                    f"--precision {precision} cannot be promised by {outcomes.right.size} entities; nothing was saved",
-                    "Annotate more texts, or ask for a lower precision.",
-                )
-            thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
-            thresholds |= {label: each.value for each in found for label in each.labels if each.value is not None}
-            changes["threshold"] = thresholds
-            _print_thresholds(msg, found, thresholds, precision, confidence)
-            if tested is not None:
-                kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
-                share = _share(int(tested.right[kept].sum()), int(kept.sum()))
-                msg.info(f"On test: {int(kept.sum())} of {kept.size} kept, {share} right")
-        elif pipe.cfg["threshold"]:
-            changes["threshold"] = 0.0
-            msg.warn("Earlier thresholds are removed: they were of other probabilities", "Set new ones by --precision.")
-        if plot:
-            draw_reliability(plot, {str(test or data): series})
-            msg.good(str(plot))
-        msg.good(f"Saved to {change_cfg(nlp, name, changes, output)}")
-
-
-def _check_options(
-    model: str, output: Path | None, precision: float | None, confidence: float, plot: Path | None, *, in_place: bool
-) -> None:
     if (output is not None) == in_place:
         raise RemedyError("One of --output and --in-place is needed", "Name a new directory by --output.")
     if in_place and not Path(model).is_dir():
@@ -124,11 +80,50 @@ def _check_options(
     for option, value in (("--precision", precision), ("--confidence", confidence)):
         if value is not None and not 0.0 < value < 1.0:
             raise RemedyError(f"{option} {value}: not between 0 and 1", f"Give a share, as in {option} 0.9.")
-    if plot and plot.suffix not in ENDINGS:
-        raise RemedyError(f"--plot {plot}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
+    if plot:
+        check_ending(plot)
+    setup_gpu(gpu_id)
+    nlp = load_pipeline(model)
+    pipe = find_recogniser(nlp, component)
+    outcomes = find_outcomes(nlp, pipe.name, read_examples(nlp, data), data)
+    check_enough(outcomes, data)
+    tested = find_outcomes(nlp, pipe.name, read_examples(nlp, test), test) if test else None
+    temperature = fit_temperature(outcomes)
+    changes: dict[str, Any] = {TEMPERATURE: temperature}
+    found = counted(outcomes.right.size, "entity", "entities")
+    msg.info(f"{found} found, {int(outcomes.right.sum())} right")
+    msg.text(f"Temperature {temperature:.2f}")
+    # Probabilities of texts that the temperature was not fitted to.
+    shown = tested or outcomes
+    after = tested.probabilities(temperature) if tested else cross_validated(outcomes)
+    series: Series = {"before": (shown.probabilities(), shown.right), "after": (after, shown.right)}
+    _print_errors(series, f"{test}" if test else f"{data}, cross-validated")
+    if precision is not None:
+        probability = outcomes.probabilities(temperature)
+        fitted = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
+        if all(each.value is None for each in fitted):
+            raise RemedyError(
+                f"--precision {precision} cannot be promised by {found}; nothing was saved",
+                "Annotate more texts, or ask for a lower precision.",
+            )
+        thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
+        thresholds |= {label: each.value for each in fitted for label in each.labels if each.value is not None}
+        changes["threshold"] = thresholds
+        _print_thresholds(fitted, thresholds, precision, confidence)
+        if tested is not None:
+            kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
+            right = _share(int(tested.right[kept].sum()), int(kept.sum()))
+            msg.info(f"On test: {int(kept.sum())} of {kept.size} kept, {right} right")
+    elif pipe.cfg["threshold"]:
+        changes["threshold"] = 0.0
+        msg.warn("Earlier thresholds are removed: they were of other probabilities", "Set new ones by --precision.")
+    if plot:
+        draw_reliability(plot, {str(test or data): series})
+        msg.good(str(plot))
+    msg.good(f"Saved to {change_cfg(nlp, pipe.name, changes, output)}")
 
 
-def _print_errors(msg: Messages, series: Series, source: str) -> None:
+def _print_errors(series: Series, source: str) -> None:
     rows = []
     for title, pair in series.items():
         each = errors(*pair)
@@ -137,11 +132,7 @@ def _print_errors(msg: Messages, series: Series, source: str) -> None:
 
 
 def _print_thresholds(
-    msg: Messages,
-    found: Sequence[Threshold],
-    thresholds: Mapping[str, float],
-    precision: float,
-    confidence: float,
+    fitted: Sequence[Threshold], thresholds: Mapping[str, float], precision: float, confidence: float
 ) -> None:
     rows = [
         (
@@ -150,11 +141,10 @@ def _print_thresholds(
             f"{each.kept} of {each.count}",
             _share(each.right, each.kept),
         )
-        for each in found
+        for each in fitted
     ]
     msg.table(rows, header=("Label", "Threshold", "Kept", "Right"), aligns=("l", *"rrr"), divider=True)
-    unmet = [f"{label} ({thresholds[label]:g})" for each in found if each.value is None for label in each.labels]
-    if unmet:
+    if unmet := [f"{label} ({thresholds[label]:g})" for each in fitted if each.value is None for label in each.labels]:
         msg.warn(
             f"Too few entities, or too few right, for a precision of {precision}. These labels keep their thresholds: "
             + ", ".join(unmet),
@@ -167,10 +157,7 @@ def _share(part: int, whole: int) -> str:
     return f"{part / whole:.3f}" if whole else "-"
 
 
-_PASSES, _TEXTS, _SINGLE = 3, 1000, 50
-
-
-@tener_cli.command("card")
+@command("card")
 def card_cli(
     model: Annotated[Path, typer.Argument(help="A trained pipeline's directory")],
     output: Annotated[Path, typer.Argument(help="Directory to write: the pipeline with README.md and meta.json")],
@@ -178,7 +165,7 @@ def card_cli(
         Path, typer.Option("--metrics", "-m", help="Scores on test, as `spacy tener evaluate --output` writes them")
     ],
     corpus: Annotated[
-        str | None, typer.Option("--corpus", "-c", help="What it learned from: weibo, resume, ..., or any name")
+        str | None, typer.Option("--corpus", help="What it learned from: weibo, resume, ..., or any name")
     ] = None,
     training: Annotated[Path | None, typer.Option("--training", "-t", help=".spacy file it learned from")] = None,
     speed: Annotated[Path | None, typer.Option("--speed", "-s", help=".spacy file with texts to time it on")] = None,
@@ -186,13 +173,9 @@ def card_cli(
     version: Annotated[str | None, typer.Option("--version", "-v", help="Version of the package")] = None,
     license: Annotated[str | None, typer.Option("--license", "-l", help="Licence that you give it")] = None,
     author: Annotated[str | None, typer.Option("--author", "-a", help="Who made it")] = None,
-    hub: Annotated[
-        bool,
-        typer.Option("--front-matter", help="Begin the card with the Hub's metadata, which `push` adds itself"),
-    ] = False,
-    gpu_id: Annotated[int, typer.Option("--gpu-id", "-g", help="GPU to time it on, or -1 for the CPU")] = -1,
-    code: Annotated[Path | None, typer.Option("--code", help="Python file with what the pipeline needs")] = None,
-    force: Annotated[bool, typer.Option("--force", "-F", help="Write over a pipeline at the output")] = False,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+    force: Annotated[bool, typer.Option("--force", "-F", help="Overwrite a pipeline at the output")] = False,
 ) -> None:
     """
     Copy a trained pipeline and describe it, for `spacy package`.
@@ -204,36 +187,31 @@ def card_cli(
 
     makes of it, and `spacy huggingface-hub push` reads them there; it writes the Hub's metadata itself.
     """
-    import_code(code)
-    with messages() as msg:
-        _check_places(model, output, force=force)
-        source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
-        scores, before = read_json(metrics), read_meta(model)
-        config = read_pipeline_config(model)
-        # On Windows, `spacy project run` leaves the quotes around a command's arguments.
-        license, author = (text and text.strip("'\"") for text in (license, author))
-        chosen = {"name": name, "version": version, "license": license, "author": author}
-        card = Card(
-            meta=fill_meta(before, config, scores, source, chosen),
-            config=config,
-            test=parse_scores(scores, metrics),
-            dev=dev_scores(model / "meta.json"),
-            corpus=source,
-            training=_count(training) if training else None,
-            speed=_measure(model, speed, gpu_id) if speed else None,
-            megabytes=size_mb(model),
-        )
-        text = (front_matter(card) if hub else "") + render_card(card)
-        with writing(output):
-            shutil.rmtree(output, ignore_errors=True)
-            shutil.copytree(model, output)
-            srsly.write_json(output / "meta.json", card.meta)
-            (output / "README.md").write_text(text, encoding="utf8")
-        msg.good(f"{output}: {card.package} {card.meta['version']}")
-        if not card.meta.get("license"):
-            msg.warn(
-                "The card states no licence", "Name yours with --license; it must suit those of the training data."
-            )
+    _check_places(model, output, force=force)
+    source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
+    scores, before = read_json(metrics), read_meta(model)
+    config = read_trained_config(model / CONFIG)
+    # On Windows, `spacy project run` leaves the quotes around a command's arguments.
+    license, author = (text and text.strip("'\"") for text in (license, author))
+    chosen = {"name": name, "version": version, "license": license, "author": author}
+    card = Card(
+        meta=fill_meta(before, config, scores, source, chosen),
+        config=config,
+        test=parse_scores(scores, metrics),
+        dev=dev_scores(model / "meta.json"),
+        corpus=source,
+        training=_count(training) if training else None,
+        speed=_measure(model, speed, gpu_id) if speed else None,
+        megabytes=size_mb(model),
+    )
+    with writing(output):
+        shutil.rmtree(output, ignore_errors=True)
+        shutil.copytree(model, output)
+        srsly.write_json(output / "meta.json", card.meta)
+        (output / "README.md").write_text(render_card(card), encoding="utf8")
+    msg.good(f"{output}: {card.package} {card.meta['version']}")
+    if not card.meta.get("license"):
+        msg.warn("The card states no licence", "Name yours with --license; it must suit those of the training data.")
 
 
 def _check_places(model: Path, output: Path, *, force: bool) -> None:
@@ -258,7 +236,7 @@ def _count(training: Path) -> TrainingSize:
 
 
 def _measure(model: Path, data: Path, gpu_id: int) -> str:
-    """Speed over raw text: medians of some passes, after one to warm up."""
+    """Describe the speed over raw text: medians of some passes, after one to warm up."""
     setup_gpu(gpu_id, silent=True)
     nlp = load_pipeline(str(model))
     texts = [doc.text for doc in read_docs(data)][:_TEXTS]
@@ -291,48 +269,49 @@ def _machine(gpu_id: int) -> str:
     return f"{processor}, {threads} thread{'s' if threads > 1 else ''} of {os.cpu_count()} cores"
 
 
-_AT_ONCE = 256
-_MB = 1 << 20
-
-
-@tener_cli.command("trim")
+@command("trim")
 def trim_cli(
-    model: Annotated[str, typer.Argument(help="Pipeline with a tener_ner: its directory or package")],
-    texts: Annotated[list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for stdin")],
+    model: options.Model,
+    texts: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="New directory")],
     min_count: Annotated[int, typer.Option(help="How often a string must come to keep its row", min=1)] = 1,
     half: Annotated[bool, typer.Option("--half", help="Keep rows in numbers of 16 bits")] = False,
-    name: Annotated[str, typer.Option("--name", help="Component with the rows: tok2vec, say, if shared")] = "tener_ner",
-    code: Code = None,
+    component: Annotated[
+        str | None, typer.Option("--component", help="Component with the rows: tok2vec, say, if shared")
+    ] = None,
+    code: options.Code = None,
 ) -> None:
     """
-    Make a pipeline smaller: rows stay of the characters, bigrams and words that TEXTS have.
+    Make a pipeline smaller: keep the rows that texts need.
 
-    A pipeline has a row for every string of its vectors and of its training, few of which a text will ever have. TEXTS
-    are its training part, and raw text like that to come. All other strings are read as unknown ones. Small tables,
-    as of a segmenter's tags, stay whole, and so does the lexicon. Check the result by `spacy tener evaluate`.
+    A pipeline has a row for every character, bigram and word of its vectors and of its training, few of which a text
+    will ever have. TEXTS are its training part, and raw text like that to come. All other strings are read as unknown
+    ones. Small tables, as of a segmenter's tags, stay whole, and so does the lexicon. Check the result by `spacy tener
+    evaluate`.
     """
-    import_code(code)
-    with messages() as msg:
-        check_new(output)
-        nlp = load_pipeline(model)
-        layers = _with_rows(nlp, name)
-        sources, _ = find_texts(texts)
-        counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _AT_ONCE))
-        made = trim(layers, counts, least=min_count, half=half)
-        msg.table(
-            [_row(each) for each in made],
-            header=("Layer", "Table", "Rows", "Kept", "MB", "Kept"),
-            aligns=("l", "l", *"rrrr"),
-            divider=True,
-        )
-        write_pipeline(nlp, output)
-        msg.good(f"Saved to {output}")
+    check_new(output)
+    nlp = load_pipeline(model)
+    name = component or find_recogniser(nlp).name
+    layers = _with_rows(nlp, name)
+    sources, _ = find_texts(texts)
+    counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _AT_ONCE))
+    trimmed = trim(layers, counts, least=min_count, half=half)
+    msg.table(
+        [
+            (each.layer, each.table, *(f"{n:,}" for n in each.rows), *(f"{size / _MB:.1f}" for size in each.bytes))
+            for each in trimmed
+        ],
+        header=("Layer", "Table", "Rows", "Kept", "MB", "Kept"),
+        aligns=("l", "l", *"rrrr"),
+        divider=True,
+    )
+    write_pipeline(nlp, output)
+    msg.good(f"Saved to {output}")
 
 
-def _with_rows(nlp: Language, name: str) -> Model[Any, Any]:
-    """The model of the component, which has rows."""
-    models: dict[str, Model[Any, Any]] = {
+def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
+    """Return the model of a component that has rows."""
+    models: dict[str, ThincModel[Any, Any]] = {
         each: pipe.model for each, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
     }
     if name not in models:
@@ -340,12 +319,12 @@ def _with_rows(nlp: Language, name: str) -> Model[Any, Any]:
     if table_nodes(models[name]):
         return models[name]
     others = [each for each, model in models.items() if table_nodes(model)]
-    remedy = f"Name one that has, by --name: {', '.join(others)}." if others else "There is nothing to make smaller."
+    remedy = f"Name one that has, by --component: {', '.join(others)}." if others else "It is as small as it can be."
     raise RemedyError(f"'{name}' has no table of rows of its own", remedy)
 
 
 def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
-    """Texts as the component's model sees them: with what earlier components say."""
+    """Yield texts as the component's model sees them: with what earlier components say."""
     pipe = nlp.get_pipe(name)
     view: View = pipe.settings.view if isinstance(pipe, ConfidentPipe) else "tokens"
     found = False
@@ -355,9 +334,4 @@ def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
             if len(whole):
                 yield whole.piece(0, len(whole))
     if not found:
-        raise RemedyError(f"{', '.join(sources)}: there is no text", "Give files with a text on each line.")
-
-
-def _row(each: Trimmed) -> tuple[str, ...]:
-    sizes = (f"{size / _MB:.1f}" for size in each.bytes)
-    return each.layer, each.table, *(f"{rows:,}" for rows in each.rows), *sizes
+        raise no_text(sources)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import warnings
 from contextlib import nullcontext
 from itertools import islice
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from spacy.cli._util import import_code
 from spacy.language import Language
 from spacy.training import Example
 
@@ -29,30 +27,31 @@ from ..pipeline.finding import entity_finders
 from ..workbench.report.canvas import ENDINGS, figure
 from ..workbench.runs.processes import cores, interrupted_by_signals
 from ..workbench.vectors.raw_text import read_texts
-from . import tener_cli
+from . import options
 from ._common import (
-    Address,
-    Code,
-    EngineName,
-    GpuId,
-    Messages,
     check_engine,
     check_gpu,
+    command,
+    counted,
     gpu_of_runs,
     load_pipeline,
-    messages,
+    msg,
+    no_text,
     numbers,
     setup_gpu,
 )
-from .scores import NamingCorpus
+from .scores import read_examples
 
 if TYPE_CHECKING:
     from ..explain import Explanation
 
 
-@tener_cli.command("annotate")
+_FILE = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
+
+
+@command("annotate", stopped="The same command goes on behind the last whole file.")
 def annotate_cli(
-    model: Annotated[str, typer.Argument(help="Pipeline: its directory or package")],
+    model: options.Model,
     inputs: Annotated[list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories; addresses")],
     output: Annotated[str, typer.Option("--output", "-o", help="Directory to write, or an address of one")],
     format: Annotated[str, typer.Option("--format", "-f", help=f"Of the output: {', '.join(OUTPUTS)}")] = PARQUET,
@@ -64,61 +63,58 @@ def annotate_cli(
     whole_files: Annotated[bool, typer.Option("--whole-files", help="A text file is one text, not one a line")] = False,
     part_size: Annotated[int, typer.Option(help="Most texts of a file of the output", min=1)] = 10_000,
     processes: Annotated[int, typer.Option("--processes", help="How many annotate; 0: one for each core", min=0)] = 0,
-    gpu_id: GpuId = -1,
-    code: Code = None,
-    engine: EngineName = "local",
-    address: Address = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+    engine: options.EngineName = "local",
+    address: options.Address = None,
     actors: Annotated[str | None, typer.Option(help="How many annotate on Ray: 8, or from 4 to 64 as 4,64")] = None,
     cpus_per_actor: Annotated[float | None, typer.Option(help="Cores of each on Ray (default: 1)", min=0)] = None,
     gpus_per_actor: Annotated[float | None, typer.Option(help="GPUs of each on Ray (default: 0)", min=0)] = None,
 ) -> None:
     """
-    Annotate archives: as many texts as there are, on all cores, in memory that stays bounded.
+    Annotate large collections of texts with a trained pipeline.
 
-    Records keep their columns and their order, and get `entities`, `error` and, if asked, `readings`. A text that
-    cannot be read is written with its error. Inputs may be compressed (.gz, .bz2, .xz, .zst), and stand wherever fsspec
-    reads, as s3://bucket/texts/. Stopped at any moment, the same command goes on; the output holds each text once, in
-    whole files. Parquet, .zst and addresses need: pip install 'spacy_tener[annotate]'
+    Reads as many texts as there are, on all cores, in memory that stays bounded. Records keep their columns and their
+    order, and get `entities`, `error` and, if asked, `readings`. A text that cannot be read is written with its error.
+    Inputs may be compressed (.gz, .bz2, .xz, .zst), and stand wherever fsspec reads, as s3://bucket/texts/. Stopped at
+    any moment, the same command goes on; the output holds each text once, in whole files. Parquet, .zst and addresses
+    need: pip install 'spacy_tener[annotate]'
 
     --engine ray does the same on a cluster of Ray, whose nodes see the same files. Needs the extra ray.
     """
-    import_code(code)
-    with messages(stopped="The same command goes on behind the last whole file.") as msg:
-        given: dict[str, Any] = {"--address": address, "--actors": actors}
-        given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
-        on_ray = check_engine(engine, given)
-        gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
-        settings = AnnotateSettings(text, probability, k_best, prefix)
-        annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
-        # Without a number, a GPU is for one process.
-        n_processes = processes or (cores() if gpu_id < 0 else 1)
-        if not on_ray:
-            check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id, silent=False)
-        annotator.use(load_pipeline(model))  # which says at once what is wrong with it
-        if n_processes > 1 or on_ray:
-            annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
-        sources, left_out = find_sources(inputs)
-        if left_out:
-            msg.warn(f"Left out: {len(left_out)} files of other kinds", ", ".join(left_out[:5]))
-        options = ReadOptions(encoding, whole_files, part_size)
-        job = AnnotationJob(annotator, sources, output, options, format, n_processes)
-        size = sum(each.size for each in sources)
-        # Ray takes signals for itself when it connects.
-        with (
-            connected(address) if on_ray else nullcontext(),
-            interrupted_by_signals(),
-            Progress(size, msg.info) as progress,
-        ):
-            if on_ray:
-                pool = Actors(
-                    *_least_and_most(actors), 1 if cpus_per_actor is None else cpus_per_actor, gpus_per_actor or 0
-                )
-                total = annotate_on_ray(job, progress, pool)
-            else:
-                total = annotate_locally(job, progress)
-        if not total.texts:
-            raise RemedyError(f"{', '.join(inputs)}: there is no text", "Name files with a text in them.")
-        msg.good(f"{output}: {progress.summary}")
+    given: dict[str, Any] = {"--address": address, "--actors": actors}
+    given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
+    on_ray = check_engine(engine, given)
+    gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
+    settings = AnnotateSettings(text, probability, k_best, prefix)
+    annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
+    # Without a number, a GPU is for one process.
+    n_processes = processes or (cores() if gpu_id < 0 else 1)
+    if not on_ray:
+        check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id)
+    annotator.use(load_pipeline(model))  # which says at once what is wrong with it
+    if n_processes > 1 or on_ray:
+        annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
+    sources, left_out = find_sources(inputs)
+    msg.warn_list("Files of other kinds, left out", left_out, most=5)
+    job = AnnotationJob(annotator, sources, output, ReadOptions(encoding, whole_files, part_size), format, n_processes)
+    size = sum(each.size for each in sources)
+    # Ray takes signals for itself when it connects.
+    with (
+        connected(address) if on_ray else nullcontext(),
+        interrupted_by_signals(),
+        Progress(size, msg.info) as progress,
+    ):
+        if on_ray:
+            pool = Actors(
+                *_least_and_most(actors), 1 if cpus_per_actor is None else cpus_per_actor, gpus_per_actor or 0
+            )
+            total = annotate_on_ray(job, progress, pool)
+        else:
+            total = annotate_locally(job, progress)
+    if not total.texts:
+        raise no_text(inputs)
+    msg.good(f"{output}: {progress.summary}")
 
 
 def _least_and_most(actors: str | None) -> tuple[int, int | None]:
@@ -130,12 +126,9 @@ def _least_and_most(actors: str | None) -> tuple[int, int | None]:
     return least, most[0] if most else least
 
 
-_FILE = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
-
-
-@tener_cli.command("explain")
+@command("explain", prints_result=True)
 def explain_cli(
-    model: Annotated[str, typer.Argument(help="Name or path of a pipeline with tener_ner")],
+    model: options.Model,
     text: Annotated[
         str | None, typer.Argument(help="A text, or a file: a text a line, JSONL, .spacy; - for standard input")
     ] = None,
@@ -145,47 +138,40 @@ def explain_cli(
     corpus: Annotated[Path | None, typer.Option(help="A .spacy file with entities, or a directory of them")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Data in place of a page; without -o to be printed")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts of a file or a corpus", min=1)] = 100,
-    component: Annotated[str | None, typer.Option(help="Name of the tener_ner (default: the first)")] = None,
+    component: options.Component = None,
     evidence: Annotated[bool, typer.Option(help="Mask characters to see what entities rest on")] = True,
     maps: Annotated[bool, typer.Option(help="Show what the encoder looked at")] = True,
-    gpu_id: GpuId = -1,
-    code: Code = None,
-) -> None:
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+) -> tuple[str, int]:
     """
-    Say why a pipeline found its entities: how sure it is of each, what else it may be, which characters it rests on,
-    which words of the lexicon it read, and what the encoder looked at. One page that needs no network.
+    Explain the entities that a pipeline finds.
 
-    With --corpus, the page says where entities are unlike the annotation. Figures are of one text, and need matplotlib:
-    pip install 'spacy_tener[plot]'
+    Shows how sure it is of each, what else it may be, which characters it rests on, which words of the lexicon it read,
+    and what the encoder looked at. One page that needs no network. With --corpus, the page says where entities differ
+    from the annotation. Figures are of one text, and need matplotlib: pip install 'spacy_tener[plot]'
     """
     from ..explain import explain  # it needs torch, which spaCy's other commands do without
 
-    import_code(code)
-    kind = _kind(output, as_json)
-    with messages(on_stderr=as_json and output is None) as msg:
-        setup_gpu(gpu_id, silent=as_json)
-        nlp = load_pipeline(model)
-        texts = _texts(nlp, text, corpus, limit + 1)
-        if len(texts) > limit:
-            msg.warn(f"The first {limit} texts are explained", "Take more by --limit.")
-        found = explain(nlp, texts[:limit], name=component, evidence=evidence, maps=maps)
-        if output is None:
-            print(found.to_json(), end="", file=sys.__stdout__)
-            return
-        _write(msg, found, output, kind)
-        count = sum(len(one.entities) for one in found.texts)
-        msg.good(f"{output.resolve()}: {count} entities of {len(found.texts)} texts")
-
-
-def _kind(output: Path | None, as_json: bool) -> str:
-    """The ending of what is written."""
-    if as_json:
-        return ".json"
-    kind = "" if output is None else output.suffix
+    kind = ".json" if as_json else "" if output is None else output.suffix
     if kind not in (".html", ".json", *ENDINGS):
-        with messages():
-            raise RemedyError("Where to?", "Name a file by -o that ends in .html, .json, .png or .svg; or give --json.")
-    return kind
+        remedy = "Name a file by -o that ends in .html, .json, .png or .svg; or give --json."
+        raise RemedyError(f"{output}: no format has this ending" if output else "No output file given", remedy)
+    setup_gpu(gpu_id, silent=as_json)
+    nlp = load_pipeline(model)
+    texts = _texts(nlp, text, corpus, limit + 1)
+    if len(texts) > limit:
+        msg.warn(f"Only the first {limit} texts are explained", "Take more by --limit.")
+    explained = explain(nlp, texts[:limit], name=component, evidence=evidence, maps=maps)
+    if output is None:
+        return explained.to_json(), 0
+    if kind in ENDINGS:
+        _draw(explained, output)
+    else:
+        write_text(output, explained.to_json() if kind == ".json" else explained.to_html())
+    count = counted(sum(len(one.entities) for one in explained.texts), "entity", "entities")
+    msg.good(f"{output.resolve()}: {count} in {counted(len(explained.texts), 'text')}")
+    return "", 0
 
 
 def _texts(nlp: Language, text: str | None, corpus: Path | None, limit: int) -> list[str] | list[Example]:
@@ -198,38 +184,32 @@ def _texts(nlp: Language, text: str | None, corpus: Path | None, limit: int) -> 
             raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")
         return texts
     if text is not None or corpus is None:
-        raise RemedyError("There must be a text, a file or a corpus", "Give one of them.")
+        raise RemedyError("There must be either a text or file, or a corpus", "Give one of them.")
     own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
-    examples = list(islice(NamingCorpus(corpus, gold_preproc=own_tokens)(nlp), limit))
-    if not examples:
-        raise RemedyError(f"{corpus}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
-    return examples
+    return read_examples(nlp, corpus, gold_preproc=own_tokens, limit=limit)
 
 
-def _write(msg: Messages, found: Explanation, output: Path, kind: str) -> None:
-    if kind in ENDINGS:
-        from ..explain.figures import paint, panel_height, panels
+def _draw(explained: Explanation, output: Path) -> None:
+    from ..explain.figures import paint, panel_height, panels
 
-        if len(found.texts) > 1:
-            raise RemedyError("A figure is of one text", "Give one text, --limit 1, or -o with a page's name.")
-        with warnings.catch_warnings(record=True) as missing:
-            warnings.filterwarnings("always", "Glyph .* missing")
-            shown = panels(found.texts[0])
-            if not shown:
-                raise RemedyError("There is nothing to draw: no entity is found", "Leave out --no-maps.")
-            with figure(output, shown, height=panel_height(shown.values())) as drawn:
-                for axis, panel in zip(drawn.axes, shown.values(), strict=True):
-                    paint(axis, panel)
-        if missing:
-            msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")
-    else:
-        write_text(output, found.to_json() if kind == ".json" else found.to_html())
+    if len(explained.texts) > 1:
+        raise RemedyError("A figure is of one text", "Give one text, --limit 1, or -o with a page's name.")
+    with warnings.catch_warnings(record=True) as missing:
+        warnings.filterwarnings("always", "Glyph .* missing")
+        shown = panels(explained.texts[0])
+        if not shown:
+            raise RemedyError("There is nothing to draw: no entity is found", "Leave out --no-maps.")
+        with figure(output, shown, height=panel_height(shown.values())) as drawn:
+            for axis, panel in zip(drawn.axes, shown.values(), strict=True):
+                paint(axis, panel)
+    if missing:
+        msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")
 
 
-@tener_cli.command("serve")
+@command("serve", stopped="All accepted requests were answered.")
 def serve_cli(
     models: Annotated[list[str], typer.Argument(help="Pipelines: MODEL, or NAME=MODEL; the first is the default")],
-    host: Annotated[str, typer.Option("--host", help="Address to listen at; 0.0.0.0 for all")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Port, or 0 for any free one")] = 8000,
     max_characters: Annotated[int, typer.Option("--max-characters", min=1, help="Most characters of a text")] = 20_000,
     max_explained: Annotated[
@@ -244,39 +224,37 @@ def serve_cli(
         int, typer.Option("--queue", min=1, help="Characters that wait for a model before more are refused")
     ] = 1_000_000,
     max_connections: Annotated[int, typer.Option("--max-connections", min=1, help="Most connections")] = 512,
-    code: Code = None,
+    code: options.Code = None,
 ) -> None:
     """
-    Serve pipelines: a page to try texts on, and an HTTP API, which /docs shows.
+    Serve pipelines over HTTP, with a page to try them on.
 
     POST /v1/entities answers one text, /v1/entities/batch several, /v1/entities/stream any number, a line of JSON
-    for each. /health, /ready and /metrics are for whatever looks after it. SIGTERM and Ctrl-C end it once all that was
-    accepted is answered. Needs FastAPI and uvicorn: pip install 'spacy_tener[serve]'
+    for each; /docs describes the API. /health, /ready and /metrics are for monitoring. SIGTERM and Ctrl-C end the
+    service once all accepted requests are answered. Needs FastAPI and uvicorn: pip install 'spacy_tener[serve]'
     """
-    import_code(code)
-    with messages(stopped="What was accepted has been answered.") as msg:
-        try:
-            from ..serve import Limits, address, bind, make_app, serve
-        except ImportError as error:
-            raise RemedyError(f"Serving needs {error.name}", "pip install 'spacy_tener[serve]'") from error
-        named = _named(models)
-        with bind(host, port) as sock:
-            pipelines = {name: _load(model) for name, model in named.items()}
-            limits = Limits(
-                characters=max_characters,
-                explained=max_explained,
-                texts=max_texts,
-                body=max_body,
-                timeout=timeout,
-                queue=queue,
-                connections=max_connections,
-            )
-            app = make_app(pipelines, limits)
-            serve(app, sock, lambda: msg.good(f"{address(sock)}: {', '.join(named)}", "Ctrl-C stops it."))
+    try:
+        from ..serve import Limits, address, bind, make_app, serve
+    except ImportError as error:
+        raise RemedyError(f"Serving needs {error.name}", "pip install 'spacy_tener[serve]'") from error
+    named = _named(models)
+    with bind(host, port) as sock:
+        pipelines = {name: _load(model) for name, model in named.items()}
+        limits = Limits(
+            characters=max_characters,
+            explained=max_explained,
+            texts=max_texts,
+            body=max_body,
+            timeout=timeout,
+            queue=queue,
+            connections=max_connections,
+        )
+        app = make_app(pipelines, limits)
+        serve(app, sock, lambda: msg.good(f"{address(sock)}: {', '.join(named)}", "Ctrl-C stops it."))
 
 
 def _named(models: list[str]) -> dict[str, str]:
-    """Name -> pipeline. Without a name of its own a pipeline has that of its directory or package."""
+    """Return name -> pipeline. Without a name of its own a pipeline has that of its directory or package."""
     named = {}
     for model in models:
         name, equals, path = model.partition("=")

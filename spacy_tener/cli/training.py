@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from spacy.cli._util import import_code
-from wasabi.printer import Printer
 
 from ..files import locked, write_text
 from ..workbench.composing.compose import compose
@@ -19,44 +16,29 @@ from ..workbench.report.rows import make_table
 from ..workbench.report.runs import METRICS, find_runs
 from ..workbench.report.scores import read_scores
 from ..workbench.report.tables import format_table
-from ..workbench.runs.engines import Engine
 from ..workbench.runs.grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.runs.search import SAMPLERS, Search, SearchPlan, TrialRow, open_search
 from ..workbench.runs.search_space import read_space
 from ..workbench.runs.training import OUTPUT
-from . import tener_cli
-from ._common import (
-    Address,
-    Code,
-    CpusPerRun,
-    EngineName,
-    GpuId,
-    GpusPerRun,
-    Jobs,
-    Settings,
-    gpu_of_runs,
-    messages,
-    names,
-    numbers,
-    training_engine,
-)
-from .scores import warn
+from . import options
+from ._common import command, gpu_of_runs, msg, names, numbers, training_engine
+from .scores import warn_table
 
 STDOUT = "-"
+_SHOWN = 5
+_WIDEST = 60
 
 
-@tener_cli.command("config")
+@command("config", prints_result=True)
 def config_cli(
-    base: Annotated[str, typer.Argument(help="A config, as of a corpus: conll2003, or the path of a file")],
-    overlays: Annotated[
-        list[str] | None, typer.Argument(help="Overlays, as of models: encoder-bilstm, or paths of files")
-    ] = None,
-    settings: Settings = None,
+    base: options.Base,
+    overlays: options.Overlays = None,
+    settings: options.Settings = None,
     output: Annotated[str, typer.Option("--output", "-o", help="File to write, or - for standard output")] = STDOUT,
-) -> None:
+) -> tuple[str, int]:
     """
-    Put a config together: a corpus' config, overlays on it, single settings on top.
+    Compose a config from a base, overlays and settings.
 
     Writes a complete and validated config for `spacy train`, with variables such as ${paths.train} as they are.
     Configs that come with the package go by name, as in `tener config weibo flat-atssa`; your own files by path.
@@ -69,25 +51,19 @@ def config_cli(
     learning rate's schedule, total_steps changes with it, unless it is set too.
     """
     overlays, settings = overlays or [], settings or []
-    with messages(on_stderr=True) as msg:
-        composed = compose(base, overlays, settings)
-        text = f"{_heading(base, overlays, settings)}\n\n{composed.config.to_str(interpolate=False)}\n"
-        if output != STDOUT:
-            write_text(Path(output), text)
-            msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
-        for note in composed.notes:
-            msg.info(note)
-    if output == STDOUT:
-        typer.echo(text, nl=False)
-
-
-def _heading(base: str, overlays: list[str], settings: list[str]) -> str:
-    """How the config can be made again."""
+    composed = compose(base, overlays, settings)
     arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
-    return " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
+    heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
+    text = f"{heading}\n\n{composed.config.to_str(interpolate=False)}\n"
+    if output != STDOUT:
+        write_text(Path(output), text)
+        msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
+    for note in composed.notes:
+        msg.info(note)
+    return text if output == STDOUT else "", 0
 
 
-@tener_cli.command("grid")
+@command("grid", prints_result=True, stopped="The same command goes on; it trains again what was being trained.")
 def grid_cli(
     output: Annotated[Path, typer.Argument(help="Where runs lie, as CORPUS/SYSTEM/SEED")],
     corpora: Annotated[str, typer.Option(help="Names of configs and data, as in weibo,resume")],
@@ -97,26 +73,26 @@ def grid_cli(
     configs: Annotated[
         Path | None, typer.Option(help="Holds CORPUS.cfg and models/OVERLAY.cfg (default: those of the package)")
     ] = None,
-    settings: Settings = None,
-    gpu_id: GpuId = -1,
-    code: Code = None,
-    jobs: Jobs = None,
+    settings: options.Settings = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+    jobs: options.Jobs = None,
     retrain: Annotated[
-        bool, typer.Option("--retrain", help="Train finished runs again where their config or data is another")
+        bool, typer.Option("--retrain", help="Train finished runs again if their config or data changed")
     ] = False,
-    engine: EngineName = "local",
-    address: Address = None,
-    cpus_per_run: CpusPerRun = None,
-    gpus_per_run: GpusPerRun = None,
-) -> None:
+    engine: options.EngineName = "local",
+    address: options.Address = None,
+    cpus_per_run: options.CpusPerRun = None,
+    gpus_per_run: options.GpusPerRun = None,
+) -> tuple[str, int]:
     """
-    Train and score systems x corpora x seeds, and print their table.
+    Train and score systems on corpora with several seeds.
 
     The config of a run is CORPUS.cfg with the overlays models/NAME.cfg that the system's name is made of; `tener` and
     `base` are the corpus' config as it is. Each run is trained by `spacy train`, chosen on dev, and scored on test by
     `spacy tener evaluate`, in processes of its own, which share the cores (OMP_NUM_THREADS, unless it is set). Several
     jobs are scored one after another when all are trained, so that their speeds compare. What they print is in the
-    run's output.log, and with one job here too.
+    run's output.log, and with one job here too. At the end, the table of all runs is printed.
 
     Whatever ended the command, the same command goes on: finished runs are left alone, also without their model-best,
     and the run that was interrupted is trained again. Where a finished run was trained from another config or other
@@ -126,83 +102,60 @@ def grid_cli(
     --engine ray hands all runs to a cluster of Ray, whose nodes see the same files: it chooses a node for each that has
     the cores and the part of a GPU asked for, and does a run again whose node is lost. Needs the extra ray.
     """
-    import_code(code)
-    stopped = "The same command goes on; it trains again what was being trained."
-    with messages(on_stderr=True, stopped=stopped) as msg:
-        grid = Grid(
-            output=output,
-            corpora=names(corpora),
-            systems=names(systems),
-            seeds=numbers("--seeds", seeds),
-            data=data,
-            configs=configs or SHIPPED,
-            settings=settings or [],
-            gpu_id=gpu_of_runs(gpu_id, engine, gpus_per_run),
-            code=code,
-        )
-        runs = plan(grid)
-        where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs, on_ray_at_once=len(runs))
-        with interrupted_by_signals(), locked(output / LOCK), where as trainer:
-            failed = _run(msg, [todo(each) for each in runs], trainer, retrain=retrain)
-        text = _table(msg, grid)
-    typer.echo(text, nl=False)
-    if failed:
-        raise typer.Exit(1)
+    grid = Grid(
+        output=output,
+        corpora=names(corpora),
+        systems=names(systems),
+        seeds=numbers("--seeds", seeds),
+        data=data,
+        configs=configs or SHIPPED,
+        settings=settings or [],
+        gpu_id=gpu_of_runs(gpu_id, engine, gpus_per_run),
+        code=code,
+    )
+    runs = plan(grid)
+    where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs, on_ray_at_once=len(runs))
+    with interrupted_by_signals(), locked(output / LOCK), where as trainer:
+        todos = [todo(each) for each in runs]
+        if not retrain:
+            check_unchanged(todos)
+        if done := [each.run.name for each in todos if each.action == "nothing"]:
+            msg.info(f"Finished already: {len(done)} of {len(todos)}", ", ".join(done))
+        left = [each for each in todos if each.action != "nothing"]
+        if not left:
+            msg.good("There is nothing to do")
+        failures = run_grid(left, trainer, begun=_run_begun, ended=_run_ended)
+        if failures:
+            lines = [f"{each.run.name}: {each.run.folder / OUTPUT}" for each in left if each.run.name in failures]
+            msg.fail(f"Failed: {len(failures)} of {len(todos)}", "\n".join(lines))
+    found = find_runs([output]).only(corpora=grid.corpora, systems=grid.systems)
+    table = make_table(found)
+    warn_table(found, table)
+    return format_table(table, "terminal"), 1 if failures else 0
 
 
-def _run(msg: Printer, todos: list[Todo], engine: Engine, *, retrain: bool) -> bool:
-    """Do what is left to do. Returns whether anything went wrong."""
-    if not retrain:
-        check_unchanged(todos)
-    if done := [each.run.name for each in todos if each.action == "nothing"]:
-        msg.info(f"Finished already: {len(done)} of {len(todos)}", ", ".join(done))
-    left = [each for each in todos if each.action != "nothing"]
-    if not left:
-        msg.good("There is nothing to do")
-    failures = run_grid(left, engine, begun=partial(_begun, msg), ended=partial(_ended, msg))
-    if failures:
-        lines = [f"{each.run.name}: {each.run.folder / OUTPUT}" for each in left if each.run.name in failures]
-        msg.fail(f"Failed: {len(failures)} of {len(todos)}", "\n".join(lines))
-    return bool(failures)
-
-
-def _begun(msg: Printer, each: Todo) -> None:
+def _run_begun(each: Todo) -> None:
     doing = "scoring" if each.action == "evaluate" else "training again" if each.changes else "training"
     msg.info(f"{each.run.name}: {doing}", "\n".join(each.changes))
 
 
-def _ended(msg: Printer, each: Todo, failure: str) -> None:
+def _run_ended(each: Todo, failure: str) -> None:
     if failure:
         msg.fail(f"{each.run.name}: {failure}")
     else:
         msg.good(f"{each.run.name}: F1 {100 * read_scores(each.run.folder / METRICS).overall.f:.2f}")
 
 
-def _table(msg: Printer, grid: Grid) -> str:
-    found = find_runs([grid.output]).only(corpora=grid.corpora, systems=grid.systems)
-    table = make_table(found)
-    warn(msg, found, table)
-    return format_table(table, "terminal")
-
-
-_SHOWN = 5
-_WIDEST = 60
-
-
-@tener_cli.command("search")
+@command("search", stopped="The same command goes on.")
 def search_cli(
-    base: Annotated[str, typer.Argument(help="A config, as of a corpus: weibo, or the path of a file")],
-    overlays: Annotated[
-        list[str] | None, typer.Argument(help="Overlays, as of models: mect, or paths of files")
-    ] = None,
+    base: options.Base,
+    overlays: options.Overlays = None,
     *,
     space: Annotated[str, typer.Option("--space", help="What to draw from: mect, or the path of a file")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the search")],
     trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="How many trials the search is to have in all")],
-    settings: Settings = None,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, help="Start of what is drawn; the trainings have the config's")
-    ] = 0,
+    settings: options.Settings = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws; trainings have the config's")] = 0,
     sampler: Annotated[str, typer.Option("--sampler", help=" or ".join(SAMPLERS))] = "random",
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps of each training (training.max_steps)")
@@ -213,21 +166,21 @@ def search_cli(
     keep_models: Annotated[
         bool, typer.Option("--keep-models", help="Keep the pipelines of all trials, not of the best one only")
     ] = False,
-    gpu_id: GpuId = -1,
-    code: Code = None,
-    engine: EngineName = "local",
-    address: Address = None,
-    cpus_per_run: CpusPerRun = None,
-    gpus_per_run: GpusPerRun = None,
-    jobs: Jobs = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+    engine: options.EngineName = "local",
+    address: options.Address = None,
+    cpus_per_run: options.CpusPerRun = None,
+    gpus_per_run: options.GpusPerRun = None,
+    jobs: options.Jobs = None,
 ) -> None:
     """
-    Search settings: draw them, train with `spacy train`, and keep what is best on dev.
+    Search for the settings that score best on dev.
 
-    The config is put together as by `spacy tener config`, with what is drawn on top. A space is a file with lists to
-    choose from, ranges and formulas at the places of settings; those of the papers come with the package, by name:
-    tener, tener-english, flat-atssa, mect. Scores are F1 on dev; test is never looked at. The config must name its
-    corpora: --set paths.train=train.spacy --set paths.dev=dev.spacy
+    Draws settings and trains with `spacy train`. The config is composed as by `spacy tener config`, with what is drawn
+    on top. A space is a file with lists to choose from, ranges and formulas at the places of settings; those of the
+    papers come with the package, by name: tener, tener-english, flat-atssa, mect. Scores are F1 on dev; test is never
+    looked at. The config must name its corpora: --set paths.train=train.spacy --set paths.dev=dev.spacy
 
     Each trial has a directory with its config and its logs. trials.csv and trials.json have all of them, and best.cfg
     is the best one's config for `spacy train`. A training that fails is kept, with the reason, and the search goes on.
@@ -241,36 +194,30 @@ def search_cli(
     files: each on a node that has the cores and the part of a GPU asked for, and again where its node is lost. Needs
     the extra ray.
     """
-    import_code(code)
-    with messages(stopped="The same command goes on.") as msg:
-        gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
-        plan = SearchPlan(
-            base=base,
-            overlays=tuple(overlays or ()),
-            settings=(*(settings or ()), *([] if steps is None else [f"training.max_steps={steps}"])),
-            space=read_space(find_space(space)),
-            seed=seed,
-            sampler=sampler,
-        )
-        opened = open_search(plan, output, gpu_id=gpu_id, code=code, prune=prune, keep_models=keep_models)
-        where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
-        with interrupted_by_signals(), opened as search, where as trainer:
-            _search(msg, search, trials, trainer)
+    gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
+    planned = SearchPlan(
+        base=base,
+        overlays=tuple(overlays or ()),
+        settings=(*(settings or ()), *([] if steps is None else [f"training.max_steps={steps}"])),
+        space=read_space(find_space(space)),
+        seed=seed,
+        sampler=sampler,
+    )
+    opened = open_search(planned, output, gpu_id=gpu_id, code=code, prune=prune, keep_models=keep_models)
+    where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
+    with interrupted_by_signals(), opened as search, where as trainer:
+        before = [row for row in search.rows if row.state != "waiting"]
+        ended = sum(row.ended for row in before)
+        if before:
+            interrupted = sum(row.state == "interrupted" for row in before)
+            msg.info(f"{search.folder}: {ended} finished, {interrupted} interrupted")
+        if ended >= trials:
+            msg.good(f"There is nothing to do: {ended} of {trials} trials are finished")
+        search.run(trials, trainer, lambda row: _trial_ended(row, search.best))
+        _summarize(search)
 
 
-def _search(msg: Printer, search: Search, trials: int, engine: Engine) -> None:
-    before = [row for row in search.rows if row.state != "waiting"]
-    ended = sum(row.ended for row in before)
-    if before:
-        interrupted = sum(row.state == "interrupted" for row in before)
-        msg.info(f"{search.folder}: {ended} trials are there, and {interrupted} that were interrupted")
-    if ended >= trials:
-        msg.good(f"Nothing to do: {ended} of {trials} trials are there")
-    search.run(trials, engine, lambda row: _say(msg, row, search.best))
-    _summary(msg, search)
-
-
-def _say(msg: Printer, row: TrialRow, best: TrialRow | None) -> None:
+def _trial_ended(row: TrialRow, best: TrialRow | None) -> None:
     so_far = "no score yet" if best is None else f"best {_percent(best.score)} (trial {best.number})"
     again = "" if row.again_of is None else f", again of {row.again_of}"
     line = f"Trial {row.number}{again}: {_percent(row.score)}, {row.state}, {row.seconds:.0f} s; {so_far}"
@@ -280,19 +227,15 @@ def _say(msg: Printer, row: TrialRow, best: TrialRow | None) -> None:
         msg.text(f"{line}\n  {_described(row.values)}")
 
 
-def _summary(msg: Printer, search: Search) -> None:
-    failed = [row for row in search.rows if row.state == "failed"]
-    if failed:
-        msg.warn(f"Failed trials: {len(failed)}", "\n".join(f"{row.number}: {row.reason}" for row in failed[:_SHOWN]))
+def _summarize(search: Search) -> None:
+    failed = [f"{row.number}: {row.reason}" for row in search.rows if row.state == "failed"]
+    msg.warn_list("Failed trials", failed, most=_SHOWN)
     best = search.best
     if best is None:
         msg.fail("No trial has a score", f"Their logs are in {search.folder / 'trials'}.", exits=1)
     rows = sorted((row for row in search.rows if row.state == "done"), key=lambda row: -(row.score or 0.0))
-    table = [
-        (str(row.number), _percent(row.score), f"{row.seconds:.0f}", _described(row.values)) for row in rows[:_SHOWN]
-    ]
     msg.table(
-        table,
+        [(str(row.number), _percent(row.score), f"{row.seconds:.0f}", _described(row.values)) for row in rows[:_SHOWN]],
         header=("Trial", "F1 on dev", "Seconds", "Settings"),
         aligns=("r", "r", "r", "l"),
         divider=True,
@@ -302,22 +245,15 @@ def _summary(msg: Printer, search: Search) -> None:
 
 
 def _described(values: Mapping[str, Any]) -> str:
-    """Settings by the last parts of their names, as many as tell them apart."""
-    names = _short(list(values))
-    return "  ".join(f"{names[name]}={_shown(value)}" for name, value in values.items())
+    """Return settings by the last parts of their names, as many as tell them apart."""
+    shown = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in values.values())
+    return "  ".join(f"{_short(name, list(values))}={value}" for name, value in zip(values, shown, strict=True))
 
 
-def _short(names: Sequence[str]) -> dict[str, str]:
-    short: dict[str, str] = {}
-    for name in names:
-        parts = name.split(".")
-        ends = (".".join(parts[-length:]) for length in range(1, len(parts) + 1))
-        short[name] = next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in names) == 1)
-    return short
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _short(name: str, others: Sequence[str]) -> str:
+    parts = name.split(".")
+    ends = (".".join(parts[-length:]) for length in range(1, len(parts) + 1))
+    return next(end for end in ends if sum(f".{other}".endswith(f".{end}") for other in others) == 1)
 
 
 def _percent(score: float | None) -> str:

@@ -175,7 +175,7 @@ def test_what_it_cannot_do_is_said_and_nothing_is_changed(model, data, tmp_path)
         ([data("bare", labels=())], "no entities are annotated"),
         ([data("other", labels=("X", "Y"))], "its labels (X, Y) are not those"),
         ([data("few", count=4)], "too few entities to fit"),
-        ([data(), "--name", "ner"], "no tener_ner named 'ner' Its components are: tener_ner. Name tener_ner."),
+        ([data(), "--component", "ner"], "no tener_ner named 'ner' Its components are: tener_ner. Name tener_ner."),
         ([data(), "--precision", "1.5"], "--precision 1.5"),
         ([data(), "--plot", tmp_path / "figure.doc"], ".png or .svg"),
         ([tmp_path / "model"], "no Docs"),
@@ -190,8 +190,8 @@ def test_a_pipeline_without_the_component_and_one_that_is_a_package_are_named(da
     nlp.add_pipe("sentencizer")
     nlp.to_disk(tmp_path / "other")
     code, output = calibrate(tmp_path / "other", data(), "--in-place")
-    assert (code, "no tener_ner named 'tener_ner' Its components are: sentencizer." in output) == (1, True)
-    code, output = calibrate(tmp_path / "other", data(), "--in-place", "--name", "sentencizer")
+    assert (code, "no tener_ner Its components are: sentencizer." in output) == (1, True)
+    code, output = calibrate(tmp_path / "other", data(), "--in-place", "--component", "sentencizer")
     assert (code, "no tener_ner named 'sentencizer'" in output) == (1, True)
     shutil.rmtree(tmp_path / "other")
     code, output = calibrate("some_package", data(), "--in-place")

@@ -86,13 +86,6 @@ def test_a_card_without_a_licence_is_warned_of(folder: Path) -> None:
     assert "states no licence" not in card(folder, "other", "--license", "MIT")[1]
 
 
-def test_the_hubs_metadata_comes_first_if_asked_for(folder: Path) -> None:
-    card(folder, "out", "--front-matter")
-    card(folder, "plain")
-    assert (folder / "out" / "README.md").read_text(encoding="utf8").startswith("---\ntags:\n")
-    assert (folder / "plain" / "README.md").read_text(encoding="utf8").startswith("# zh_pipeline\n")
-
-
 def test_a_pipeline_is_written_over_only_by_force(folder: Path) -> None:
     card(folder, "out")
     (folder / "out" / "stale").write_text("old", encoding="utf8")

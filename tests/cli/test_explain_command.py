@@ -40,16 +40,16 @@ def test_a_text_becomes_a_page(model: Path, tmp_path: Path) -> None:
     assert json.loads(page.split('id="data">')[1].split("</script>")[0])["texts"][0]["text"] == TEXT
 
 
-def test_data_are_printed_and_nothing_else(model: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert explain(model, TEXT, "--json", "--no-evidence", "--no-maps")[0] == 0
-    assert json.loads(capfd.readouterr().out)["texts"][0]["text"] == TEXT
+def test_data_are_printed_and_nothing_else(model: Path) -> None:
+    command = ["tener", "explain", str(model), TEXT, "--json", "--no-evidence", "--no-maps"]
+    assert json.loads(CliRunner().invoke(app, command).stdout)["texts"][0]["text"] == TEXT
 
 
 def test_of_a_file_each_line_is_a_text(model: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text(f"{TEXT}\n\n北京\n上海\n", encoding="utf8")
     status, printed = explain(model, tmp_path / "texts.txt", "-n", "2", "-o", tmp_path / "data.json")
     assert status == 0
-    assert "The first 2 texts are explained" in printed
+    assert "Only the first 2 texts are explained" in printed
     data = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))
     assert [text["text"] for text in data["texts"]] == [TEXT, "北京"]
 
@@ -74,11 +74,11 @@ def test_a_text_becomes_a_figure(ending: str, model: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([TEXT], "Where to? Name a file by -o"),
-        ([TEXT, "-o", "page.docx"], "Where to? Name a file by -o"),
+        ([TEXT], "No output file given Name a file by -o"),
+        ([TEXT, "-o", "page.docx"], "page.docx: no format has this ending Name a file by -o"),
         (["missing.jsonl", "-o", "page.html"], "missing.jsonl: there is no such file"),
         (["/", "-o", "page.html"], "/: there is no such file"),
-        (["-o", "page.html"], "There must be a text, a file or a corpus"),
+        (["-o", "page.html"], "There must be either a text or file, or a corpus"),
         ([" ", "-o", "page.html"], "there is nothing in it"),
         ([TEXT, "--component", "other", "-o", "page.html"], "no tener_ner named 'other'"),
     ],

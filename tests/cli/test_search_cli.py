@@ -74,7 +74,7 @@ def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(argume
     best = spacy.util.load_config(tmp_path / "found" / "best.cfg")
     assert best["components"]["tener_ner"]["model"]["tok2vec"]["width"] == states[0.01]["values"][f"{TOK2VEC}.width"]
     again = Result(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")
-    assert "Nothing to do: 2 of 2 trials are there" in again.text
+    assert "There is nothing to do: 2 of 2 trials are finished" in again.text
     assert json.loads((tmp_path / "found" / "trials.json").read_text(encoding="utf8")) == data
 
 
@@ -100,7 +100,7 @@ def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatc
     assert "The same command goes on." in result.text
     monkeypatch.setattr(Processes, "run", lambda *_, **options: -9)
     again = Result(*arguments, "--trials", "1", "--steps", "3")
-    assert "0 trials are there, and 1 that were interrupted" in again.text
+    assert "0 finished, 1 interrupted" in again.text
     assert "Trial 1, again of 0: -, failed" in again.text
 
 

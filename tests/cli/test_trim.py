@@ -46,8 +46,8 @@ def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_pat
     (tmp_path / "raw.txt").write_text(sentences[0][0], encoding="utf8")
     code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out")
     assert code
-    assert "'tener_ner' has no table of rows of its own Name one that has, by --name: tok2vec." in output
-    code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out", "--name", "tok2vec")
+    assert "'tener_ner' has no table of rows of its own Name one that has, by --component: tok2vec." in output
+    code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out", "--component", "tok2vec")
     assert code == 0, output
     before, after = (spacy.load(tmp_path / each) for each in ("whole", "out"))
     assert n_rows(after) < n_rows(before)
@@ -85,7 +85,7 @@ def test_what_cannot_be_done_is_said(saved, tmp_path):
     for arguments, message in [
         ((tmp_path / "empty.txt", "-o", tmp_path / "out"), "there is no text"),
         ((tmp_path / "raw.txt", "-o", tmp_path / "there"), "is there already Name a new directory."),
-        ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--name", "ner"), "has no tener_ner named 'ner'"),
+        ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--component", "ner"), "has no tener_ner named 'ner'"),
         ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--min-count", "0"), "min-count"),
     ]:
         code, output = run(saved["tener"], *arguments)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import srsly
 from packaging.version import InvalidVersion, Version
 
 from ...errors import RemedyError
@@ -125,29 +124,6 @@ def dictionaries_in(config: Mapping[str, Any]) -> list[dict[str, str]]:
     """The dictionaries that a pipeline has read, in the order of its config."""
     found = [DICTIONARIES[value] for _, value in entries(config) if isinstance(value, str) and value in DICTIONARIES]
     return list({source["name"]: source for source in found}.values())
-
-
-def front_matter(card: Card) -> str:
-    """What the Hugging Face Hub reads from the head of a card.
-
-    `spacy huggingface-hub push` writes one of its own from meta.json, so this is for cards that go there by other ways.
-    """
-    score, corpus = card.test.overall, card.corpus["name"] if card.corpus else "test"
-    metrics = [("Precision", "precision", score.p), ("Recall", "recall", score.r), ("F Score", "f_score", score.f)]
-    result = {
-        "task": {"name": "NER", "type": "token-classification"},
-        "dataset": {"name": corpus, "type": corpus},
-        "metrics": [{"name": f"NER {name}", "type": kind, "value": value} for name, kind, value in metrics],
-    }
-    data: dict[str, Any] = {
-        "tags": ["spacy", "token-classification"],
-        "language": [card.meta["lang"]],
-        "library_name": "spacy",
-        "model-index": [{"name": card.package, "results": [result]}],
-    }
-    if card.meta.get("license"):
-        data["license"] = card.meta["license"].lower().replace(" ", "-")
-    return f"---\n{srsly.yaml_dumps(data, sort_keys=False)}---\n\n"
 
 
 def render_card(card: Card) -> str:

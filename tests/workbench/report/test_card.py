@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import srsly
 
-from spacy_tener.workbench.report.card import CORPORA, Card, TrainingSize, front_matter, render_card
+from spacy_tener.workbench.report.card import CORPORA, Card, TrainingSize, render_card
 from spacy_tener.workbench.report.scores import Confusion, Score, Scores
 
 META: dict[str, Any] = {
@@ -186,24 +185,3 @@ def test_the_versions_it_was_made_with_are_named() -> None:
 
 def test_a_missing_licence_is_said() -> None:
     assert "| Licence | not stated |" in render_card(replace(CARD, meta={**META, "license": ""}))
-
-
-def test_front_matter_has_what_the_hub_reads() -> None:
-    head = front_matter(CARD)
-    assert head.startswith("---\n")
-    assert head.endswith("---\n\n")
-    data = srsly.yaml_loads(head.strip().strip("-"))
-    assert data["tags"] == ["spacy", "token-classification"]
-    assert (data["language"], data["library_name"], data["license"]) == (["zh"], "spacy", "cc-by-sa-3.0")
-    (model,) = data["model-index"]
-    (result,) = model["results"]
-    assert model["name"] == "zh_weibo_tener"
-    assert result["dataset"]["name"] == "Weibo NER, second release"
-    assert {metric["type"]: metric["value"] for metric in result["metrics"]} == {
-        "precision": 0.8,
-        "recall": 0.5,
-        "f_score": 0.6154,
-    }
-    assert "license" not in srsly.yaml_loads(
-        front_matter(replace(CARD, meta={**META, "license": ""})).strip().strip("-")
-    )
