@@ -22,24 +22,8 @@ from starlette.staticfiles import StaticFiles
 
 from .. import explain
 from ..about import __version__
+from . import schema
 from .metrics import MetricsMiddleware
-from .schema import (
-    BatchRequest,
-    BatchResponse,
-    ErrorResponse,
-    ExplanationRequest,
-    HealthResponse,
-    Limits,
-    LineRequest,
-    LineResponse,
-    ModelsResponse,
-    Options,
-    ServiceError,
-    TextRequest,
-    TextResponse,
-    invalid,
-    request_timeout,
-)
 from .service import Service
 from .stream import NdjsonResponse, StreamResponse
 
@@ -53,18 +37,21 @@ CONTENT_SECURITY_POLICY = (
     "script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'"
 )
 ERRORS: dict[int | str, dict[str, Any]] = {
-    404: {"model": ErrorResponse, "description": "There is no such model."},
-    408: {"model": ErrorResponse, "description": "The request took too long to arrive."},
-    413: {"model": ErrorResponse, "description": "A text, the texts or the body are over a limit."},
-    422: {"model": ErrorResponse, "description": "The request is not what the schema says."},
-    503: {"model": ErrorResponse, "description": "Too many texts are waiting; Retry-After says how many seconds."},
+    status: {"model": schema.ErrorResponse, "description": description}
+    for status, description in {
+        404: "There is no such model.",
+        408: "The request took too long to arrive.",
+        413: "A text, the texts or the body are over a limit.",
+        422: "The request is not what the schema says.",
+        503: "Too many texts are waiting; Retry-After says how many seconds.",
+    }.items()
 }
 NDJSON = str(NdjsonResponse.media_type)
 
 
-def make_app(models: Mapping[str, Language], limits: Limits | None = None) -> FastAPI:
+def make_app(models: Mapping[str, Language], limits: schema.Limits | None = None) -> FastAPI:
     """Make an ASGI application that serves pipelines by their names."""
-    service = Service(models, limits or Limits())
+    service = Service(models, limits or schema.Limits())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -90,10 +77,10 @@ async def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         in_body = error.errors()[0]["loc"][0] == "body"
         is_json = request.headers.get("content-type", "").partition(";")[0] == "application/json"
-        need_header = ServiceError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
-        error = need_header if in_body and not is_json else invalid(error.errors())
+        need_header = schema.ServiceError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
+        error = need_header if in_body and not is_json else schema.invalid(error.errors())
     assert isinstance(error, HTTPException)
-    code = error.code if isinstance(error, ServiceError) else HTTPStatus(error.status_code).name.lower()
+    code = error.code if isinstance(error, schema.ServiceError) else HTTPStatus(error.status_code).name.lower()
     request.app.state.service.metrics.errors.labels(code).inc()
     # In ASCII: what the message repeats of the request may hold half of a surrogate pair.
     content = json.dumps({"error": {"code": code, "message": error.detail}})
@@ -107,12 +94,12 @@ class BoundedRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def bounded_handler(request: Request) -> Response:
-            limits: Limits = request.app.state.service.limits
+            limits: schema.Limits = request.app.state.service.limits
             try:
                 async with asyncio.timeout(limits.timeout):
                     await _read_body(request, limits.body)
             except TimeoutError:
-                raise request_timeout(limits) from None
+                raise schema.request_timeout(limits) from None
             except ClientDisconnect:
                 return _client_closed_request()
             return await _unless_disconnected(handler, request)
@@ -122,7 +109,7 @@ class BoundedRoute(APIRoute):
 
 async def _read_body(request: Request, limit: int) -> None:
     """Read the body, of at most so many bytes, to where `request.body()` takes it from."""
-    too_large = ServiceError(
+    too_large = schema.ServiceError(
         413, "body_too_large", f"The body is larger than {limit:,} bytes. Send fewer texts at once."
     )
     content_length = request.headers.get("content-length", "")
@@ -168,32 +155,34 @@ pages = APIRouter(include_in_schema=False)
 
 
 @api.get("/models")
-async def list_models(service: TheService) -> ModelsResponse:
+async def list_models(service: TheService) -> schema.ModelsResponse:
     """List the models, the default first, and the limits of a request."""
-    return ModelsResponse(models=[served.info for served in service.models.values()], limits=service.limits)
+    return schema.ModelsResponse(models=[served.info for served in service.models.values()], limits=service.limits)
 
 
 @api.post("/entities", responses=ERRORS)
-async def find_entities(request: TextRequest, service: TheService) -> TextResponse:
+async def find_entities(request: schema.TextRequest, service: TheService) -> schema.TextResponse:
     """Find the entities of one text, each with its probability."""
     served = service.model(request.model)
-    return TextResponse(model=served.name, entities=await service.entities(request.text, request))
+    return schema.TextResponse(model=served.name, entities=await service.entities(request.text, request))
 
 
 @api.post("/entities/batch", responses=ERRORS)
-async def find_entities_of_batch(request: BatchRequest, service: TheService) -> BatchResponse:
+async def find_entities_of_batch(request: schema.BatchRequest, service: TheService) -> schema.BatchResponse:
     """Find the entities of several texts."""
     served = service.model(request.model)
-    return BatchResponse(model=served.name, answers=await service.batch(request.texts, request))
+    return schema.BatchResponse(model=served.name, answers=await service.batch(request.texts, request))
 
 
 @api.post(
     "/entities/stream",
     response_class=NdjsonResponse,
-    responses={200: {"model": LineResponse}, 404: ERRORS[404], 422: ERRORS[422]},
-    openapi_extra={"requestBody": {"content": {NDJSON: {"schema": LineRequest.model_json_schema()}}, "required": True}},
+    responses={200: {"model": schema.LineResponse}, 404: ERRORS[404], 422: ERRORS[422]},
+    openapi_extra={
+        "requestBody": {"content": {NDJSON: {"schema": schema.LineRequest.model_json_schema()}}, "required": True}
+    },
 )
-async def find_entities_of_stream(options: Annotated[Options, Query()], service: TheService) -> Any:
+async def find_entities_of_stream(options: Annotated[schema.Options, Query()], service: TheService) -> Any:
     """Find the entities of any number of texts, a JSON object on each line, answered line by line and in order.
 
     Answers come while texts are sent: read them at the same time. A line that cannot be read, or a text that is too
@@ -203,27 +192,27 @@ async def find_entities_of_stream(options: Annotated[Options, Query()], service:
 
 
 @api.post("/explanation", responses={**ERRORS, 200: {"content": {"text/html": {}, "application/json": {}}}})
-async def explain_text(request: ExplanationRequest, service: TheService) -> Any:
+async def explain_text(request: schema.ExplanationRequest, service: TheService) -> Any:
     """Explain why the entities of a text were found: rivals, the best readings, and the characters that each rests on.
     The data is what `spacy_tener.explain` returns; its places are characters."""
     content = await service.explanation(request.text, request.model, request.format)
     return Response(content, media_type="text/html" if request.format == "html" else "application/json")
 
 
-@operation.get("/health", responses={503: {"model": HealthResponse}})
-async def health(service: TheService, response: Response) -> HealthResponse:
+@operation.get("/health", responses={503: {"model": schema.HealthResponse}})
+async def health(service: TheService, response: Response) -> schema.HealthResponse:
     """Check that the models' threads run. An overloaded service is healthy: ask `/ready` before sending it more."""
     return _health(service, response, {"failed"})
 
 
-@operation.get("/ready", responses={503: {"model": HealthResponse}})
-async def ready(service: TheService, response: Response) -> HealthResponse:
+@operation.get("/ready", responses={503: {"model": schema.HealthResponse}})
+async def ready(service: TheService, response: Response) -> schema.HealthResponse:
     """Check that further texts would be taken."""
     return _health(service, response, {"failed", "overloaded", "stopping"})
 
 
-def _health(service: Service, response: Response, unavailable: set[str]) -> HealthResponse:
-    health = HealthResponse(status=service.status, models=service.waiting)
+def _health(service: Service, response: Response, unavailable: set[str]) -> schema.HealthResponse:
+    health = schema.HealthResponse(status=service.status, models=service.waiting)
     response.status_code = 503 if health.status in unavailable else 200
     return health
 
@@ -238,20 +227,13 @@ async def metrics(service: TheService) -> Any:
 
 
 @pages.get("/")
-async def page() -> Response:
-    return _page("page.html")
-
-
 @pages.get("/docs")
-async def docs() -> Response:
-    return _page("docs.html")
+async def page(request: Request) -> Response:
+    name = "docs.html" if request.url.path.endswith("/docs") else "page.html"
+    headers = {"content-security-policy": CONTENT_SECURITY_POLICY, "cache-control": "no-cache"}
+    return FileResponse(STATIC / name, headers=headers)
 
 
 @pages.get("/static/explain.css")
 async def style() -> Response:
     return FileResponse(EXPLANATION_STYLE)
-
-
-def _page(name: str) -> Response:
-    headers = {"content-security-policy": CONTENT_SECURITY_POLICY, "cache-control": "no-cache"}
-    return FileResponse(STATIC / name, headers=headers)

@@ -155,11 +155,6 @@ def request_timeout(limits: Limits) -> ServiceError:
     return ServiceError(408, "too_slow", message, {"connection": "close"})
 
 
-def overloaded(seconds: int) -> ServiceError:
-    message = f"Too many texts are waiting. Try again in {seconds} seconds."
-    return ServiceError(503, "overloaded", message, {"retry-after": str(seconds)})
-
-
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
     """Return the first of pydantic's errors. The value itself is not repeated: it may be large, or no valid text."""
     first = errors[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -53,8 +54,15 @@ class Service:
         self.limits = limits
         self.metrics = Metrics()
         self.stopping = False
+        # Pipelines that share a vocabulary share a thread: its strings of a batch are forgotten behind it.
+        threads = {id(nlp.vocab): ThreadPoolExecutor(1, f"tener-{name}") for name, nlp in models.items()}
         self.models = {
-            name: ServedModel(nlp, Worker(name, limits, self.metrics), entity_task(nlp), _explanation_tasks(nlp))
+            name: ServedModel(
+                nlp,
+                Worker(name, threads[id(nlp.vocab)], limits, self.metrics),
+                entity_task(nlp),
+                _explanation_tasks(nlp),
+            )
             for name, nlp in models.items()
         }
 
@@ -74,7 +82,7 @@ class Service:
     @property
     def status(self) -> Literal["ok", "overloaded", "failed", "stopping"]:
         workers = [served.worker for served in self.models.values()]
-        if not all(worker.alive for worker in workers):
+        if any(worker.failed for worker in workers):
             return "failed"
         if self.stopping:
             return "stopping"

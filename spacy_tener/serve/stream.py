@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..annotate.batches import TOGETHER
-from .schema import ErrorDetail, Limits, LineRequest, LineResponse, Options, ServiceError, invalid, request_timeout
+from .schema import ErrorDetail, LineRequest, LineResponse, Options, ServiceError, invalid, request_timeout
 from .service import Service, to_response
 
 _MAX_PENDING = 256
@@ -76,6 +76,8 @@ class StreamResponse(NdjsonResponse):
                     await pending.put(await self._submit(number, raw))
         except ServiceError as error:
             await pending.put(PendingLine(number + 1, None, error))
+        except TimeoutError:
+            await pending.put(PendingLine(number + 1, None, request_timeout(self.service.limits)))
         except ClientDisconnect:
             pass
         finally:
@@ -87,7 +89,7 @@ class StreamResponse(NdjsonResponse):
         too_long = ServiceError(413, "line_too_long", f"The line is longer than {limits.line:,} bytes.")
         rest, skipped = b"", False
         stream = request.stream()
-        while chunk := await _next_chunk(stream, limits):
+        while chunk := await asyncio.wait_for(anext(stream, b""), limits.timeout):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 if not skipped:
@@ -105,14 +107,13 @@ class StreamResponse(NdjsonResponse):
     async def _submit(self, number: int, raw: bytes) -> PendingLine:
         try:
             request = LineRequest.model_validate_json(raw)
+            self.service.check(request.text)
+            future = await self.served.worker.submit(self.served.entities, request.text, block=True)
+            return PendingLine(number, request, future)
         except ValidationError as error:
             return PendingLine(number, None, invalid(error.errors()))
-        try:
-            self.service.check(request.text)
         except ServiceError as error:
             return PendingLine(number, request, error)
-        future = await self.served.worker.submit(self.served.entities, request.text, block=True)
-        return PendingLine(number, request, future)
 
     async def _answer(self, line: PendingLine) -> LineResponse:
         response = LineResponse(line=line.number)
@@ -128,14 +129,6 @@ class StreamResponse(NdjsonResponse):
             self.service.metrics.errors.labels(error.code).inc()
             response.error = ErrorDetail(code=error.code, message=error.detail)
         return response
-
-
-async def _next_chunk(stream: AsyncIterator[bytes], limits: Limits) -> bytes:
-    """Return the next part of a body; nothing at its end."""
-    try:
-        return await asyncio.wait_for(anext(stream, b""), limits.timeout)
-    except TimeoutError:
-        raise request_timeout(limits) from None
 
 
 class _PendingLines:

@@ -1,21 +1,20 @@
-"""One thread for each pipeline: the texts of many requests, gathered into batches."""
+"""The texts of many requests, gathered into batches for the one thread of a pipeline."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import groupby
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..annotate.batches import Task, alike, answer_each
 from .metrics import Metrics
-from .schema import Limits, ServiceError, overloaded
+from .schema import Limits, ServiceError
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,45 +35,47 @@ class QueuedText:
 
 
 class Worker:
-    """A queue of texts and the thread that answers them. Everything else happens in the event loop.
+    """A queue of texts, and the task of the event loop that has them answered by an executor.
 
-    A text that finds the thread idle is read at once. What arrives meanwhile is gathered, so that batches grow with the
-    load and a lone request waits for nobody.
+    A text that finds the executor idle is read at once. What arrives meanwhile is gathered, so that batches grow with
+    the load and a lone request waits for nobody.
+
+    executor: Has one thread, and is shared by pipelines that share a vocabulary.
     """
 
-    def __init__(self, name: str, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, name: str, executor: Executor, limits: Limits, metrics: Metrics) -> None:
         self.name = name
         self.waiting = 0
+        self._executor = executor
         self._limits = limits
         self._metrics = metrics
-        self._queue: SimpleQueue[QueuedText | None] = SimpleQueue()
-        self._not_full = asyncio.Event()
         self._done, self._busy = 0, 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name=f"tener-{name}", daemon=True)
-        metrics.waiting_texts.labels(name).set_function(self._queue.qsize)
+        self._queue: asyncio.Queue[QueuedText | None] = asyncio.Queue()
+        self._not_full = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        metrics.waiting_texts.labels(name).set_function(lambda: self._queue.qsize())
         metrics.waiting_characters.labels(name).set_function(lambda: self.waiting)
 
     @property
-    def alive(self) -> bool:
-        """Whether the thread runs, or was not needed yet."""
-        return self._thread.is_alive() or self._loop is None
+    def failed(self) -> bool:
+        return self._task is not None and self._task.done() and not self._task.cancelled()
 
     @property
     def full(self) -> bool:
         return self.waiting >= self._limits.queue
 
     def start(self) -> None:
-        """Start the thread for this event loop, unless it runs."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._thread.start()
+        """Begin to answer in this event loop, unless that has begun."""
+        if self._task is None or self._task.cancelled():
+            self.waiting, self._queue, self._not_full = 0, asyncio.Queue(), asyncio.Event()
+            self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Finish what was accepted, and end the thread."""
-        if self._loop is not None:
-            self._queue.put(None)
-            await asyncio.to_thread(self._thread.join)
+        """Finish what was accepted."""
+        if self._task is not None:
+            self._queue.put_nowait(None)
+            await self._task
+            self._task = None
 
     async def answer(self, task: Task, text: str) -> Any:
         """Return the answer for a text."""
@@ -93,7 +94,7 @@ class Worker:
             await self._not_full.wait()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.waiting += len(text)
-        self._queue.put(QueuedText(task, text, future))
+        self._queue.put_nowait(QueuedText(task, text, future))
         return future
 
     async def wait_for(self, future: asyncio.Future[Any]) -> Any:
@@ -105,49 +106,47 @@ class Worker:
 
     def overloaded(self) -> ServiceError:
         """Return an error that says when the queue will be empty, by the speed so far."""
-        return overloaded(max(1, math.ceil(self.waiting * self._busy / self._done)) if self._done else 1)
+        seconds = max(1, math.ceil(self.waiting * self._busy / max(1, self._done)))
+        message = f"Too many texts are waiting. Try again in {seconds} seconds."
+        return ServiceError(503, "overloaded", message, {"retry-after": str(seconds)})
 
-    def _run(self) -> None:
-        """Answer texts until the queue's end: the thread's work."""
-        n_before = 0
-        while queued := self._gather(LINGER if n_before > 1 else 0.0):
-            n_before = len(queued)
-            for batch in batches_by_task(queued):
+    async def _run(self) -> None:
+        loop, lingers = asyncio.get_running_loop(), False
+        while gathered := await self._gather(lingers):
+            lingers = len(gathered) > 1
+            for batch in batches_by_task(gathered):
                 start = time.perf_counter()
-                answers = _answers([each for each in batch if not each.future.cancelled()])
-                seconds = time.perf_counter() - start
-                assert self._loop is not None
-                self._loop.call_soon_threadsafe(self._deliver, batch, answers, seconds)
+                wanted = [queued for queued in batch if not queued.future.cancelled()]
+                answers = await loop.run_in_executor(self._executor, _answers, wanted)
+                self._deliver(wanted, answers, time.perf_counter() - start)
+                self.waiting -= sum(map(len, batch))
+                self._not_full.set()
 
-    def _gather(self, linger: float) -> list[QueuedText]:
+    async def _gather(self, lingers: bool) -> list[QueuedText]:
         """Take the next texts out of the queue in the order of their arrival; none at its end."""
-        queued = self._queue.get()
+        queued = await self._queue.get()
+        if lingers:
+            await asyncio.sleep(LINGER)
         gathered: list[QueuedText] = []
-        size, until = 0, time.monotonic() + linger
+        size = 0
         while queued is not None:
             gathered.append(queued)
             size += len(queued)
-            if size >= MAX_GATHERED:
-                break
-            try:
-                queued = self._queue.get(timeout=max(0.0, until - time.monotonic()))
-            except Empty:
-                break
-        if queued is None and gathered:
-            self._queue.put(None)
+            if size >= MAX_GATHERED or self._queue.empty():
+                return gathered
+            queued = self._queue.get_nowait()
+        if gathered:
+            self._queue.put_nowait(None)
         return gathered
 
-    def _deliver(self, batch: Sequence[QueuedText], answers: dict[QueuedText, Any], seconds: float) -> None:
-        """Hand out the answers, in the event loop."""
+    def _deliver(self, batch: Sequence[QueuedText], answers: Sequence[Any], seconds: float) -> None:
         size = sum(map(len, batch))
-        self.waiting -= size
         self._done += size
         self._busy += seconds
-        self._not_full.set()
-        self._metrics.batch_texts.labels(self.name).observe(len(answers))
+        self._metrics.batch_texts.labels(self.name).observe(len(batch))
         self._metrics.batch_seconds.labels(self.name).observe(seconds)
-        self._metrics.characters.labels(self.name).inc(sum(map(len, answers)))
-        for queued, answer in answers.items():
+        self._metrics.characters.labels(self.name).inc(size)
+        for queued, answer in zip(batch, answers, strict=True):
             if queued.future.done():
                 continue
             if isinstance(answer, ServiceError):
@@ -162,13 +161,11 @@ def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
         yield from alike(group)
 
 
-def _answers(batch: Sequence[QueuedText]) -> dict[QueuedText, Any]:
-    """Return the answers for texts of one task, or the errors in their place."""
-    if not batch:
-        return {}
-    answers = dict(zip(batch, answer_each(batch[0].task, [each.text for each in batch]), strict=True))
-    for queued, answer in answers.items():
+def _answers(batch: Sequence[QueuedText]) -> list[Any]:
+    """Return the answers for texts of one task, with errors in the place of those that fail: the thread's work."""
+    answers = answer_each(batch[0].task, [each.text for each in batch]) if batch else []
+    for place, answer in enumerate(answers):
         if isinstance(answer, Exception):
-            _LOG.error("The pipeline failed at a text of %d characters", len(queued), exc_info=answer)
-            answers[queued] = ServiceError(500, "pipeline_failed", f"The pipeline failed at this text: {answer!r}")
+            _LOG.error("The pipeline failed at a text of %d characters", len(batch[place]), exc_info=answer)
+            answers[place] = ServiceError(500, "pipeline_failed", f"The pipeline failed at this text: {answer!r}")
     return answers

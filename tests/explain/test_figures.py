@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spacy_tener.explain.encoders import HeatMap
+from spacy_tener.explain.explanation import HeatMap
 from spacy_tener.explain.figures import _map_panels
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -33,13 +34,13 @@ def work(coroutine):
     """Run a coroutine that takes a worker."""
 
     async def main():
-        worker = Worker("test", Limits(), Metrics())
+        worker = Worker("test", ThreadPoolExecutor(1), Limits(), Metrics())
         worker.start()
         try:
             return await coroutine(worker)
         finally:
             await worker.close()
-            assert not worker.alive
+            assert not worker.failed
             assert worker.waiting == 0
 
     return asyncio.run(main())
