@@ -41,12 +41,14 @@ class Page:
     def shows(self, *entities: str) -> None:
         self.browser.wait(lambda: self.entities() == list(entities))
 
-    def shows_the_sample(self) -> None:
-        """What is there before one types."""
-        text = self.browser.wait(lambda: self.browser.run("return document.getElementById('input').value"))
+    def shows_all(self, text: str) -> None:
+        """Wait until all entities of a text are shown, of which there are some."""
         found = self.served.client.post("/v1/entities", json={"text": text}).json()["entities"]
         assert found
         self.shows(*(each["text"] for each in found))
+
+    def shows_the_sample(self) -> None:
+        self.shows_all(self.browser.wait(lambda: self.browser.run("return document.getElementById('input').value")))
 
     def is_well(self) -> None:
         """Nothing in the console, nothing from elsewhere, nothing wider than the window."""
@@ -70,7 +72,7 @@ def test_entities_appear_as_one_types(page, size):
     # JavaScript counts this one character as two.
     page.enter("😀𠮷王小明去了上海")
     page.browser.wait(lambda: page.find("text").text.startswith("😀𠮷"))
-    page.shows("王小明", "上海")
+    page.shows_all("😀𠮷王小明去了上海")
     assert page.find("count").text == "9"
     page.enter("")
     page.shows()
