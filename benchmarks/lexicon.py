@@ -37,8 +37,8 @@ import spacy
 from numpy.typing import NDArray
 from spacy.tokens import Doc
 
-from spacy_tener.features.lexicon.files import read_dictionary
-from spacy_tener.features.lexicon.lexicon import Lexicon
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.lexicon_sources import read_list
 
 HERE = Path(__file__).parent
 SIZES = (50_000, 0, 1_000_000, 1_300_000)  # 0: jieba's
@@ -166,7 +166,7 @@ def make_docs(lines: list[str]) -> list[Doc]:
 
 
 def make_words(lines: list[str], n_words: int) -> list[str]:
-    entries = [entry for entry in read_dictionary(jieba_path()) if len(entry.word) > 1]
+    entries = [entry for entry in read_list(jieba_path(), own_tags=True) if len(entry.word) > 1]
     if n_words and n_words < len(entries):
         entries = sorted(entries, key=lambda entry: -(entry.frequency or 0))[:n_words]
     words = dict.fromkeys(entry.word for entry in entries)

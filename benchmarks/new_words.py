@@ -21,7 +21,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.features.lexicon.sources import read_jieba
+from spacy_tener.features.lexicon_sources import read_jieba
 
 HERE = Path(__file__).parent
 LABELS = {

@@ -21,7 +21,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import fix_random_seed
 
-from spacy_tener.features.radicals.radicals import decompose
+from spacy_tener.features.radicals import decompose
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.radical import RADICAL, RadicalVocabulary
 from spacy_tener.workbench.report.canvas import COLOURS, figure

@@ -19,7 +19,7 @@ from new_words import wrong_words
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
-from spacy_tener.features.lexicon.sources import read_jieba
+from spacy_tener.features.lexicon_sources import read_jieba
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.pipeline.finding import find_recogniser
 from spacy_tener.workbench.composing.files import SHIPPED

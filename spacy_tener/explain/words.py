@@ -10,7 +10,7 @@ import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ..features.lexicon.layered import find_layered
+from ..features.word_lists import find_layered
 from ..models.embed.lexicon import WORD, LexiconVocabulary
 from ..models.embed.radical import RadicalVocabulary
 

@@ -1,69 +1,130 @@
-"""From the tokens of a batch to the characters of its distinct words."""
+"""The characters of Docs: those of a batch's distinct words, and those of all its texts joined."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Sized
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
+from spacy.attrs import ORTH, SPACY
 from spacy.tokens import Doc
 
+from ..batching.sequences import starts
 from ..types import IntArray
-from .keys import Keys
-from .normalise import Normaliser, texts_of, token_orths
+from .keys import Keys, Normaliser, string_stores, texts_of, token_orths
 
+CodePoints = NDArray[np.uint32]
+
+SEPARATOR = "\0"
+"""Stands behind each Doc of a joined text, so that nothing is found across Docs: no word of a lexicon contains it."""
 HALF = 32
 """Of a word longer than twice this, only so many characters at each end are read: a bound against hostile text."""
+
+_CODEC = "utf-32-le"
+_CODE_POINT = np.dtype("<u4")
+_NO_TOKEN = -1
 
 
 @dataclass(frozen=True)
 class Spellings:
-    """The characters of words, joined.
+    """The distinct words of a batch, spelled.
 
-    A character's key is its code point. *Shape* keys: [C]; lengths, the number of characters of each word: [words]
+    keys: of the words' characters, joined: their code points. *Shape* [C]
+    lengths: the number of characters of each word. *Shape* [words]
+    words: the word of each token of the batch. *Shape* [tokens]
     """
 
     keys: Keys
     lengths: IntArray
-
-
-@dataclass(frozen=True)
-class SpelledTokens:
-    """The distinct words of a batch, spelled, and which of them each token is. *Shape* words: [tokens]"""
-
-    spellings: Spellings
     words: IntArray
 
 
-def spell(docs: Sequence[Doc], *, digits: bool) -> SpelledTokens:
-    """The characters of each distinct word of the docs, once, and the word of every token of the docs joined.
+def spell(docs: Sequence[Doc], *, digits: bool) -> Spellings:
+    """Spell each distinct word of the docs, once.
 
     digits: Whether digits of any script are read as `0`. Case is kept.
     """
     orths, stores = token_orths(docs)
     distinct, words = np.unique(orths, return_inverse=True)
-    spelled = texts_of(distinct, stores)
-    lengths = _lengths(spelled)
-    if lengths.max(initial=0) > 2 * HALF:
-        spelled = [_ends(text) for text in spelled]
-        lengths = _lengths(spelled)
+    texts = texts_of(distinct, stores)
+    spelled = [text if len(text) <= 2 * HALF else text[:HALF] + text[-HALF:] for text in texts]
     # One character for one: replacing digits keeps the lengths.
-    return SpelledTokens(Spellings(code_points(Normaliser(digits=digits)("".join(spelled))), lengths), words)
+    codes = code_points(Normaliser(digits=digits)("".join(spelled)))
+    return Spellings(codes.astype(np.uint64), lengths_of(spelled), words)
 
 
-def _lengths(texts: list[str]) -> IntArray:
+def lengths_of(texts: Collection[Sized]) -> IntArray:
+    """Return the length of each text. *Shape* [texts]"""
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
-def code_points(text: str) -> Keys:
-    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.uint64)
+def code_points(text: str) -> CodePoints:
+    """Return the code points of a text. *Shape* [characters]"""
+    return np.frombuffer(text.encode(_CODEC), dtype=_CODE_POINT)
 
 
-def stretches(begins: IntArray, lengths: IntArray) -> IntArray:
-    """The places of several stretches, joined: begins [2, 7] and lengths [3, 1] give [2, 3, 4, 7]."""
-    places: IntArray = np.arange(lengths.sum()) + np.repeat(begins - (np.cumsum(lengths) - lengths), lengths)
-    return places
+@dataclass(frozen=True)
+class JoinedText:
+    """The texts of Docs, one after the other, each with a separator behind it.
+
+    Tokens are counted through the whole batch.
+
+    codes: the code points. *Shape: [n]*
+    firsts: the place of each token's first character. *Shape: [tokens]*
+    lasts: the place of each token's last character. *Shape: [tokens]*
+    lengths: tokens of each Doc. *Shape: [Docs]*
+    stops: the place behind each text, where its separator is. *Shape: [Docs]*
+    """
+
+    codes: CodePoints
+    firsts: IntArray
+    lasts: IntArray
+    lengths: IntArray
+    stops: IntArray
+
+    def __len__(self) -> int:
+        return int(self.codes.size)
+
+    @cached_property
+    def starting(self) -> IntArray:
+        """The token that starts at each place, -1 where none does. *Shape: [n]*"""
+        return self._tokens_at(self.firsts)
+
+    @cached_property
+    def ending(self) -> IntArray:
+        """The token whose last character is at each place, -1 where none is. *Shape: [n]*"""
+        return self._tokens_at(self.lasts)
+
+    def _tokens_at(self, places: IntArray) -> IntArray:
+        tokens = np.full(len(self), _NO_TOKEN, dtype=np.int64)
+        tokens[places] = np.arange(places.size)
+        return tokens
+
+    def slice(self, start: int, stop: int) -> str:
+        """Return the text between two places."""
+        return self.codes[start:stop].tobytes().decode(_CODEC)
 
 
-def _ends(word: str) -> str:
-    return word if len(word) <= 2 * HALF else word[:HALF] + word[-HALF:]
+def join_texts(docs: Sequence[Doc]) -> JoinedText:
+    """Join the texts of Docs. No Python code runs per token, only per distinct string."""
+    lengths = lengths_of(docs)
+    table = np.concatenate([np.zeros((0, 2), np.uint64), *(doc.to_array([ORTH, SPACY]) for doc in docs if len(doc))])
+    orths, strings = np.unique(table[:, 0], return_inverse=True)
+    texts = texts_of(orths, string_stores(docs))
+    # Each distinct string with a space behind it.
+    codes, sizes = code_points(" ".join([*texts, ""])), lengths_of(texts)
+    begins = starts(sizes + 1)[strings]
+    # Of each token: its characters, these with the space behind it, and the separators before it.
+    sizes = sizes[strings]
+    widths = sizes + table[:, 1].astype(np.int64)
+    separators = np.repeat(np.arange(lengths.size), lengths)
+    firsts = starts(widths)
+    place = np.arange(int(widths.sum()))
+    joined = np.zeros(place.size + lengths.size, dtype=_CODE_POINT)
+    joined[place + np.repeat(separators, widths)] = codes[place + np.repeat(begins - firsts, widths)]
+    firsts += separators
+    text_widths = np.bincount(separators, weights=widths, minlength=lengths.size).astype(np.int64)
+    stops = np.cumsum(text_widths) + np.arange(lengths.size)
+    return JoinedText(codes=joined, firsts=firsts, lasts=firsts + sizes - 1, lengths=lengths, stops=stops)

@@ -1,17 +1,32 @@
-"""64-bit keys, of strings as spaCy hashes them, looked up many at a time."""
+"""Keys, the 64-bit hashes of strings and pairs of strings, and the rows that they have in embedding tables."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
+from spacy.attrs import ORTH
+from spacy.strings import StringStore, get_string_id
+from spacy.tokens import Doc
 
 from ..types import BoolArray, IntArray
 
 Keys = NDArray[np.uint64]
 
+END_MARK = "<eos>"
+"""Stands behind the last token of a text in its last bigram, as in the released code of the papers."""
+
+_DECIMAL = re.compile(r"\d")
+_MAX_STRINGS = 1_000_000
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
 
 def search(haystack: Keys, needles: Keys) -> tuple[IntArray, BoolArray]:
-    """Where each needle stands in the sorted haystack, and whether it does."""
+    """Find the place of each needle in the sorted haystack, and whether it is there. *Shape* [N] each"""
     if haystack.size == 0:
         return np.zeros(needles.size, dtype=np.int64), np.zeros(needles.size, dtype=bool)
     places = np.searchsorted(haystack, needles)
@@ -19,12 +34,19 @@ def search(haystack: Keys, needles: Keys) -> tuple[IntArray, BoolArray]:
     return places, haystack[places] == needles
 
 
-class KeyMap:
-    """Distinct keys, each with a number of 64 bits.
+def mix(first: Keys, second: Keys) -> Keys:
+    """Hash two keys to one. *Shape* [N] each"""
+    # Odd multiplier and shifted xor: not symmetric, so "ab" and "ba" differ; wraps around by intent.
+    mixed = (first ^ (first >> _SHIFT)) * _MULTIPLIER + second
+    return (mixed ^ (mixed >> _SHIFT)) * _MULTIPLIER
 
-    It never changes: `joined` gives another one, so that threads may share it. Keys stand in sorted runs, each at least
-    twice as long as the next, which are merged where they are not. A key is thus moved at most once for each doubling
-    of the map: adding one costs little however many there are.
+
+class KeyMap:
+    """A map from distinct keys to numbers of 64 bits.
+
+    It never changes: `joined` returns another one, so that threads may share it. Keys stand in sorted runs, each at
+    least twice as long as the next, which are merged where they are not. A key is thus moved at most once for each
+    doubling of the map: adding one costs little however many there are.
     """
 
     def __init__(self, runs: tuple[tuple[Keys, Keys], ...] = ()) -> None:
@@ -34,7 +56,10 @@ class KeyMap:
         return sum(keys.size for keys, _ in self.runs)
 
     def get(self, keys: Keys) -> tuple[Keys, BoolArray]:
-        """The number of each key, and whether it has one; where it has none, the number may be any. *Shape* [N] each"""
+        """Return the number of each key, and whether it has one; where it has none, the number may be any.
+
+        *Shape* [N] each
+        """
         if not self.runs:
             return np.zeros(keys.size, dtype=np.uint64), np.zeros(keys.size, dtype=bool)
         (known, numbers), *others = self.runs
@@ -49,7 +74,7 @@ class KeyMap:
         return values, found
 
     def joined(self, keys: Keys, values: Keys) -> KeyMap:
-        """With more keys, which are distinct and new."""
+        """Return a map with more keys, which must be distinct and new."""
         if not keys.size:
             return self
         runs = [*self.runs, _sorted(keys, values)]
@@ -60,6 +85,142 @@ class KeyMap:
 
 
 def _sorted(keys: Keys, values: Keys) -> tuple[Keys, Keys]:
-    # Stable is what is fast where two sorted stretches are merged.
+    # Stable is what is fast where two sorted runs are merged.
     order = np.argsort(keys, kind="stable")
     return keys[order], values[order]
+
+
+class StringTable:
+    """Rows of an embedding table by key. Row 0 is the unknown string; every other row belongs to one key, in the order
+    of their arrival."""
+
+    def __init__(self, keys: Keys | None = None) -> None:
+        self._rows = KeyMap()
+        if keys is not None:
+            self.add(keys)
+
+    def __len__(self) -> int:
+        """Return the number of rows, with the unknown row."""
+        return len(self._rows) + 1
+
+    @property
+    def keys(self) -> Keys:
+        """The keys in the order of their rows, from row 1."""
+        ordered = np.zeros(len(self._rows), dtype=np.uint64)
+        for keys, rows in self._rows.runs:
+            ordered[rows - np.uint64(1)] = keys
+        return ordered
+
+    def rows(self, keys: Keys) -> IntArray:
+        """Return the row of each key, 0 for one that has none. *Shape* [N] -> [N]"""
+        rows, known = self._rows.get(keys)
+        return np.where(known, rows, np.uint64(0)).astype(np.int64)
+
+    def add(self, keys: Keys) -> int:
+        """Give a row to every key that has none yet, in the order of first appearance. Returns how many were new."""
+        _, known = self._rows.get(keys)
+        distinct, first = np.unique(keys[~known], return_index=True)
+        if distinct.size:
+            rows = np.empty(distinct.size, dtype=np.uint64)
+            rows[np.argsort(first)] = np.arange(len(self), len(self) + distinct.size, dtype=np.uint64)
+            self._rows = self._rows.joined(distinct, rows)
+        return int(distinct.size)
+
+
+@dataclass(frozen=True)
+class Normaliser:
+    """Normalisation of a token's text: digits of any script become `0`, letters lower case, each as an option."""
+
+    digits: bool = True
+    lower: bool = False
+
+    def __call__(self, text: str) -> str:
+        if self.lower:
+            text = text.lower()
+        return _DECIMAL.sub("0", text) if self.digits else text
+
+    def key(self, text: str) -> int:
+        """Return the key of a string: that of its normalised form in spaCy's StringStore."""
+        return get_string_id(self(text))
+
+
+class KeyCache:
+    """A map from the ORTH hashes of tokens to the keys of their normalised strings.
+
+    A distinct string is normalised once, in Python; every later token with the same hash is found by a vectorised
+    search. The cache is bounded: past a million distinct strings it starts again. Threads may share it.
+    """
+
+    def __init__(self, normaliser: Normaliser) -> None:
+        self.normaliser = normaliser
+        # Replaced at once, so that no thread sees half of a change.
+        self._known = KeyMap()
+
+    def __call__(self, orths: Keys, stores: Sequence[StringStore]) -> Keys:
+        """Return the keys of tokens whose strings are in one of the stores. *Shape* [N] -> [N]"""
+        if not (self.normaliser.digits or self.normaliser.lower):
+            return orths
+        known = self._known
+        keys, found = known.get(orths)
+        if found.all():
+            return keys
+        missing = np.unique(orths[~found])
+        if len(known) + missing.size > _MAX_STRINGS:
+            known, missing = KeyMap(), np.unique(orths)
+        added = map(self.normaliser.key, texts_of(missing, stores))
+        known = self._known = known.joined(missing, np.fromiter(added, dtype=np.uint64, count=missing.size))
+        return known.get(orths)[0]
+
+
+def token_orths(docs: Sequence[Doc]) -> tuple[Keys, list[StringStore]]:
+    """Return the ORTH hashes of all tokens of the docs joined, *shape* [N], and the stores that have their strings:
+    docs need not share a vocab."""
+    orths = [doc.to_array(ORTH) for doc in docs]
+    return np.concatenate(orths) if orths else np.zeros(0, dtype=np.uint64), string_stores(docs)
+
+
+def string_stores(docs: Sequence[Doc]) -> list[StringStore]:
+    """Return the distinct stores of the docs' strings: one, as a rule."""
+    return list({id(doc.vocab.strings): doc.vocab.strings for doc in docs}.values())
+
+
+def texts_of(orths: Keys, stores: Sequence[StringStore]) -> list[str]:
+    """Return the strings of hashes. A hash means the same string in every store that has it."""
+    if len(stores) == 1:
+        return list(map(stores[0].__getitem__, orths.tolist()))
+    return [next(store[orth] for store in stores if orth in store) for orth in orths.tolist()]
+
+
+def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
+    """Return the key of each token together with the next one's; the last token of each text is paired with the end
+    mark.
+
+    *Shape* keys: [N], of several texts joined; lengths: [texts]; result: [N]
+    """
+    following = np.empty_like(keys)
+    following[:-1] = keys[1:]
+    ends = np.cumsum(lengths) - 1
+    following[ends[lengths > 0]] = end_key
+    return mix(keys, following)
+
+
+def unigram_key_array(strings: Iterable[str], normaliser: Normaliser) -> Keys:
+    """Return the keys of the strings of a vectors file, as the embedder will look them up."""
+    return np.fromiter(map(normaliser.key, strings), dtype=np.uint64)
+
+
+def bigram_key_array(strings: Iterable[str], normaliser: Normaliser) -> Keys:
+    """Return the keys of the bigrams of a vectors file: two characters, or one character and `END_MARK`.
+
+    A string of any other length is no bigram: it gets the key of a pair that no text contains.
+    """
+    pairs = [_halves(text) for text in strings]
+    first = unigram_key_array((pair[0] for pair in pairs), normaliser)
+    second = unigram_key_array((pair[1] for pair in pairs), normaliser)
+    return mix(first, second)
+
+
+def _halves(bigram: str) -> tuple[str, str]:
+    if bigram.endswith(END_MARK) and len(bigram) == len(END_MARK) + 1:
+        return bigram[0], END_MARK
+    return (bigram[0], bigram[1]) if len(bigram) == 2 else (bigram, "")

@@ -14,8 +14,8 @@ from spacy.vocab import Vocab
 from thinc.api import LayerNorm, Maxout, Model, Ops, Softmax, chain
 from thinc.types import Floats2d
 
-from ..features.lexicon.text import join_texts
-from ..features.segmenter.segmenters import SegmenterSource
+from ..features.characters import join_texts
+from ..features.segmenter import SegmenterSource
 from ..types import BoolArray, IntArray
 
 MASK = "\ue000"

@@ -33,8 +33,8 @@ from spacy.attrs import (
 )
 from spacy.tokens import Doc
 
-from ..features.lexicon.lists import USER_DATA_KEY, names_of
-from ..features.segmenter.segmenters import SOURCE_DOC
+from ..features.segmenter import SOURCE_DOC
+from ..features.word_lists import USER_DATA_KEY, names_of
 from ..types import BoolArray, IntArray
 
 View = Literal["tokens", "characters"]

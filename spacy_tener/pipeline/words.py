@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from thinc.api import Model
 
-from ..errors import RemedyError, check_choice
-from ..features.lexicon.lists import Entry, Limits, WatchedFile, WordList, WordLists, bounded, check_list_name
-from ..features.vectors.vectors import read_vectors
-from ..models.embed.gazetteer import GazetteerVocabulary
-from ..models.embed.lexicon import LexiconVocabulary
+from ..errors import InputError, RemedyError, check_choice
+from ..features.lexicon import is_fit
+from ..features.lexicon_sources import read_list
+from ..features.vectors import read_vectors
+from ..features.word_lists import LOCK, ListedWord, ListLimits, WordList
+from ..models.embed.lexicon import LexiconVocabulary, WordVocabulary
 from ..models.embed.segment import SegmentVocabulary
 
 _NEIGHBOURS = 8
-_WITH_WORDS = LexiconVocabulary | SegmentVocabulary | GazetteerVocabulary
+_Item = TypeVar("_Item")
 
 
 class PipelineWords:
-    """The words that a component knows beyond its training, in lists.
+    """Lists of words that a component knows beyond its training.
 
     The list without a name counts for every Doc. One with a name counts for the Docs whose `doc._.tener_words` is that
     name, or a list of names with it in.
@@ -30,7 +32,7 @@ class PipelineWords:
 
     def __init__(self, model: Model[Any, Any], component: str) -> None:
         vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
-        self._vocabularies = [each for each in vocabularies if isinstance(each, _WITH_WORDS)]
+        self._vocabularies = [each for each in vocabularies if isinstance(each, WordVocabulary | SegmentVocabulary)]
         if not self._vocabularies:
             raise RemedyError(
                 f"The model of '{component}' reads no words",
@@ -38,26 +40,22 @@ class PipelineWords:
             )
 
     @property
-    def _lists(self) -> list[WordLists]:
-        return [vocabulary.lists for vocabulary in self._vocabularies]
-
-    @property
     def names(self) -> list[str]:
         """The names of the lists."""
-        return [name for name in self._lists[0].lists if name]
+        return [name for name in self._vocabularies[0].lists.lists if name]
 
     @property
-    def limits(self) -> Limits:
-        """What lists may hold."""
-        return self._lists[0].limits
+    def limits(self) -> ListLimits:
+        """The limits of lists."""
+        return self._vocabularies[0].lists.limits
 
     @limits.setter
-    def limits(self, limits: Limits) -> None:
-        for lists in self._lists:
-            lists.limits = limits
+    def limits(self, limits: ListLimits) -> None:
+        for vocabulary in self._vocabularies:
+            vocabulary.lists.limits = limits
 
     def words(self, name: str = "") -> dict[str, str]:
-        """The words of a list with their tags."""
+        """Return the words of a list with their tags."""
         entries = self._list(name).entries
         return {word: entry.tag for word, entry in entries.items() if not entry.hidden}
 
@@ -82,85 +80,118 @@ class PipelineWords:
         vectors (Optional[Union[str, Path]]): A file of vectors, which tells for each word what it is used like.
         saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
-        check_list_name(name)
+        _check_name(name)
         tags = words.items() if isinstance(words, Mapping) else ((word, tag) for word in _listed(words))
-        rows = [(_stripped(word, own), own) for word, own in bounded(tags, self.limits.words, name)]
-        self._check_tags({own for _, own in rows})
+        rows = [(_stripped(word, own), own) for word, own in self._bounded(tags, name)]
+        for own in sorted({own for _, own in rows}):
+            self._check_tag(own)
         if like or vectors is not None:
             like = self._likes(like)
         nearest = {} if vectors is None else self._nearest([word for word, _ in rows], vectors)
-        entries = [(word, Entry(own, nearest.get(word, tuple(like)))) for word, own in rows]
-        self._change(name, lambda vocabulary: entries, saved=saved)
+        self._change(name, {word: ListedWord(own, nearest.get(word, tuple(like))) for word, own in rows}, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
-        """Take words out of a list, and let those that the model's own lexicon has not be found any more."""
-        check_list_name(name)
-        gone = [_stripped(word) for word in bounded(_listed(words), self.limits.words, name)]
-
-        def hidden(vocabulary: _WITH_WORDS) -> list[tuple[str, Entry]]:
-            known = () if isinstance(vocabulary, SegmentVocabulary) else vocabulary.lexicon
-            return [(word, Entry(hidden=True)) for word in gone if word in known]
-
-        self._change(name, hidden, gone=gone)
+        """Take words out of a list, and hide those that the model's own lexicon has."""
+        _check_name(name)
+        self._change(name, {}, gone=[_stripped(word) for word in self._bounded(_listed(words), name)])
 
     def clear(self, name: str = "") -> None:
         """Take a list away, with all that it added and hid."""
-        for lists in self._lists:
-            lists.clear(name)
+        with LOCK:
+            for vocabulary in self._vocabularies:
+                vocabulary.lists.put(name, None)
 
     def read(
-        self, path: str | Path, tag: str = "", *, name: str = "", min_frequency: int = 0, saved: bool = False
+        self,
+        path: str | Path,
+        tag: str = "",
+        *,
+        name: str = "",
+        min_frequency: int = 0,
+        saved: bool | None = None,
     ) -> None:
-        """Let a list be what is in a file, and stay so: it is read again when it changes, within a second of the next
-        text.
+        """Replace a list by the words in a file. If it cannot be read, the list stays as it was.
 
-        path (Union[str, Path]): `word`, `word<TAB>tag`, or jieba's `word frequency tag`, on each line, in UTF-8.
+        path (Union[str, Path]): `word`, `word<TAB>frequency`, `word<TAB>tag`, or jieba's `word frequency tag`, on each
+            line, in UTF-8.
         tag (str): The tag of words without one.
         name (str): The list.
         min_frequency (int): Words with a smaller frequency are left out.
-        saved (bool): Whether the words are saved with the pipeline. It does not look for the file when it is loaded.
+        saved (Optional[bool]): Whether the list is saved with the pipeline; as it was, or true for a new list, if None.
         """
-        check_list_name(name)
-        words = dict(bounded(WatchedFile(Path(path), tag, min_frequency).read(), self.limits.words, name))
-        self._check_tags(tags := {entry.tag for entry in words.values()})
-        lost = [word for word in self._lists[0].lists.get(name, WordList()).entries if word not in words]
-        if lost and not self._lists[0].is_watched(name):
+        _check_name(name)
+        known: set[str] = set()
+        words = {}
+        for entry in self._bounded(read_list(Path(path), tag, own_tags=True), name):
+            if entry.tag not in known:
+                self._check_tag(entry.tag, path, entry.line)
+                known.add(entry.tag)
+            if entry.frequency is None or entry.frequency >= min_frequency:
+                words[entry.word] = ListedWord(entry.tag)
+        self._change(name, words, replace=True, saved=saved)
+
+    def _bounded(self, items: Iterable[_Item], name: str) -> list[_Item]:
+        """Return the items of a list, refused if they are too many: an endless one is not read to its end."""
+        bounded = list(islice(items, self.limits.words + 1))
+        if len(bounded) > self.limits.words:
             raise RemedyError(
-                f"The list of words {name!r} has words that {path} lacks, such as {lost[0]!r}",
-                "Read the file into a list with another name, or `clear` this one.",
+                f"The list of words {name!r} would have more than {self.limits.words:,}",
+                "Nothing was changed. Give fewer words, those that your texts are about, or raise the limits.",
             )
-        known = frozenset({"", *tags}.union(*(vocabulary.tag_names for vocabulary in self._vocabularies)))
-        for lists in self._lists:
-            lists.watch(name, WatchedFile(Path(path), tag, min_frequency, known), saved=saved)
+        return bounded
 
     def _change(
         self,
         name: str,
-        words: Callable[[_WITH_WORDS], list[tuple[str, Entry]]],
+        words: Mapping[str, ListedWord],
         *,
-        gone: Sequence[str] = (),
+        gone: Collection[str] = (),
+        replace: bool = False,
         saved: bool | None = None,
     ) -> None:
-        """Change the lists of this name in all embedders, or in none."""
-        with self._lists[0].lock:
-            made = [each.lists.changed(name, words(each), gone=gone, saved=saved) for each in self._vocabularies]
-            for lists, changed in zip(self._lists, made, strict=True):
-                lists.put(name, changed)
+        """Change the lists of this name in all embedders, or in none.
+
+        gone: words to be taken out, or hidden. replace: whether the words that the list had go.
+        """
+        limits = self.limits
+        fit = {word: entry for word, entry in words.items() if is_fit(word) and len(word) <= limits.length}
+        if unfit := [word[: limits.length] for word in words if word not in fit]:
+            warnings.warn(
+                f"{len(unfit)} of the words for the list {name!r} were left out, such as {unfit[:3]}: words have "
+                f"2 to {limits.length} characters, not only white space, and no NUL.",
+                stacklevel=3,
+            )
+        with LOCK:
+            if name and name not in self.names and len(self.names) >= limits.lists:
+                raise RemedyError(
+                    f"There are {len(self.names):,} lists of words already", "Take some away, or raise the limits."
+                )
+            changed = []
+            for vocabulary in self._vocabularies:
+                old = vocabulary.lists.lists.get(name, WordList())
+                entries = {} if replace else dict(old.entries)
+                for word in gone:
+                    entries.pop(word, None)
+                    if isinstance(vocabulary, WordVocabulary) and word in vocabulary.lexicon:
+                        entries[word] = ListedWord(hidden=True)
+                entries |= fit
+                changed.append(WordList(entries, old.saved if saved is None else saved))
+                self._bounded(entries, name)
+            for vocabulary, made in zip(self._vocabularies, changed, strict=True):
+                vocabulary.lists.put(name, made)
 
     def _list(self, name: str) -> WordList:
-        lists = self._lists[0].lists
+        lists = self._vocabularies[0].lists.lists
         if name:
             check_choice("list of words", name, lists)
         return lists.get(name, WordList())
 
-    def _check_tags(self, tags: set[str]) -> None:
-        for tag in sorted(tags - {""}):
-            if not any(vocabulary.knows_tag(tag) for vocabulary in self._vocabularies):
-                known = dict.fromkeys(name for vocabulary in self._vocabularies for name in vocabulary.tag_names)
-                raise RemedyError(
-                    f"Unknown tag of words '{tag}'",
-                    f"Use one that the model was trained with: {', '.join(known)}." if known else "Give none.",
-                )
+    def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:
+        if tag and not any(vocabulary.knows_tag(tag) for vocabulary in self._vocabularies):
+            known = dict.fromkeys(name for vocabulary in self._vocabularies for name in vocabulary.tag_names)
+            reason = f"Unknown tag of words '{tag}'"
+            remedy = f"Use one that the model was trained with: {', '.join(known)}." if known else "Give none."
+            raise InputError(str(path), reason, remedy, line=line) if path else RemedyError(reason, remedy)
 
     def _likes(self, like: Iterable[str]) -> tuple[str, ...]:
         if isinstance(like, str):
@@ -178,11 +209,11 @@ class PipelineWords:
         return like
 
     def _known(self) -> set[str]:
-        """The words of lexicons with a row."""
+        """Return the words of lexicons with a row."""
         return {word for each in self._vocabularies if isinstance(each, LexiconVocabulary) for word in each.known}
 
     def _nearest(self, words: list[str], path: str | Path) -> dict[str, tuple[str, ...]]:
-        """The words with a row that have the most similar vectors."""
+        """Return, for each word, the words with a row that have the most similar vectors."""
         known = self._known()
         wanted = known | set(words)
         vectors = read_vectors(path, keep=wanted.__contains__, strings=sorted(wanted))
@@ -198,6 +229,12 @@ class PipelineWords:
         if words and not nearest:
             warnings.warn(f"{path} has no vector for any of the words, or none for words of training.", stacklevel=3)
         return nearest
+
+
+def _check_name(name: object) -> None:
+    """Refuse what cannot be saved as the name of a list."""
+    if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
+        raise ValueError(f"The name of a list of words must be a string that UTF-8 can hold, but got {name!r}.")
 
 
 def _listed(words: Iterable[str]) -> Iterable[str]:

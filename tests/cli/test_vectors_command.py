@@ -12,7 +12,7 @@ from spacy.cli._util import app
 from typer.testing import CliRunner
 
 import spacy_tener.cli
-from spacy_tener.features.vectors.vectors import read_vectors
+from spacy_tener.features.vectors import read_vectors
 
 TEXT = "上海市2020年口岸。\n上海口岸公司\n"
 QUICK = ("--width", "4", "--epochs", "1", "--min-count", "1")

@@ -8,8 +8,8 @@ import spacy
 import torch
 from thinc.api import Adam
 
-from spacy_tener.features.lexicon.lexicon import Lexicon
-from spacy_tener.features.radicals.radicals import Structures
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.radicals import Structures
 from spacy_tener.layers.lattice import MectEncoder
 from spacy_tener.layers.spans import BLOCK
 from spacy_tener.models.bridge import torch_shim

@@ -8,9 +8,9 @@ from safetensors.numpy import load
 from torch import nn
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.features.lexicon.lexicon import Lexicon
-from spacy_tener.features.normalise import Normaliser
-from spacy_tener.features.radicals.radicals import RadicalTable
+from spacy_tener.features.keys import Normaliser
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.radicals import RadicalTable
 from spacy_tener.models.bridge import TorchShim
 from spacy_tener.models.embed.char import CharVocabulary
 from spacy_tener.models.embed.char_encoders import SpellingVocabulary

@@ -11,7 +11,7 @@ import torch
 from spacy.tokens import Doc
 from trained import trained
 
-from spacy_tener.features import normalise
+from spacy_tener.features import keys
 
 MOST, WORDS, WIDTH = 500, 3000, 50
 
@@ -24,7 +24,7 @@ def nlp(request):
 @pytest.fixture(autouse=True)
 def few_strings(monkeypatch):
     """The bound of the caches of strings, scaled down as the texts are."""
-    monkeypatch.setattr(normalise, "_MAX_STRINGS", MOST)
+    monkeypatch.setattr(keys, "_MAX_STRINGS", MOST)
 
 
 def size_of(root):

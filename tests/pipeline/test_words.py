@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 
@@ -12,9 +11,7 @@ import spacy
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from spacy_tener.features.lexicon import lists
-from spacy_tener.features.lexicon.files import read_user_list
-from spacy_tener.features.lexicon.lists import Limits
+from spacy_tener.features.word_lists import ListLimits
 
 PLACES = ["北京", "上海", "天津", "广州", "南京", "武汉"]
 THINGS = ["苹果", "天气", "电影", "手机", "汽车", "音乐"]
@@ -205,112 +202,54 @@ def test_a_word_is_like_those_it_is_told_to_be_like_or_whose_vectors_are_near(nl
     assert found(nlp, "我看花园了") == [NEW]
 
 
-def test_a_file_is_read_again_when_it_changes(nlp, place, tmp_path, monkeypatch):
-    monkeypatch.setattr(lists, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    path = tmp_path / "names.txt"
-    path.write_text("和田\n", encoding="utf8")
-    words_of(nlp).read(path, place)
-    assert found(nlp, TEXT) == []
-    path.write_text(f"和田\n{NEW}\t{place}\n", encoding="utf8")
-    os.utime(path, ns=(1, 1))
-    assert found(nlp, TEXT) == [NEW]
-    path.unlink()
-    with pytest.warns(UserWarning, match="stay as they were"):
-        assert found(nlp, TEXT) == [NEW]
+def test_a_list_is_what_is_in_a_file_and_reading_it_again_is_one_call(nlp, place, tmp_path):
+    words, path = words_of(nlp), tmp_path / "names.txt"
+    words.add(["旧词"], place, name="people")
+    path.write_text("和田\t3\n", encoding="utf8")
+    words.read(path, place, name="people")
+    assert words.words("people") == {"和田": place}
+    assert found(nlp, TEXT, tener_words="people") == []
+    path.write_text(f"和田\t3\n{NEW}\t{place}\n少见 1 {place}\n", encoding="utf8")
+    assert found(nlp, TEXT, tener_words="people") == []
+    words.read(path, name="people", min_frequency=2)
+    assert words.words("people") == {"和田": "", NEW: place}
+    assert found(nlp, TEXT, tener_words="people") == [NEW]
+    words.add(["再来"], place, name="people")
+    assert words.words("people") == {"和田": "", NEW: place, "再来": place}
 
 
-@pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_a_file_is_read_again_once_it_may_be(nlp, place, tmp_path, monkeypatch):
-    monkeypatch.setattr(lists, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    path = tmp_path / "names.txt"
-    path.write_text("和田", encoding="utf8")
-    words_of(nlp).read(path, place)
+def test_words_of_a_file_are_saved_as_others_are(nlp, place, tmp_path):
+    words, path = words_of(nlp), tmp_path / "names.txt"
     path.write_text(NEW, encoding="utf8")
-    real = lists.read_user_list
-
-    def refused(*arguments):
-        raise OSError("Permission denied")
-
-    monkeypatch.setattr(lists, "read_user_list", refused)
-    with pytest.warns(UserWarning, match="stay as they were: Permission denied"):
-        assert found(nlp, TEXT) == []
-    monkeypatch.setattr(lists, "read_user_list", real)
-    path.chmod(0o644)  # the content is the same, and so are size and time of the last change
-    assert found(nlp, TEXT) == [NEW]
+    words.read(path, place, name="kept")
+    words.read(path, place, name="left", saved=False)
+    words.read(path, place, name="left")
+    assert words_of(spacy.util.load_model_from_config(nlp.config).from_bytes(nlp.to_bytes())).names == ["kept"]
 
 
-@pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_what_a_list_has_from_a_file_and_from_calls_is_not_mixed(nlp, place, tmp_path):
-    words = words_of(nlp)
-    path = tmp_path / "names.txt"
-    path.write_text("和田", encoding="utf8")
-    words.add([NEW], place)
-    with pytest.raises(ValueError, match=rf"'' has words that .* lacks, such as '{NEW}'\. .* another name, or `clear`"):
-        words.read(path, place)
-    assert words.words() == {NEW: place}
-    words.read(path, place, name="file", saved=True)
-    for change in (words.add, words.remove):
-        with pytest.raises(ValueError, match=r"'file' is what is in .*names.txt\. Change the file, or give"):
-            change([NEW], name="file")
-    assert words.words("file") == {"和田": place}
-    words.clear("file")
-    words.add(["和田"], place, name="file")
-    words.read(path, place, name="file")
-
-
-@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (NEW.encode("gb18030"), "UTF-8"),
-        (b"a\tb\tc", "expected `word`"),
-        ("\n".join(f"和{i}" for i in range(99)).encode(), "more than 9"),
-        ("和田 3 unknown".encode(), "unknown tag 'unknown', of '和田'"),
+        (f"\n{NEW}".encode("gb18030"), r"names.txt:2: character 1 of the line is not UTF-8"),
+        (b"a\n\nb\tc\td", "names.txt:3: expected `word`"),
+        ("\n".join(f"和{i}" for i in range(10)).encode(), r"'people' would have more than 9\. Nothing was changed"),
+        ("云海\n和田 3 unknown\n".encode(), r"names.txt:2: Unknown tag of words 'unknown'\. Use one that the model"),
+        (None, "names.txt: cannot be read: No such file"),
     ],
 )
-def test_a_file_that_became_wrong_leaves_its_list_and_is_read_again_once_repaired(
-    nlp, place, tmp_path, monkeypatch, content, reason
-):
-    monkeypatch.setattr(lists, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    path = tmp_path / "names.txt"
-    path.write_text(NEW, encoding="utf8")
-    words_of(nlp).limits = Limits(words=9)
-    words_of(nlp).read(path, place, name="people")
-    path.write_bytes(content)
-    os.utime(path, ns=(1, 1))
-    with pytest.warns(UserWarning, match=f"'people' stay as they were: .*{reason}"):
-        assert found(nlp, TEXT, tener_words="people") == [NEW]
-    assert words_of(nlp).words("people") == {NEW: place}
-    path.write_text("和田", encoding="utf8")
-    os.utime(path, ns=(2, 2))
-    assert found(nlp, TEXT, tener_words="people") == []
-    assert words_of(nlp).words("people") == {"和田": place}
-
-
-def test_a_list_is_there_while_its_file_is_read_again():
-    class File:
-        def read(self):
-            assert both.lists["a"].entries.keys() == {NEW}
-            yield "和田", lists.Entry()
-
-    both = lists.WordLists()
-    both.put("a", both.changed("a", [(NEW, lists.Entry())]))
-    both.watch("a", File(), saved=False)
-    assert both.lists["a"].entries.keys() == {"和田"}
-
-
-def test_the_file_of_a_list_that_another_pipeline_replaces_is_watched_no_more(tmp_path, monkeypatch):
-    monkeypatch.setattr(lists, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    path = tmp_path / "names.txt"
-    path.write_text("和田", encoding="utf8")
-    words = lists.WordLists()
-    words.watch("a", lists.WatchedFile(path, "", 0), saved=True)
-    words.from_message({"b": [[NEW, "", [], False]]})
-    os.utime(path, ns=(1, 1))
-    doc = spacy.blank("zh").make_doc(NEW)
-    doc._.tener_words = "b"
-    ((active, _),) = words.active([doc])
-    assert active.entries.keys() == {NEW}
+@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
+def test_a_file_that_is_wrong_is_named_and_leaves_its_list(nlp, place, tmp_path, content, reason):
+    words, path = words_of(nlp), tmp_path / "names.txt"
+    words.limits = ListLimits(words=9)
+    words.add([NEW], place, name="people")
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=reason):
+        words.read(path, name="people")
+    assert words.words("people") == {NEW: place}
+    path.write_text("\n".join(f"和{i}" for i in range(9)), encoding="utf8")
+    words.read(path, name="people")
+    assert len(words.words("people")) == 9
 
 
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
@@ -335,16 +274,6 @@ def test_docs_may_ask_for_saved_lists_where_nobody_added_any(nlp, place):
     assert words_of(loaded).names == ["a", "hides"]
     assert found(loaded, TEXT, tener_words="a") == [NEW]
     assert found(loaded, TEXT, tener_words="hides") == []
-
-
-def test_names_of_products_are_words(tmp_path):
-    path = tmp_path / "products.txt"
-    path.write_text("iPhone 15 Pro\n云海 3 nz\n巴黎\tns\n", encoding="utf8")
-    assert [tuple(entry) for entry in read_user_list(path, "x")] == [
-        ("iPhone 15 Pro", None, "x"),
-        ("云海", 3, "nz"),
-        ("巴黎", None, "ns"),
-    ]
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
@@ -389,7 +318,7 @@ def test_lines_of_a_file_are_words(nlp, place):
 @pytest.mark.parametrize("kind", ["words"], indirect=True)
 def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place):
     words = words_of(nlp)
-    words.limits = Limits(words=100, length=10, lists=2)
+    words.limits = ListLimits(words=100, length=10, lists=2)
 
     def endless():
         while True:
@@ -398,7 +327,7 @@ def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place):
     with pytest.raises(ValueError, match=r"more than 100\. Nothing was changed"):
         words.add(endless(), place)
     assert words.words() == {}
-    with pytest.warns(UserWarning, match=r"5 of the words .* left out"):
+    with pytest.warns(UserWarning, match=r"4 of the words .* left out"):
         words.add(["", " \t", "田", "a\0b", "甲" * 11, NEW, NEW], place)
     assert words.words() == {NEW: place}
     with pytest.raises(ValueError, match=r"Unknown tag of words 'no'\. Use one that .*: place, thing"):
@@ -513,11 +442,11 @@ def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lis
     words = words_of(nlp)
     words.add([NEW, "和田"], "place")
     words.remove(["北京"])
-    words.limits = Limits(words=3)
+    words.limits = ListLimits(words=3)
     with pytest.raises(ValueError, match=r"more than 3\. Nothing was changed"):
         words.remove([NEW, "上海", "天津"])
-    for lists_of in words._lists:
-        assert lists_of.lists[""].entries.keys() >= {NEW, "和田"}
+    for vocabulary in words._vocabularies:
+        assert vocabulary.lists.lists[""].entries.keys() >= {NEW, "和田"}
 
 
 @pytest.mark.parametrize("kind", ["words"], indirect=True)

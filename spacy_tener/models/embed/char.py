@@ -15,8 +15,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ...features.normalise import KeyCache, Normaliser, token_orths
-from ...features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
+from ...features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
 from ...runtime.dense import Projection as Projecting
 from ...settings import Count, Probability, Settings, Size, check
 from ..batches import EmbedOutput, join_rows, split_rows, token_counts

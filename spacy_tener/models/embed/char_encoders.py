@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spacy.tokens import Doc
 
-from ...features.characters import SpelledTokens, spell
+from ...features.characters import Spellings, spell
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
 from ...settings import Probability, Settings, Size, TransformerConfig, check, check_window
@@ -151,8 +151,8 @@ class SpellingVocabulary(Vocabulary):
         super().__init__((name,))
         self._digits = digits
 
-    def spell(self, docs: list[Doc]) -> SpelledTokens:
-        """Return the distinct tokens of the docs, spelled, and which of these each token is."""
+    def spell(self, docs: list[Doc]) -> Spellings:
+        """Spell the distinct tokens of the docs."""
         return spell(docs, digits=self._digits)
 
     def read(self, docs: list[Doc]) -> EmbedInput:
@@ -160,4 +160,4 @@ class SpellingVocabulary(Vocabulary):
         token is."""
         (name,) = self.tables
         spelled = self.spell(docs)
-        return EmbedInput({name: spelled.spellings.keys}, (spelled.spellings.lengths, Indices(spelled.words)))
+        return EmbedInput({name: spelled.keys}, (spelled.lengths, Indices(spelled.words)))

@@ -12,14 +12,13 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ...features.characters import stretches
+from ...batching.sequences import ranges, starts
+from ...features.characters import JoinedText, join_texts
+from ...features.entity_counts import EntityCounts, place_keys
 from ...features.keys import Keys, search
-from ...features.lexicon.entity_counts import EntityCounts, place_keys
-from ...features.lexicon.layered import find_layered
-from ...features.lexicon.lexicon import Lexicon
-from ...features.lexicon.lists import Entry
-from ...features.lexicon.sources import jieba_lexicon
-from ...features.lexicon.text import JoinedText, join_texts
+from ...features.lexicon import Lexicon
+from ...features.lexicon_sources import jieba_lexicon
+from ...features.word_lists import ListedWord, find_layered
 from ...settings import Probability, Settings, Size
 from ...types import BoolArray, IntArray
 from ..bridge import EmbedModel
@@ -112,7 +111,7 @@ class GazetteerVocabulary(WordVocabulary):
         # The longest last: it stays.
         order = np.argsort(found.tails - found.heads, kind="stable")
         heads, sizes = found.heads[order], (found.tails - found.heads)[order] + 1
-        tokens = stretches(heads, sizes)
+        tokens = ranges(heads, sizes)
         edges = (tokens == np.repeat(heads, sizes)) + 2 * (tokens == np.repeat(found.tails[order], sizes))
         keys[tokens] = np.repeat(kinds[order], sizes) + edges.astype(np.uint64)
         return EmbedInput({MATCH: keys})
@@ -129,7 +128,7 @@ class GazetteerVocabulary(WordVocabulary):
         tags[own] = self.lexicon.tags[words[own]]
         text = join_texts(docs)
         places = np.repeat(np.arange(len(docs)), match.counts)
-        first_tokens = (np.cumsum(text.lengths) - text.lengths)[places]
+        first_tokens = starts(text.lengths)[places]
         heads, tails = match.heads + first_tokens, match.tails + first_tokens
         names = [get_string_id(name) if name else 0 for name in self.lexicon.tag_names]
         read = tags >= 0
@@ -137,7 +136,7 @@ class GazetteerVocabulary(WordVocabulary):
         # -1, a new word, becomes _NO_WORD.
         return _Matches(text, words[read].astype(np.uint64), hashes, places[read], heads[read], tails[read])
 
-    def _of_list(self, word: str, entry: Entry) -> tuple[int, int]:
+    def _of_list(self, word: str, entry: ListedWord) -> tuple[int, int]:
         """The index of a listed word here, -1 for a new one, and of its tag, -1 for one that training has not shown.
 
         A word that training has counted keeps its counts, unless it is listed as something else.

@@ -16,10 +16,9 @@ from thinc.types import Floats2d
 
 from ...batching.lattice import Lattice
 from ...features.keys import Keys
-from ...features.lexicon.layered import LayeredMatch, find_layered
-from ...features.lexicon.lexicon import Lexicon, Match, warn_if_empty
-from ...features.lexicon.lists import WordList, WordLists
-from ...features.lexicon.sources import jieba_lexicon
+from ...features.lexicon import Lexicon, Match, warn_if_empty
+from ...features.lexicon_sources import jieba_lexicon
+from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layered
 from ...settings import Count, Probability, Settings, Size
 from ...types import IntArray
 from ..batches import token_counts

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...features.keys import Keys
-from ...features.lexicon.layered import LayeredMatch
-from ...features.lexicon.lexicon import Lexicon
-from ...features.lexicon.lists import Entry, WordList
+from ...features.lexicon import Lexicon
+from ...features.word_lists import LayeredMatch, ListedWord, WordList
 from ...types import IntArray
 
 _FEW = 3
@@ -53,18 +52,18 @@ class KnownWords:
             by_edge[word[-1], False].append(row)
         self._by_edge = by_edge
 
-    def tag(self, word: str, entry: Entry) -> str:
+    def tag(self, word: str, entry: ListedWord) -> str:
         """What a listed word is: as the list says, in the lexicon's own tags, or else as the lexicon does."""
         if entry.tag in self._tag_index:
             return entry.tag
         return self._names[int(self._tags[self._rows.get(word, 0)])]
 
-    def rows(self, word: str, entry: Entry) -> IntArray:
+    def rows(self, word: str, entry: ListedWord) -> IntArray:
         """The rows of some words that a listed one is like: those named; itself, if the model knows it as what it is
         listed as; those of its tag that begin or end with the same character, or if these are few all of its tag; row
         0, the unknown word's, where there are none."""
         named = [self._rows[like] for like in entry.like if like in self._rows]
-        if not named and self.tag(word, Entry()) == self.tag(word, entry) and word in self._rows:
+        if not named and self.tag(word, ListedWord()) == self.tag(word, entry) and word in self._rows:
             named = [self._rows[word]]
         if named:
             return np.array(named)

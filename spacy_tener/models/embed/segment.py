@@ -10,11 +10,16 @@ import numpy as np
 from spacy.tokens import Doc
 from thinc.api import Model
 
-from ...features.lexicon.lists import WordLists
-from ...features.lexicon.text import join_texts
-from ...features.segmenter.division import keys_of_tag, token_keys
-from ...features.segmenter.segmenters import Segmenter, SegmenterSource, jieba_segmenter
-from ...features.segmenter.user_words import with_user_words
+from ...features.characters import join_texts
+from ...features.segmenter import (
+    Segmenter,
+    SegmenterSource,
+    jieba_segmenter,
+    keys_of_tag,
+    token_keys,
+    with_listed_words,
+)
+from ...features.word_lists import WordLists
 from ...settings import Probability, Settings, Size
 from ..bridge import EmbedModel
 from ..settings import expand_config
@@ -77,7 +82,7 @@ class SegmentVocabulary(Vocabulary):
         text = join_texts(docs)
         division = self.segmenter.divide(docs, text)
         if lists := self.lists.active(docs):
-            told, untold = (token_keys(text, each) for each in with_user_words(text, division, lists))
+            told, untold = (token_keys(text, each) for each in with_listed_words(text, division, lists))
             # A tag that training has not shown at such a place says nothing: the segmenter's stands.
             return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(told), told, untold)})
         return EmbedInput({SEGMENT: token_keys(text, division)})

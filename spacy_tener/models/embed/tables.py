@@ -20,10 +20,8 @@ from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 from thinc.types import Floats2d
 
-from ...features.keys import Keys
-from ...features.tables import StringTable
-from ...features.vectors.forms import prepared
-from ...features.vectors.vectors import read_vectors
+from ...features.keys import Keys, StringTable
+from ...features.vectors import prepared, read_vectors
 from ...runtime.dense import EmbeddingTables as Rows
 from ...types import IntArray
 from ..batches import EmbedOutput, Indices, token_counts

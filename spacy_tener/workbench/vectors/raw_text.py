@@ -12,7 +12,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ...errors import InputError
-from ...features.lexicon.files import list_files, read_list
+from ...features.lexicon_sources import list_files, read_list
 from ...inputs import STDIN, find_files, parse_json, read_lines, suffix_of
 from ..docbins import read_docs
 

@@ -10,8 +10,7 @@ from operator import add
 from typing import Any
 
 from ...errors import RemedyError
-from ...features.normalise import Normaliser
-from ...features.tables import END_MARK
+from ...features.keys import END_MARK, Normaliser
 from ..languages import blank_pipeline
 
 CHARS, BIGRAMS, WORDS = KINDS = ("chars", "bigrams", "words")

@@ -11,7 +11,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from thinc.api import SGD, Adam, Model, chain
 
-from spacy_tener.features.normalise import Normaliser
+from spacy_tener.features.keys import Normaliser
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import BIGRAM, UNIGRAM, build_char_embed
 from spacy_tener.models.embed.tables import check_loaded, observe

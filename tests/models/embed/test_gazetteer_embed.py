@@ -9,8 +9,8 @@ import pytest
 import spacy
 from spacy.training import Example
 
-from spacy_tener.features.lexicon.entity_counts import ALWAYS, NEVER, OFTEN, SELDOM, UNSEEN, EntityCounts
-from spacy_tener.features.lexicon.lists import Entry
+from spacy_tener.features.entity_counts import ALWAYS, NEVER, OFTEN, SELDOM, UNSEEN, EntityCounts
+from spacy_tener.features.word_lists import ListedWord, WordList
 from spacy_tener.models.embed.gazetteer import GazetteerVocabulary
 
 GOOD = ["北京", "上海", "天津", "广州", "南京", "武汉", "花园"]
@@ -161,7 +161,7 @@ def test_a_word_of_what_training_has_no_list_of_is_none_here(nlp):
     before = vocabulary_of(nlp).read(texts).keys["match"]
     words.add(["石头"])
     lists = vocabulary_of(nlp).lists
-    lists.put("", lists.changed("", [("北京", Entry("ns"))]))  # a tag of another embedder's
+    lists.put("", WordList({"北京": ListedWord("ns")}))  # a tag of another embedder's
     np.testing.assert_array_equal(vocabulary_of(nlp).read(texts).keys["match"], before)
     words.clear()
 

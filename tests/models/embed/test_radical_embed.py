@@ -14,8 +14,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.api import SGD, Adam
 
-from spacy_tener.features.radicals.radicals import Structures
-from spacy_tener.features.radicals.sources import radicals_file
+from spacy_tener.features.radicals import Structures, radicals_file
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_char_embed, build_join_embed
 from spacy_tener.models.embed.radical import RADICAL, build_radical_embed
@@ -150,14 +149,14 @@ def test_a_token_of_several_characters_is_read_by_the_radicals_of_all():
     model = learn(embedder(), [word])
     assert sorted(known(model)) == sorted("氵工可a")
     spelled = model.attrs["vocabulary"].spell([word])
-    assert "".join(map(chr, spelled.spellings.keys.tolist())) == "氵工氵可a"
-    assert spelled.spellings.lengths.tolist() == [5]
+    assert "".join(map(chr, spelled.keys.tolist())) == "氵工氵可a"
+    assert spelled.lengths.tolist() == [5]
 
 
 def test_an_endless_token_is_bounded():
     model = embedder()
     endless = doc_of_words("江" * 100_000)
-    assert model.attrs["vocabulary"].spell([endless]).spellings.keys.size <= 200
+    assert model.attrs["vocabulary"].spell([endless]).keys.size <= 200
     assert model.predict([endless])[0].shape == (1, 8)
 
 

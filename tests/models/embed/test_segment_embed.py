@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import SGD
 
-from spacy_tener.features.segmenter.segmenters import JiebaSegmenter, token_segmenter
+from spacy_tener.features.segmenter import JiebaSegmenter, token_segmenter
 from spacy_tener.models.embed.char import build_char_embed, build_join_embed
 from spacy_tener.models.embed.segment import SEGMENT, build_segment_embed
 from spacy_tener.models.embed.tables import observe

@@ -266,7 +266,7 @@ def test_what_was_learned_is_kept_without_the_vectors_file(save, vectors, tmp_pa
 
 
 def test_a_missing_vectors_file_is_named_at_initialization(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
+    with pytest.raises(ValueError, match=r"nowhere\.txt"):
         build(vectors=tmp_path / "nowhere.txt").initialize()
 
 

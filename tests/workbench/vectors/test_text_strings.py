@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spacy_tener.workbench.vectors.strings as strings_module
-from spacy_tener.features.normalise import Normaliser
-from spacy_tener.features.tables import END_MARK, bigram_key_array, pair_keys, unigram_key_array
+from spacy_tener.features.keys import END_MARK, Normaliser, bigram_key_array, pair_keys, unigram_key_array
 from spacy_tener.workbench.vectors.strings import (
     BIGRAMS,
     CHARS,

@@ -15,9 +15,8 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.errors import InputError, RemedyError
-from spacy_tener.features.normalise import Normaliser
-from spacy_tener.features.tables import END_MARK
-from spacy_tener.features.vectors.vectors import read_vectors
+from spacy_tener.features.keys import END_MARK, Normaliser
+from spacy_tener.features.vectors import read_vectors
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.tables import Vocabulary
 from spacy_tener.workbench.vectors import from_text as vectors_from_text

@@ -1,4 +1,5 @@
-"""How often the words of a gazetteer were entities in training, and where: so that no place is told its own answer."""
+"""Counts of how often the words of a gazetteer were entities in training, and where: so that no place is told its own
+answer."""
 
 from __future__ import annotations
 
@@ -6,16 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...types import IntArray
-from ..keys import Keys, search
-from .text import JoinedText
+from ..types import IntArray
+from .characters import JoinedText
+from .keys import Keys, mix, search
 
 UNSEEN, NEVER, SELDOM, OFTEN, ALWAYS = range(5)
 """How often a word was an entity of its most frequent label: not known; in 0; up to 0.5; up to 0.9; above 0.9."""
 _SHARES = np.array([0.5, 0.9])
 _CONTEXT = 6
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(29)
 
 
 @dataclass(frozen=True)
@@ -33,16 +32,16 @@ class EntityCounts:
 
     @classmethod
     def of(cls, words: Keys, places: Keys, columns: IntArray, n_labels: int) -> EntityCounts:
-        """columns: 0 for no entity, or 1 and the index of the label, for each occurrence."""
+        """Count occurrences. columns: 0 for no entity, or 1 and the index of the label, for each occurrence."""
         return cls(*_count(words, columns, n_labels), *_count(places, columns, n_labels))
 
     def judge(self, words: Keys, places: Keys) -> tuple[IntArray, IntArray]:
-        """How often each word was an entity elsewhere, and of which label: 1 and its index, 0 for none. A place that
-        training has shown does not count for itself. *Shape* [n] each"""
+        """Return how often each word was an entity elsewhere, and of which label: 1 and its index, 0 for none. A place
+        that training has shown does not count for itself. *Shape* [n] each"""
         counts = _look_up(self.words, self.counts, words) - _look_up(self.places, self.place_counts, places)
-        total, entities = counts.sum(axis=1), counts[:, 1:]
-        best = entities.argmax(axis=1) if entities.shape[1] else np.zeros(len(words), dtype=np.int64)
-        most = entities[np.arange(len(words)), best] if entities.shape[1] else best
+        # Where there are no labels, one that nothing was.
+        total, entities = counts.sum(axis=1), np.pad(counts[:, 1:], ((0, 0), (0, int(counts.shape[1] == 1))))
+        best, most = entities.argmax(axis=1), entities.max(axis=1)
         level = SELDOM + np.searchsorted(_SHARES, most / np.maximum(total, 1))
         level = np.where(total < 1, UNSEEN, np.where(most < 1, NEVER, level))
         return level, np.where(level >= SELDOM, best + 1, 0)
@@ -63,7 +62,7 @@ def _look_up(known: Keys, counts: IntArray, keys: Keys) -> IntArray:
 
 
 def place_keys(text: JoinedText, words: Keys, docs: IntArray, firsts: IntArray, lasts: IntArray) -> Keys:
-    """A key for each occurrence of a word: what it is, and the characters around it in its text.
+    """Return a key for each occurrence of a word: what it is, and the characters around it in its text.
 
     *Shape* [W] each; firsts, lasts: the places of the first and last character in the joined text
     """
@@ -73,5 +72,5 @@ def place_keys(text: JoinedText, words: Keys, docs: IntArray, firsts: IntArray, 
     for offset in range(1, _CONTEXT + 1):
         for places, inside in ((firsts - offset, firsts - offset >= begins), (lasts + offset, lasts + offset < ends)):
             codes = np.where(inside, text.codes[np.clip(places, 0, len(text) - 1)], 0).astype(np.uint64)
-            keys = ((keys ^ (keys >> _SHIFT)) * _MULTIPLIER) + codes
+            keys = mix(keys, codes)
     return keys

@@ -1,20 +1,79 @@
-"""Where the words of a lexicon are read from. A model reads its source once, when it is initialized."""
+"""Sources of a lexicon's words: jieba's dictionary, lists of words, vectors and vocabs.
+
+A model reads its source once, when it is initialized.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from spacy.strings import StringStore
 
-from ..vectors.vectors import read_vectors
-from .files import Entry, list_files, list_name, read_dictionary, read_list
+from ..errors import InputError
+from ..inputs import read_lines, suffix_of, walk
 from .lexicon import Lexicon
+from .vectors import read_vectors
 
 LexiconSource = Callable[[], Lexicon]
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_JIEBA_LINE = re.compile(r"(.+) ([0-9]+) ([a-z]+)")
+_ENDING = ".txt"
+
+
+class LexiconEntry(NamedTuple):
+    """A line of a list of words. frequency: None where the list has none for the word; line: counted from 1."""
+
+    word: str
+    frequency: int | None
+    tag: str
+    line: int
+
+
+def read_list(path: Path, tag: str = "", *, own_tags: bool = False) -> Iterator[LexiconEntry]:
+    """Read `word`, or `word<TAB>frequency`, on each line.
+
+    tag: of words without one.
+    own_tags: whether lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or as jieba has them
+        `word frequency tag`.
+    """
+    for number, line in read_lines(path):
+        if not (line := line.strip()):
+            continue
+        # 'iPhone 15 Pro' is a word: jieba's tags are small letters.
+        jieba = _JIEBA_LINE.fullmatch(line) if own_tags else None
+        word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
+        # What follows the number is left alone: THUOCL's lists have `3?` and `125472s`.
+        count = _NUMBER.match(rest[0]) if rest else None
+        rest = rest[1:] if count else rest
+        own = rest.pop(0) if rest and own_tags else ""
+        if rest:
+            known = "`word`, `word<TAB>frequency`" + (", `word<TAB>tag` or `word frequency tag`" if own_tags else "")
+            reason = f"expected {known}, but got {line[:60]!r}"
+            raise InputError(str(path), reason, "Repair or remove the line.", line=number)
+        yield LexiconEntry(word, int(count[0]) if count else None, own or tag, number)
+
+
+def list_files(path: Path) -> list[Path]:
+    """Return the files of a word list: itself, or those below a directory, in the order of their names."""
+    if not path.is_dir():
+        return [path]
+    files, _ = walk(path, lambda file: suffix_of(file) == _ENDING)
+    if not files:
+        raise InputError(str(path), f"no file in it ends in {_ENDING} (or .txt.gz, ...)", "Name a list of words.")
+    return files
+
+
+def list_name(path: Path) -> str:
+    """Return the file's name without its endings: `THUOCL_law.txt.xz` is `THUOCL_law`."""
+    ending = suffix_of(path)
+    return path.name.rpartition(ending)[0] if ending else path.name
 
 
 def jieba_lexicon(min_frequency: int = 0, max_length: int = 10, tags: bool = True) -> LexiconSource:
@@ -34,13 +93,14 @@ def jieba_lexicon(min_frequency: int = 0, max_length: int = 10, tags: bool = Tru
 # Pipelines of one process share the last one read: a lexicon never changes, and the file belongs to the package.
 @lru_cache(maxsize=1)
 def read_jieba(min_frequency: int, max_length: int, tags: bool) -> Lexicon:
+    """Read jieba's dictionary."""
     spec = find_spec("jieba")
     if spec is None or spec.origin is None:
         raise ImportError(
             "The lexicon is read from the package jieba, which is not installed. Install it with "
             "`pip install 'spacy_tener[zh]'`, or set `lexicon` to spacy_tener.WordList.v1 and a file."
         )
-    entries = read_dictionary(Path(spec.origin).parent / "dict.txt")
+    entries = read_list(Path(spec.origin).parent / "dict.txt", own_tags=True)
     return _select((entry if tags else entry._replace(tag="") for entry in entries), min_frequency, max_length)
 
 
@@ -62,12 +122,15 @@ def word_list(
 
 
 def read_word_list(path: Path, tag: str | None, min_frequency: int, max_length: int | None) -> Lexicon:
-    default = list_name if path.is_dir() else lambda file: ""
-    lists = (read_list(file, default(file) if tag is None else tag) for file in list_files(path))
-    entries = list(chain.from_iterable(lists))
-    uncounted = next((entry.word for entry in entries if entry.frequency is None), None)
-    if min_frequency > 0 and uncounted is not None:
-        raise ValueError(f"{path}: {uncounted!r} has no frequency, so min_frequency must be 0. Set it so.")
+    """Read a list of words, or all lists in a directory."""
+    entries: list[LexiconEntry] = []
+    for file in list_files(path):
+        default = list_name(file) if path.is_dir() else ""
+        entries += read_list(file, default if tag is None else tag)
+        uncounted = next((entry for entry in entries if entry.frequency is None), None)
+        if min_frequency > 0 and uncounted is not None:
+            reason = f"{uncounted.word!r} has no frequency, so min_frequency must be 0"
+            raise InputError(str(file), reason, "Set it so.", line=uncounted.line)
     return _select(entries, min_frequency, max_length)
 
 
@@ -85,6 +148,7 @@ def vectors_lexicon(path: str | Path, max_length: int | None = 10) -> LexiconSou
 
 
 def read_vectors_lexicon(path: str | Path, max_length: int | None) -> Lexicon:
+    """Read the strings of pretrained vectors."""
     words: list[str] = []
 
     def note(word: str) -> bool:
@@ -109,9 +173,10 @@ def vocab_lexicon(path: str | Path, max_length: int | None = 10) -> LexiconSourc
 
 
 def read_vocab_lexicon(path: Path, max_length: int | None) -> Lexicon:
+    """Read the strings of a spaCy vocab."""
     files = [file for file in (path / "vocab" / "strings.json", path / "strings.json") if file.exists()]
     if not files:
-        raise FileNotFoundError(f"There is no spaCy vocab at {path}. Give the directory of a pipeline or of its vocab.")
+        raise InputError(str(path), "there is no spaCy vocab", "Give the directory of a pipeline or of its vocab.")
     return _filter_lengths(sorted(StringStore().from_disk(files[0])), max_length)
 
 
@@ -126,6 +191,7 @@ def joined_lexicon(*sources: LexiconSource) -> LexiconSource:
 
 
 def join_lexicons(*sources: LexiconSource) -> Lexicon:
+    """Read the words of several sources."""
     lexicons = [source() for source in sources]
     words = chain.from_iterable(lexicon.words for lexicon in lexicons)
     return Lexicon(words, (lexicon.tag_names[tag] for lexicon in lexicons for tag in lexicon.tags.tolist()))
@@ -136,7 +202,7 @@ def _check(max_length: int | None) -> None:
         raise ValueError(f"max_length is {max_length}, but the words of a lexicon have 2 characters or more.")
 
 
-def _select(entries: Iterable[Entry], min_frequency: int, max_length: int | None) -> Lexicon:
+def _select(entries: Iterable[LexiconEntry], min_frequency: int, max_length: int | None) -> Lexicon:
     chosen = [
         entry
         for entry in entries

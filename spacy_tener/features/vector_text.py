@@ -1,0 +1,237 @@
+"""Vectors as text: word2vec's (a first line `rows width`) or GloVe's (no such line), plain or packed.
+
+Only the ASCII space separates values: a Chinese vectors file has rows for U+3000 and its cousins, and strings that hold
+spaces themselves, so a line that is not of the plain sort is read from its right end. Values are converted by NumPy,
+megabytes at a time; no Python function sees a single one.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+
+from ..errors import InputError
+from ..inputs import open_file
+from ..types import FloatArray
+
+_BOM = b"\xef\xbb\xbf"
+_CHUNK = 1 << 22
+_BIG_FILE = 1 << 25
+_HEADER = re.compile(rb"([0-9]+) ([0-9]+)")
+_FLORET_HEADER = re.compile(rb"([0-9]+ ){6}\S+ \S+")
+_NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE)
+_DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
+
+
+class RowFilter:
+    """The rows of a vectors source that are taken, and counts of what is not as it should be.
+
+    width: that the rows must have; None for any.
+    normalise, keep: as for `read_vectors`.
+    taken: the string of each row that is taken, with the name that the source has for it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        width: int | None,
+        normalise: Callable[[str], str] | None,
+        keep: Callable[[str], bool] | None,
+    ) -> None:
+        self.path, self.width, self.normalise, self.keep = path, width, normalise, keep
+        self.taken: dict[str, str] = {}
+        self.rows_read = self._duplicates = self._nameless = 0
+        self._first_duplicate = ""
+        self.promised: int | None = None
+
+    def check_width(self, actual: int) -> None:
+        """Refuse a source whose rows are not as wide as the config says."""
+        if self.width is not None and actual != self.width:
+            reason = f"vectors of width {actual}, but width {self.width} is wanted"
+            remedy = f"Set the width in the config to {actual}, or give vectors of width {self.width}."
+            raise InputError(str(self.path), reason, remedy)
+
+    def take(self, name: str, place: str) -> bool:
+        """Return whether the next row, under this name, is to be kept."""
+        self.rows_read += 1
+        string = self.normalise(name) if self.normalise else name
+        if self.keep is not None and not self.keep(string):
+            return False
+        if string not in self.taken:
+            self.taken[string] = name
+            return True
+        if self.taken[string] == name:
+            self._duplicates += 1
+            self._first_duplicate = self._first_duplicate or f"{name!r} in {place}"
+        return False
+
+    def skip_nameless(self) -> None:
+        """Count a row whose string cannot be known: bytes that are no UTF-8, or a key that spaCy's strings lack."""
+        self.rows_read += 1
+        self._nameless += 1
+
+    def complaints(self) -> Iterator[str]:
+        """Yield what the caller of `read_vectors` is warned about."""
+        if self.promised not in (None, self.rows_read):
+            yield f"its first line promises {self.promised} rows, but it has {self.rows_read}."
+        if self._duplicates:
+            yield (
+                f"{self._duplicates} rows repeat a string that came before, the first of them {self._first_duplicate}. "
+                f"The first row of each string was used."
+            )
+        if self._nameless:
+            yield f"{self._nameless} rows were left out, because their string cannot be read."
+
+
+def read_text_vectors(names: RowFilter) -> FloatArray:
+    """Read the rows that `names` takes, in its order. *Shape* [rows, width]"""
+    path = str(names.path)
+    chunks = _chunks(names.path)
+    lines = next(chunks, [])
+    if not lines:
+        raise InputError(path, "the file is empty", "Give a file with a string and its values on each line.")
+    lines[0] = lines[0].removeprefix(_BOM)
+    _refuse_other_formats(names.path, lines)
+    header = _HEADER.fullmatch(lines[0].strip())
+    width = int(header[2]) if header else _infer_width(names.path, lines[0])
+    names.check_width(width)
+    names.promised = int(header[1]) if header else None
+    reader = _LineReader(width, names)
+    tables = [reader.read(lines, skip=1 if header else 0), *map(reader.read, chunks)]
+    if not names.rows_read:
+        reason = f"a first line `{lines[0].decode().strip()}` but no vectors"
+        raise InputError(path, reason, "Give a file with a string and its values on each line.")
+    joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
+    end = len(joined)
+    while tables:  # freed one by one, so that the peak is one table and not two
+        last = tables.pop()
+        joined[end - len(last) : end] = last
+        end -= len(last)
+    return joined
+
+
+def _chunks(path: Path) -> Iterator[list[bytes]]:
+    """Yield the lines of a file, some megabytes at a time. Only a line feed ends them, never a Unicode line end."""
+    size = path.stat().st_size
+    # None: shown on a terminal only.
+    hidden = None if size > _BIG_FILE else True
+    with (
+        open_file(path) as (stream, packed),
+        tqdm(total=size, desc=f"Reading {path.name}", unit="B", unit_scale=True, leave=False, disable=hidden) as bar,
+    ):
+        while lines := stream.readlines(_CHUNK):
+            yield lines
+            bar.update(packed.tell() - bar.n)
+
+
+def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
+    if any(b"\0" in line for line in lines):
+        remedy = (
+            "Save word2vec's binary format as text with gensim: "
+            "`KeyedVectors.load_word2vec_format(path, binary=True).save_word2vec_format(new_path)`."
+        )
+        raise InputError(str(path), "a binary file, or text that is not UTF-8", remedy)
+    if _FLORET_HEADER.fullmatch(lines[0].strip()):
+        remedy = (
+            f"Make a directory of it with `python -m spacy init vectors LANG {path.name} DIRECTORY --mode floret`, and "
+            "give that."
+        )
+        raise InputError(str(path), "a table of floret, whose rows belong to no strings", remedy)
+
+
+def _infer_width(path: Path, line: bytes) -> int:
+    """Count the numbers at the end of the first line: without a header it begins with a string."""
+    fields = line.rstrip(b" \r\n").split(b" ")[1:]
+    width = 0
+    while width < len(fields) and _NUMBER.fullmatch(fields[-1 - width]):
+        width += 1
+    if not width:
+        raise _broken(path, 1, "expected a string and its values between spaces", line)
+    return width
+
+
+class _LineReader:
+    """Turns lines into rows; knows the number of the last line that it read."""
+
+    def __init__(self, width: int, names: RowFilter) -> None:
+        self._width = width
+        self._names = names
+        self._line = 0
+
+    def read(self, lines: list[bytes], skip: int = 0) -> FloatArray:
+        """Read some lines, but for the first `skip`. *Shape* [rows that were taken, width]"""
+        tails: list[bytes] = []
+        numbers: list[int] = []
+        for number, line in enumerate(lines[skip:], self._line + skip + 1):
+            stripped = line.rstrip(b" \r\n")
+            if not stripped:
+                continue
+            name, tail = self._split(stripped, number)
+            try:
+                taken = self._names.take(name.decode("utf8"), f"line {number}")
+            except UnicodeDecodeError:
+                self._names.skip_nameless()
+                continue
+            if taken:
+                tails.append(tail)
+                numbers.append(number)
+        self._line += len(lines)
+        return self._to_numbers(tails, numbers)
+
+    def _split(self, line: bytes, number: int) -> tuple[bytes, bytes]:
+        """Split a line into its string, and the text of exactly `width` values that one space separates."""
+        name, _, tail = line.partition(b" ")
+        if name and tail.count(b" ") == self._width - 1 and b"  " not in line:
+            return name, tail
+        # From here on a rare line: the string holds spaces itself, or the line is broken.
+        name, *values = line.rsplit(b" ", self._width)
+        before, _, surplus = name.rpartition(b" ")
+        if not all(values) or (name.endswith(b" ") and name.strip()):
+            raise _broken(self._names.path, number, "two spaces in a row", line)
+        if len(values) < self._width or (before and _DECIMAL.fullmatch(surplus)):
+            found = sum(_NUMBER.fullmatch(part) is not None for part in line.split(b" ")[1:])
+            raise _broken(self._names.path, number, f"expected {self._width} values, but found {found}", line)
+        if not name:
+            raise _broken(self._names.path, number, "there is no string before the values", line)
+        return name, b" ".join(values)
+
+    def _to_numbers(self, tails: list[bytes], numbers: list[int]) -> FloatArray:
+        # Every tail has `width` parts that are not empty, and each part gives at least one number or stops the
+        # conversion: the count is right only if each part is one number.
+        flat = _parse(b" ".join(tails))
+        if flat.size != len(tails) * self._width:
+            for number, tail in zip(numbers, tails, strict=True):
+                for part in tail.split(b" "):
+                    if _parse(part + b" 0").size != 2:
+                        raise _broken(self._names.path, number, f"{_excerpt(part)} is not a number", tail)
+        table = flat.reshape(len(tails), self._width)
+        finite = np.isfinite(table).all(axis=1)
+        if not finite.all():
+            row = int(np.argmin(finite))
+            raise _broken(self._names.path, numbers[row], "a value is not finite (NaN or infinite)", tails[row])
+        return table
+
+
+def _parse(text: bytes) -> FloatArray:
+    """Parse all numbers up to the first thing that is none."""
+    with warnings.catch_warnings():
+        # NumPy warns about such a thing; here the number of values tells, and the error can name the line.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return np.fromstring(text, dtype=np.float32, sep=" ")
+        except ValueError:
+            return np.zeros(0, dtype=np.float32)
+
+
+def _broken(path: Path, number: int, reason: str, line: bytes) -> InputError:
+    return InputError(str(path), f"{reason}: {_excerpt(line)}", "Repair or remove the line.", line=number)
+
+
+def _excerpt(line: bytes) -> str:
+    text = line.decode("utf8", errors="replace").strip("\r\n")
+    return repr(text if len(text) <= 60 else text[:57] + "...")

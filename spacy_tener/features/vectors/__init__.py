@@ -1,1 +1,0 @@
-"""Pretrained vectors, from whatever file they come in."""

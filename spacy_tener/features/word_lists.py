@@ -1,0 +1,209 @@
+"""Lists of words that are given to a trained pipeline: they change while it runs, as its own lexicon never does.
+
+The list with no name counts for every Doc. One with a name counts for the Docs that ask for it, by their extension
+attribute `doc._.tener_words`: a name, or several.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from spacy.tokens import Doc
+
+from ..types import BoolArray, IntArray
+from .lexicon import Lexicon, Match, are_longest
+
+ATTRIBUTE = "tener_words"
+"""The extension attribute of a Doc that names its lists."""
+USER_DATA_KEY: Any = ("._.", ATTRIBUTE, None, None)
+"""The key under which spaCy keeps that attribute."""
+LOCK = threading.RLock()
+"""Held while lists change; whoever reads them needs no lock."""
+
+
+class ListedWord(NamedTuple):
+    """What a list says of a word.
+
+    tag: what it is, by a tag that the pipeline was trained with; the empty string for not known.
+    like: words of the pipeline's lexicon that it is used like.
+    hidden: the pipeline's own lexicon has the word, and it is not to be found.
+    """
+
+    tag: str = ""
+    like: tuple[str, ...] = ()
+    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class ListLimits:
+    """Limits of lists of words. More is refused before anything is changed.
+
+    words: of one list.
+    length: characters of a word; longer ones are left out.
+    lists: with a name.
+    """
+
+    words: int = 100_000
+    length: int = 40
+    lists: int = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class WordList:
+    """A list of words. It never changes: a change makes another one.
+
+    saved: whether it is saved with the pipeline.
+    """
+
+    entries: Mapping[str, ListedWord] = field(default_factory=dict)
+    saved: bool = True
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """The words, hidden ones too."""
+        return Lexicon(self.entries, (entry.tag for entry in self.entries.values()))
+
+    @cached_property
+    def hidden(self) -> BoolArray:
+        """*Shape* [words of the lexicon]"""
+        return np.array([self.entries[word].hidden for word in self.lexicon.words], dtype=bool)
+
+    def __deepcopy__(self, memo: object) -> WordList:
+        return self
+
+
+class WordLists:
+    """The lists of an embedder by their names. Threads may read while one changes them."""
+
+    def __init__(self) -> None:
+        self.limits = ListLimits()
+        # Replaced at once, so that no thread sees half of a change.
+        self.lists: dict[str, WordList] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _register(self.lists)
+
+    def put(self, name: str, words: WordList | None) -> None:
+        """Replace a list, or take it away."""
+        with LOCK:
+            changed = {**self.lists, name: words}
+            self.lists = {other: known for other, known in changed.items() if known is not None}
+            _register(self.lists)
+
+    def active(self, docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
+        """Return the lists that count for some of the Docs, the later above the earlier, and the places of these Docs.
+
+        Of several that a Doc asks for, its last is the highest, whatever other Docs ask for.
+        """
+        if not (lists := self.lists):
+            return []
+        found = [(lists[""], np.arange(len(docs)))] if "" in lists else []
+        named: dict[tuple[int, str], list[int]] = {}
+        for index, doc in enumerate(docs):
+            for rank, name in enumerate(names_of(doc)):
+                named.setdefault((rank, name), []).append(index)
+        if unknown := sorted({name for _, name in named} - set(lists)):
+            known = ", ".join(map(repr, filter(None, lists)))
+            warnings.warn(
+                f"Docs ask for the words {', '.join(map(repr, unknown))}, and are read without them: there are lists "
+                f"for {known or 'none'}.",
+                stacklevel=2,
+            )
+        found += [(lists[name], np.array(named[rank, name])) for rank, name in sorted(named) if name in lists]
+        return [(words, indices) for words, indices in found if words.entries]
+
+    def to_message(self) -> dict[str, list[list[Any]]]:
+        """Return the lists that are saved with the pipeline."""
+        return {
+            name: [[word, *entry] for word, entry in words.entries.items()]
+            for name, words in self.lists.items()
+            if words.saved and (name or words.entries)
+        }
+
+    def from_message(self, message: Mapping[str, Any]) -> None:
+        """Replace the lists that were saved with another pipeline by those of this one."""
+        read = {
+            name: WordList({word: ListedWord(tag, tuple(like), hidden) for word, tag, like, hidden in rows})
+            for name, rows in message.items()
+        }
+        with LOCK:
+            self.lists = {**{name: words for name, words in self.lists.items() if not words.saved}, **read}
+            _register(self.lists)
+
+
+def _register(lists: Iterable[str]) -> None:
+    """Let Docs name their lists, where there are any with a name."""
+    if any(lists) and not Doc.has_extension(ATTRIBUTE):
+        Doc.set_extension(ATTRIBUTE, default=None)
+
+
+def names_of(doc: Doc) -> list[str]:
+    """Return the names of the lists that a Doc asks for."""
+    wanted = doc.user_data.get(USER_DATA_KEY) if doc.user_data else None
+    if wanted is None:
+        return []
+    names = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else list(wanted)
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"doc._.{ATTRIBUTE} is the name of a list of words, or several, but got {wanted!r}.")
+    return names
+
+
+@dataclass(frozen=True)
+class LayeredMatch:
+    """Words of several lexicons in a batch of Docs.
+
+    match: where they are; its `words` are indices in the lexicon of each word's own layer.
+    layers: 0 for the lexicon of the model, 1 for the first list above it, ... *Shape: [W]*
+    """
+
+    match: Match
+    layers: IntArray
+
+    def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, ListedWord]], IntArray]:
+        """Return the distinct words of lists, and which of them each word of a list is.
+
+        *Shape* [W with a layer above 0]
+        """
+        places = np.flatnonzero(self.layers)
+        pairs, which = np.unique(np.stack((self.layers[places], self.match.words[places])), axis=1, return_inverse=True)
+        found = [(lists[layer - 1], index) for layer, index in pairs.T.tolist()]
+        words = [(own, words.entries[own]) for words, index in found for own in [words.lexicon.words[index]]]
+        return words, which.reshape(-1)
+
+
+def find_layered(
+    lexicon: Lexicon, docs: Sequence[Doc], lists: Sequence[tuple[WordList, IntArray]], max_words: int | None
+) -> LayeredMatch:
+    """Find words as `Lexicon.find` does, with those of lists. What the highest of them says of a word counts: a word
+    that it hides is not found.
+
+    lists: each with the places of the Docs that it is for.
+    """
+    layers = [(lexicon, np.arange(len(docs))), *((words.lexicon, places) for words, places in lists)]
+    columns = []
+    for layer, (words, places) in enumerate(layers):
+        match = words.find([docs[place] for place in places], max_words)
+        layer_of_word = np.full(match.words.size, layer)
+        columns.append((np.repeat(places, match.counts), match.heads, match.tails, layer_of_word, match.words))
+    # Doc, head, tail, layer and index of each word, in this order. *Shape* [5, W]
+    table = np.concatenate(columns, axis=1)
+    table = table[:, np.lexsort(table[3::-1])]
+    highest = (np.diff(table[:3], axis=1, append=-1) != 0).any(axis=0)
+    hidden = np.zeros(highest.size, dtype=bool)
+    for layer, (listed, _) in enumerate(lists, start=1):
+        own = np.flatnonzero(table[3] == layer)
+        hidden[own] = listed.hidden[table[4, own]]
+    table = table[:, highest & ~hidden]
+    if max_words is not None:
+        heads = (np.diff(table[:2], axis=1, prepend=-1) != 0).any(axis=0).cumsum()
+        table = table[:, are_longest(heads, max_words)]
+    counts = np.bincount(table[0], minlength=len(docs))
+    return LayeredMatch(Match(words=table[4], heads=table[1], tails=table[2], counts=counts), layers=table[3])

@@ -1,0 +1,125 @@
+"""From Docs to characters: those of distinct words, and of all texts as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import spacy
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_tener.features.characters import HALF, join_texts, spell
+
+NLP = spacy.blank("en")
+# What UTF-8, and so spaCy, can hold.
+STRINGS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+
+
+def doc_of(*words, vocab=NLP.vocab):
+    return Doc(vocab, words=list(words))
+
+
+def texts(spellings):
+    """The words again, as strings."""
+    joined = "".join(map(chr, spellings.keys.tolist()))
+    ends = np.cumsum(spellings.lengths).tolist()
+    return [joined[end - length : end] for end, length in zip(ends, spellings.lengths.tolist(), strict=True)]
+
+
+def read(*docs, digits=True):
+    """Each token of the docs as the string that its word is spelled by."""
+    spelled = spell(docs, digits=digits)
+    words = texts(spelled)
+    return [words[word] for word in spelled.words]
+
+
+@given(st.lists(st.lists(STRINGS, max_size=6), min_size=1, max_size=4))
+def test_every_token_is_spelled_as_it_is_written(batch):
+    docs = [doc_of(*words) for words in batch]
+    assert read(*docs, digits=False) == [word for words in batch for word in words]
+
+
+def test_a_distinct_word_is_spelled_once():
+    docs = [doc_of("the", "cat", "saw", "the", "cat"), doc_of(), doc_of("the", "The")]
+    spelled = spell(docs, digits=True)
+    assert sorted(texts(spelled)) == ["The", "cat", "saw", "the"]
+    assert spelled.lengths.tolist() == [len(word) for word in texts(spelled)]
+    assert spelled.words[[0, 1]].tolist() == spelled.words[[3, 4]].tolist()
+    assert len(spelled.words) == 7
+
+
+def test_digits_of_any_script_are_zeros_on_request_and_case_is_kept():
+    doc = doc_of("iPhone15", "٣९", "½", "第3")
+    assert read(doc) == ["iPhone00", "00", "½", "第0"]
+    assert read(doc, digits=False) == ["iPhone15", "٣९", "½", "第3"]
+
+
+def test_characters_beyond_the_basic_plane_are_one_each():
+    assert spell([doc_of("𠮷野家", "👍🏽")], digits=True).lengths.sum() == 5
+    assert read(doc_of("𠮷野家", "👍🏽")) == ["𠮷野家", "👍🏽"]
+
+
+def test_of_a_very_long_token_both_ends_are_read():
+    fits, longer = "ab" * HALF, "x" * HALF + "y" * 1000 + "z" * HALF
+    assert read(doc_of(fits, longer)) == [fits, "x" * HALF + "z" * HALF]
+
+
+def test_docs_of_several_vocabs_may_be_in_one_batch():
+    other = spacy.blank("zh").vocab
+    docs = [doc_of("zebra"), doc_of("斑马", "zebra", vocab=other), doc_of("quagga")]
+    assert read(*docs) == ["zebra", "斑马", "zebra", "quagga"]
+
+
+def test_docs_without_tokens_have_no_words():
+    spelled = spell([doc_of(), doc_of()], digits=True)
+    assert (spelled.words.size, spelled.keys.size, spelled.lengths.size) == (0, 0, 0)
+
+
+# Texts as one
+
+VOCAB = Vocab()
+short = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)
+docs = st.lists(st.tuples(short, st.booleans()), max_size=8).map(
+    lambda pairs: Doc(VOCAB, words=[word for word, _ in pairs], spaces=[space for _, space in pairs])
+)
+
+
+@given(st.lists(docs, max_size=4))
+def test_texts_of_docs_stand_one_after_the_other(batch: list[Doc]) -> None:
+    joined = join_texts(batch)
+    assert joined.slice(0, len(joined)) == "".join(f"{doc.text}\0" for doc in batch)
+    assert joined.lengths.tolist() == [len(doc) for doc in batch]
+
+
+@given(st.lists(docs, max_size=4))
+def test_tokens_are_known_by_their_first_and_last_places(batch: list[Doc]) -> None:
+    joined = join_texts(batch)
+    text = joined.slice(0, len(joined))
+    starts, ends = np.flatnonzero(joined.starting >= 0), np.flatnonzero(joined.ending >= 0)
+    tokens = [token.text for doc in batch for token in doc]
+    assert joined.starting[starts].tolist() == joined.ending[ends].tolist() == list(range(len(tokens)))
+    assert [text[start : end + 1] for start, end in zip(starts, ends, strict=True)] == tokens
+
+
+def test_slices_count_code_points() -> None:
+    joined = join_texts([Doc(VOCAB, words=["𠀀", "a😀", "b"], spaces=[True, False, False])])
+    assert [joined.slice(i, i + 1) for i in range(len(joined))] == ["𠀀", " ", "a", "😀", "b", "\0"]
+    assert joined.slice(2, 100) == "a😀b\0"
+    assert joined.starting.tolist() == [0, -1, 1, -1, 2, -1]
+    assert joined.ending.tolist() == [0, -1, -1, 1, 2, -1]
+
+
+def test_docs_of_several_vocabs_are_joined() -> None:
+    batch = [Doc(Vocab(), words=[word, "共有"]) for word in ("甲乙", "丙", "IS_ALPHA", "甲乙")]
+    joined = join_texts(batch)
+    assert joined.slice(0, len(joined)) == "甲乙 共有 \0丙 共有 \0IS_ALPHA 共有 \0甲乙 共有 \0"
+
+
+@pytest.mark.parametrize(("lang", "text"), [("zh", "我在 北京\n  New York。 "), ("en", " It's  a\ttest… ")])
+def test_pipelines_own_docs_keep_their_white_space(lang: str, text: str) -> None:
+    doc = spacy.blank(lang)(text)
+    joined = join_texts([doc])
+    assert joined.slice(0, len(text)) == text
+    assert np.flatnonzero(joined.starting >= 0).tolist() == [token.idx for token in doc]
