@@ -1,4 +1,4 @@
-"""What `spacy pretrain` lets an encoder guess: which token was masked, where whole words are masked."""
+"""An objective for `spacy pretrain`: guess masked tokens, where whole words are masked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..types import BoolArray, IntArray
 MASK = "\ue000"
 """A code point for private use, which no text has: a token that every embedder takes for an unknown one."""
 _AS_IT_IS, _ANOTHER = 0.1, 0.1
-"""Of the masked words, those that are seen after all, and those that others stand for (Devlin et al. 2019, 3.1)."""
+"""Shares of the masked tokens that stay, and that a random token replaces (Devlin et al. 2019, 3.1)."""
 
 Objective = Callable[[Vocab, Model[Any, Any]], Model[list[Doc], Floats2d]]
 
@@ -51,7 +51,7 @@ def build_pretrain_words(
         )
         model: Model[list[Doc], Floats2d] = Model("masked_words", forward, init=init, layers=[tok2vec, output])
         model.attrs.update({"words": words_of(segmenter), "mask": mask, "chosen": np.empty(0, dtype=np.int64)})
-        model.attrs["loss"] = lambda ops, docs, guess: loss(ops, docs, guess, model.attrs["chosen"], classes)
+        model.attrs["loss"] = lambda ops, docs, guess: masked_loss(ops, docs, guess, model.attrs["chosen"], classes)
         model.set_ref("tok2vec", tok2vec)
         return model
 
@@ -67,11 +67,11 @@ def init(model: Model[list[Doc], Floats2d], X: list[Doc] | None = None, Y: Any =
 def forward(
     model: Model[list[Doc], Floats2d], docs: list[Doc], is_train: bool
 ) -> tuple[Floats2d, Callable[[Floats2d], list[Doc]]]:
-    """The guesses of the masked tokens alone. *Shape* [n_masked, classes]"""
+    """Guess the masked tokens. *Shape* [n_masked, classes]"""
     tok2vec, output = model.layers
-    chosen = choose(model.attrs["words"](docs), model.attrs["mask"])
+    chosen = choose_tokens(model.attrs["words"](docs), model.attrs["mask"])
     model.attrs["chosen"] = chosen
-    rows, backprop_rows = tok2vec(masked(docs, chosen), is_train)
+    rows, backprop_rows = tok2vec(mask_tokens(docs, chosen), is_train)
     ops, joined = model.ops, model.ops.xp.concatenate(rows)
     guesses, backprop_guesses = output(joined[chosen], is_train)
 
@@ -85,7 +85,7 @@ def forward(
 
 
 def words_of(segmenter: SegmenterSource | None) -> Callable[[list[Doc]], IntArray]:
-    """The word to which each token belongs. *Shape* [N]"""
+    """Return a function from Docs to the word that each token belongs to. *Shape* [N]"""
     if segmenter is None:
         return lambda docs: np.arange(sum(map(len, docs)))
     divides = segmenter()
@@ -97,8 +97,8 @@ def words_of(segmenter: SegmenterSource | None) -> Callable[[list[Doc]], IntArra
     return words
 
 
-def choose(words: IntArray, share: float) -> IntArray:
-    """The tokens of a random share of the words, one word at least. *Shape* [N] to [n_masked]"""
+def choose_tokens(words: IntArray, share: float) -> IntArray:
+    """Draw the tokens of a random share of the words, one word at least. *Shape* [N] to [n_masked]"""
     names, of = np.unique(words, return_inverse=True)
     taken: BoolArray = np.random.random(len(names)) < share
     if not taken.any() and len(names):
@@ -106,8 +106,9 @@ def choose(words: IntArray, share: float) -> IntArray:
     return np.flatnonzero(taken[of])
 
 
-def masked(docs: list[Doc], chosen: IntArray) -> list[Doc]:
-    """The Docs with other tokens in these places: mostly the mask, in some any token of theirs, or the token itself."""
+def mask_tokens(docs: list[Doc], chosen: IntArray) -> list[Doc]:
+    """Copy the Docs with other tokens in these places: mostly the mask, in some any token of theirs, or the token
+    itself."""
     keys = np.concatenate([doc.to_array(ORTH) for doc in docs])
     drawn = np.random.random(len(chosen))
     seen = np.where(drawn < _AS_IT_IS, keys[chosen], np.uint64(get_string_id(MASK)))
@@ -125,8 +126,11 @@ def _with_tokens(doc: Doc, keys: NDArray[np.uint64]) -> Doc:
     return Doc(doc.vocab, words=[strings[key] for key in keys.tolist()], spaces=spaces)
 
 
-def loss(ops: Ops, docs: list[Doc], guesses: Floats2d, chosen: IntArray, classes: int) -> tuple[float, Floats2d]:
-    """Mean cross-entropy of the masked tokens, and its gradient before the softmax. *Shape* [n_masked, classes]"""
+def masked_loss(ops: Ops, docs: list[Doc], guesses: Floats2d, chosen: IntArray, classes: int) -> tuple[float, Floats2d]:
+    """Return the mean cross-entropy of the masked tokens, and its gradient before the softmax.
+
+    *Shape* guesses, gradient: [n_masked, classes]
+    """
     keys = np.concatenate([doc.to_array(ORTH) for doc in docs])[chosen]
     places = np.arange(len(chosen)), (keys % np.uint64(classes)).astype(np.int64)
     d_guesses: Any = guesses / len(chosen)

@@ -1,5 +1,5 @@
-"""What a model saves: a safetensors file with a checksum, so that a flipped bit is found when it is read, and not in
-the predictions."""
+"""Safetensors files with a checksum, so that a flipped bit is found when a model is loaded, and not in its
+predictions."""
 
 from __future__ import annotations
 

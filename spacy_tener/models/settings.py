@@ -74,7 +74,7 @@ def expand_config(
 
 
 def _entry(field: Parameter, config: type) -> str:
-    """What the docstring of a config says about a field, as an entry of a builder's docstring."""
+    """Return the entry of a field in a config's docstring as an entry of a builder's docstring."""
     entries = rf"^{field.name}: (.*\n?(?: +.*\n?)*)"
     documented = (re.search(entries, inspect.cleandoc(own.__doc__ or ""), re.MULTILINE) for own in config.__mro__)
     found = next(filter(None, documented), None)

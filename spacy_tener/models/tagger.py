@@ -22,7 +22,7 @@ TaggerModel = Model[list[Doc], list[Floats2d]]
 
 
 def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: float = 0.4) -> TaggerModel:
-    """Emissions of BIOES tags, and a CRF to decode them.
+    """Emit scores of BIOES tags, and decode them by a CRF.
 
     Registered as `spacy_tener.CRFTagger.v1`. The model's output are the emissions, one row per token; the CRF's
     transition scores live in its output layer (`crf`), where the component finds them for its loss and for decoding.
@@ -81,13 +81,13 @@ def set_labels(model: TaggerModel, n_labels: int) -> None:
 
 
 def crf(model: Model[Any, Any]) -> CRF:
-    """The CRF of a tagger, as it learns."""
+    """Return the CRF of a tagger as it learns."""
     head: CRFHead = torch_shim(_output_layer(model)).module
     return head.crf
 
 
 def path_scorer(model: Model[Any, Any]) -> PathScorer:
-    """The CRF of a tagger, as it predicts."""
+    """Return the CRF of a tagger as it predicts."""
     shim = torch_shim(_output_layer(model))
     if shim.is_built and not shim.predicts_on_host(model.ops):
         return crf(model).scorer

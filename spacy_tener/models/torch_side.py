@@ -1,4 +1,4 @@
-"""What a model does with torch: learning, and predicting on a GPU. Only what does either imports this file."""
+"""Everything of a model that needs torch: learning, and predicting on a GPU. Prediction on a CPU does not import it."""
 
 from __future__ import annotations
 

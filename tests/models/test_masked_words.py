@@ -8,7 +8,7 @@ from spacy.training.pretrain import make_update
 from spacy.util import registry
 from thinc.api import Adam, Config, get_current_ops
 
-from spacy_tener.models.pretraining import MASK, build_pretrain_words, choose, loss, masked, words_of
+from spacy_tener.models.pretraining import MASK, build_pretrain_words, choose_tokens, mask_tokens, masked_loss, words_of
 
 TEXTS = ["吴重阳在中国银行工作", "他去了上海", "中国银行在北京"]
 MODEL = """
@@ -37,17 +37,17 @@ def test_the_characters_of_a_word_are_masked_together(nlp, jieba):
     assert len(set(words[first : first + 4])) == 1
     assert words[first - 1] != words[first] != words[first + 4]
     for _ in range(20):
-        chosen = set(choose(words, 0.3).tolist())
+        chosen = set(choose_tokens(words, 0.3).tolist())
         assert chosen
         assert all(set(np.flatnonzero(words == words[token]).tolist()) <= chosen for token in chosen)
     assert words_of(None)(docs).tolist() == list(range(len(text)))
-    assert len(choose(np.arange(3), 1e-9)) == 1
+    assert len(choose_tokens(np.arange(3), 1e-9)) == 1
 
 
 def test_masked_tokens_are_hidden_and_the_others_stay(nlp):
     docs = [nlp(text * 40) for text in TEXTS]
     chosen = np.arange(0, sum(map(len, docs)), 2)
-    changed = [token.text for doc in masked(docs, chosen) for token in doc]
+    changed = [token.text for doc in mask_tokens(docs, chosen) for token in doc]
     text = [token.text for doc in docs for token in doc]
     assert changed[1::2] == text[1::2]
     hidden = changed[::2].count(MASK) / len(chosen)
@@ -62,7 +62,7 @@ def test_the_gradient_is_that_of_the_loss(nlp):
 
     def value(scores):
         guesses = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-        return loss(ops, docs, guesses, chosen, 5)
+        return masked_loss(ops, docs, guesses, chosen, 5)
 
     _, gradient = value(scores)
     for place in np.ndindex(2, 5):

@@ -6,10 +6,10 @@ alone. The distinct words of a batch are encoded once, however many tokens they 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spacy.tokens import Doc
 
@@ -23,7 +23,7 @@ from ..settings import expand_config
 from .tables import EmbedInput, Vocabulary, build_tables, table_embedder
 
 if TYPE_CHECKING:
-    from ...layers.characters import CharacterEncoder, CharacterFeatures
+    from ...layers.characters import CharacterFeatures
 
 CHARACTER = "character"
 
@@ -60,9 +60,8 @@ def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig
     """
     check("filters", filters, filters >= 1, "at least 1")
     check_window(window)
-    sizes = {"char_width": config.char_width, "width": config.width}
-    encoder = partial(_cnn, filters=filters, window=window, **sizes)
-    return _char_embed(encoder, partial(characters.CNN, window, filters), config)
+    sizes = {"char_width": config.char_width, "filters": filters, "window": window}
+    return _char_embed("char_cnn", sizes, partial(characters.CNN, window, filters), config)
 
 
 @expand_config()
@@ -77,8 +76,8 @@ def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel
     hidden (int): Width of each direction.
     """
     check("hidden", hidden, hidden >= 1, "at least 1")
-    encoder = partial(_bilstm, char_width=config.char_width, hidden=hidden, width=config.width)
-    return _char_embed(encoder, partial(characters.BiLSTM, hidden), config)
+    sizes = {"char_width": config.char_width, "hidden": hidden}
+    return _char_embed("char_bilstm", sizes, partial(characters.BiLSTM, hidden), config)
 
 
 @expand_config()
@@ -100,44 +99,34 @@ def build_char_transformer(
     layer = TransformerConfig(
         width=config.char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
     )
-    encoder = partial(_transformer, layer, width=config.width)
-    return _char_embed(encoder, partial(transformer.TransformerEncoder, layer), config)
-
-
-def _cnn(**sizes: int) -> CharacterEncoder:
-    from ...layers.characters import char_cnn
-
-    return char_cnn(**sizes)
-
-
-def _bilstm(**sizes: int) -> CharacterEncoder:
-    from ...layers.characters import char_bilstm
-
-    return char_bilstm(**sizes)
-
-
-def _transformer(layer: TransformerConfig, *, width: int) -> CharacterEncoder:
-    from ...layers.characters import char_transformer
-
-    return char_transformer(layer, width=width)
+    encode = partial(transformer.TransformerEncoder, layer)
+    return _char_embed("char_transformer", {"config": layer}, encode, config)
 
 
 def _char_embed(
-    encoder: Callable[[], CharacterEncoder], encode: Callable[[Weights], characters.Encode], config: SpellingConfig
+    name: str,
+    sizes: Mapping[str, Any],
+    encode: Callable[[Weights], characters.Encode],
+    config: SpellingConfig,
 ) -> EmbedModel:
-    """Return an embedder by this encoder of characters. encode: The encoder as it predicts, made from its weights."""
+    """Return an embedder by an encoder of characters.
+
+    name: Of the function in `layers.characters` that makes the encoder from its sizes.
+    encode: Makes the encoder as it predicts from its weights.
+    """
     vocabulary = SpellingVocabulary(CHARACTER, digits=config.digits)
     predictor = partial(characters.CharacterFeatures, {CHARACTER: config.char_width}, encode, config.width)
-    shim = TorchShim(partial(_build, encoder=encoder, config=config), predictor)
+    shim = TorchShim(partial(_build, name=name, sizes=sizes, config=config), predictor)
     return table_embedder("char_encoder", vocabulary, shim, width=config.width)
 
 
-def _build(*, encoder: Callable[[], CharacterEncoder], config: SpellingConfig, **heights: int) -> CharacterFeatures:
-    from ...layers.characters import CharacterFeatures
+def _build(*, name: str, sizes: Mapping[str, Any], config: SpellingConfig, **heights: int) -> CharacterFeatures:
+    from ...layers import characters as layers
 
     widths, dropped = {CHARACTER: config.char_width}, {CHARACTER: config.char_dropout}
     tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)
-    return CharacterFeatures(tables, encoder(), dropout=config.dropout)
+    encoder = getattr(layers, name)(**sizes, width=config.width)
+    return layers.CharacterFeatures(tables, encoder, dropout=config.dropout)
 
 
 class SpellingVocabulary(Vocabulary):

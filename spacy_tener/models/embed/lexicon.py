@@ -235,7 +235,8 @@ def _forward(
 def _forward_with_lists(
     model: LexiconModel, docs: list[Doc], is_train: bool, lists: Sequence[tuple[WordList, IntArray]]
 ) -> tuple[LatticeWords, Callable[[LatticeWords], list[Doc]]]:
-    """A listed word's row is the mean over words that it is like; they do not learn from it."""
+    """Embed the lexicon's words and those of lists. A listed word's row is the mean over words that it is like, which
+    do not learn from it."""
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     found = find_layered(vocabulary.lexicon, docs, lists, vocabulary.max_words)
     own, listed = np.flatnonzero(found.layers == 0), np.flatnonzero(found.layers)

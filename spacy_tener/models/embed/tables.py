@@ -1,4 +1,4 @@
-"""Embedders over tables of rows, which grow with what training shows: what all of ours have in common.
+"""Embedders over tables of rows, which grow with what training shows: the common part of all of ours.
 
 Such an embedder is a Thinc layer with a `Vocabulary` as `attrs["vocabulary"]` and one torch shim, whose module has
 `EmbeddingTables` inside or is one, and whose sizes are the heights of these tables by name.
@@ -38,7 +38,7 @@ FEW = 1000
 
 @dataclass(frozen=True)
 class EmbedInput:
-    """What an embedder reads of a batch of Docs.
+    """The input of an embedder, read from a batch of Docs.
 
     keys: Of everything that wants a row, for each table. *Shape* [n] each
     others: What the embedder's module is called with besides the rows.
@@ -57,7 +57,7 @@ class Vocabulary(ABC):
     def __init__(self, names: Iterable[str]) -> None:
         self.tables = {name: StringTable() for name in names}
         self.pretrained: dict[str, int] = {}
-        """How many rows of a table, from the first, came from a vectors file."""
+        """The number of rows of a table, from the first, that came from a vectors file."""
 
     @abstractmethod
     def read(self, docs: list[Doc]) -> EmbedInput: ...
@@ -271,7 +271,7 @@ def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
 
 
 RowCounts = list[dict[str, IntArray]]
-"""How often the string of each row comes: for each embedder, for each of its tables. *Shape* [rows] each"""
+"""The frequency of each row's string, for each embedder, for each of its tables. *Shape* [rows] each"""
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ Key = tuple[str, bytes]
 Read = Callable[[Sequence[Doc]], Tensor]
 
 _NOTED = 100_000
-"""More texts than a corpus has in its dev part: a bound on what the cache remembers of predictions between updates,
-and, once more, of those before."""
+"""At most so many predicted texts are remembered between two updates, and as many of before: more than a corpus has in
+its dev part."""
 _AT_ONCE = 4096
 """Pieces, padding among them, that the transformer reads at once: what bounds memory where a batch has long texts."""
 _PIECES_PER_CALL = {"cpu": 32, "cuda": 256}
-"""What one more call costs, in pieces: in so many of padding the launches of a dozen layers take as long."""
+"""The price of one more call in pieces: computing so many pieces of padding takes as long as launching a dozen
+layers."""
 
 
 @dataclass(frozen=True, kw_only=True)

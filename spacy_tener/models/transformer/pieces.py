@@ -31,7 +31,7 @@ class Pieces:
     n_tokens: int
 
     def firsts(self) -> Pieces:
-        """The same, with none but the first piece of each token."""
+        """Return the same with the first piece of each token only."""
         kept = np.flatnonzero(np.diff(self.tokens, prepend=-1))
         return replace(self, rows=self.rows[kept], tokens=self.tokens[kept])
 
@@ -57,7 +57,7 @@ class PieceReader:
 
     @classmethod
     def of(cls, tokenizer: Any, *, longest: int, overlap: int) -> PieceReader:
-        """A reader of windows that are, with their special pieces, at most `longest`."""
+        """Make a reader of windows that are, with their special pieces, at most `longest`."""
         sample = tokenizer("a", return_special_tokens_mask=True)
         ids = np.asarray(sample["input_ids"], np.int64)
         text = np.flatnonzero(np.asarray(sample["special_tokens_mask"]) == 0)
@@ -80,8 +80,8 @@ class PieceReader:
         )
 
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
-        """The windows of one text, and for each of its pieces the place in these windows, one behind the other, from
-        which it is read. *Shape: [W, n]; [len(ids)]*"""
+        """Return the windows of one text, and for each of its pieces the place in these windows, one behind the other,
+        from which it is read. *Shape: [W, n]; [len(ids)]*"""
         starts, owners = windows_of(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
         before, after = (np.tile(special, (len(starts), 1)) for special in (self.before, self.after))
@@ -90,8 +90,8 @@ class PieceReader:
 
 
 def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
-    """Where windows of `size` pieces start, the whole text being one if it is no longer; and which window each piece is
-    read from: one where it has `overlap` pieces on both sides, or all that the text has.
+    """Return the starts of windows of `size` pieces, the whole text being one if it is no longer, and the window that
+    each piece is read from: one where it has `overlap` pieces on both sides, or all that the text has.
 
     *Shape: [W]; [n_pieces]*
     """
@@ -102,7 +102,7 @@ def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, Int
 
 
 def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-    """All pairs of a piece and a token that share a character: the pieces, and the tokens, which rise.
+    """Return all pairs of a piece and a token that share a character: the pieces, and the tokens, which rise.
 
     A piece may cover several tokens, a token may have several pieces, and either may have nothing of the other.
 
@@ -118,19 +118,19 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
 
 
 def _begins(sizes: Sequence[int] | IntArray) -> IntArray:
-    """Where each of some parts begins if they are joined."""
+    """Return the place where each of some parts begins if they are joined."""
     begins: IntArray = np.cumsum(sizes, dtype=np.int64) - np.asarray(sizes, dtype=np.int64)
     return begins
 
 
 def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
-    """Places in each of some parts as places in all of them joined."""
+    """Return places in each of some parts as places in all of them joined."""
     joined: IntArray = np.concatenate([part + begin for part, begin in zip(parts, begins.tolist(), strict=True)])
     return joined
 
 
 def _token_spans(docs: Sequence[Doc], begins: IntArray) -> tuple[IntArray, IntArray]:
-    """Where all tokens begin and end in the texts joined. *Shape: [N] each*"""
+    """Return the places where all tokens begin and end in the texts joined. *Shape: [N] each*"""
     spans = [doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2) for doc in docs]
     starts, lengths = np.concatenate(spans).T
     starts = starts + np.repeat(begins, [len(doc) for doc in docs])
