@@ -91,52 +91,6 @@ def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any
     assert torch.allclose(encoder(chars, words, lattice), torch.cat(rows), atol=1e-10)
 
 
-@each_variant
-def test_every_variant_learns_from_characters_and_words(options: dict[str, Any]) -> None:
-    encoder = make(dropout=0.1, **options)
-    chars, words, lattice = batch([12, 7])
-    target = (torch.arange(19) % 3 == 0).double()
-    optimizer = torch.optim.Adam(encoder.parameters(), lr=0.03)
-    losses = []
-    for _ in range(25):
-        optimizer.zero_grad()
-        loss = F.binary_cross_entropy_with_logits(encoder(chars, words, lattice)[:, 0], target)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.2 * losses[0]
-    for x in (chars, words):
-        assert x.grad is not None
-        assert x.grad.abs().sum() > 0
-
-
-@each_variant
-def test_sentences_do_not_see_each_other(options: dict[str, Any]) -> None:
-    encoder = make(**options).eval()
-    chars, words, lattice = batch(LENGTHS)
-    whole = encoder(chars, words, lattice).split(LENGTHS)
-    n_words = int(lattice.counts[:3].sum())
-    own = slice(n_words, n_words + int(lattice.counts[3]))
-    alone = Lattice(lattice.lengths[3:4], lattice.counts[3:4], lattice.heads[own], lattice.tails[own])
-    assert torch.allclose(encoder(chars[11:41], words[own], alone), whole[3], atol=1e-12)
-
-
-@each_variant
-def test_prediction_is_deterministic(options: dict[str, Any]) -> None:
-    encoder, inputs = make(dropout=0.3, attention_dropout=0.3, **options).eval(), batch(LENGTHS)
-    assert torch.equal(encoder(*inputs), encoder(*inputs))
-
-
-def test_training_is_decided_by_the_seed() -> None:
-    encoder, inputs = make(dropout=0.3), batch(LENGTHS)
-    results = []
-    for seed in (3, 3, 4):
-        torch.manual_seed(seed)
-        results.append(encoder(*inputs))
-    assert torch.equal(results[0], results[1])
-    assert not torch.allclose(results[0], results[2])
-
-
 def test_words_change_what_their_characters_become() -> None:
     encoder = make().eval()
     chars, words, lattice = batch([9])
@@ -191,27 +145,6 @@ def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:
     assert gradients[1].any()
 
 
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
-@each_variant
-def test_an_empty_batch_gives_no_rows(options: dict[str, Any], lengths: list[int]) -> None:
-    encoder, inputs = make(**options), batch(lengths)
-    encoded = encoder(*inputs)
-    assert encoded.shape == (0, 16)
-    encoded.sum().backward()
-    assert [len(of_layer) for of_layer in encoder.kept_keys(*inputs)] == [len(lengths)] * encoder.config.layers
-
-
-@pytest.mark.parametrize("training", [True, False])
-@each_variant
-def test_text_without_words_and_single_characters_are_encoded(options: dict[str, Any], training: bool) -> None:
-    encoder, inputs = make(**options).train(training), batch([1, 5, 1], words=False)
-    encoded = encoder(*inputs)
-    assert encoded.isfinite().all()
-    encoded.sum().backward()
-    assert inputs[0].grad is not None
-    assert inputs[0].grad.isfinite().all()
-
-
 @pytest.mark.parametrize("options", [{}, {"selection": "none"}])
 def test_long_sentences_are_read_in_parts(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     encoder, inputs = make(**options).eval(), batch([200, 20])
@@ -222,12 +155,6 @@ def test_long_sentences_are_read_in_parts(options: dict[str, Any], monkeypatch: 
     trained = encoder.train()(*inputs)
     trained.sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters())
-
-
-def test_float32_is_close_to_float64_where_the_same_keys_are_kept() -> None:
-    encoder, (chars, words, lattice) = make(selection="none").eval(), batch(LENGTHS)
-    expected = encoder(chars, words, lattice)
-    assert torch.allclose(encoder.float()(chars.float(), words.float(), lattice).double(), expected, atol=1e-4)
 
 
 def test_the_defaults_are_the_papers() -> None:
@@ -251,47 +178,3 @@ def test_widths_are_as_asked_for() -> None:
     encoder = make(ff_width=24, fusion_width=8)
     assert encoder.layers[0].feed_forward.widen.out_features == 24
     assert encoder.input.in_features == CHARS + 8
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"width": 0}, "width must be at least 1; got 0"),
-        ({"layers": 0}, "layers must be at least 1"),
-        ({"heads": 0}, "heads must be at least 1"),
-        ({"ff_width": 0}, "ff_width must be at least 1"),
-        ({"fusion_width": 0}, "fusion_width must be at least 1"),
-        ({"width": 24, "heads": 8}, "width must be an even number times heads, which is 8"),
-        ({"fusion_width": 20, "heads": 8}, "fusion_width must be a multiple of heads, which is 8"),
-        ({"fusion_width": 9, "heads": 1}, "fusion_width must be even"),
-        ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
-        ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1"),
-        ({"alpha": 0.0}, "alpha must be above 0"),
-        ({"tau": 0.0}, "tau must be above 0"),
-        ({"penalty": -1.0}, "penalty must be at least 0"),
-        ({"k": -1}, "k must be at least 0"),
-        ({"k": 0, "selection": "top_k"}, "k must be at least 1 where the k largest scores are kept"),
-        ({"selection": "sparse"}, "selection must be one of 'adaptive', 'top_k', 'none'; got 'sparse'"),
-        ({"threshold": 0.0}, "threshold must be one of 'adaptive', 'fixed'"),
-        ({"norm": "none"}, "norm must be one of 'post', 'pre'"),
-    ],
-)
-def test_a_wrong_setting_is_named(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        AtssaConfig(**options)
-
-
-def test_rows_must_be_those_of_the_lattice() -> None:
-    encoder, (chars, words, lattice) = make(), batch([5, 4])
-    with pytest.raises(ValueError, match="a row for each of the lattice's 9 characters; got 8 rows"):
-        encoder(chars[:8], words, lattice)
-    with pytest.raises(ValueError, match=f"a row for each of the lattice's {len(words)} words; got 1 rows"):
-        encoder(chars, words[:1], lattice)
-
-
-@pytest.mark.gpu
-@each_variant
-def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
-    encoder, (chars, words, lattice) = make(**options).eval(), batch(LENGTHS)
-    expected = encoder(chars, words, lattice)
-    assert torch.allclose(encoder.cuda()(chars.cuda(), words.cuda(), lattice).cpu(), expected, atol=1e-9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -82,36 +81,6 @@ def test_outputs_and_all_gradients_are_the_papers(options: dict[str, Any]) -> No
         assert torch.allclose(found, gradient, atol=1e-9)
 
 
-@pytest.mark.parametrize("options", KINDS)
-def test_a_sentence_does_not_depend_on_its_batch(options: dict[str, Any]) -> None:
-    encoder = make(**options)
-    chars, words, lattice = inputs(random_lattice([*LENGTHS, 90]))
-    together = encoder(chars, words, lattice).split(lattice.lengths.tolist())
-    for own, (own_chars, own_words, places) in zip(together, of_sentences(lattice, chars, words), strict=True):
-        spans = places[len(own_chars) :].numpy()
-        sizes = np.array([[len(own_chars)], [len(own_words)]])
-        alone = encoder(own_chars, own_words, Lattice(*sizes, spans[:, 0], spans[:, 1]))
-        assert torch.allclose(alone, own, atol=1e-11)
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("lattice", [lattice_of(), lattice_of((0, []), (0, []))])
-def test_a_batch_of_nothing_goes_through(lattice: Lattice, layers: int) -> None:
-    encoder = make(layers=layers)
-    assert encoder(*inputs(lattice)).shape == (0, 24)
-    assert [len(maps) for maps in encoder.attention_weights(*inputs(lattice))] == [len(lattice.lengths)] * layers
-
-
-def test_text_without_any_word_is_encoded() -> None:
-    encoder = make()
-    chars, words, lattice = inputs(lattice_of((6, []), (1, [])), grad=True)
-    out = encoder(chars, words, lattice)
-    out.sum().backward()
-    assert torch.isfinite(out).all()
-    assert chars.grad.shape == (7, 10)
-    assert words.grad.shape == (0, 7)
-
-
 def test_words_matter_and_so_do_their_places() -> None:
     encoder = make()
     chars, words, lattice = inputs(lattice_of((8, [(1, 2)])))
@@ -156,30 +125,6 @@ def test_maps_are_those_that_the_encoder_used() -> None:
     assert torch.allclose(encoder(chars, words, lattice), expected, atol=1e-11)
 
 
-def test_dropout_is_in_training_only() -> None:
-    encoder, batch = make(attention_dropout=0.2), inputs(random_lattice(LENGTHS))
-    assert torch.equal(encoder(*batch), encoder(*batch))
-    encoder.train()
-    assert not torch.allclose(encoder(*batch), encoder(*batch))
-
-
-def test_training_repeats_with_the_same_seed() -> None:
-    gradients = []
-    for _ in range(2):
-        encoder, batch = make(attention_dropout=0.2).train(), inputs(random_lattice(LENGTHS))
-        torch.manual_seed(3)
-        encoder(*batch).square().sum().backward()
-        gradients.append([parameter.grad for parameter in encoder.parameters()])
-    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
-
-
-def test_prediction_is_what_training_sees_without_dropout() -> None:
-    encoder, batch = make(), inputs(random_lattice(LENGTHS))
-    with torch.inference_mode():
-        predicted = encoder(*batch)
-    assert torch.allclose(predicted, encoder(*batch), atol=1e-12)
-
-
 def test_it_learns_which_word_lies_over_a_character() -> None:
     torch.manual_seed(0)
     encoder = FlatEncoder(FlatConfig(width=16, heads=2, dropout=0.0), char_width=4, word_width=4)
@@ -199,13 +144,6 @@ def test_it_learns_which_word_lies_over_a_character() -> None:
     assert right.float().mean() > 0.95
 
 
-def test_a_copy_with_the_same_weights_gives_the_same() -> None:
-    encoder, batch = make(), inputs(random_lattice(LENGTHS))
-    other = copy.deepcopy(encoder)
-    other.load_state_dict(encoder.state_dict())
-    assert torch.equal(other(*batch), encoder(*batch))
-
-
 def test_sizes_are_those_of_the_configuration() -> None:
     sizes = {
         name: tuple(p.shape) for name, p in FlatEncoder(FlatConfig(), char_width=100, word_width=50).named_parameters()
@@ -221,45 +159,3 @@ def test_sizes_are_those_of_the_configuration() -> None:
 def test_positions_are_shared_by_all_layers() -> None:
     one, three = (sum(p.numel() for p in make(layers=n).positions.parameters()) for n in (1, 3))
     assert one == three
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"width": 30}, "width must be a multiple of heads, which is 8; got 30"),
-        ({"width": 15, "heads": 5}, "width must be even"),
-        ({"layers": 0}, "layers must be at least 1; got 0"),
-        ({"heads": 0}, "heads must be at least 1; got 0"),
-        ({"ff_width": 0}, "ff_width must be at least 1; got 0"),
-        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
-        ({"attention_dropout": -0.1}, "attention_dropout must be at least 0 and below 1; got -0.1"),
-        ({"norm": "middle"}, "norm must be one of 'post', 'pre'; got 'middle'"),
-        ({"distances": ("hh", "ab")}, "one or more of hh, ht, th, tt, each once; got hh, ab"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        FlatConfig(**wrong)
-
-
-@pytest.mark.parametrize("use", [FlatEncoder.forward, FlatEncoder.attention_weights])
-def test_rows_that_do_not_fit_the_lattice_are_refused(use: Any) -> None:
-    encoder = make()
-    chars, words, lattice = inputs(random_lattice(LENGTHS))
-    with pytest.raises(ValueError, match="lattice's 51 characters; got 50 rows"):
-        use(encoder, chars[1:], words, lattice)
-    with pytest.raises(ValueError, match=f"lattice's {len(words)} words; got {len(words) - 1} rows"):
-        use(encoder, chars, words[1:], lattice)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("options", KINDS)
-def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
-    encoder = make(**options)
-    chars, words, lattice = inputs(random_lattice(LENGTHS), grad=True)
-    expected = encoder(chars, words, lattice)
-    (wanted,) = torch.autograd.grad(expected.square().sum(), chars)
-    got = encoder.cuda()(chars.cuda(), words.cuda(), lattice)
-    (found,) = torch.autograd.grad(got.square().sum(), chars)
-    assert torch.allclose(got.cpu(), expected, atol=1e-8)
-    assert torch.allclose(found, wanted, atol=1e-8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -105,31 +104,6 @@ def test_iterations_share_their_weights() -> None:
     assert counts == [3 * INPUT * WIDTH + WIDTH + 3 * (3 * WIDTH * WIDTH + WIDTH)] * 2
 
 
-@pytest.mark.parametrize("options", KINDS)
-def test_sequences_do_not_see_each_other(options: dict[str, Any]) -> None:
-    encoder, x = make(**options), tokens()
-    apart = torch.cat([encoder(own, [len(own)]) for own in x.split(LENGTHS)])
-    assert torch.allclose(encoder(x, LENGTHS), apart, atol=1e-12)
-
-
-def test_every_parameter_gets_a_gradient_from_the_start() -> None:
-    encoder, x = make(random=False).train(), tokens()
-    (encoder(x, LENGTHS) ** 2).sum().backward()
-    assert [name for name, p in encoder.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0] == []
-
-
-def test_batches_without_tokens_are_legal() -> None:
-    for options in KINDS:
-        for lengths in ([], [0, 0]):
-            assert make(**options)(tokens([0]), lengths).shape == (0, WIDTH)
-
-
-@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
-def test_lengths_may_be_any_kind_of_sequence(kind: Any) -> None:
-    encoder, x = make(), tokens()
-    assert torch.equal(encoder(x, kind(LENGTHS)), encoder(x, LENGTHS))
-
-
 def test_dropout_comes_before_each_application_of_the_block() -> None:
     x = tokens()
     once, thrice = (make(random=False, iterations=n, dropout=0.5) for n in (1, 3))
@@ -138,25 +112,3 @@ def test_dropout_comes_before_each_application_of_the_block() -> None:
         whole = encoder.eval()(x, LENGTHS) > 0
         shares.append((encoder.train()(x, LENGTHS)[whole] > 0).double().mean().item())
     assert shares == [pytest.approx(0.5, abs=0.1), pytest.approx(0.125, abs=0.06)]
-
-
-def test_lengths_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="lengths must sum to the number of tokens: got 7 for 6 tokens"):
-        make()(tokens([6]), [3, 4])
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"width": 0}, "width must be at least 1; got 0"),
-        ({"iterations": 0}, "iterations must be at least 1; got 0"),
-        ({"window": 1}, "window must be an odd number of tokens, at least 3; got 1"),
-        ({"window": 4}, "window must be an odd number of tokens, at least 3; got 4"),
-        ({"dilations": ()}, r"dilations must be numbers of at least 1; got \(\)"),
-        ({"dilations": (1, 0)}, r"dilations must be numbers of at least 1; got \(1, 0\)"),
-        ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        IDCNNConfig(**options)

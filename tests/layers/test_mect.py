@@ -6,7 +6,6 @@ import copy
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -295,16 +294,6 @@ def test_without_random_attention_it_is_as_with_zeros() -> None:
 
 
 @each_kind
-def test_a_sentence_is_encoded_alike_alone_and_among_others(options: dict[str, Any]) -> None:
-    encoder, batch = make(**options), inputs(random_lattice([9, 2, 0, 30, 1]))
-    whole = encoder(*batch).split(batch[3].lengths.tolist())
-    for (chars, radicals, words, places), together in zip(of_sentences(batch), whole, strict=True):
-        own = [tuple(place) for place in places[len(chars) :].tolist()]
-        alone = encoder(chars, radicals, words, lattice_of((len(chars), own)))
-        assert torch.allclose(alone, together, atol=1e-12)
-
-
-@each_kind
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [1, 1, 1], [5, 3]])
 def test_batches_of_little_or_nothing(options: dict[str, Any], lengths: list[int]) -> None:
     encoder = make(**options)
@@ -316,42 +305,6 @@ def test_batches_of_little_or_nothing(options: dict[str, Any], lengths: list[int
     assert batch[0].grad.isfinite().all()
     expected = [plain(encoder, *sentence) for sentence in of_sentences(batch)]
     assert torch.allclose(result, torch.cat([result[:0], *expected]), atol=1e-10)
-
-
-@each_kind
-def test_prediction_is_deterministic(options: dict[str, Any]) -> None:
-    encoder, batch = make(dropout=0.4, attention_dropout=0.3, **options), inputs(random_lattice(LENGTHS))
-    assert torch.equal(encoder(*batch), encoder(*batch))
-
-
-@pytest.mark.parametrize("rates", [{"dropout": 0.3}, {"dropout": 0.0, "attention_dropout": 0.3}])
-def test_training_is_decided_by_the_seed(rates: dict[str, float]) -> None:
-    encoder, batch = make(**rates).train(), inputs(random_lattice(LENGTHS))
-    results = []
-    for seed in (3, 3, 4):
-        torch.manual_seed(seed)
-        results.append(encoder(*batch))
-    assert torch.equal(results[0], results[1])
-    assert not torch.allclose(results[0], results[2])
-
-
-@each_kind
-def test_every_kind_learns_from_all_that_it_reads(options: dict[str, Any]) -> None:
-    encoder = make(**{**options, "dropout": 0.1}).train()
-    batch = inputs(random_lattice([12, 7]), grad=True)
-    target = (torch.arange(19) % 3 == 0).double()
-    dense_ones = [p for name, p in encoder.named_parameters() if not name.endswith("blocks")]
-    optimizer, losses = torch.optim.Adam(dense_ones, lr=0.03), []
-    for _ in range(25):
-        encoder.zero_grad()
-        loss = F.binary_cross_entropy_with_logits(encoder(*batch)[:, 0], target)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.2 * losses[0]
-    for x in batch[:3]:
-        assert x.grad is not None
-        assert x.grad.abs().sum() > 0
 
 
 # --- Sizes and refusals ----------------------------------------------------------------------------------------------
@@ -371,39 +324,3 @@ def test_the_number_of_weights_is_that_of_the_paper_s_equations() -> None:
 def test_no_weight_is_taken_for_one_of_the_radical_embedder() -> None:
     """An optimizer gives `radicals*` a rate of its own."""
     assert not [name for name, _ in make().named_parameters() if name.startswith("radicals")]
-
-
-@pytest.mark.parametrize("given", [0, 1, 2])
-def test_rows_that_are_not_the_lattice_s_are_refused(given: int) -> None:
-    *floats, lattice = inputs(random_lattice([6]))
-    floats[given] = floats[given][1:]
-    with pytest.raises(ValueError, match="There must be a row for each of the lattice's"):
-        make()(*floats, lattice)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"width": 10}, "width must be a multiple of heads, which is 3; got 10"),
-        ({"width": 9}, "width must be even"),
-        ({"layers": 0}, "layers must be at least 1"),
-        ({"ff_width": 0}, "ff_width must be at least 1"),
-        ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
-        ({"attention_dropout": -0.1}, "attention_dropout must be at least 0"),
-        ({"random_attention": -1}, "random_attention must be at least 0; got -1"),
-        ({"streams": "double"}, "streams must be one of 'cross', 'parallel', 'single'; got 'double'"),
-        ({"norm": "middle"}, "norm must be one of 'post', 'pre'"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make(**options)
-
-
-@pytest.mark.gpu
-@each_kind
-def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
-    encoder, (*floats, lattice) = make(**options), inputs(random_lattice([9, 2, 0, 60]))
-    expected = encoder(*floats, lattice)
-    got = encoder.cuda()(*(x.cuda() for x in floats), lattice)
-    np.testing.assert_allclose(got.detach().cpu().numpy(), expected.detach().numpy(), atol=1e-10)

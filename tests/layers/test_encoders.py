@@ -1,0 +1,239 @@
+"""Every encoder, in every kind: sequences stay apart, nothing is legal, dropout and seeds, learning, devices."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from lattices import lattice_of, random_lattice, sentences_of
+from torch import Tensor, nn
+
+from spacy_tener.batching.lattice import Lattice
+from spacy_tener.layers.convolution import GRNEncoder, IDCNNEncoder
+from spacy_tener.layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
+from spacy_tener.layers.transformer import TransformerEncoder
+from spacy_tener.settings import AtssaConfig, FlatConfig, GRNConfig, IDCNNConfig, MectConfig, TransformerConfig
+
+LENGTHS = [9, 2, 0, 30, 1]
+WIDTH, CHARS, RADICALS, WORDS = 12, 10, 4, 6
+STACK = {"width": WIDTH, "heads": 3}
+KINDS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...], list[dict[str, Any]]]] = {
+    "transformer": (
+        lambda **given: TransformerEncoder(TransformerConfig(**STACK, **given), input_width=CHARS),
+        (CHARS,),
+        [
+            {},
+            {"layers": 2, "norm": "pre"},
+            {"scaled": True},
+            {"key_projection": True, "key_position": True},
+            {"adapted": False, "layers": 2},
+            {"adapted": False, "norm": "pre"},
+        ],
+    ),
+    "GRN": (
+        lambda **given: GRNEncoder(GRNConfig(width=WIDTH, **given), input_width=CHARS),
+        (CHARS,),
+        [{}, *({"relation": kind} for kind in ("mean", "attention", None)), {"branches": ()}, {"branches": (3,)}],
+    ),
+    "IDCNN": (
+        lambda **given: IDCNNEncoder(IDCNNConfig(width=WIDTH, **given), input_width=CHARS),
+        (CHARS,),
+        [{}, {"iterations": 1}, {"dilations": (2, 4)}, {"window": 5}],
+    ),
+    "FLAT": (
+        lambda **given: FlatEncoder(FlatConfig(**STACK, **given), CHARS, WORDS),
+        (CHARS, WORDS),
+        [{}, {"layers": 2}, {"norm": "pre"}, {"scaled": True, "distances": ("hh", "tt"), "ff_width": 20}],
+    ),
+    "ATSSA": (
+        lambda **given: AtssaEncoder(AtssaConfig(**STACK, penalty=0.0, **given), CHARS, WORDS),
+        (CHARS, WORDS),
+        [
+            {},
+            {"selection": "none"},
+            {"selection": "top_k"},
+            {"k": 0},
+            {"alpha": 1.0},
+            {"threshold": "fixed"},
+            {"layers": 2, "norm": "pre"},
+            {"fusion_width": 6},
+        ],
+    ),
+    "MECT": (
+        lambda **given: MectEncoder(MectConfig(**STACK, **{"random_attention": 9, **given}), CHARS, RADICALS, WORDS),
+        (CHARS, RADICALS, WORDS),
+        [
+            {},
+            {"streams": "single"},
+            {"streams": "parallel", "layers": 2},
+            {"random_attention": 0},
+            {"layers": 2, "norm": "pre"},
+        ],
+    ),
+}
+ALL = [(name, given) for name, (_, _, options) in KINDS.items() for given in options]
+each_kind = pytest.mark.parametrize(("name", "given"), ALL, ids=[f"{name} {given}" for name, given in ALL])
+each_encoder = pytest.mark.parametrize("name", KINDS)
+Inputs = tuple[Any, ...]
+
+
+def make(name: str, given: dict[str, Any] | None = None, **more: Any) -> nn.Module:
+    torch.manual_seed(0)
+    encoder = KINDS[name][0](**{"dropout": 0.3, **(given or {}), **more}).double().eval()
+    for parameter_name, parameter in encoder.named_parameters():
+        if parameter_name.endswith("blocks"):
+            # As they begin, the numbers of random attention are too small to be seen.
+            nn.init.normal_(parameter)
+    return encoder
+
+
+def inputs(name: str, lattice: Lattice) -> Inputs:
+    """Floats of characters, radicals and words, as the encoder takes them, and the lattice or the lengths."""
+    widths = KINDS[name][1]
+    rows = [lattice.n_words if width == WORDS else lattice.n_characters for width in widths]
+    generator = torch.Generator().manual_seed(1)
+    floats = [
+        torch.randn(n, width, dtype=torch.float64, generator=generator).requires_grad_()
+        for n, width in zip(rows, widths, strict=True)
+    ]
+    return *floats, (lattice if WORDS in widths else lattice.lengths.tolist())
+
+
+def moved(batch: Inputs, move: Callable[[Tensor], Tensor]) -> Inputs:
+    return *(move(floats) for floats in batch[:-1]), batch[-1]
+
+
+@each_kind
+def test_a_sentence_is_encoded_alike_alone_and_among_others(name: str, given: dict[str, Any]) -> None:
+    encoder, lattice = make(name, given), random_lattice(LENGTHS)
+    *floats, _ = inputs(name, lattice)
+    together = encoder(*inputs(name, lattice)).split(LENGTHS)
+    parts = [x.split(lattice.counts.tolist() if x.shape[1] == WORDS else LENGTHS) for x in floats]
+    for i, places in enumerate(sentences_of(lattice)):
+        words = [tuple(place) for place in places[LENGTHS[i] :].tolist()]
+        alone = inputs(name, lattice_of((LENGTHS[i], words)))[-1]
+        got = encoder(*(part[i] for part in parts), alone)
+        assert got.shape == (LENGTHS[i], WIDTH)
+        assert torch.allclose(got, together[i], atol=1e-11)
+
+
+@each_kind
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [1, 5, 1]])
+def test_batches_of_little_or_nothing_and_without_words(name: str, given: dict[str, Any], lengths: list[int]) -> None:
+    encoder, batch = make(name, given), inputs(name, lattice_of(*((length, []) for length in lengths)))
+    for training in (False, True):
+        encoded = encoder.train(training)(*batch)
+        assert encoded.shape == (sum(lengths), WIDTH)
+        assert encoded.isfinite().all()
+        encoded.sum().backward()
+        assert batch[0].grad.isfinite().all()
+    if name != "IDCNN" and name != "GRN":
+        assert all(len(maps) == len(lengths) or name == "MECT" for maps in encoder.eval().attention_weights(*batch))
+
+
+@each_kind
+def test_prediction_draws_nothing_and_is_that_of_inference_mode(name: str, given: dict[str, Any]) -> None:
+    encoder, batch = make(name, given), inputs(name, random_lattice(LENGTHS))
+    before = torch.get_rng_state()
+    predicted = encoder(*batch)
+    assert torch.equal(predicted, encoder(*batch))
+    assert torch.equal(predicted, copy.deepcopy(encoder)(*batch))
+    assert torch.equal(torch.get_rng_state(), before)
+    with torch.inference_mode():
+        assert torch.allclose(encoder(*batch), predicted, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        *((name, {"dropout": 0.3}) for name in KINDS),
+        *((name, {"dropout": 0.0, "attention_dropout": 0.3}) for name in ("transformer", "FLAT", "MECT")),
+        ("ATSSA", {"dropout": 0.0, "attention_dropout": 0.3, "selection": "none"}),
+    ],
+)
+def test_training_is_decided_by_the_seed(name: str, rates: dict[str, Any]) -> None:
+    encoder, batch = make(name, rates).train(), inputs(name, random_lattice(LENGTHS))
+    results = []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        output = encoder(*batch)
+        results.append([output, *torch.autograd.grad(output.square().sum(), batch[:-1])])
+    assert all(torch.equal(a, b) for a, b in zip(*results[:2], strict=True))
+    assert not torch.allclose(results[0][0], results[2][0])
+
+
+@each_encoder
+def test_training_without_dropout_is_prediction(name: str) -> None:
+    encoder = make(name, {"selection": "none"} if name == "ATSSA" else {}, dropout=0.0)
+    batch = inputs(name, random_lattice(LENGTHS))
+    predicted = encoder(*batch)
+    assert torch.allclose(encoder.train()(*batch), predicted, atol=1e-12)
+
+
+@each_kind
+def test_every_weight_and_input_takes_part_and_learns(name: str, given: dict[str, Any]) -> None:
+    encoder = make(name, {"dropout": 0.1, **given}).train()
+    batch = inputs(name, random_lattice([12, 7]))
+    target = (torch.arange(19) % 3 == 0).double()
+    (encoder(*batch) ** 3).sum().backward()
+    silent = [key for key, p in encoder.named_parameters() if p.grad is None or not p.grad.to_dense().abs().sum() > 0]
+    # A bias of all keys shifts a query's scores alike, which softmax cannot see; its gradient is rounding noise. What
+    # a norm ends with sums up to nothing.
+    assert [key for key in silent if "key.bias" not in key] == []
+    assert all(x.grad.abs().sum() > 0 for x in batch[:-1])
+    dense = [p for key, p in encoder.named_parameters() if not key.endswith("blocks")]
+    readout = nn.Linear(WIDTH, 1).double()
+    optimizer, losses = torch.optim.Adam([*dense, *readout.parameters()], lr=0.03), []
+    for _ in range(40):
+        encoder.zero_grad()
+        optimizer.zero_grad()
+        loss = F.binary_cross_entropy_with_logits(readout(encoder(*batch))[:, 0], target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("name", ["transformer", "GRN", "IDCNN"])
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
+def test_lengths_may_be_any_kind_of_sequence(name: str, kind: Any) -> None:
+    encoder, (x, lengths) = make(name), inputs(name, random_lattice(LENGTHS))
+    assert torch.equal(encoder(x, kind(lengths)), encoder(x, lengths))
+    with pytest.raises(ValueError, match="lengths must sum to the number of tokens: got 41 for 42 tokens"):
+        encoder(x, kind([*lengths[:-1], 0]))
+
+
+@pytest.mark.parametrize("name", ["FLAT", "ATSSA", "MECT"])
+@pytest.mark.parametrize("method", ["forward", "attention_weights"])
+def test_rows_that_are_not_the_lattices_are_refused(name: str, method: str) -> None:
+    encoder, (*floats, lattice) = make(name), inputs(name, random_lattice([6]))
+    for i, (x, kind) in enumerate(zip(floats, [*["characters"] * (len(floats) - 1), "words"], strict=True)):
+        short = [*floats[:i], x[1:], *floats[i + 1 :]]
+        with pytest.raises(ValueError, match=f"a row for each of the lattice's {len(x)} {kind}; got {len(x) - 1} rows"):
+            getattr(encoder, method)(*short, lattice)
+
+
+@each_encoder
+def test_float32_is_near_float64(name: str) -> None:
+    encoder = make(name, {"selection": "none"} if name == "ATSSA" else {})
+    batch = inputs(name, random_lattice([200, 3]))
+    expected = encoder(*batch)
+    assert torch.allclose(encoder.float()(*moved(batch, Tensor.float)).double(), expected, atol=1e-4)
+
+
+@pytest.mark.gpu
+@each_kind
+def test_a_gpu_gives_what_the_cpu_gives(name: str, given: dict[str, Any]) -> None:
+    encoder, batch = make(name, given), inputs(name, random_lattice([*LENGTHS, 60]))
+    expected = encoder(*batch)
+    wanted = torch.autograd.grad(expected.square().sum(), batch[:-1])
+    on_gpu = moved(batch, lambda x: x.detach().cuda().requires_grad_())
+    got = encoder.cuda()(*on_gpu)
+    assert torch.allclose(got.cpu(), expected, atol=1e-8)
+    for found, gradient in zip(torch.autograd.grad(got.square().sum(), on_gpu[:-1]), wanted, strict=True):
+        assert torch.allclose(found.cpu(), gradient, atol=1e-8)
