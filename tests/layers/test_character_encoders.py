@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from spacy_tener.layers.characters import (
     CharacterEncoder,
@@ -209,14 +209,6 @@ def test_gradients_are_those_of_finite_differences(kind: str) -> None:
         torch.testing.assert_close(gradient[places], numeric, rtol=1e-5, atol=1e-7, msg=lambda text, n=name: n + text)
 
 
-def test_only_rows_of_the_characters_get_a_gradient() -> None:
-    module = features("cnn")
-    module(IDS[:5], [4, 1], torch.tensor([1, 0])).sum().backward()
-    gradient = module.tables.tables["character"].grad
-    assert gradient.is_sparse
-    assert set(gradient.coalesce().indices()[0].tolist()) <= {0, 1, 2, 3, 4}
-
-
 @every_kind
 def test_tokens_of_one_word_share_its_encoding(kind: str) -> None:
     module = features(kind)
@@ -236,33 +228,6 @@ def test_tokens_of_one_word_are_dropped_apart() -> None:
     assert not torch.equal(dropped[0], dropped[1])
     whole = features("cnn")(IDS, SPELLED, torch.zeros(200, dtype=torch.int64))
     torch.testing.assert_close(tokens[~dropped], 2 * whole[~dropped])
-
-
-def test_a_character_is_read_as_unknown_now_and_then_in_training_only() -> None:
-    module = features("cnn", unknown=0.5)
-    ids = torch.full((400,), 3)
-    (seen,) = module.train()(ids, [1] * 400, torch.arange(400)).unique(dim=0).split(2)
-    unknown, known = (module.eval()(torch.tensor([row]), [1], torch.tensor([0]))[0] for row in (0, 3))
-    assert {tuple(row) for row in seen.tolist()} == {tuple(row.tolist()) for row in (unknown, known)}
-
-
-def test_the_table_grows_and_can_be_filled() -> None:
-    module = features("cnn")
-    before = module(IDS, SPELLED, WORDS)
-    module.tables.grow("character", 12)
-    assert len(module.tables.tables["character"]) == 12
-    assert torch.equal(module(IDS, SPELLED, WORDS), before)
-    module.tables.fill("character", torch.tensor([11]), torch.ones(1, WIDTH))
-    assert (module.tables.tables["character"][11] == 1).all()
-
-
-def modules(module: nn.Module) -> Iterator[str]:
-    return (type(part).__name__ for part in module.modules())
-
-
-@pytest.mark.parametrize(("kind", "attention"), [("transformer", "Vanilla"), ("adapted transformer", "Adapted")])
-def test_the_config_says_which_attention(kind: str, attention: str) -> None:
-    assert f"{attention}Attention" in set(modules(make(kind)))
 
 
 @pytest.mark.gpu

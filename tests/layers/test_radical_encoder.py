@@ -56,14 +56,6 @@ def test_outputs_and_gradients_equal_a_plain_convolution_and_maximum(window):
         torch.testing.assert_close(gradient, expected_gradients[name], msg=name)
 
 
-def test_the_maximum_is_over_one_character_s_radicals_only():
-    module = encoder()
-    together = module(RADICALS, LENGTHS, torch.arange(4))
-    for index, ids in enumerate(RADICALS.split(LENGTHS.tolist())):
-        alone = module(ids, LENGTHS[index : index + 1], torch.tensor([0]))
-        torch.testing.assert_close(together[index : index + 1], alone)
-
-
 def test_no_tokens_and_a_character_without_radicals_are_legal():
     module = encoder()
     nothing = torch.zeros(0, dtype=torch.int64)
@@ -110,14 +102,3 @@ def test_every_parameter_s_name_begins_with_radicals():
     names = [name for name, _ in encoder().named_parameters()]
     assert len(names) == 5
     assert all(name.startswith("radicals.") for name in names)
-
-
-def test_the_table_grows_and_is_filled():
-    module = encoder(rows=3)
-    before = module.radicals.tables.tables["radical"].detach().clone()
-    module.radicals.tables.grow("radical", 7)
-    after = module.radicals.tables.tables["radical"]
-    assert after.shape == (7, 5)
-    assert torch.equal(after[:3], before)
-    module.radicals.tables.fill("radical", torch.tensor([5]), torch.ones(1, 5))
-    assert torch.equal(after[5], torch.ones(5, dtype=torch.float64))

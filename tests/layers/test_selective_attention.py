@@ -255,29 +255,6 @@ def test_the_gradient_of_top_k_is_that_of_softmax_over_what_is_kept() -> None:
     assert torch.autograd.gradcheck(lambda x: run(module, x, [4, 2]), x)
 
 
-def test_prediction_is_the_same_every_time_and_draws_nothing() -> None:
-    module, x = make(dropout=0.3).eval(), tokens(30)
-    before = torch.get_rng_state()
-    assert torch.equal(run(module, x, [30]), run(module, x, [30]))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_training_is_decided_by_the_seed() -> None:
-    module, x = make(alpha=1.0), tokens(30)
-    results = []
-    for seed in (7, 7, 8):
-        torch.manual_seed(seed)
-        results.append(run(module, x, [30]))
-    assert torch.equal(results[0], results[1])
-    assert not torch.allclose(results[0], results[2])
-
-
-def test_dropout_acts_on_the_map_in_training() -> None:
-    x, module = tokens(30), make(by="top_k", dropout=0.5)
-    assert not torch.allclose(run(module, x, [30]), run(module, x, [30]))
-    assert torch.equal(run(module.eval(), x, [30]), run(module.eval(), x, [30]))
-
-
 @pytest.mark.parametrize("alpha", [1.0, 4.0])
 @pytest.mark.parametrize("above", [-0.6, 0.0, 0.25])
 def test_a_key_is_kept_with_the_probability_of_equation_9(alpha: float, above: float) -> None:
@@ -396,24 +373,3 @@ def test_thresholds_cost_one_matrix_and_a_fixed_one_nothing() -> None:
     sizes = [sum(p.numel() for p in make(adaptive=adaptive).parameters()) for adaptive in (True, False)]
     assert sizes[0] - sizes[1] == 4 * WIDTH * HEADS
     assert sizes[1] == 3 * WIDTH * WIDTH + 2 * WIDTH
-
-
-def test_a_batch_without_tokens_has_no_rows() -> None:
-    module, x = make(), tokens(0)
-    assert run(module, x, [0, 0]).shape == (0, WIDTH)
-    assert [counts.shape for counts in module.kept(x, *context([0, 0], x))] == [(HEADS, 0)] * 2
-
-
-@pytest.mark.gpu
-@each_variant
-def test_a_gpu_gives_what_the_cpu_gives(options: dict[str, Any]) -> None:
-    module, x = make(**options).eval(), tokens(sum(LENGTHS)).detach()
-    expected = run(module, x, LENGTHS)
-    ragged = Ragged.of(LENGTHS, heads=HEADS, device="cuda")
-    own = x.cuda()
-    places = ragged, RelativePositions.of(ragged, WIDTH // HEADS, own), Segments.of_sequences(ragged.lengths)
-    assert torch.allclose(module.cuda()(own, *places).cpu(), expected, atol=1e-10)
-    torch.manual_seed(0)
-    first = module.train()(own, *places)
-    torch.manual_seed(0)
-    assert torch.equal(module(own, *places), first)

@@ -204,22 +204,6 @@ def test_scores_by_hand() -> None:
         assert got[0, i].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
 
 
-def test_sentences_do_not_see_each_other() -> None:
-    lattice = random_lattice(LENGTHS)
-    together = Setting(lattice)
-    outputs = together.characters_ask().split(lattice.lengths.tolist())
-    words = together.words.split(lattice.counts.tolist())
-    characters = together.characters.split(lattice.lengths.tolist())
-    ends = lattice.counts.cumsum()
-    for i, expected in enumerate(outputs):
-        own = slice(ends[i] - lattice.counts[i], ends[i])
-        alone = Lattice(lattice.lengths[i : i + 1], lattice.counts[i : i + 1], lattice.heads[own], lattice.tails[own])
-        plan = plan_spans(alone)
-        rows = arrange(plan, characters[i], words[i])
-        got = together.attention(characters[i], plan, together.positions(plan), rows)
-        assert torch.allclose(got, expected, atol=1e-12)
-
-
 def test_moving_a_word_moves_attention() -> None:
     outputs = []
     for words in ([(0, 1)], [(3, 4)], [(0, 2)]):
@@ -282,15 +266,6 @@ def test_gradients_go_through_the_same_dropout() -> None:
     assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
 
 
-def test_prediction_is_that_of_training_without_dropout_and_repeats() -> None:
-    setting = Setting(random_lattice(LENGTHS))
-    expected = setting.characters_ask()
-    with torch.inference_mode():
-        first, second = setting.characters_ask(), setting.characters_ask()
-    assert torch.equal(first, second)
-    assert torch.equal(first, expected)
-
-
 def test_float32_is_near_the_papers_form() -> None:
     setting = Setting(random_lattice([54, 150]), width=64, n_heads=4)
     expected = setting.reference_of_characters()
@@ -299,13 +274,3 @@ def test_float32_is_near_the_papers_form() -> None:
     setting.characters, setting.words = setting.characters.float(), setting.words.float()
     got = setting.characters_ask()
     assert ((got - expected).norm() / expected.norm()).item() < 1e-5
-
-
-@pytest.mark.gpu
-def test_a_gpu_gives_what_the_cpu_gives() -> None:
-    setting = Setting(random_lattice(LENGTHS), places=30)
-    expected = setting.all_ask()
-    attention, positions = setting.attention.cuda(), setting.positions.cuda()
-    plan = plan_spans(setting.lattice, word_queries=True, device="cuda")
-    rows = arrange(plan, setting.characters.cuda(), setting.words.cuda())
-    assert torch.allclose(attention(rows, plan, positions(plan)).cpu(), expected, atol=1e-8)

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from confection import ConfigValidationError
 from numpy.typing import NDArray
 from spacy.util import load_config, registry
 from thinc.api import Adam as ThincAdam
-from thinc.api import Linear, NumpyOps, PyTorchWrapper, RAdam, chain
+from thinc.api import Linear, PyTorchWrapper, RAdam, chain
 
-from spacy_tener.optim.optimizers import SGD, Adam, RatedAdam
+from spacy_tener.optim.optimizers import Adam, RatedAdam
 from spacy_tener.optim.updates import apply_row_gradient
 
 Array = NDArray[np.float32]
@@ -79,13 +77,6 @@ def test_a_rate_of_0_leaves_weights_as_they_are() -> None:
     assert all(np.array_equal(weights, numbers(5, 3, seed=99)) for weights in path)
 
 
-def test_patterns_are_read_as_those_of_sgd() -> None:
-    rates = {"embed.*": 2.0, "*.bias": 0.0, "embed.char": 9.0}
-    adam, sgd = Adam(0.5, rates=rates), SGD(0.5, rates=rates)
-    for name, rate in (("embed.char", 1.0), ("embed.bias", 1.0), ("crf.bias", 0.0), ("crf.start", 0.5)):
-        assert adam.rate_of(name) == sgd.rate_of(name) == rate
-
-
 def test_the_learning_rate_is_put_back_also_after_an_error() -> None:
     adam = Adam(0.1, rates={"*": 0.5})
     follow(adam)
@@ -120,26 +111,6 @@ def test_modules_in_thincs_own_wrapper_are_known_by_their_parameters_names() -> 
     moved = {name: float((value.detach() - before[name]).abs().max()) for name, value in module.named_parameters()}
     assert moved["0.weight"] == moved["0.bias"] == 0.0
     assert moved["1.bias"] == pytest.approx(0.5 * moved["1.weight"], rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"learn_rate": -0.1}, r"spacy_tener.Adam.v1: learn_rate must be at least 0, got -0.1"),
-        ({"L2": -1.0}, "L2 must be at least 0"),
-        ({"rates": {"embed*": -2.0}}, r"rates\['embed\*'\] must be at least 0, got -2.0"),
-        ({"learn_rate": object()}, "Invalid schedule for 'learn_rate'"),
-    ],
-)
-def test_wrong_settings_are_named(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Adam(**wrong)
-
-
-@pytest.mark.parametrize("setting", ["momentum", "rate"])
-def test_unknown_settings_are_refused(setting: str) -> None:
-    with pytest.raises(ConfigValidationError, match=setting):
-        registry.resolve({"optimizer": {"@optimizers": "spacy_tener.Adam.v1", setting: 0.9}})
 
 
 CONFIG = """
@@ -179,24 +150,3 @@ def test_its_defaults_are_those_of_thincs_adam() -> None:
     ours = registry.fill({"optimizer": {"@optimizers": "spacy_tener.Adam.v1"}})["optimizer"]
     theirs = registry.fill({"optimizer": {"@optimizers": "Adam.v1", "learn_rate": 0.001}})["optimizer"]
     assert {**ours, "@optimizers": "Adam.v1"} == {**theirs, "use_radam": False, "rates": None}
-
-
-def test_with_a_fixed_rate_it_can_be_pickled() -> None:
-    adam = Adam(0.1, rates={"a": 2.0})
-    follow(adam)
-    again = pickle.loads(pickle.dumps(adam))
-    assert (again.rates, again.learn_rate) == ({"a": 2.0}, 0.1)
-    np.testing.assert_array_equal(again.mom1[KEY], adam.mom1[KEY])
-
-
-def test_thinc_models_train_with_it() -> None:
-    model: Any = Linear(nO=1, nI=3)
-    model.initialize()
-    model.ops = NumpyOps()
-    x, adam = numbers(40, 3), Adam(0.05)
-    y = x @ np.array([[1.0], [-2.0], [0.5]], dtype="f")
-    for _ in range(200):
-        guess, backprop = model.begin_update(x)
-        backprop((guess - y) / len(x))
-        model.finish_update(adam)
-    np.testing.assert_allclose(model.get_param("W"), [[1.0, -2.0, 0.5]], atol=0.05)

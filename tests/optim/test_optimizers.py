@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,13 @@ from confection import ConfigValidationError
 from numpy.typing import NDArray
 from spacy.training import Example
 from spacy.util import load_config, registry
-from thinc.api import Adam, Linear, NumpyOps
+from thinc.api import Linear, NumpyOps
 
-from spacy_tener.optim.optimizers import SGD, MomentumSGD
+from spacy_tener.optim.optimizers import SGD, Adam, MomentumSGD
 
 Array = NDArray[np.float32]
 KEY = (1, "layers.0.weight")
+each_optimizer = pytest.mark.parametrize("make", [SGD, Adam])
 
 
 def numbers(*shape: int, seed: int = 0) -> Array:
@@ -135,12 +136,11 @@ def test_parameters_without_elements_are_legal() -> None:
     SGD(0.1)(KEY, np.zeros((0, 3), dtype="f"), np.zeros((0, 3), dtype="f"))
 
 
-def test_rates_multiply_by_the_pattern_that_the_name_matches() -> None:
-    sgd = SGD(0.5, rates={"embed.*": 2.0, "*.bias": 0.0, "embed.char": 9.0})
-    assert sgd.rate_of("embed.char") == 1.0
-    assert sgd.rate_of("embed.bias") == 1.0
-    assert sgd.rate_of("crf.bias") == 0.0
-    assert sgd.rate_of("crf.start") == 0.5
+@each_optimizer
+def test_rates_multiply_by_the_pattern_that_the_name_matches(make: Callable[..., Any]) -> None:
+    optimizer = make(0.5, rates={"embed.*": 2.0, "*.bias": 0.0, "embed.char": 9.0})
+    for name, rate in (("embed.char", 1.0), ("embed.bias", 1.0), ("crf.bias", 0.0), ("crf.start", 0.5)):
+        assert optimizer.rate_of(name) == rate
 
 
 def test_rates_act_on_steps_and_on_rows() -> None:
@@ -188,31 +188,36 @@ def test_rows_leave_no_state_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("make", "wrong", "message"),
     [
-        ({"learn_rate": -0.1}, "learn_rate must be at least 0, got -0.1"),
-        ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
-        ({"momentum": -0.5}, "momentum must be at least 0 and below 1, got -0.5"),
-        ({"nesterov": True, "momentum": 0.0}, "nesterov must be false where momentum is 0"),
-        ({"clip_value": -1.0}, "clip_value must be at least 0"),
-        ({"L2": -1.0}, "L2 must be at least 0"),
-        ({"rates": {"embed*": -2.0}}, r"rates\['embed\*'\] must be at least 0, got -2.0"),
-        ({"learn_rate": object()}, "Invalid schedule for 'learn_rate'"),
+        *(
+            (make, wrong, message)
+            for make in (SGD, Adam)
+            for wrong, message in [
+                ({"learn_rate": -0.1}, rf"spacy_tener.{make.__name__}.v1: learn_rate must be at least 0, got -0.1"),
+                ({"L2": -1.0}, "L2 must be at least 0"),
+                ({"rates": {"embed*": -2.0}}, r"rates\['embed\*'\] must be at least 0, got -2.0"),
+                ({"learn_rate": object()}, "Invalid schedule for 'learn_rate'"),
+            ]
+        ),
+        (SGD, {"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
+        (SGD, {"momentum": -0.5}, "momentum must be at least 0 and below 1, got -0.5"),
+        (SGD, {"nesterov": True, "momentum": 0.0}, "nesterov must be false where momentum is 0"),
+        (SGD, {"clip_value": -1.0}, "clip_value must be at least 0"),
     ],
 )
-def test_wrong_settings_are_named(wrong: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_named(make: Callable[..., Any], wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SGD(**wrong)
+        make(**wrong)
 
 
-def test_unknown_settings_are_refused() -> None:
-    with pytest.raises(ConfigValidationError, match="moment"):
-        registry.resolve({"optimizer": {"@optimizers": "spacy_tener.SGD.v1", "moment": 0.9}})
-
-
-def test_settings_of_the_wrong_kind_are_refused() -> None:
-    with pytest.raises(ConfigValidationError, match="momentum"):
-        registry.resolve({"optimizer": {"@optimizers": "spacy_tener.SGD.v1", "momentum": "much"}})
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [("SGD", "moment", 0.9), ("SGD", "momentum", "much"), ("Adam", "momentum", 0.9), ("Adam", "rate", 0.9)],
+)
+def test_settings_unknown_or_of_the_wrong_kind_are_refused(name: str, setting: str, value: Any) -> None:
+    with pytest.raises(ConfigValidationError, match=setting):
+        registry.resolve({"optimizer": {"@optimizers": f"spacy_tener.{name}.v1", setting: value}})
 
 
 @pytest.mark.parametrize("rate", [[0.4, 0.2], iter([0.4, 0.2])])
@@ -262,24 +267,26 @@ def test_a_filled_config_is_the_same_after_writing(tmp_path: Path) -> None:
     assert load_config(path) == filled
 
 
-def test_an_optimizer_with_a_fixed_rate_can_be_pickled() -> None:
-    sgd = SGD(0.1, rates={"a": 2.0})
-    sgd(KEY, np.zeros(3, dtype="f"), np.ones(3, dtype="f"))
-    again = pickle.loads(pickle.dumps(sgd))
-    assert again.rates == {"a": 2.0}
-    assert np.array_equal(again.mom1[KEY], sgd.mom1[KEY])
+@each_optimizer
+def test_an_optimizer_with_a_fixed_rate_can_be_pickled(make: Callable[..., Any]) -> None:
+    optimizer = make(0.1, rates={"a": 2.0})
+    optimizer(KEY, np.zeros(3, dtype="f"), np.ones(3, dtype="f"))
+    again = pickle.loads(pickle.dumps(optimizer))
+    assert (again.rates, again.learn_rate) == ({"a": 2.0}, 0.1)
+    assert np.array_equal(again.mom1[KEY], optimizer.mom1[KEY])
 
 
-def test_thinc_models_train_with_it() -> None:
+@pytest.mark.parametrize("optimizer", [SGD(0.02), Adam(0.05)])
+def test_thinc_models_train_with_it(optimizer: Any) -> None:
     model: Any = Linear(nO=1, nI=3)
     model.initialize()
     model.ops = NumpyOps()
-    x, sgd = numbers(40, 3), SGD(0.02)
+    x = numbers(40, 3)
     y = x @ np.array([[1.0], [-2.0], [0.5]], dtype="f")
-    for _ in range(150):
+    for _ in range(200):
         guess, backprop = model.begin_update(x)
         backprop((guess - y) / len(x))
-        model.finish_update(sgd)
+        model.finish_update(optimizer)
     np.testing.assert_allclose(model.get_param("W"), [[1.0, -2.0, 0.5]], atol=0.05)
 
 
