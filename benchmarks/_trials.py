@@ -12,7 +12,7 @@ from spacy.tokens import DocBin
 from spacy.training import Example
 
 from spacy_tener.models.tagger import crf
-from spacy_tener.pipeline.learning.lessons import Emissions, Lesson
+from spacy_tener.pipeline.learning.lessons import EmissionLesson, Lesson
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.units import DocView
 
@@ -70,4 +70,4 @@ class Itself:
 
     def lessons(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
         scores, _ = self.pipe.model.begin_update([view.piece(0, len(view)) for view in views])
-        return [Emissions(rows) for rows in scores]
+        return [EmissionLesson(rows) for rows in scores]

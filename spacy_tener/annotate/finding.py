@@ -9,7 +9,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from ..pipeline.confidence import ConfidentPipe, Parse
-from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, placed
+from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
 from ..pipeline.finding import entity_finders, find_recogniser, recognisers
 from ..pipeline.settings import NERSettings
 from .batches import Task
@@ -64,12 +64,12 @@ def _sorted(doc: Doc, settings: Sequence[NERSettings]) -> list[FoundEntity]:
 
 def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[FoundEntity]:
     groups = [doc.spans[each.spans_key] for each in settings if each.spans_key in doc.spans]
-    known = {place: float(score) for group in reversed(groups) for place, score in placed(group, SCORES)}
+    known = {place: float(score) for group in reversed(groups) for place, score in read_places(group, SCORES)}
     exact = {
         place: offsets
         for each in settings
         if each.view == "characters" and each.chars_key in doc.spans
-        for place, offsets in sorted(placed(doc.spans[each.chars_key], CHAR_OFFSETS), key=_overlap_priority)
+        for place, offsets in sorted(read_places(doc.spans[each.chars_key], CHAR_OFFSETS), key=_overlap_priority)
     }
     for ent in doc.ents:
         place = place_of(ent)

@@ -1,1 +1,1 @@
-"""The spaCy side: the `tener_ner` component and what it sees of a Doc."""
+"""The `tener_ner` component of spaCy."""

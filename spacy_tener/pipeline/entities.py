@@ -1,4 +1,4 @@
-"""Entities over units, written to the Doc."""
+"""Entities that were found: their types, and writing them to the Doc."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import numpy as np
 from spacy.attrs import ENT_IOB
 from spacy.tokens import Doc, Span, SpanGroup
 
-from ..types import BoolArray
-from .settings import CHARS_KEY, NERSettings
-from .units import BEGIN, INSIDE, MISSING, DocView
+from .settings import NERSettings
+from .units import BEGIN, INSIDE, MISSING, Alignment, DocView
 
 CHAR_OFFSETS = "char_offsets"
 """In the attributes of a group of `doc.spans`: start and end of each span's entity, in characters of the Doc."""
@@ -74,23 +73,25 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
             spans.append(Span(doc, start, end, label=entity.label))
             scores[start, end, entity.label] = entity.probability
     if annotated:
-        outside = [doc[start:end] for start, end in _runs((iob == MISSING) & ~taken)]
+        outside = [doc[i : i + 1] for i in np.flatnonzero((iob == MISSING) & ~taken).tolist()]
         doc.set_ents(spans, outside=outside, default="unmodified")
     else:
         doc.set_ents(spans, default="outside")
     if settings.spans_key:
         _set_scored_spans(doc, scores, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
-        _set_char_spans(view, new, [ent for ent in doc.ents if preset[ent.start]], settings)
+        given = [ent for ent in doc.ents if preset[ent.start]]
+        _set_char_spans(view, new, given, settings.chars_key, settings.alignment_mode)
 
 
 def place_of(span: Span) -> Place:
-    """Start and end in characters, and the label."""
+    """Return start and end in characters, and the label."""
     return span.start_char, span.end_char, span.label_
 
 
-def placed(group: SpanGroup, attribute: str) -> list[tuple[Place, Any]]:
-    """Where the spans of one of our groups are, with an attribute of each. There are none in another component's."""
+def read_places(group: SpanGroup, attribute: str) -> list[tuple[Place, Any]]:
+    """Return the places of the spans of a group that `tener_ner` wrote, with an attribute of each; nothing for another
+    component's group."""
     places, values = group.attrs.get(PLACES, ()), group.attrs.get(attribute, ())
     return [((start, end, label), value) for (start, end, label), value in zip(places, values, strict=False)]
 
@@ -107,26 +108,23 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
                 f"doc.spans['{key}'] is another component's, and is replaced: give tener_ner a spans_key of its own.",
                 stacklevel=2,
             )
-        earlier = {place: float(score) for place, score in placed(doc.spans[key], SCORES)}
-    places = [place_of(ent) for ent in doc.ents]
-    found = [
-        scores.get((ent.start, ent.end, ent.label_), earlier.get(place, 1.0))
-        for ent, place in zip(doc.ents, places, strict=True)
-    ]
-    attrs = {SCORES: np.array(found, dtype=np.float64), PLACES: [list(place) for place in places]}
-    doc.spans[key] = SpanGroup(doc, name=key, spans=list(doc.ents), attrs=attrs)
+        earlier = {place: float(score) for place, score in read_places(doc.spans[key], SCORES)}
+    found = [scores.get((e.start, e.end, e.label_), earlier.get(place_of(e), 1.0)) for e in doc.ents]
+    _write_group(doc, key, list(doc.ents), {SCORES: np.array(found, dtype=np.float64)})
 
 
-def _set_char_spans(view: DocView, new: Iterable[UnitEntity], preset: Iterable[Span], settings: NERSettings) -> None:
+def _set_char_spans(
+    view: DocView, new: Iterable[UnitEntity], preset: Iterable[Span], key: str, alignment: Alignment
+) -> None:
     """Write all entities of the Doc to a group of `doc.spans`, which holds spans of tokens, with their exact offsets.
 
     A preset entity that an earlier run of the component found keeps the offsets that it had.
     """
-    doc, key = view.doc, settings.chars_key or CHARS_KEY
+    doc = view.doc
     earlier: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)
     if key in doc.spans:
-        for (_, _, label), (start, end) in placed(doc.spans[key], CHAR_OFFSETS):
-            first, last = view.token_span(start, end, settings.alignment_mode)
+        for (_, _, label), (start, end) in read_places(doc.spans[key], CHAR_OFFSETS):
+            first, last = view.token_span(start, end, alignment)
             earlier[first, last, label].append((start, end))
     found = {(*view.char_span(entity.start, entity.end), entity.label) for entity in new}
     for ent in preset:
@@ -134,14 +132,9 @@ def _set_char_spans(view: DocView, new: Iterable[UnitEntity], preset: Iterable[S
             found.add((*offsets, ent.label_))
     rows = sorted(found)
     spans = [Span(doc, *view.token_span(start, end, "expand"), label=label) for start, end, label in rows]
-    attrs = {
-        CHAR_OFFSETS: [[start, end] for start, end, _ in rows],
-        PLACES: [list(place_of(span)) for span in spans],
-    }
-    doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs=attrs)
+    _write_group(doc, key, spans, {CHAR_OFFSETS: [[start, end] for start, end, _ in rows]})
 
 
-def _runs(mask: BoolArray) -> list[tuple[int, int]]:
-    """Start and end of every unbroken stretch of true."""
-    edges = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
-    return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]
+def _write_group(doc: Doc, key: str, spans: list[Span], attrs: dict[str, Any]) -> None:
+    places = [list(place_of(span)) for span in spans]
+    doc.spans[key] = SpanGroup(doc, name=key, spans=spans, attrs={**attrs, PLACES: places})

@@ -18,17 +18,17 @@ from .windows import Window
 
 
 def entity_finders(nlp: Language) -> list[str]:
-    """The names of all components that say they set `doc.ents`, of whatever kind."""
+    """Return the names of all components that assign `doc.ents`, of whatever kind."""
     return [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
 
 
 def recognisers(nlp: Language) -> dict[str, ConfidentPipe]:
-    """All of them by their names, in the order of the pipeline."""
+    """Return all `tener_ner` by their names, in the order of the pipeline."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, ConfidentPipe)}
 
 
 def find_recogniser(nlp: Language, name: str | None = None, *, what: str = "The pipeline") -> ConfidentPipe:
-    """One of them. name: the component's; None for the first. what: what a message calls the pipeline."""
+    """Return a `tener_ner`. name: The component's; None for the first. what: The pipeline's name in a message."""
     found = recognisers(nlp)
     if found and name is None:
         return next(iter(found.values()))
@@ -42,10 +42,10 @@ def find_recogniser(nlp: Language, name: str | None = None, *, what: str = "The 
 
 @dataclass(frozen=True)
 class Recogniser:
-    """A `tener_ner` in its pipeline.
+    """A `tener_ner` in its pipeline, which reads texts as the pipeline does.
 
-    before: the names of the components that come before it.
-    shared: of these, the ones whose vectors it listens to.
+    before: The names of the components that come before it.
+    shared: Those of them whose vectors it listens to.
     """
 
     nlp: Language
@@ -55,7 +55,7 @@ class Recogniser:
 
     @classmethod
     def of(cls, nlp: Language, name: str | None = None) -> Recogniser:
-        """name: the component's name; None for the first `tener_ner` of the pipeline."""
+        """Find the component. name: Its name; None for the first `tener_ner` of the pipeline."""
         ner = find_recogniser(nlp, name)
         before = tuple(nlp.pipe_names[: nlp.pipe_names.index(ner.name)])
         upstream = {node.upstream_name for node in ner.model.walk() if hasattr(node, "upstream_name")}
@@ -64,19 +64,19 @@ class Recogniser:
 
     @property
     def models(self) -> list[Model[Any, Any]]:
-        """The models that the entities come from."""
+        """Models that the entities come from."""
         return [self.ner.model, *(pipe.model for pipe in self._pipes())]
 
     def _pipes(self) -> list[Any]:
         return [self.nlp.get_pipe(name) for name in self.shared]
 
     def describe(self) -> dict[str, str]:
-        """What the pipeline is."""
+        """Return the pipeline's name, language and version, the component and its view."""
         meta = {name: str(self.nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
         return {**meta, "component": self.ner.name, "view": self.ner.settings.view}
 
     def read(self, texts: Iterable[str | Doc]) -> list[Doc]:
-        """Texts as the component gets them. Docs keep their tokens and are not changed."""
+        """Return texts as the component gets them. Docs keep their tokens and are not changed."""
         # Not by nlp.make_doc, which ends at a text of nlp.max_length characters: this component reads windows.
         docs = [self.nlp.tokenizer(text) if isinstance(text, str) else text.copy() for text in texts]
         return self._run(docs, self.before)
@@ -91,18 +91,18 @@ class Recogniser:
         return view_of(doc, self.ner.settings.view)
 
     def piece(self, view: DocView, window: Window) -> Doc:
-        """A window of a Doc with its units as tokens, ready for the model."""
+        """Return a window of a Doc with its units as tokens, ready for the model."""
         piece = view.piece(window.start, window.end)
         return piece if piece is view.doc else self._run([piece], self.shared)[0]
 
     def predict(self, piece: Doc) -> None:
-        """Let the encoders read one piece."""
+        """Run the models on one piece."""
         for pipe in self._pipes():
             pipe.predict([piece])
         self.ner.model.predict([piece])
 
     def probabilities(self, pieces: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
-        """How probable the same spans of tokens are in each of some Docs whose tokens are units.
+        """Return the probabilities of the same spans of tokens in each of some Docs whose tokens are units.
 
         *Shape* [pieces, spans]
         """

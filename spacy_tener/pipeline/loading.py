@@ -1,4 +1,4 @@
-"""Why a component could not be loaded, and what to do about it."""
+"""Errors of loading a component, each with its remedy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ..errors import RemedyError
 
-# What Thinc and torch say where a file is whole, and holds the weights of other layers or sizes.
+# Messages of Thinc and torch about an undamaged file with the weights of other layers or sizes.
 _OTHER_CONFIG = ("mismatched structure", "change dimension", "unknown dimension", "in loading state_dict")
 
 
@@ -17,7 +17,7 @@ class OtherLabelsError(ValueError):
 
 @contextmanager
 def wrap_load_errors(name: str, source: str) -> Iterator[None]:
-    """Tell errors of loading apart by their cause: a missing package or memory is no reason to train again."""
+    """Reword errors of loading by their cause: a missing package or memory is no reason to train again."""
     what = f"Cannot load the component '{name}' from {source}"
     try:
         yield

@@ -29,7 +29,7 @@ def make_char_ner_scorer() -> Callable[..., dict[str, Any]]:
 def score_char_entities(
     examples: Iterable[Example], *, chars_key: str | None = CHARS_KEY, **kwargs: Any
 ) -> dict[str, Any]:
-    """Precision, recall and F1, of all types and of each.
+    """Compute precision, recall and F1, of all types and of each.
 
     examples (Iterable[Example]): The examples.
     chars_key (Optional[str]): Key of `doc.spans` under which the component keeps exact offsets. They are scored as they
@@ -72,14 +72,14 @@ def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore
 
 
 def places(doc: Doc) -> IntArray:
-    """For each offset in the text, how many characters before it are not white space: texts may differ in that."""
+    """Count the characters before each offset in the text that are not white space: texts may differ in that."""
     text = doc.text
     marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
 
 
 def missing_places(reference: Doc, place: IntArray) -> BoolArray:
-    """Which characters that are not white space have no annotation."""
+    """Return a mask of the characters without annotation, among those that are not white space."""
     missing = np.zeros(int(place[-1]), dtype=bool)
     for token in reference:
         if token.ent_iob == 0:

@@ -1,10 +1,10 @@
-"""How a `tener_ner` component reads Docs and writes entities."""
+"""Settings of a `tener_ner` component: reading Docs and writing entities."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import check_choice
 from .units import Alignment, View
@@ -14,7 +14,7 @@ CHARS_KEY = "tener_ner_chars"
 
 @dataclass(frozen=True)
 class NERSettings:
-    """The component's settings, checked. `make_tener_ner` says what each means."""
+    """The component's settings, checked. Each is explained at `make_tener_ner`."""
 
     view: View = "tokens"
     alignment_mode: Alignment = "expand"
@@ -28,16 +28,16 @@ class NERSettings:
 
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
-        """The settings in a component's `cfg`."""
+        """Return the settings in a component's `cfg`."""
         return cls(**{name: cfg[name] for name in _NAMES if name in cfg})
 
     @property
     def asks_probabilities(self) -> bool:
-        """Whether entities are to be weighed when a Doc is processed."""
+        """Return whether probabilities are needed when a Doc is processed."""
         return bool(self.spans_key or self.threshold)
 
     def thresholds(self, labels: Sequence[str]) -> list[float]:
-        """The least probability of an entity of each label."""
+        """Return the least probability of an entity of each label."""
         if not isinstance(self.threshold, dict):
             return [self.threshold] * len(labels)
         for label in self.threshold:
@@ -45,13 +45,8 @@ class NERSettings:
         return [self.threshold.get(label, 0.0) for label in labels]
 
     def __post_init__(self) -> None:
-        if self.view not in ("tokens", "characters"):
-            raise ValueError(f"The setting 'view' of tener_ner is {self.view!r}. Use 'tokens' or 'characters'.")
-        if self.alignment_mode not in ("expand", "contract", "strict"):
-            raise ValueError(
-                f"The setting 'alignment_mode' of tener_ner is {self.alignment_mode!r}. "
-                "Use 'expand', 'contract' or 'strict'."
-            )
+        check_choice("view of tener_ner", self.view, get_args(View))
+        check_choice("alignment_mode of tener_ner", self.alignment_mode, get_args(Alignment))
         if self.overlap < 1 or self.window <= 2 * self.overlap:
             raise ValueError(
                 f"The setting 'window' of tener_ner is {self.window} and 'overlap' is {self.overlap}: a window must be "

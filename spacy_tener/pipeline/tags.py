@@ -19,9 +19,9 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class LabelIndex:
-    """The index of each entity type's hash.
+    """Indices of entity types by their hashes.
 
-    hashes: of the labels, in the order of the model's.
+    hashes: Of the labels, in the order of the model's.
     """
 
     hashes: Sequence[int]
@@ -39,7 +39,7 @@ class LabelIndex:
 
 
 def encode_units(units: Units, labels: LabelIndex) -> IntArray:
-    """The tag of each unit, `UNKNOWN` where its entity is missing. Entities of no known label are outside.
+    """Return the tag of each unit, `UNKNOWN` where its entity is missing. Entities of no known label are outside.
 
     *Shape* [n]
     """
@@ -62,7 +62,7 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
 
 
 def trim_space(units: Units) -> Units:
-    """Entities without the white space at their edges, which no prediction has."""
+    """Return the units without the white space at the edges of entities, which no prediction has."""
     held = units.space & (units.iob != MISSING) & (units.label != 0)
     if not held.any():
         return units
@@ -82,7 +82,7 @@ def trim_space(units: Units) -> Units:
 
 
 def possible_tags(units: Units, layout: TagLayout) -> Mask | None:
-    """Tags that the text allows: no entity starts or ends in white space.
+    """Return a mask of the tags that the text allows: no entity starts or ends in white space.
 
     *Shape* [n, n_tags], or None if there is no white space.
     """
@@ -95,7 +95,7 @@ def possible_tags(units: Units, layout: TagLayout) -> Mask | None:
 
 
 def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> Mask:
-    """The tags that agree with the annotation: one where it is known, every possible one where it is missing.
+    """Return a mask of the tags that agree with the annotation: one where it is known, all possible ones elsewhere.
 
     *Shape* [n, n_tags]
     """
@@ -107,10 +107,10 @@ def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> M
 
 
 def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
-    """Tags that decoding may choose: preset entities and blocked tokens stay, no entity starts or ends in white space,
-    and none crosses a known sentence start.
+    """Return a mask of the tags that decoding may choose.
 
-    As with spaCy's `ner`, a token set to be outside may still become an entity.
+    Preset entities and blocked tokens stay, no entity starts or ends in white space, and none crosses a known sentence
+    start. As with spaCy's `ner`, a token set to be outside may still become an entity.
 
     *Shape* [n, n_tags], or None if every tag is allowed.
     """
@@ -131,7 +131,7 @@ def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
 
 
 def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
-    """One mask for all texts, or None if none of them has any."""
+    """Join the masks of all texts; None if none of them has any."""
     if all(mask is None for mask in masks):
         return None
     return np.concatenate(

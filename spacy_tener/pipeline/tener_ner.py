@@ -140,12 +140,12 @@ class TenerNER(ConfidentPipe):
 
     @property
     def lexicon(self) -> PipelineWords:
-        """The words that the component is given beyond its training, for all Docs or for some."""
+        """Words given to the component beyond its training, for all Docs or for some."""
         return PipelineWords(self.model, self.name)
 
     @property
     def label_data(self) -> list[str]:
-        """What `spacy init labels` writes, for `initialize(labels=...)` to read."""
+        """Labels as `spacy init labels` writes them, for `initialize(labels=...)` to read."""
         return list(self.cfg["labels"])
 
     @property
@@ -209,7 +209,7 @@ class TenerNER(ConfidentPipe):
             _add_requirements(nlp)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
-        """Some Docs as the model's input: a long one in windows."""
+        """Return some Docs as the model's input: a long one in windows."""
         settings = self.settings
         views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE)]
         batch = next(DocReader.of(self.model, settings).batches(views), [])
@@ -296,7 +296,7 @@ class TenerNER(ConfidentPipe):
         return [make_target(example, settings.view, index, settings.incorrect_spans_key) for example in examples]
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
-        """The mean loss of emissions over whole Docs, and its gradient. The component's weights get no gradient.
+        """Compute the mean loss of emissions over whole Docs, and its gradient. The component's weights get none.
 
         examples (Iterable[Example]): The examples.
         scores (List[Floats2d]): The model's output for their predicted Docs.
@@ -397,7 +397,7 @@ def _rebuild(
 
 
 def _add_requirements(nlp: Language) -> None:
-    """To meta.json, from which `spacy package` takes them."""
+    """Add the packages that the models need to meta.json, from which `spacy package` takes them."""
     models = (getattr(pipe, "model", None) for _, pipe in nlp.pipeline)
     needed = [name for model in models if isinstance(model, Model) for name in requirements(model)]
     if needed:

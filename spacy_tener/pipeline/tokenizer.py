@@ -21,7 +21,7 @@ def make_char_tokenizer() -> Callable[[Language], CharTokenizer]:
 
 
 class CharTokenizer(ChineseTokenizer):
-    """A character is a token, a space belongs to the token before it, and other white space is one token."""
+    """Tokenizer to characters: a space belongs to the token before it, and other white space is one token."""
 
     def __call__(self, text: str) -> Doc:
         if self.segmenter != Segmenter.char:
@@ -32,7 +32,7 @@ class CharTokenizer(ChineseTokenizer):
 
 
 def characters_and_spaces(text: str) -> tuple[list[str], list[bool]]:
-    """What spaCy's `get_words_and_spaces` makes of the characters of a text."""
+    """Return the characters of a text as words and the spaces behind them, as spaCy's `get_words_and_spaces` does."""
     words: list[str] = []
     spaces: list[bool] = []
     end = 0

@@ -1,7 +1,7 @@
 """A Doc as a sequence of units: its tokens, or its characters whatever the tokens are.
 
-Both views have the same attributes of their units (`Units`), copy a part of them into a Doc for the model, and turn
-entities over units into spans of tokens.
+Both views have the same methods: they give attributes of their units (`Units`), copy a part of them into a Doc for the
+model, and turn entities over units into spans of tokens.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import ChainMap
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,46 +64,17 @@ class Units:
     sentence_start: BoolArray
 
     def unannotated(self) -> Units:
-        """The same text as if it had no entities."""
+        """Return the same text as if it had no entities."""
         return Units(self.space, np.full_like(self.iob, MISSING), np.zeros_like(self.label), self.sentence_start)
 
 
-class DocView(Protocol):
-    """A Doc as a sequence of units."""
-
-    @property
-    def doc(self) -> Doc: ...
-
-    def __len__(self) -> int: ...
-
-    def units(self) -> Units: ...
-
-    def piece(self, start: int, end: int) -> Doc:
-        """The units from `start` to `end` as a Doc with one token each."""
-
-    def sentence_ends(self) -> BoolArray:
-        """Which units look like the end of a sentence. *Shape* [n]"""
-
-    def char_span(self, start: int, end: int) -> tuple[int, int]:
-        """Character offsets of the units from `start` to `end`."""
-
-    def places(self) -> IntArray:
-        """Start and length in characters of each unit. *Shape* [n, 2]"""
-
-    def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
-        """The units of the characters from `start` to `end`; None where they are not whole units."""
-
-    def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """The tokens of the units from `start` to `end`; an empty range where `alignment` finds none."""
-
-
 def _has_place(key: Any) -> bool:
-    """Whether a key of `user_data` belongs to an extension attribute of a token or a span."""
+    """Return whether a key of `user_data` belongs to an extension attribute of a token or a span."""
     return isinstance(key, tuple) and len(key) == 4 and key[0] == "._." and key[2] is not None
 
 
 class TokenView:
-    """A Doc's tokens as they are."""
+    """A Doc as the sequence of its tokens."""
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
@@ -116,6 +87,7 @@ class TokenView:
         return Units(space != 0, iob.astype(np.int64), label, sentence_start == 1)
 
     def piece(self, start: int, end: int) -> Doc:
+        """Return the units from `start` to `end` as a Doc with one token each."""
         if end - start == len(self.doc):
             return self.doc
         # Not Span.as_doc(), which reads the whole Doc for every piece of it.
@@ -133,14 +105,14 @@ class TokenView:
 
     @cached_property
     def _user_data(self) -> tuple[dict[Any, Any], list[int], list[tuple[Any, Any]]]:
-        """The Doc's own data, and that of tokens and spans with the characters where they start, in order."""
+        """Return the Doc's own data, and that of tokens and spans with the characters where they start, in order."""
         data: Any = self.doc.user_data.items()
         placed = [(key, value) for key, value in data if _has_place(key)]
         placed.sort(key=lambda item: item[0][2])
         return {k: v for k, v in data if not _has_place(k)}, [key[2] for key, _ in placed], placed
 
     def _user_data_of(self, start: int, end: int) -> ChainMap[Any, Any]:
-        """The data of the Doc, and of the tokens and spans between two characters."""
+        """Return the data of the Doc, and of the tokens and spans between two characters."""
         shared, places, placed = self._user_data
         own = {
             (mark, name, first - start, None if last is None else last - start): value
@@ -150,6 +122,7 @@ class TokenView:
         return ChainMap(own, shared)
 
     def sentence_ends(self) -> BoolArray:
+        """Return a mask of the units that look like the end of a sentence. *Shape* [n]"""
         strings = self.doc.vocab.strings
         closers = np.array([strings[mark] for mark in _SENTENCE_ENDS], dtype=np.uint64)
         ends: BoolArray = np.isin(self.doc.to_array(ORTH), closers)
@@ -157,21 +130,25 @@ class TokenView:
         return ends
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the character offsets of the units from `start` to `end`."""
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
     def places(self) -> IntArray:
+        """Return start and length in characters of each unit. *Shape* [n, 2]"""
         return self.doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2)
 
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
+        """Return the units of the characters from `start` to `end`; None where they are not whole units."""
         span = self.doc.char_span(start, end)
         return (span.start, span.end) if span is not None else None
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
+        """Return the tokens of the units from `start` to `end`; an empty range where `alignment` finds none."""
         return start, end
 
 
 class CharacterView:
-    """A Doc's characters, white space included, whatever its tokens are."""
+    """A Doc as the sequence of its characters, white space included, whatever its tokens are."""
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
@@ -187,7 +164,7 @@ class CharacterView:
         return self.spread(TokenView(self.doc).units())
 
     def spread(self, tokens: Units) -> Units:
-        """Attributes of the Doc's tokens as those of their characters."""
+        """Return attributes of the Doc's tokens as those of their characters."""
         position = np.arange(len(self))
         owner = np.searchsorted(self._starts, position, side="right") - 1
         first = np.zeros(len(self), dtype=bool)
@@ -236,7 +213,7 @@ class CharacterView:
         return start, end
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """The tokens of a stretch of characters; an empty range where `alignment` finds none.
+        """Return the tokens of a stretch of characters; an empty range where `alignment` finds none.
 
         expand: every token that the stretch touches. contract: every token that lies wholly inside, but for white
         space at the edges. strict: the tokens whose edges are the stretch's own.
@@ -252,8 +229,11 @@ class CharacterView:
         return (first, last) if exact or alignment == "expand" else (first, first)
 
 
-def view_of(doc: Doc, view: View) -> TokenView | CharacterView:
-    """The view of a Doc. A Doc whose tokens are its characters is its own character view."""
+DocView = TokenView | CharacterView
+
+
+def view_of(doc: Doc, view: View) -> DocView:
+    """Return the view of a Doc. A Doc whose tokens are its characters is its own character view."""
     if view == "tokens" or len(doc) == 0 or len(doc.text) == len(doc):
         return TokenView(doc)
     return CharacterView(doc)

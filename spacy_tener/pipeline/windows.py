@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from .units import CharacterView, DocView
 
 @dataclass(frozen=True)
 class Window:
-    """Units from `start` to `end` are the input; the emissions from `core_start` to `core_end` are used.
+    """A window over a document: the units from `start` to `end` are read, the emissions from `core_start` to `core_end`
+    are used.
 
     The cores of a document's windows cover it without gap or overlap. The units around a core are its context.
     """
@@ -40,11 +41,13 @@ class Window:
 
 
 def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int) -> list[Window]:
-    """Windows of at most `size` units with `overlap` units of context on each side, fewer at the document's ends.
+    """Cut a document into windows of at most `size` units.
+
+    A window has `overlap` units of context on each side, fewer at the document's ends.
 
     A core ends behind the last sentence end of its second half; where there is none, it is as long as it may be.
 
-    ends: which units are sentence ends. *Shape* [length]
+    ends: Mask of units that are sentence ends. *Shape* [length]
     """
     windows = []
     start = 0
@@ -62,15 +65,11 @@ def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int
     return windows
 
 
-class Sized(Protocol):
-    def __len__(self) -> int: ...
-
-
 SizedT = TypeVar("SizedT", bound=Sized)
 
 
 def batch_by_size(items: Iterable[SizedT], limit: int) -> Iterator[list[SizedT]]:
-    """Batches whose items together hold at most `limit` units; a larger item is a batch of its own."""
+    """Yield batches whose items together hold at most `limit` units; a larger item is a batch of its own."""
     batch: list[SizedT] = []
     held = 0
     for item in items:
@@ -96,7 +95,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class DocReader:
-    """Cuts Docs into windows, and gathers these in batches.
+    """Reader of Docs: cuts them into windows, and gathers these in batches.
 
     A listener has the shared component's vectors for whole Docs and whole batches only: they are neither cut nor
     gathered anew, and their length is limited by the shared component.
@@ -110,7 +109,7 @@ class DocReader:
         return cls(settings, listens=any(hasattr(node, "upstream_name") for node in model.walk()))
 
     def batches(self, views: Sequence[DocView]) -> Iterator[list[Piece]]:
-        """The pieces of all views, in order, in batches of at most `max_units` units."""
+        """Yield the pieces of all views, in order, in batches of at most `max_units` units."""
         if self.listens:
             if any(isinstance(view, CharacterView) for view in views):
                 raise ValueError(
@@ -130,11 +129,11 @@ class DocReader:
         return cut_windows(len(view), ends, size=self.settings.window, overlap=self.settings.overlap)
 
     def groups(self, views: Sequence[DocView]) -> Iterator[list[DocView]]:
-        """The views in groups whose emissions fit into memory together."""
+        """Yield the views in groups whose emissions fit into memory together."""
         return iter([list(views)]) if self.listens else batch_by_size(views, self.settings.max_units)
 
     def emissions(self, model: TaggerModel, views: Sequence[DocView]) -> list[Floats2d]:
-        """Emissions of every unit of every view, each from the window in whose core it lies.
+        """Return the emissions of every unit of every view, each from the window in whose core it lies.
 
         *Shape* [n, n_tags] for each view
         """
@@ -146,7 +145,7 @@ class DocReader:
 
 
 def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:
-    """Listeners return zeros for Docs that the shared component has not seen, and say nothing."""
+    """Refuse Docs that the shared component has not seen: listeners would return zeros for them, without a word."""
     listeners = [node for node in model.walk() if hasattr(node, "upstream_name")]
     if any(len(doc) and not _has_vectors(node, doc) for node in listeners for doc in docs):
         raise ValueError(

@@ -13,7 +13,7 @@ from test_loss import LAYOUT, LENGTH, PATHS, random_scores, weights_of
 from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.learning.learn import teaching_loss
-from spacy_tener.pipeline.learning.lessons import Emissions, Paths
+from spacy_tener.pipeline.learning.lessons import EmissionLesson, PathLesson
 from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.pipeline.units import OUTSIDE, Units, view_of
 from spacy_tener.pipeline.windows import Window
@@ -38,11 +38,11 @@ def test_the_loss_is_the_cross_entropy_of_all_readings(crfs):
     own, said = map(torch.from_numpy, random_scores(LENGTH, LENGTH))
     wanted = weights_of(teacher, said, PATHS).detach().softmax(0)
     expected = -(wanted * weights_of(student, own, PATHS).detach().log_softmax(0)).sum()
-    lesson = Emissions(said.numpy())
+    lesson = EmissionLesson(said.numpy())
     assert float(teaching_loss(student, teacher, own, [lesson], [units(LENGTH)]).detach()) == pytest.approx(
         float(expected), rel=1e-4
     )
-    every = Paths(PATHS, wanted.numpy(), LAYOUT)
+    every = PathLesson(PATHS, wanted.numpy(), LAYOUT)
     both = teaching_loss(student, teacher, torch.cat([own, own]), [every, lesson], [units(LENGTH)] * 2)
     assert float(both.detach()) == pytest.approx(2 * float(expected), rel=1e-4)
 
@@ -52,7 +52,7 @@ def test_the_gradient_of_listed_readings_is_that_of_their_log_probability(crfs):
     [scores] = random_scores(LENGTH)
     chosen, weights = PATHS[[3, 77]], np.array([0.7, 0.3])
     emissions = torch.from_numpy(scores).requires_grad_(True)
-    teaching_loss(student, teacher, emissions, [Paths(chosen, weights, LAYOUT)], [units(LENGTH)]).backward()
+    teaching_loss(student, teacher, emissions, [PathLesson(chosen, weights, LAYOUT)], [units(LENGTH)]).backward()
     expected = torch.zeros_like(emissions)
     for path, weight in zip(chosen, weights, strict=True):
         loss = weight * student.loss(emissions, [LENGTH], tags=torch.from_numpy(path)).sum()
@@ -63,7 +63,7 @@ def test_the_gradient_of_listed_readings_is_that_of_their_log_probability(crfs):
 def test_a_window_holds_what_is_inside_of_a_cut_entity():
     names = LAYOUT.names(("X", "Y"))
     path = np.array([[names.index(tag) for tag in ("B-X", "I-X", "E-X", "O", "S-Y")]])
-    part = Paths(path, np.ones(1), LAYOUT).within(Window(1, 4, 1, 4))
+    part = PathLesson(path, np.ones(1), LAYOUT).within(Window(1, 4, 1, 4))
     assert [names[tag] for tag in part.tags[0]] == ["B-X", "E-X", "O"]
 
 
@@ -171,7 +171,7 @@ def test_a_teacher_without_labels_is_refused(tmp_path):
     [
         ({"share": 0.0}, "share is 0.0"),
         ({"temperature": 0.0}, "temperature is 0.0"),
-        ({"readings": 0}, "readings is 0"),
+        ({"k_best": 0}, "k_best is 0"),
         ({"path": None}, "no pipeline is named"),
         ({"component": "ner"}, "has no tener_ner named 'ner'"),
     ],
@@ -194,9 +194,9 @@ def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences
     told = lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
     again = load_teacher(teacher_path, cache_file=path, cache_mb=0)
     again._ask = None
-    assert {type(lesson) for lesson in told} == {Emissions, Paths}
+    assert {type(lesson) for lesson in told} == {EmissionLesson, PathLesson}
     for before, after in zip(told, lessons_of(again, sentences, labels), strict=True):
-        if isinstance(before, Emissions):
+        if isinstance(before, EmissionLesson):
             assert np.array_equal(before.scores, after.scores)
         else:
             assert np.array_equal(before.tags, after.tags)

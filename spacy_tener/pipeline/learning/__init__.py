@@ -1,1 +1,1 @@
-"""What the component learns from a batch: annotation, and what a teacher says."""
+"""Training of the component: targets from annotation, lessons of a teacher, losses."""

@@ -24,7 +24,7 @@ from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
 from ..units import DocView, Units
 from ..windows import DocReader, Piece, documents
-from .lessons import Emissions, Lesson, Paths
+from .lessons import EmissionLesson, Lesson, PathLesson
 from .targets import IncorrectSpan, Target
 from .teaching import Teacher
 
@@ -32,14 +32,14 @@ from .teaching import Teacher
 def gradient(
     crf: CRF, scores: list[Floats2d], loss_of: Callable[[Tensor], Tensor], scale: float, *, train_crf: bool = True
 ) -> tuple[float, list[Floats2d]]:
-    """A scaled loss of emissions, and its gradient.
+    """Return a scaled loss of emissions, and its gradient.
 
     *Shape* scores, and the gradient: [n, n_tags] for each text
 
-    loss_of: the loss as a function of all emissions, [N, n_tags].
-    train_crf: add the gradient of the CRF's own parameters to what they hold.
+    loss_of: The loss as a function of all emissions, [N, n_tags].
+    train_crf: Add the gradient of the CRF's own parameters to what they hold.
     """
-    emissions = flat(crf, scores).requires_grad_(True)
+    emissions = _joined(crf, scores).requires_grad_(True)
     loss = loss_of(emissions) * scale
     loss.backward(inputs=None if train_crf else [emissions])
     assert emissions.grad is not None
@@ -48,19 +48,19 @@ def gradient(
 
 
 def rehearsal_loss(crf: CRF, old_crf: CRF, wanted: list[Floats2d], emissions: Tensor) -> Tensor:
-    """Cross-entropy between all paths as an earlier model weighs them and as this one does."""
+    """Return the cross-entropy of the distribution over paths under that of an earlier model."""
     lengths = [len(part) for part in wanted]
-    return cross_entropy(old_crf, flat(old_crf, wanted), crf, emissions, lengths)
+    return cross_entropy(old_crf, _joined(old_crf, wanted), crf, emissions, lengths)
 
 
-def flat(crf: CRF, scores: list[Floats2d]) -> Tensor:
-    """The scores of all texts, where they are: on the CPU, as on Apple's GPU too, or on the CRF's device."""
+def _joined(crf: CRF, scores: list[Floats2d]) -> Tensor:
+    """Join the scores of all texts where they are: on the CPU, as on Apple's GPU too, or on the CRF's device."""
     ops = get_array_ops(scores[0])
     return join(ops, scores, crf.start.device if ops.name == "cupy" else torch.device("cpu"))
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
-    """Sum over the targets of the negative log-likelihood of the annotation, each by its weight.
+    """Return the sum over the targets of the negative log-likelihood of the annotation, each by its weight.
 
     Where no tag is missing it is that of one path, and otherwise that of all paths that agree with the known tags
     (algorithms.md, 6). An incorrect span adds `-log(1 - P(span | the known tags))`.
@@ -87,7 +87,7 @@ def tensor(mask: Mask | None) -> Tensor | None:
 
 
 def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
-    """Each incorrect span has the units of its text for itself, with the tags clamped to the span."""
+    """Sum `-log(1 - P(span))` over all incorrect spans: each has a copy of its text with the tags clamped to it."""
     ends = np.cumsum([len(target.tags) for target in targets])
     rows, masks, lengths, weights = [], [], [], []
     for target, end in zip(targets, ends, strict=True):
@@ -119,49 +119,38 @@ def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
 def teaching_loss(
     student: CRF, teacher: CRF, emissions: Tensor, lessons: Sequence[Lesson], units: Sequence[Units]
 ) -> Tensor:
-    """Cross-entropy of the student's distribution over readings under the teacher's, summed over the texts.
+    """Return the cross-entropy of the student's distribution over readings under the teacher's, summed over the texts.
 
     teacher: its labels are the student's first ones.
     *Shape* emissions: the student's, [N, n_tags], of the units of all texts joined; result: a scalar
     """
     lengths = [len(each.space) for each in units]
     masks = [possible_tags(each, student.layout) for each in units]
+    ends = np.cumsum(lengths)
     total = torch.zeros(())
-    for kind, loss in ((Emissions, _exact), (Paths, _listed)):
+    for kind in (EmissionLesson, PathLesson):
         chosen = [i for i, lesson in enumerate(lessons) if isinstance(lesson, kind)]
-        if chosen:
-            ends = np.cumsum(lengths)
-            rows = np.concatenate([np.arange(ends[i] - lengths[i], ends[i]) for i in chosen])
-            part = emissions[on_device(rows, emissions.device)]
-            sizes = [lengths[i] for i in chosen]
-            possible = tensor(join_masks([masks[i] for i in chosen], sizes, student.layout.n_tags))
-            total = total + loss(student, teacher, part, [lessons[i] for i in chosen], sizes, possible)
+        if not chosen:
+            continue
+        rows = np.concatenate([np.arange(ends[i] - lengths[i], ends[i]) for i in chosen])
+        part = emissions[on_device(rows, emissions.device)]
+        sizes = [lengths[i] for i in chosen]
+        possible = tensor(join_masks([masks[i] for i in chosen], sizes, student.layout.n_tags))
+        if kind is EmissionLesson:
+            scores = [lesson.scores for lesson in lessons if isinstance(lesson, EmissionLesson)]
+            loss = cross_entropy(teacher, torch.from_numpy(np.concatenate(scores)), student, part, sizes, possible)
+        else:
+            paths = [lesson for lesson in lessons if isinstance(lesson, PathLesson)]
+            loss = _listed_loss(student, part, paths, sizes, possible)
+        total = total + loss
     return total
 
 
-def _exact(
-    student: CRF,
-    teacher: CRF,
-    emissions: Tensor,
-    lessons: Sequence[Lesson],
-    lengths: list[int],
-    possible: Tensor | None,
+def _listed_loss(
+    student: CRF, emissions: Tensor, paths: Sequence[PathLesson], lengths: list[int], possible: Tensor | None
 ) -> Tensor:
-    scores = torch.from_numpy(np.concatenate([lesson.scores for lesson in lessons if isinstance(lesson, Emissions)]))
-    return cross_entropy(teacher, scores, student, emissions, lengths, possible)
-
-
-def _listed(
-    student: CRF,
-    teacher: CRF,
-    emissions: Tensor,
-    lessons: Sequence[Lesson],
-    lengths: list[int],
-    possible: Tensor | None,
-) -> Tensor:
-    """log Z less the mean score of the teacher's readings, by their weights."""
+    """Return log Z less the mean score of the teacher's readings, by their weights."""
     ends = np.cumsum(lengths)
-    paths = [lesson for lesson in lessons if isinstance(lesson, Paths)]
     rows = np.concatenate(
         [np.tile(np.arange(end - n, end), len(each.weights)) for each, n, end in zip(paths, lengths, ends, strict=True)]
     )
@@ -172,8 +161,8 @@ def _listed(
     return student.log_partition(emissions, lengths, possible).sum() - scores @ weights.to(scores)
 
 
-PieceLoss = Callable[[Sequence[Piece], list[Doc]], Callable[[Tensor], Tensor]]
-"""Makes the loss of some pieces as a function of their emissions."""
+PieceLoss = Callable[[Sequence[Piece], list[Doc], Tensor], Tensor]
+"""The loss of some pieces of Docs, of their Docs and emissions."""
 
 
 def learn(
@@ -185,9 +174,9 @@ def learn(
     labels: Sequence[str] = (),
     teacher: Teacher | None = None,
 ) -> float:
-    """Accumulate the gradients of the targets. Returns the loss, the mean over the pieces of Docs that teach anything.
+    """Accumulate the gradients of the targets. Return the loss, the mean over the pieces of Docs that teach anything.
 
-    labels: the component's, for a teacher.
+    labels: The component's, for a teacher.
     """
     reader = DocReader.of(model, settings)
     taught = [target.teaches or (teacher is not None and len(target.view) > 0) for target in targets]
@@ -201,33 +190,27 @@ def learn(
     layer = crf(model)
     lessons = teacher.lessons(views, labels) if teacher else []
 
-    def loss_of(batch: Sequence[Piece], docs: list[Doc]) -> Callable[[Tensor], Tensor]:
+    def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
         parts = [targets[piece.index].within(piece.window) for piece in batch]
         if teacher is None:
-            return partial(batch_loss, layer, targets=parts)
+            return batch_loss(layer, emissions, parts)
         said = [lessons[piece.index].within(piece.window) for piece in batch]
-        return partial(_taught_loss, layer, teacher, targets=parts, lessons=said)
+        units = [part.units for part in parts]
+        loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, said, units)
+        if teacher.share < 1.0 and any(part.teaches for part in parts):
+            loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, parts)
+        return loss
 
     return _accumulate(model, reader, views, taught, loss_of, name=name)
-
-
-def _taught_loss(
-    layer: CRF, teacher: Teacher, emissions: Tensor, targets: Sequence[Target], lessons: Sequence[Lesson]
-) -> Tensor:
-    """The annotation's loss and the teacher's, by their shares."""
-    loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, lessons, [target.units for target in targets])
-    if teacher.share < 1.0 and any(target.teaches for target in targets):
-        loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, targets)
-    return loss
 
 
 def rehearse(
     model: TaggerModel, teacher: TaggerModel, views: Sequence[DocView], settings: NERSettings, *, name: str
 ) -> float:
-    """Accumulate gradients towards another model's predictions. Returns the loss, the mean over the pieces."""
+    """Accumulate gradients towards another model's predictions. Return the loss, the mean over the pieces."""
 
-    def loss_of(batch: Sequence[Piece], docs: list[Doc]) -> Callable[[Tensor], Tensor]:
-        return partial(rehearsal_loss, crf(model), crf(teacher), teacher.predict(docs))
+    def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
+        return rehearsal_loss(crf(model), crf(teacher), teacher.predict(docs), emissions)
 
     taught = [len(view) > 0 for view in views]
     return _accumulate(model, DocReader.of(model, settings), views, taught, loss_of, name=name)
@@ -262,7 +245,7 @@ def _accumulate(
     *,
     name: str,
 ) -> float:
-    """taught: which views count in the mean."""
+    """Accumulate the gradients of a loss over all batches. taught: the views that count in the mean."""
     batches = list(reader.batches(views))
     counts = [sum(taught[piece.index] for piece in batch) for batch in batches]
     scale = 1.0 / sum(counts)
@@ -273,7 +256,7 @@ def _accumulate(
             term.share = scale * count
         docs = documents(batch, views)
         scores, backprop = model.begin_update(docs)
-        loss, d_scores = gradient(crf(model), scores, loss_of(batch, docs), scale)
+        loss, d_scores = gradient(crf(model), scores, partial(loss_of, batch, docs), scale)
         if not isfinite(loss):
             raise ValueError(Errors.E910.format(name=name))
         backprop(d_scores)

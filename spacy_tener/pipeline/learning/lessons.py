@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from ..windows import Window
 
 
 @dataclass(frozen=True)
-class Emissions:
+class EmissionLesson:
     """The teacher's emissions of the student's own units. *Shape* [n, n_tags of the teacher]"""
 
     scores: NDArray[np.float32]
@@ -29,12 +28,12 @@ class Emissions:
     def nbytes(self) -> int:
         return self.scores.nbytes
 
-    def within(self, window: Window) -> Emissions:
-        return Emissions(self.scores[window.start : window.end])
+    def within(self, window: Window) -> EmissionLesson:
+        return EmissionLesson(self.scores[window.start : window.end])
 
 
 @dataclass(frozen=True)
-class Paths:
+class PathLesson:
     """The teacher's best readings as tags of the student's units, where the two have other units.
 
     *Shape* tags: [k, n]; weights: [k], their probabilities, of sum 1
@@ -48,8 +47,8 @@ class Paths:
     def nbytes(self) -> int:
         return self.tags.nbytes + self.weights.nbytes
 
-    def within(self, window: Window) -> Paths:
-        """Of an entity that is cut by the window's edge, what is inside."""
+    def within(self, window: Window) -> PathLesson:
+        """Cut a window out of the readings. Of an entity that its edge cuts, the part inside remains."""
         start, end = window.start, window.end
         rows = []
         for path in self.tags:
@@ -57,15 +56,13 @@ class Paths:
             inside = (last > start) & (first < end)
             edges = np.clip(first[inside], start, end) - start, np.clip(last[inside], start, end) - start
             rows.append(self.layout.encode(*edges, label[inside], end - start))
-        return Paths(np.array(rows), self.weights, self.layout)
+        return PathLesson(np.array(rows), self.weights, self.layout)
 
 
-Lesson = Emissions | Paths
+Lesson = EmissionLesson | PathLesson
 
 
 _TABLE = "CREATE TABLE IF NOT EXISTS lessons (key BLOB PRIMARY KEY, rows BLOB, weights BLOB) WITHOUT ROWID"
-_FIND = "SELECT key, rows, weights FROM lessons WHERE key IN ({})"
-_AT_ONCE = 500  # keys in one question; SQLite has a limit
 _PATIENCE = 60.0  # seconds to wait for another training that writes
 
 Key = tuple[str, bytes]
@@ -84,41 +81,27 @@ class LessonStore:
         self.teacher = teacher
         self.student = student
         self._prefix = blake2b(made_of.encode("utf8"), digest_size=16).digest()
-        with self._told():
+        with self._wrap_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
-            # Readers and a writer do not wait for each other. What the system's crash takes is asked again.
-            self._patiently("PRAGMA journal_mode = WAL")
-            self._file.execute("PRAGMA synchronous = NORMAL")
-            self._patiently(_TABLE)
-
-    def _patiently(self, statement: str) -> None:
-        """SQLite's own patience does not hold while a file that several make at once is set up."""
-        end = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                self._file.execute(statement)
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > end:
-                    raise
-                time.sleep(0.05)
+            with self._file:
+                # Not without it: SQLite does not wait for a lock that a reader would raise to a writer's.
+                self._file.execute("BEGIN IMMEDIATE")
+                self._file.execute(_TABLE)
 
     def read(self, keys: Iterable[Key]) -> dict[Key, Lesson]:
-        """Those that are there."""
-        names = {self._name(key): key for key in keys}
-        asked = list(names)
-        with self._told():
-            found = [
-                row
-                for block in (asked[i : i + _AT_ONCE] for i in range(0, len(asked), _AT_ONCE))
-                for row in self._file.execute(_FIND.format(",".join("?" * len(block))), block)
-            ]
-            return {names[name]: self._lesson(names[name], rows, weights) for name, rows, weights in found}
+        """Return the lessons that are there."""
+        found = {}
+        with self._wrap_errors():
+            for key in keys:
+                rows = self._file.execute("SELECT rows, weights FROM lessons WHERE key = ?", [self._name(key)])
+                for row in rows:
+                    found[key] = self._lesson(key, *row)
+        return found
 
     def write(self, lessons: Mapping[Key, Lesson]) -> None:
         rows = [(self._name(key), *_columns(lesson)) for key, lesson in lessons.items()]
-        with self._told(), self._file:
+        with self._wrap_errors(), self._file:
             self._file.executemany("INSERT OR IGNORE INTO lessons VALUES (?, ?, ?)", rows)
 
     def _name(self, key: Key) -> bytes:
@@ -132,12 +115,12 @@ class LessonStore:
     def _lesson(self, key: Key, rows: bytes, weights: bytes | None) -> Lesson:
         n_units = np.frombuffer(key[1], dtype=np.int64).size // 2
         if weights is None:
-            return Emissions(np.frombuffer(rows, dtype=np.float32).reshape(n_units, self.teacher.n_tags))
+            return EmissionLesson(np.frombuffer(rows, dtype=np.float32).reshape(n_units, self.teacher.n_tags))
         shares = np.frombuffer(weights, dtype=np.float64)
-        return Paths(np.frombuffer(rows, dtype=np.int64).reshape(len(shares), n_units), shares, self.student)
+        return PathLesson(np.frombuffer(rows, dtype=np.int64).reshape(len(shares), n_units), shares, self.student)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _wrap_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -146,6 +129,6 @@ class LessonStore:
 
 
 def _columns(lesson: Lesson) -> tuple[bytes, bytes | None]:
-    if isinstance(lesson, Emissions):
+    if isinstance(lesson, EmissionLesson):
         return lesson.scores.tobytes(), None
     return lesson.tags.tobytes(), lesson.weights.tobytes()

@@ -16,7 +16,7 @@ from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, Tok
 from ..windows import Window
 
 WEIGHT = "spacy_tener.weight"
-"""In `user_data` of a reference Doc: how much its annotation counts in the loss; 1 where there is none."""
+"""In `user_data` of a reference Doc: the factor of its loss; 1 where there is none."""
 
 _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
 
@@ -46,11 +46,11 @@ class Target:
 
     @property
     def teaches(self) -> bool:
-        """Whether anything is annotated, and counts."""
+        """Return whether the annotation has anything to teach."""
         return self.weight > 0.0 and (bool(self.incorrect) or bool((self.tags != UNKNOWN).any()))
 
     def within(self, window: Window) -> Target:
-        """The annotation of a window's core, so that the windows of a document hold each tag once.
+        """Return the annotation of a window's core, so that the windows of a document hold each tag once.
 
         An entity belongs to the window in whose core it starts, to its end; its tags are left unknown if it ends
         outside of that window.
@@ -72,11 +72,12 @@ class Target:
 
 
 def make_target(example: Example, view: View, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
-    """Read an example. Raises if it holds a label that the component does not have."""
+    """Read an example. Raise an error if it holds a label that the component does not have."""
     predicted = view_of(example.predicted, view)
     units = trim_space(_gold_units(example, predicted))
     _check_labels(example, units, labels)
-    incorrect = _incorrect_spans(example, incorrect_spans_key)
+    groups, key = example.reference.spans, incorrect_spans_key
+    incorrect = list(groups[key]) if key is not None and key in groups else []
     return Target(
         view=predicted,
         units=units,
@@ -94,7 +95,7 @@ def _weight(reference: Doc) -> float:
 
 
 def _gold_units(example: Example, view: DocView) -> Units:
-    """The reference's entities over the units of the predicted Doc's view."""
+    """Return the reference's entities over the units of the predicted Doc's view."""
     if isinstance(view, CharacterView):
         if example.reference.text == view.text:
             # Through the characters, an entity that does not sit on the predicted tokens' edges is not lost.
@@ -113,7 +114,7 @@ def _same_tokens(example: Example) -> bool:
 
 
 def _aligned_units(example: Example) -> Units:
-    """spaCy's own alignment: entities off the edges of the predicted tokens are missing."""
+    """Align the entities as spaCy does: those off the edges of the predicted tokens are missing."""
     aligned = [tag or "-" for tag in example.get_aligned_ner()]
     strings = example.predicted.vocab.strings
     predicted = TokenView(example.predicted).units()
@@ -135,12 +136,6 @@ def _check_labels(example: Example, units: Units, labels: LabelIndex) -> None:
             "for it before training, or nlp.initialize() with data (or a labels file) that holds every label. "
             f"Text: {example.reference.text[:60]!r}"
         )
-
-
-def _incorrect_spans(example: Example, key: str | None) -> list[Span]:
-    if key is None or key not in example.reference.spans:
-        return []
-    return list(example.reference.spans[key])
 
 
 def _align_incorrect(example: Example, view: DocView, spans: list[Span], labels: LabelIndex) -> list[IncorrectSpan]:
