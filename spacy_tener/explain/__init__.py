@@ -1,6 +1,15 @@
-"""Why a pipeline found its entities: `explain(nlp, text)`, as data and as a page."""
+"""Explanations of entities: `explain(nlp, text)`, as data and as a page."""
 
 from .explaining import explain
-from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, Passage
+from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, HeatMap, LexiconWord, Passage
 
-__all__ = ["Evidence", "ExplainedEntity", "ExplainedText", "Explanation", "Passage", "explain"]
+__all__ = [
+    "Evidence",
+    "ExplainedEntity",
+    "ExplainedText",
+    "Explanation",
+    "HeatMap",
+    "LexiconWord",
+    "Passage",
+    "explain",
+]

@@ -1,7 +1,7 @@
-"""What an encoder looked at: maps of attention, of relations, and of the words that each character read.
+"""Maps of attention, of relations, and of the words that each character read: what an encoder looked at.
 
-The encoders make these maps by functions that prediction does not call. To call them, one needs what the encoder itself
-was called with: that is noted for the time of one prediction, whether torch computes it or not.
+Encoders compute these maps in functions that prediction does not call. Their inputs are those of the encoder itself,
+which are recorded during one prediction, whether torch computes it or not.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import copy
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, singledispatch
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,62 +25,32 @@ from ..layers.convolution import GRNEncoder
 from ..layers.lattice import AtssaEncoder, FlatEncoder, MectEncoder
 from ..layers.transformer import TransformerEncoder
 from ..models.bridge import TorchShim, torch_shim
+from .explanation import HeatMap
 
 _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa", "mect"}
-"""Of the layers whose modules have maps to show."""
-
-Kind = Literal["attention", "words", "relations"]
-
-
-@dataclass(frozen=True, eq=False)
-class HeatMap:
-    """How strongly each unit of a text looks at each unit, and at each word that the lexicon found.
-
-    kind: `attention`, where each query's row adds up to 1; `words`, the same where the keys are words only
-        (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.
-    layer: counted from 1.
-    stream: which of MECT's streams is read, or nothing.
-    weights: *Shape: [heads, units, units + words]*; the keys are units alone for `relations` and for encoders that read
-        no words beside them, and words alone for `words`.
-    kept: how many keys each query keeps, where it selects (ATSSA). *Shape: [heads, units]*
-    """
-
-    kind: Kind
-    layer: int
-    stream: str
-    weights: NDArray[np.float32]
-    kept: NDArray[np.int64] | None = None
-
-    def part(self, units: slice, words: NDArray[np.int64]) -> HeatMap:
-        """The map over some of the units and of the words."""
-        rows = self.weights[:, units]
-        behind = 0 if self.kind == "words" else self.weights.shape[1]
-        keys = np.arange(0) if self.kind == "words" else np.arange(units.start, units.stop)
-        if self.weights.shape[2] > behind:
-            keys = np.concatenate([keys, words + behind])
-        return replace(self, weights=rows[:, :, keys], kept=None if self.kept is None else self.kept[:, units])
+"""Names of the layers whose modules have maps to show."""
 
 
 @dataclass(frozen=True)
 class Encoder:
     """An encoder of a pipeline, and its torch module.
 
-    module: Of its own where the pipeline predicts without torch, so that it goes on doing so.
+    module: A copy where the pipeline predicts without torch, so that it goes on doing so.
     """
 
     shim: TorchShim
     module: nn.Module
 
 
-def encoders(models: Iterable[Model[Any, Any]]) -> list[Encoder]:
-    """The encoders in some models that have maps to show."""
+def find_encoders(models: Iterable[Model[Any, Any]]) -> list[Encoder]:
+    """Return the encoders in some models that have maps to show."""
     nodes = [node for model in models for node in model.walk() if node.name in _NAMES]
     shims = [torch_shim(node) for node in nodes]
     return [Encoder(shim, copy.copy(shim).module) for shim in shims if shim.is_built]
 
 
-def look(found: Sequence[Encoder], predict: Callable[[], object]) -> list[HeatMap]:
-    """The maps of encoders for the one text that `predict` predicts."""
+def record_maps(encoders: Sequence[Encoder], predict: Callable[[], object]) -> list[HeatMap]:
+    """Return the maps of encoders for the one text that `predict` predicts."""
     calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
     thread = threading.get_ident()
 
@@ -90,7 +60,7 @@ def look(found: Sequence[Encoder], predict: Callable[[], object]) -> list[HeatMa
             calls.append((module, inputs))
 
     with ExitStack() as observing:
-        for encoder in found:
+        for encoder in encoders:
             observing.enter_context(encoder.shim.observe(partial(note, encoder.module)))
         predict()
     with torch.inference_mode():
@@ -101,12 +71,10 @@ def _as_tensor(value: Any) -> Any:
     return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
-def _nothing(module: nn.Module, *inputs: Any) -> list[HeatMap]:
+@singledispatch
+def heat_maps(module: nn.Module, *inputs: Any) -> list[HeatMap]:
+    """Return the maps of an encoder for its inputs of a single text."""
     return []
-
-
-heat_maps = singledispatch(_nothing)
-"""The maps of an encoder, called with what the encoder is called with for a single text."""
 
 
 @heat_maps.register
@@ -149,7 +117,7 @@ def _attention(
     stream: str = "",
     kept: Sequence[NDArray[np.int64]] | None = None,
 ) -> list[HeatMap]:
-    """Of each layer the map of the only text. queries: the first so many, where words are queries too."""
+    """Return the only text's map of each layer. queries: The number of characters, where words are queries too."""
     return [
         HeatMap("attention", layer, stream, array(only[:, :queries]), kept[layer - 1] if kept else None)
         for layer, (only,) in enumerate(layers, start=1)

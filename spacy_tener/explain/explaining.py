@@ -1,32 +1,46 @@
-"""From texts to what is said of their entities."""
+"""`explain`: probabilities, rivals, evidence by masking, the lexicon's words, and maps of attention."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
+from typing import Any, cast
 
 import numpy as np
+from spacy.attrs import IS_SPACE, LEMMA, MORPH, NORM, POS, SENT_START, TAG
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from thinc.api import Model
 
+from ..models.bridge import torch_shim
+from ..models.embed.lexicon import LexiconVocabulary
+from ..models.embed.radical import RadicalVocabulary
+from ..models.embed.tables import Vocabulary
 from ..pipeline.confidence import Parse
+from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import Recogniser
 from ..pipeline.units import DocView
-from ..pipeline.windows import Window
-from .encoders import HeatMap, encoders, look
-from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, Passage
-from .masking import REACH, Mask, log_odds, mask_of, places_near
-from .passages import Stretch, stretches
-from .words import LexiconWord, lexicon_of, lexicon_words, radicals, structures_of
+from .encoders import find_encoders, record_maps
+from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, HeatMap, LexiconWord, Passage
+from .passages import PassageSpan, cut_passages, find_vocabulary, lexicon_words, radicals_of
 
-Units = tuple[int, int]
+Span = tuple[int, int]
+"""Start and end in units of a view."""
 Text = str | Doc | Example
 
-POSSIBLE = 0.02
+MIN_POSSIBLE = 0.02
 """From this probability on, an entity of one of the best readings is explained though it was not found."""
+UNKNOWN = "\U0010fffd"
+"""The last code point for private use: a string that no table has a row for, and no lexicon a word with."""
+REACH = 20
+"""In a Doc longer than a window, how many units on each side of an entity are masked, one at a time."""
+_MIN_PROBABILITY = 1e-9
+"""Probabilities closer than this to 0 or 1 count as this, so that their log-odds are numbers."""
+_UNMASKED = [NORM, LEMMA, POS, TAG, MORPH, SENT_START]
+"""Attributes that earlier components may have set and embedders may read. The last one a masked token keeps, too."""
 
 
 def explain(
@@ -39,7 +53,7 @@ def explain(
     evidence: bool = True,
     maps: bool = True,
 ) -> Explanation:
-    """Say of each entity of some texts how sure the pipeline is, what else it may be, and why it was found.
+    """Explain each entity of some texts: its probability, its rivals, and why it was found.
 
     nlp (Language): A pipeline with `tener_ner`.
     texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens;
@@ -52,8 +66,8 @@ def explain(
     RETURNS (Explanation): The data, which writes itself as JSON or as a page.
     """
     given: list[Text] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
-    explainer = _Explainer.of(Recogniser.of(nlp, name), evidence=evidence, maps=maps)
-    recogniser = explainer.recogniser
+    recogniser = Recogniser.of(nlp, name)
+    explainer = _Explainer(recogniser, evidence=evidence, maps=maps)
     docs = recogniser.read(text.predicted if isinstance(text, Example) else text for text in given)
     ner = recogniser.ner
     columns = (docs, ner.scored(docs), ner.rivals(docs, rivals), ner.kbest(docs, readings), ner.entropy(docs))
@@ -69,134 +83,110 @@ def _gold(text: Text) -> list[tuple[int, int, str]] | None:
     return None if ents is None else [(ent.start_char, ent.end_char, ent.label_) for ent in ents]
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A window of a Doc as the model reads it.
-
-    doc: its units as tokens.
-    stretches: what of it is shown.
-    entities: those that lie in it, in units of the window.
-    """
-
-    doc: Doc
-    window: Window
-    stretches: list[Stretch]
-    entities: dict[int, Units]
-
-
 class _Explainer:
-    """Explains one Doc after the other.
+    """The parts of a pipeline that explanations of its Docs need."""
 
-    mask: for evidence; None for none.
-    """
-
-    def __init__(self, recogniser: Recogniser, *, mask: Mask | None, maps: bool) -> None:
-        self.recogniser = recogniser
-        self.mask = mask
+    def __init__(self, recogniser: Recogniser, *, evidence: bool, maps: bool) -> None:
         models = recogniser.models
-        self.encoders = encoders(models) if maps else None
-        self.lexicon = lexicon_of(models)
-        self.structures = structures_of(models)
-
-    @classmethod
-    def of(cls, recogniser: Recogniser, *, evidence: bool, maps: bool) -> _Explainer:
         characters = recogniser.ner.settings.view == "characters"
-        mask = mask_of(recogniser.models, one_character=characters) if evidence else None
-        return cls(recogniser, mask=mask, maps=maps)
+        self.recogniser = recogniser
+        self.mask = find_mask(models, one_character=characters) if evidence else None
+        self.encoders = find_encoders(models) if maps else None
+        self.lexicon = find_vocabulary(models, LexiconVocabulary)
+        self.radicals = find_vocabulary(models, RadicalVocabulary)
 
     def notes(self) -> list[str]:
-        """How evidence was found, and what there is nothing of."""
-        notes = [] if self.mask is None else [self.mask.says]
+        """Say how units were masked, and which parts of an explanation there are none of."""
+        notes = [] if self.mask is None else [self.mask.note]
         if self.encoders == []:
-            notes.append(
-                "This pipeline has none of this package's encoders with attention or relations, so that there are no "
-                "maps of what it looked at."
-            )
+            notes.append("No maps: none of this package's encoders with attention or relations is in this pipeline.")
         if self.lexicon is None:
-            notes.append("This pipeline reads no lexicon, so that there are no words to show.")
+            notes.append("No words: this pipeline reads no lexicon.")
         return notes
 
     def __call__(
         self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], readings: list[Parse]
     ) -> ExplainedText:
-        """All but the text's entropy and annotation."""
+        """Explain a text, but for its entropy and annotation."""
         view = self.recogniser.view(doc)
         possible = _possible(found, readings)
         entities = [*found, *possible]
-        spans = [view.unit_span(entity.start, entity.end) or (0, 0) for entity in entities]
+        spans = [cast(Span, view.unit_span(entity.start, entity.end)) for entity in entities]
         evidence: dict[int, list[Evidence]] = {}
         passages: list[Passage] = []
-        for part in self._parts(view, spans, len(found)):
-            evidence.update(self._evidence(part, view, [entity.label for entity in entities]))
-            passages += self._passages(part, view, spans)
+        cut = cut_passages(view, spans[: len(found)], self.recogniser.ner.settings)
+        for window, group in groupby(cut, key=lambda passage: passage.window):
+            own = list(group)
+            piece = self.recogniser.piece(view, window)
+            inside = {
+                index: (start - window.start, end - window.start, entities[index].label)
+                for index, (start, end) in enumerate(spans)
+                if own[0].start <= start < own[-1].end and end <= window.end
+            }
+            evidence.update(zip(inside, self._evidence(view, piece, window.start, list(inside.values())), strict=True))
+            passages += self._passages(view, piece, own, spans)
         others = [*rivals, *([other for other in entities if _overlap(own, other)] for own in possible)]
         explained = [
             ExplainedEntity(own.start, own.end, own.label, own.probability, others[i], evidence.get(i, []))
             for i, own in enumerate(entities)
         ]
-        made = radicals(self.structures, doc.text) if self.structures else {}
         return ExplainedText(
             text=doc.text,
             entities=explained[: len(found)],
             possible=explained[len(found) :],
             readings=readings,
             passages=passages,
-            radicals=made,
+            radicals=radicals_of(self.radicals, doc.text) if self.radicals else {},
         )
 
-    def _parts(self, view: DocView, spans: Sequence[Units], n_found: int) -> Iterator[_Part]:
-        """spans: of all entities; the first so many were found, and are not cut."""
-        shown = stretches(view, spans[:n_found], self.recogniser.ner.settings)
-        for window, group in groupby(shown, key=lambda stretch: stretch.window):
-            own = list(group)
-            inside = {
-                index: (start - window.start, end - window.start)
-                for index, (start, end) in enumerate(spans)
-                if own[0].start <= start < own[-1].end and end <= window.end
-            }
-            yield _Part(self.recogniser.piece(view, window), window, own, inside)
+    def _evidence(
+        self, view: DocView, piece: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
+    ) -> list[list[Evidence]]:
+        """Return the units near each entity of a piece with the drop of its log-odds where they are masked.
 
-    def _evidence(self, part: _Part, view: DocView, labels: Sequence[str]) -> dict[int, list[Evidence]]:
-        """Of each entity of a part, the units near it, and by how much its log-odds fall where one is masked."""
-        if self.mask is None or not part.entities:
-            return {}
-        reach = REACH if len(part.doc) < len(view) else len(view)
-        places = places_near(part.doc, list(part.entities.values()), reach)
-        wanted = [(*span, labels[index]) for index, span in part.entities.items()]
-        docs = chain([part.doc], self.mask.copies(part.doc, places))
-        odds = log_odds(self.recogniser.probabilities(docs, wanted))
-        offsets = [view.char_span(part.window.start + place, part.window.start + place + 1) for place in places]
-        drops = (odds[0] - odds[1:]).T.tolist()
-        return {
-            index: [
-                Evidence(*offset, drop)
-                for place, offset, drop in zip(places, offsets, own, strict=True)
+        offset: The place of the piece's first unit in the view.
+        entities: Start and end in units of the piece, and the label.
+        """
+        if self.mask is None or not entities:
+            return [[] for _ in entities]
+        reach = REACH if len(piece) < len(view) else len(view)
+        places = _places_near(piece, entities, reach)
+        docs = chain([piece], self.mask.copies(piece, places))
+        probabilities = self.recogniser.probabilities(docs, entities)
+        odds = _log_odds(probabilities)
+        chars = [view.char_span(offset + place, offset + place + 1) for place in places]
+        return [
+            [
+                Evidence(*char_span, drop)
+                for place, char_span, drop in zip(places, chars, drops, strict=True)
                 if start - reach <= place < end + reach
             ]
-            for own, (index, (start, end)) in zip(drops, part.entities.items(), strict=True)
-        }
+            for drops, (start, end, _) in zip((odds[0] - odds[1:]).T.tolist(), entities, strict=True)
+        ]
 
-    def _passages(self, part: _Part, view: DocView, entities: Sequence[Units]) -> Iterator[Passage]:
-        words = lexicon_words(self.lexicon, part.doc) if self.lexicon else []
+    def _passages(
+        self, view: DocView, piece: Doc, passages: Sequence[PassageSpan], entities: Sequence[Span]
+    ) -> Iterator[Passage]:
+        words = lexicon_words(self.lexicon, piece) if self.lexicon else []
         shown = {
-            stretch: not entities or any(stretch.start <= start < stretch.end for start, _ in entities)
-            for stretch in part.stretches
+            passage: not entities or any(passage.start <= start < passage.end for start, _ in entities)
+            for passage in passages
         }
         maps: list[HeatMap] = []
         if self.encoders and any(shown.values()):
-            maps = look(self.encoders, lambda: self.recogniser.predict(part.doc))
-        for stretch, wanted in shown.items():
-            yield _passage(stretch, view, words, maps if wanted else [])
+            maps = record_maps(self.encoders, lambda: self.recogniser.predict(piece))
+        for passage, with_maps in shown.items():
+            yield _passage(passage, view, words, maps if with_maps else [])
 
 
 def _possible(found: Sequence[FoundEntity], readings: Sequence[Parse]) -> list[FoundEntity]:
-    """Entities of other readings than the best that are not improbable, in the order of the text."""
+    """Return entities of other readings than the best that are not improbable, in the order of the text."""
     places = {(entity.start, entity.end, entity.label) for entity in found}
     others = {
         (entity.start, entity.end, entity.label): entity
         for reading in readings
         for entity in reading.entities
-        if (entity.probability or 0.0) >= POSSIBLE
+        if (entity.probability or 0.0) >= MIN_POSSIBLE
     }
     return [others[place] for place in sorted(others.keys() - places)]
 
@@ -205,13 +195,83 @@ def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
     return a is not b and a.start < b.end and b.start < a.end
 
 
-def _passage(stretch: Stretch, view: DocView, words: Sequence[LexiconWord], maps: Sequence[HeatMap]) -> Passage:
-    within, offset = stretch.within, stretch.within.start
-    places = [i for i, word in enumerate(words) if within.start <= word.start and word.end <= within.stop]
-    units = [view.char_span(unit, unit + 1) for unit in range(stretch.start, stretch.end)]
+def _passage(passage: PassageSpan, view: DocView, words: Sequence[LexiconWord], maps: Sequence[HeatMap]) -> Passage:
+    units = passage.in_window
+    places = [i for i, word in enumerate(words) if units.start <= word.start and word.end <= units.stop]
     return Passage(
-        *view.char_span(stretch.start, stretch.end),
-        units,
-        [replace(words[i], start=words[i].start - offset, end=words[i].end - offset) for i in places],
-        [found.part(within, np.array(places, dtype=np.int64)) for found in maps],
+        *view.char_span(passage.start, passage.end),
+        [view.char_span(unit, unit + 1) for unit in range(passage.start, passage.end)],
+        [replace(words[i], start=words[i].start - units.start, end=words[i].end - units.start) for i in places],
+        [found.part(units, np.array(places, dtype=np.int64)) for found in maps],
     )
+
+
+# --- masks
+
+
+@dataclass(frozen=True)
+class Mask:
+    """The string that a masked unit is replaced by.
+
+    note: How the embedders read it, as a sentence.
+    """
+
+    text: str
+    note: str
+
+    def copies(self, doc: Doc, places: Iterable[int]) -> Iterator[Doc]:
+        """Yield, for each place, a copy of a Doc of units in which the token there is masked."""
+        words = [token.text for token in doc]
+        spaces = [bool(token.whitespace_) for token in doc]
+        attributes: Any = doc.to_array(_UNMASKED)
+        for place in places:
+            copy = Doc(doc.vocab, words=[*words[:place], self.text, *words[place + 1 :]], spaces=spaces)
+            values = attributes.copy()
+            values[place, :-1] = 0
+            copy.from_array(_UNMASKED, values)
+            yield copy
+
+
+def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask:
+    """Return the mask that fits the embedders of some models: a transformer's own, or a string that training never
+    showed.
+
+    one_character: Whether it must be one, as where units are characters whatever the tokens are.
+    """
+    token = next((token for model in models for token in _mask_tokens(model)), None) if not one_character else None
+    nodes = [node for model in models for node in model.walk()]
+    read = []
+    if token is not None:
+        read.append(f"the transformer's own mask token, {token}")
+    if any(isinstance(node.attrs.get("vocabulary"), Vocabulary) for node in nodes):
+        read.append("the row that embedding tables keep for unknown strings, which word dropout trains")
+    if any(node.name == "hashembed" for node in nodes):
+        read.append("hashed rows that no string of training has, since spaCy's tables have none for the unknown")
+    return Mask(token or UNKNOWN, f"Masked, it is read as {'; '.join(read) or 'a string that training never showed'}.")
+
+
+def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
+    """Yield mask tokens of transformers' tokenizers: of this package's embedder, and of spacy-transformers' model."""
+    # Torch's modules of other layers are not asked for: what predicts without torch goes on doing so.
+    shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
+    readers = (getattr(shim.module, "reader", None) for shim in shims if shim.is_built)
+    for holder in (model, *readers):
+        tokenizer = getattr(holder, "tokenizer", None)
+        if token := getattr(tokenizer, "mask_token", None):
+            yield token
+
+
+def _log_odds(probabilities: Probabilities) -> Probabilities:
+    """`log(p / (1 - p))`"""
+    p = np.clip(probabilities, _MIN_PROBABILITY, 1.0 - _MIN_PROBABILITY)
+    return np.log(p) - np.log1p(-p)
+
+
+def _places_near(doc: Doc, entities: Iterable[tuple[int, int, str]], reach: int) -> list[int]:
+    """Return the tokens within reach of some entities. White space is left out: it says little, and no entity begins or
+    ends with it, which a mask in its place might."""
+    near = np.zeros(len(doc), dtype=bool)
+    for start, end, _ in entities:
+        near[max(start - reach, 0) : end + reach] = True
+    near &= doc.to_array(IS_SPACE) == 0
+    return [int(place) for place in np.flatnonzero(near)]

@@ -1,25 +1,31 @@
-"""What is said of the entities of some texts: data, and what they are written as."""
+"""The data of an explanation, written as JSON or as one page: `page.html` with its style, script and data inside."""
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, cast
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from importlib.resources import files
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
-from .encoders import HeatMap
-from .page import listed, packed, page
-from .words import LexiconWord
+
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)
 class Evidence:
     """A unit of the text that an entity rests on, or that speaks against it.
 
-    start, end: characters of the text.
-    drop: by how much the entity's log-odds fall where the unit is masked. Below 0, they rise.
+    start, end: Offsets in characters of the text.
+    drop: By how much the entity's log-odds fall where the unit is masked. Below 0, they rise.
     """
 
     start: int
@@ -31,8 +37,8 @@ class Evidence:
 class ExplainedEntity(FoundEntity):
     """An entity that was found, or that is possible.
 
-    rivals: what else there may be in its place, with other edges or another label, likeliest first.
-    evidence: what it rests on, in the order of the text. Empty where nothing was masked.
+    rivals: Other entities in its place, with other edges or another label, likeliest first.
+    evidence: The units that it rests on, in the order of the text. Empty where nothing was masked.
     """
 
     rivals: list[FoundEntity] = field(default_factory=list)
@@ -40,14 +46,60 @@ class ExplainedEntity(FoundEntity):
 
 
 @dataclass(frozen=True)
-class Passage:
-    """A stretch of a text, and what the encoder made of it.
+class LexiconWord:
+    """A word of the lexicon that was found in a text.
 
-    start, end: characters of the text.
-    units: what the model reads: start and end of each token or character.
-    words: of the lexicon, those that lie in the passage. Their places are units of the passage.
-    maps: of the encoder, the part over the units and words of the passage: a row of `attention` may add up to less
-        than 1, where a query looks at what lies outside.
+    start, end: The units that it covers.
+    tag: The lexicon's tag of the word, or nothing: a part of speech in jieba's dictionary.
+    known: Whether the model has a row for this word, from training or from a file of vectors, or for words that it is
+        like, if it came after training. All others share one.
+    """
+
+    start: int
+    end: int
+    text: str
+    tag: str
+    known: bool
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """How strongly each unit of a text looks at each unit, and at each word that the lexicon found.
+
+    kind: `attention`, where each query's row adds up to 1; `words`, the same where the keys are words only
+        (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.
+    layer: Counted from 1.
+    stream: The stream of MECT that is read, or nothing.
+    weights: *Shape: [heads, units, units + words]*; the keys are units alone for `relations` and for encoders that read
+        no words beside them, and words alone for `words`.
+    kept: How many keys each query keeps, where it selects (ATSSA). *Shape: [heads, units]*
+    """
+
+    kind: Literal["attention", "words", "relations"]
+    layer: int
+    stream: str
+    weights: NDArray[np.float32]
+    kept: NDArray[np.int64] | None = None
+
+    def part(self, units: slice, words: NDArray[np.int64]) -> HeatMap:
+        """Return the map over some of the units and of the words."""
+        n_units = 0 if self.kind == "words" else self.weights.shape[1]
+        keys = np.arange(n_units)[units]
+        if self.weights.shape[2] > n_units:
+            keys = np.concatenate([keys, n_units + words])
+        kept = None if self.kept is None else self.kept[:, units]
+        return replace(self, weights=self.weights[:, units, :][:, :, keys], kept=kept)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A part of a text that a page has room for, with its words and maps.
+
+    start, end: Offsets in characters of the text.
+    units: Start and end of each token or character, as the model reads them.
+    words: Words of the lexicon that lie in the passage, by units of the passage.
+    maps: The parts of the encoder's maps over the units and words of the passage: a row of `attention` may add up to
+        less than 1, where a query looks at what lies outside.
     """
 
     start: int
@@ -61,10 +113,10 @@ class Passage:
 class ExplainedText:
     """One text.
 
-    possible: entities of other readings than the best, and what they would rest on.
-    entropy: of the distribution over all readings, in nats.
-    gold: the entities that it is annotated with, where it is: start, end and label.
-    radicals: what its characters are made of, where the model reads that.
+    possible: Entities of other readings than the best, with what they would rest on.
+    entropy: Entropy of the distribution over all readings, in nats.
+    gold: Start, end and label of the annotated entities, where the text is annotated.
+    radicals: The radicals of its characters, where the model reads them.
     """
 
     text: str
@@ -79,11 +131,11 @@ class ExplainedText:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Some texts, explained by one pipeline. All places in texts are characters.
+    """Some texts, explained by one pipeline. All offsets are in characters of a text.
 
-    pipeline: its name, version and language, and the view that the component has of a text.
-    labels: the entity types that it can find.
-    notes: what was masked, and which parts of an explanation the pipeline has nothing for.
+    pipeline: Its language, name and version, the component's name, and the view that it has of a text.
+    labels: The entity types that it can find.
+    notes: How units were masked, and which parts of an explanation the pipeline has nothing for.
     """
 
     pipeline: dict[str, str]
@@ -92,19 +144,29 @@ class Explanation:
     texts: list[ExplainedText]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as lists, strings and numbers, rounded to six digits."""
-        return cast("dict[str, Any]", _plain(self, {HeatMap: listed}))
+        """Return the data as lists, strings and numbers, rounded to six digits."""
+        return cast("dict[str, Any]", _plain(self, {HeatMap: _map_as_numbers}))
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
 
-    def to_html(self, *, title: str = "Why these entities") -> str:
-        """One page that needs neither network nor server."""
-        return page(_plain(self, {HeatMap: packed, Evidence: _short}), title=title)
+    def to_html(self, *, title: str = "Explained entities") -> str:
+        """Return one page that needs neither network nor server."""
+        data = _plain(self, {HeatMap: _map_as_bytes, Evidence: _evidence_as_list})
+        parts = {
+            "title": html.escape(title),
+            "lang": html.escape(self.pipeline["lang"] or "en"),
+            "style": _resource("page.css"),
+            "script": _resource("page.js"),
+            # Inside of a script element nothing but `<` may end it.
+            "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        }
+        # In one pass, so that what is filled in is not read as a placeholder.
+        return _PLACEHOLDER.sub(lambda match: parts[match[1]], _resource("page.html"))
 
 
 def _plain(value: Any, writers: Mapping[type, Callable[[Any], Any]]) -> Any:
-    """What JSON can hold. writers: of what is not written part by part."""
+    """Return what JSON can hold. writers: For types that are not written field by field."""
     if (write := writers.get(type(value))) is not None:
         return write(value)
     if is_dataclass(value):
@@ -114,6 +176,27 @@ def _plain(value: Any, writers: Mapping[type, Callable[[Any], Any]]) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def _short(evidence: Evidence) -> list[float]:
-    """Of a long text there is much, so that its page has no names for the numbers."""
+def _map_as_numbers(found: HeatMap) -> dict[str, Any]:
+    return _map(found, weights=np.round(found.weights.astype(np.float64), 4).tolist())
+
+
+def _map_as_bytes(found: HeatMap) -> dict[str, Any]:
+    """Pack weights as bytes: 0 for 0, 1 to 255 for what lies between that and the largest."""
+    largest = float(found.weights.max(initial=0.0))
+    scaled = np.ceil(found.weights / (largest or 1.0) * 255).astype(np.uint8)
+    weights = base64.b64encode(scaled.tobytes()).decode("ascii")
+    return _map(found, shape=list(found.weights.shape), largest=round(largest, 6), weights=weights)
+
+
+def _map(found: HeatMap, **weights: Any) -> dict[str, Any]:
+    kept = None if found.kept is None else found.kept.tolist()
+    return {"kind": found.kind, "layer": found.layer, "stream": found.stream, **weights, "kept": kept}
+
+
+def _evidence_as_list(evidence: Evidence) -> list[float]:
+    """Leave out the names: a page of a long text has very many numbers of evidence."""
     return [evidence.start, evidence.end, round(evidence.drop, 3)]
+
+
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf8")

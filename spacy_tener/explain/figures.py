@@ -1,4 +1,4 @@
-"""The parts of an explanation as panels of a figure: what each passage's entities rest on, and maps by head."""
+"""An explanation as panels of a figure: the evidence of each passage's entities, and maps by head."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .encoders import HeatMap
-from .explanation import ExplainedText, Passage
+from .explanation import ExplainedEntity, ExplainedText, HeatMap, Passage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +20,7 @@ class Panel:
     """A table of numbers as colours.
 
     values: *Shape: [rows, columns]*
-    signed: whether 0 is in the middle of the colours.
+    signed: Whether 0 is in the middle of the colours.
     """
 
     values: NDArray[np.floating[Any]]
@@ -31,9 +30,9 @@ class Panel:
 
 
 def panels(text: ExplainedText) -> dict[str, Panel]:
-    """What there is to draw of a text, by its title: for each passage with an entity what these rest on, and a panel
-    for each head of each map. Relations have rows for the units of entities only, as in GRN's Figure 4."""
-    shown = [passage for passage in text.passages if passage.maps or _inside(text, passage)]
+    """Return the panels of a text by their titles: the evidence of each passage with entities, and each head of each
+    map. Relations have rows for the units of entities only, as in GRN's Figure 4."""
+    shown = [passage for passage in text.passages if passage.maps or _entities_of(text, passage)]
     found: dict[str, Panel] = {}
     for number, passage in enumerate(shown, start=1):
         place = f"passage {number}: " if len(shown) > 1 else ""
@@ -41,13 +40,13 @@ def panels(text: ExplainedText) -> dict[str, Panel]:
     return found
 
 
-def _inside(text: ExplainedText, passage: Passage) -> list[Any]:
+def _entities_of(text: ExplainedText, passage: Passage) -> list[ExplainedEntity]:
     return [entity for entity in text.entities if passage.start <= entity.start < passage.end]
 
 
 def _passage_panels(text: ExplainedText, passage: Passage) -> Iterator[tuple[str, Panel]]:
     units = [text.text[start:end] for start, end in passage.units]
-    entities = [entity for entity in _inside(text, passage) if entity.evidence]
+    entities = [entity for entity in _entities_of(text, passage) if entity.evidence]
     if entities:
         names = [f"{text.text[own.start : own.end]} {own.label} {own.probability:.0%}" for own in entities]
         drops = [{evidence.start: evidence.drop for evidence in own.evidence} for own in entities]
@@ -58,7 +57,7 @@ def _passage_panels(text: ExplainedText, passage: Passage) -> Iterator[tuple[str
 
 
 def _entity_rows(text: ExplainedText, passage: Passage) -> list[int]:
-    spans = [(own.start, own.end) for own in _inside(text, passage)]
+    spans = [(own.start, own.end) for own in _entities_of(text, passage)]
     overlaps = [any(start < last and first < end for first, last in spans) for start, end in passage.units]
     return [row for row, inside in enumerate(overlaps) if inside]
 
@@ -92,7 +91,7 @@ def paint(axes: Axes, panel: Panel) -> None:
 
 
 def panel_height(shown: Iterable[Panel]) -> float:
-    """In inches, so that the names of rows have room."""
+    """Return the height in inches at which the names of rows have room."""
     return 1.6 + 0.1 * max((len(panel.rows) for panel in shown), default=0)
 
 
@@ -101,5 +100,5 @@ def _size(names: Sequence[str]) -> int:
 
 
 def _stacked(name: str) -> str:
-    """Chinese, one character below the other, so that names of columns stay narrow."""
+    """Set Chinese with one character below the other, so that names of columns stay narrow."""
     return name if name.isascii() else "\n".join(name)

@@ -3,9 +3,9 @@
   const $ = (id) => document.getElementById(id);
   const data = JSON.parse($("data").textContent);
   const HELP = {
-    attention: "Each row is a query: what this unit looks at. Dark is much. Move with the pointer or the arrow keys.",
-    words: "Each row is a character, each column a word that covers it. Dark is much. Move with the pointer or the arrow keys.",
-    relations: "How strongly each pair is related, from weakest to strongest. Move with the pointer or the arrow keys.",
+    attention: "Each row is a query: what this unit looks at. Stronger colour = more attention. Move with the pointer or the arrow keys.",
+    words: "Each row is a character, each column a word that covers it. Stronger colour = larger share. Move with the pointer or the arrow keys.",
+    relations: "Strength of the relation of each pair, from weakest to strongest. Move with the pointer or the arrow keys.",
   };
   const STREAMS = { lattice: "characters and words", radicals: "radicals" };
   const state = { text: 0, chars: [], entity: -1, passage: null, map: "", head: 0, headChosen: false, rowsChosen: false, cell: null };
@@ -59,7 +59,7 @@
         const text = data.texts[i];
         const facts = [`${text.entities.length} ${text.entities.length === 1 ? "entity" : "entities"}`];
         if (text.entities.length) facts.push(`least sure ${percent(least(text))}`);
-        if (mistakes(text)) facts.push(`${mistakes(text)} unlike the annotation`);
+        if (mistakes(text)) facts.push(`${mistakes(text)} ${mistakes(text) === 1 ? "differs" : "differ"} from the annotation`);
         const button = el("button", { type: "button", "data-text": i, "aria-current": i === state.text && "true" },
           el("span", { class: "snippet" }, Array.from(text.text.slice(0, 200)).slice(0, 80).join("")),
           el("span", { class: "facts" }, facts.join(" · ")));
@@ -92,15 +92,15 @@
       ...text.possible.flatMap((entity, i) => [mark(entity, text.entities.length + i, false), " "]));
     const labels = [...new Set(text.entities.map((one) => one.label))];
     $("legend").replaceChildren(
-      ...(labels.length ? ["the paler, the less sure ", ...labels.map((label) =>
+      ...(labels.length ? ["paler = less probable ", ...labels.map((label) =>
         el("span", { class: "chip", style: { "--h": hue(label) } }, label))] : []));
     const missed = gold.filter((one) => !text.entities.some((other) => same(one, other)));
     $("gold").hidden = !text.gold;
     $("gold").replaceChildren(...(missed.length ? ["Annotated, not found: ", ...missed.flatMap((one) => [chip(one), " "])]
-      : [mistakes(text) ? "≠: found, not annotated." : "As annotated."]));
+      : [mistakes(text) ? "≠ found, not annotated" : "The same entities as annotated."]));
     const choices = Math.exp(text.entropy);
-    $("doubt").textContent = choices < 1.05 ? "The model is decided about the text as a whole."
-      : `About the text as a whole, the model is as undecided as between ${choices < 100 ? choices.toFixed(1) : choices < 10000 ? Math.round(choices) : "more than 10,000"} equally likely readings.`;
+    $("doubt").textContent = choices < 1.05 ? "One reading of the whole text has nearly all the probability."
+      : `Uncertainty about the whole text: as between ${choices < 100 ? choices.toFixed(1) : choices < 10000 ? Math.round(choices) : "more than 10,000"} equally likely readings.`;
     showReadings(text);
     showEntity(targets().length ? 0 : -1);
   }
@@ -160,7 +160,7 @@
 
   function rivalRows(entity) {
     const rows = entity.rivals.map((one) => row(chip(one), one.probability, percent(one.probability)));
-    return rows.length ? rows : [el("li", { class: "whole" }, "Nothing with one percent or more.")];
+    return rows.length ? rows : [el("li", { class: "whole" }, "No rival has 1 % or more.")];
   }
 
   function showEvidence(entity) {
@@ -184,7 +184,7 @@
       ...(strong.length ? strong : []).map((one) =>
         row(el("span", {}, words(one), el("span", { class: "sr" }, one.drop > 0 ? " supports it" : " speaks against it")),
           Math.abs(one.drop) / largest, change(entity, one), one.drop > 0 ? "for" : "against")),
-      ...(strong.length ? [] : [el("li", { class: "whole" }, "No single unit matters much.")]));
+      ...(strong.length ? [] : [el("li", { class: "whole" }, "No single unit has much influence.")]));
   }
 
   /** What the probability becomes without a unit. */
@@ -232,7 +232,7 @@
     const strong = strengths(passage, entity);
     const top = Math.max(0.01, ...(strong || [0]));
     $("lexicon-note").textContent = (strong
-      ? "The darker, the more the entity’s characters read the word. " : "") + "Dashed: words that the model has no row of its own for.";
+      ? "Stronger colour = read more by the entity’s characters. " : "") + "Dashed = no row of its own in the model.";
     const own = new Set(unitsOf(passage, entity));
     const units = passage.units.map(([start, end], i) =>
       el("li", { class: own.has(i) ? "unit own" : "unit", "aria-hidden": "true", style: { "grid-column": i + 1, "grid-row": 1 } }, words({ start, end })));
@@ -439,7 +439,7 @@
     const entity = targets()[Number(node.dataset.entity)];
     $("tip").replaceChildren(
       el("p", {}, el("strong", {}, percent(entity.probability)), ` ${entity.label}`),
-      el("p", { class: "quiet" }, entity.rivals.length ? "It may also be" : "No other entity is likely here."),
+      el("p", { class: "quiet" }, entity.rivals.length ? "Rivals" : "No rival has 1 % or more."),
       el("ul", { class: "rows" }, ...entity.rivals.map((one) => row(chip(one), one.probability, percent(one.probability)))));
     $("tip").hidden = false;
     const box = node.getClientRects()[0], tip = $("tip");

@@ -7,8 +7,9 @@ import pytest
 import spacy
 
 from spacy_tener.explain import explain
-from spacy_tener.explain.encoders import encoders, look
-from spacy_tener.explain.words import lexicon_of, lexicon_words
+from spacy_tener.explain.encoders import find_encoders, record_maps
+from spacy_tener.explain.passages import find_vocabulary, lexicon_words
+from spacy_tener.models.embed.lexicon import LexiconVocabulary
 
 TEXT = "吴重阳在中国银行工作。"
 WORDS = ["重阳", "中国", "中国银行", "银行", "工作"]
@@ -21,7 +22,7 @@ def looked(learned):
     def make(name):
         ner = learned(name).get_pipe("tener_ner")
         doc = learned(name).make_doc(TEXT)
-        found = look(encoders([ner.model]), lambda: ner.model.predict([doc]))
+        found = record_maps(find_encoders([ner.model]), lambda: ner.model.predict([doc]))
         return {(each.kind, each.stream): each for each in found}
 
     return make
@@ -47,7 +48,7 @@ def test_a_query_of_atssa_looks_only_at_the_keys_that_it_kept(looked):
 
 def test_characters_read_the_words_that_cover_them_and_no_other(learned, looked):
     doc = learned().make_doc(TEXT)
-    words = lexicon_words(lexicon_of([learned().get_pipe("tener_ner").model]), doc)
+    words = lexicon_words(find_vocabulary([learned().get_pipe("tener_ner").model], LexiconVocabulary), doc)
     assert [word.text for word in words] == WORDS
     read = looked("FLAT_ATSSA")["words", ""].weights
     assert read.shape == (2, 11, 5)
@@ -58,7 +59,7 @@ def test_characters_read_the_words_that_cover_them_and_no_other(learned, looked)
 
 def test_relations_are_those_of_grn_s_figure(learned, looked):
     ner = learned("GRN").get_pipe("tener_ner")
-    encoder = encoders([ner.model])[0].module
+    encoder = find_encoders([ner.model])[0].module
     embedded = ner.model.get_ref("tok2vec").layers[0].predict([learned("GRN").make_doc(TEXT)])[0]
     import torch
 
@@ -70,7 +71,7 @@ def test_relations_are_those_of_grn_s_figure(learned, looked):
 def test_looking_leaves_nothing_behind(learned, looked):
     ner = learned().get_pipe("tener_ner")
     looked("FLAT_ATSSA")
-    found = encoders([ner.model])
+    found = find_encoders([ner.model])
     assert found
     assert all(not encoder.module._forward_pre_hooks and "predictor" not in vars(encoder.shim) for encoder in found)
 

@@ -12,7 +12,7 @@ from spacy.training import Example
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
-from spacy_tener.explain.masking import UNKNOWN
+from spacy_tener.explain.explaining import UNKNOWN
 
 TEXT = "吴重阳在中国银行工作。"
 
@@ -81,7 +81,7 @@ def test_a_shared_component_reads_the_masked_text(make_examples, sentences, enti
     assert person.evidence[2].drop == pytest.approx(log_odds(person.probability) - log_odds(probability), abs=1e-3)
     assert not text.passages[0].maps
     assert any("hashed rows" in note for note in found.notes)
-    assert any("no maps" in note for note in found.notes)
+    assert any("No maps" in note for note in found.notes)
     assert any("no lexicon" in note for note in found.notes)
 
 

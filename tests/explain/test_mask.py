@@ -10,7 +10,7 @@ import spacy
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.explain import explain
-from spacy_tener.explain.masking import UNKNOWN, mask_of
+from spacy_tener.explain.explaining import UNKNOWN, find_mask
 
 TEXT = "王小明去了上海"
 
@@ -29,8 +29,8 @@ def transformer(tmp_path_factory):
 
 def test_a_transformer_reads_its_own_mask(transformer):
     nlp, reader = transformer
-    mask = mask_of([nlp.get_pipe("tener_ner").model], one_character=False)
-    assert "[MASK]" in mask.says
+    mask = find_mask([nlp.get_pipe("tener_ner").model], one_character=False)
+    assert "[MASK]" in mask.note
     whole = reader([nlp.make_doc(TEXT)]).ids
     (masked,) = mask.copies(nlp.make_doc(TEXT), [2])
     expected = whole.copy()
@@ -58,7 +58,7 @@ def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
     named = [*text.entities, *text.possible]
     assert named
     for entity in named:
-        (masked,) = mask_of([nlp.get_pipe("transformer").model], one_character=False).copies(nlp.make_doc(TEXT), [1])
+        (masked,) = find_mask([nlp.get_pipe("transformer").model], one_character=False).copies(nlp.make_doc(TEXT), [1])
         masked = nlp.get_pipe("transformer")(masked)
         span = masked[entity.start : entity.end]
         span.label_ = entity.label
@@ -70,7 +70,7 @@ def test_a_shared_transformer_reads_its_own_mask_too(tmp_path):
 
 def test_where_units_are_characters_the_mask_is_one(transformer):
     nlp, _ = transformer
-    assert mask_of([nlp.get_pipe("tener_ner").model], one_character=True).text == UNKNOWN
+    assert find_mask([nlp.get_pipe("tener_ner").model], one_character=True).text == UNKNOWN
 
 
 def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
@@ -79,7 +79,7 @@ def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
     for token in doc:
         token.tag_ = f"T{token.i}"
         token.norm_ = "x"
-    mask = mask_of([nlp.get_pipe("tener_ner").model], one_character=False)
+    mask = find_mask([nlp.get_pipe("tener_ner").model], one_character=False)
     (copy,) = mask.copies(doc, [2])
     assert copy.text == f"吴重{UNKNOWN}在银行"
     assert [token.tag_ for token in copy] == ["T0", "T1", "", "T3", "T4", "T5"]

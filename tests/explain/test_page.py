@@ -161,15 +161,15 @@ def test_relations_have_rows_for_entities_unless_all_are_wanted(page):
     assert "11 rows, 11 columns" in heat.get_attribute("aria-label")
     assert not find(browser, "#heads")[0].is_displayed()
     assert not find(browser, "#lexicon")[0].is_displayed()
-    assert any("no lexicon" in text for text in shown(browser, "#notes li"))
+    assert any("No words: this pipeline reads no lexicon" in text for text in shown(browser, "#notes li"))
 
 
-def test_texts_are_chosen_and_ordered_by_how_unlike_the_annotation_they_are(page):
+def test_texts_are_chosen_and_ordered_by_differences_from_the_annotation(page):
     browser = page("some")
     find(browser, "#order option[value=wrong]")[0].click()
     first = find(browser, "#list button")[0]
     assert first.text.startswith("王小明去了上海")
-    assert "2 unlike the annotation" in first.text
+    assert "2 differ from the annotation" in first.text
     first.click()
     assert first.get_attribute("aria-current") == "true"
     assert shown(browser, "#gold") == ["Annotated, not found: 去ORG"]

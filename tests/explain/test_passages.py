@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spacy.tokens import Doc
 
-from spacy_tener.explain.passages import LONGEST, stretches
+from spacy_tener.explain.passages import MAX_UNITS, cut_passages
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import TokenView
 
@@ -25,11 +25,11 @@ def test_passages_cover_a_doc_and_keep_entities_whole(steps: list[tuple[int, int
         end = entities[-1][1]
     words = [text[i % len(text)] for i in range(end + 30)]
     view = TokenView(Doc(VOCAB, words=words, spaces=[False] * len(words)))
-    found = stretches(view, entities, SETTINGS)
-    assert [stretch.start for stretch in found] == [0, *(stretch.end for stretch in found[:-1])]
+    found = cut_passages(view, entities, SETTINGS)
+    assert [passage.start for passage in found] == [0, *(passage.end for passage in found[:-1])]
     assert found[-1].end == len(words)
-    for stretch in found:
-        assert stretch.window.start <= stretch.start < stretch.end <= stretch.window.end
-        inside = [(first, last) for first, last in entities if stretch.start <= first < stretch.end]
-        assert all(last <= stretch.end or last > stretch.window.end for first, last in inside)
-        assert stretch.end - stretch.start <= LONGEST or any(last == stretch.end for _, last in inside) or inside
+    for passage in found:
+        assert passage.window.start <= passage.start < passage.end <= passage.window.end
+        inside = [(first, last) for first, last in entities if passage.start <= first < passage.end]
+        assert all(last <= passage.end or last > passage.window.end for first, last in inside)
+        assert passage.end - passage.start <= MAX_UNITS or any(last == passage.end for _, last in inside) or inside

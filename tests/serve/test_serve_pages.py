@@ -95,7 +95,7 @@ def test_the_slider_hides_the_unsure(page):
     assert page.entities() == sure
     assert 0 < len(sure) < len(found)
     assert page.find("least").text == f"{percent} %"
-    assert f"{len(found) - len(sure)} less sure" in page.find("status").text
+    assert f"{len(found) - len(sure)} less probable" in page.find("status").text
     assert len(page.browser.driver.find_elements("css selector", "#rows li")) == len(sure)
 
 

@@ -57,9 +57,9 @@ function draw([path, method, route]) {
     el("h2", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), code(path)),
     ...(route.description || "").split("\n\n").map((text) => el("p", {}, text)),
     el("pre", { tabindex: "0" }, example(path, route.requestBody?.content)),
-    ...(query.length ? [el("h3", {}, "In the path"), el("table", {}, ...query)] : []),
+    ...(query.length ? [el("h3", {}, "Query parameters"), el("table", {}, ...query)] : []),
     ...(route.requestBody ? [el("h3", {}, "Request"), ...body(route.requestBody.content)] : []),
-    ...(good?.content ? [el("h3", {}, "Answer"), ...body(good.content)] : []),
+    ...(good?.content ? [el("h3", {}, "Response"), ...body(good.content)] : []),
     ...(bad.length ? [el("h3", {}, "Errors"), el("table", {}, ...bad)] : []),
   );
 }

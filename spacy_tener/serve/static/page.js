@@ -84,7 +84,7 @@ function draw() {
   $("explain").disabled = !state.text.trim();
   const hidden = state.entities.length - entities.length;
   const found = entities.length === 1 ? "1 entity" : `${entities.length} entities`;
-  $("status").textContent = !state.text.trim() ? "" : hidden ? `${found}, and ${hidden} less sure` : found;
+  $("status").textContent = !state.text.trim() ? "" : hidden ? `${found}, and ${hidden} less probable` : found;
 }
 
 function mark(one) {
@@ -107,7 +107,7 @@ async function explain() {
   const { text } = state;
   $("explanation").hidden = false;
   $("frame").hidden = true;
-  $("working").textContent = "Reading the text again with one character hidden after the other …";
+  $("working").textContent = "Reading the text again, with one character masked at a time …";
   $("explanation").scrollIntoView({ block: "start" });
   $("explanation-title").focus({ preventScroll: true });
   try {
@@ -115,7 +115,7 @@ async function explain() {
     $("frame").srcdoc = await answer.text();
     $("frame").hidden = false;
     $("explanation").scrollIntoView({ block: "start" });
-    $("working").textContent = text === $("input").value ? "" : "This is of the text as it was before.";
+    $("working").textContent = text === $("input").value ? "" : "The text has changed since.";
   } catch (error) {
     $("working").textContent = error.message;
   }
