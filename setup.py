@@ -145,6 +145,7 @@ setup(
             "workbench/configs/*/*.cfg",
             "workbench/report/*.csv",
             "workbench/report/*.json",
+            "workbench/suggestions/*.html",
             "serve/static/*",
         ]
     },

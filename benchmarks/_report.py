@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shlex
@@ -10,10 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import date
 from pathlib import Path
 
+from spacy_tener.cli._common import training_engine
 from spacy_tener.manifest import installed_versions
+from spacy_tener.workbench.runs.engines import Engine
 
 
 def today() -> str:
@@ -132,6 +136,27 @@ def tener(*arguments: object, stdout: int | None = None) -> str:
     """Run a command of `spacy tener`. stdout: As of `subprocess.run`; with `PIPE`, what it prints is returned."""
     command = [sys.executable, "-m", "spacy", "tener", *map(str, arguments)]
     return subprocess.run(command, check=True, stdout=stdout, encoding="utf8", env=one_thread()).stdout or ""
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `tener grid` that say where trainings run."""
+    parser.add_argument("--jobs", type=int, help="how many are trained at once")
+    parser.add_argument("--engine", default="local", help="local, or ray for a cluster")
+    parser.add_argument("--address", help="of the cluster")
+    parser.add_argument("--cpus-per-run", type=float, help="cores on Ray")
+    parser.add_argument("--gpus-per-run", type=float, help="GPUs on Ray")
+
+
+def engine_options(args: argparse.Namespace) -> list[str]:
+    """The same options, for `tener grid`."""
+    names = ("jobs", "engine", "address", "cpus_per_run", "gpus_per_run")
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+
+
+def engine(args: argparse.Namespace) -> AbstractContextManager[Engine]:
+    """What these options choose."""
+    return training_engine(args.engine, args.address, args.cpus_per_run, args.gpus_per_run, args.jobs)
 
 
 def scores(runs: Sequence[Path], baseline: str, *options: object) -> tuple[str, str]:

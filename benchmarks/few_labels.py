@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import _report
@@ -43,7 +44,7 @@ def main() -> None:
             work = args.work / str(size)
             if not args.only_table:
                 prepare(args.data / corpus, work / "data" / corpus, size)
-                learn(work, corpus, args.transformer)
+                learn(work, corpus, args)
             table, meaning = _report.scores([work / "runs"], "tener", "--corpus", corpus)
             parts += [f"## {corpus}, {size:,} sentences", table]
     _report.write(HERE / "results" / "few-labels.md", "Few labels", NOTE, *parts, meaning)
@@ -62,26 +63,33 @@ def prepare(source: Path, target: Path, size: int) -> None:
         (target / part).write_bytes((source / part).read_bytes())
 
 
-def learn(work: Path, corpus: str, transformer: Path) -> None:
+def learn(work: Path, corpus: str, args: argparse.Namespace) -> None:
+    grid = partial(train, work, corpus, _report.engine_options(args))
     runs, raw, teacher = work / "runs", work / "data" / corpus / "rest.txt", TEACHERS[corpus]
-    grid(work, corpus, "ner", schedule=[f"--set=training.max_steps={NER_STEPS}"])
-    grid(work, corpus, "tener")
+    grid("ner", schedule=[f"--set=training.max_steps={NER_STEPS}"])
+    grid("tener")
     own, others = work / f"silver-{corpus}", work / f"silver-{corpus}-teacher"
     models = ",".join(str(runs / corpus / "tener" / seed / "model-best") for seed in "123")
     _report.tener("silver", models, raw, "-o", own)
-    grid(work, corpus, SELF, f"paths.silver={own}")
-    named = [f"paths.transformer={transformer}"] if teacher == "transformer-crf" else []
-    grid(work, corpus, teacher, *named, seeds="1")
+    grid(SELF, f"paths.silver={own}")
+    named = [f"paths.transformer={args.transformer}"] if teacher == "transformer-crf" else []
+    grid(teacher, *named, seeds="1")
     best = runs / corpus / teacher / "1" / "model-best"
     _report.tener("silver", best, raw, "-o", others)
-    grid(work, corpus, TAUGHT, f"paths.silver={others}", f"paths.teacher={best}")
+    grid(TAUGHT, f"paths.silver={others}", f"paths.teacher={best}")
 
 
-def grid(
-    work: Path, corpus: str, system: str, *settings: str, seeds: str = "1,2,3", schedule: Sequence[str] = SCHEDULE
+def train(
+    work: Path,
+    corpus: str,
+    engine: Sequence[str],
+    system: str,
+    *settings: str,
+    seeds: str = "1,2,3",
+    schedule: Sequence[str] = SCHEDULE,
 ) -> None:
     where = ("--corpora", corpus, "--systems", system, "--seeds", seeds, "--data", work / "data")
-    _report.tener("grid", work / "runs", *where, *schedule, *_report.overrides(*settings))
+    _report.tener("grid", work / "runs", *where, *schedule, *_report.overrides(*settings), *engine)
 
 
 def parse_args() -> argparse.Namespace:
@@ -91,6 +99,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--transformer", type=Path, required=True, help="a pretrained transformer, the teacher of WNUT")
     parser.add_argument("--corpora", default="resume,wnut17")
     parser.add_argument("--sizes", default="100,300,1000")
+    _report.add_engine_options(parser)
     parser.add_argument("--only-table", action="store_true", help="write the page of what is there")
     return parser.parse_args()
 

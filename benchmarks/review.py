@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
@@ -23,10 +23,10 @@ from suggest import SMALL
 
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import find_base
-from spacy_tener.workbench.report.runs import METRICS_DEV, MODEL
-from spacy_tener.workbench.runs.processes import Processes
-from spacy_tener.workbench.runs.training import train
-from spacy_tener.workbench.suggestions.review import Crossing, Doubt, cross_train, judge, ranked
+from spacy_tener.workbench.report.runs import MODEL
+from spacy_tener.workbench.runs.engines import Engine, run_tasks
+from spacy_tener.workbench.runs.training import is_trained, train
+from spacy_tener.workbench.suggestions.review import Crossing, Doubt, cross_train, fold_run, judge, rank_doubts
 
 HERE = Path(__file__).parent
 SHARE, FOLDS, PLANTINGS = 0.05, 5, 10
@@ -46,17 +46,18 @@ def main() -> None:
     planted = plant(docs, args.seed)
     settings = [f"paths.dev={args.data / args.corpus / 'dev.spacy'}", *STEPS, *SMALL]
     crossing = Crossing(compose(find_base(args.corpus), settings=settings).config, docs, args.work, FOLDS)
-    crossed = list(
-        cross_train(crossing, args.jobs, begun=lambda fold, trained: print("fold", fold + 1, trained, flush=True))
-    )
-    judges = {f"{FOLDS} models, cross-trained": crossed}
-    if args.alone:
-        judges["One model, trained on all of it"] = list(judge(trained_on_all(crossing), enumerate(docs)))
+    with _report.engine(args) as engine:
+        crossed = list(
+            cross_train(crossing, engine, begun=lambda fold, trained: print("fold", fold + 1, trained, flush=True))
+        )
+        judges = {f"{FOLDS} models, cross-trained": crossed}
+        if args.alone:
+            judges["One model, trained on all of it"] = list(judge(trained_on_all(crossing, engine), enumerate(docs)))
     sizes = sizes_of(planted)
     parts = [
         part
         for title, judged in judges.items()
-        for part in (f"## {title}", table(sizes, [[row(planted, ranked(judged), size) for size in sizes]]))
+        for part in (f"## {title}", table(sizes, [[row(planted, rank_doubts(judged), size) for size in sizes]]))
     ]
     entities = sum(len(doc.ents) for doc in docs)
     note = f"{__doc__.split(chr(10) * 2)[-1].strip()} Planted: {len(planted):,}; {entities:,} entities afterwards."
@@ -71,7 +72,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, help="plant in the test part, often, and let this pipeline judge it")
     parser.add_argument("--alone", action="store_true", help="beside a model that judges what it was trained on")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1, help="how many are trained at once")
+    _report.add_engine_options(parser)
     parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "review.md")
     return parser.parse_args()
@@ -83,7 +84,7 @@ def by_model(args: argparse.Namespace) -> None:
     for seed in range(PLANTINGS):
         docs = read(args.data / args.corpus / "test.spacy")
         planted = plant(docs, seed)
-        doubts = ranked(judge(nlp, enumerate(docs)))
+        doubts = rank_doubts(judge(nlp, enumerate(docs)))
         found.append([row(planted, doubts, size) for size in sizes_of(planted)])
     note = (
         f"Five in a hundred of the entities of the test part of {args.corpus} are made wrong, {len(planted)} of them, "
@@ -145,17 +146,13 @@ def _wrong(doc: Doc, index: int, kind: str, labels: Sequence[str], random_: rand
     return [Span(doc, *random_.choice(possible), ent.label_)] if possible else []
 
 
-def trained_on_all(crossing: Crossing) -> spacy.language.Language:
-    folder = crossing.output / "all"
-    if not (folder / METRICS_DEV).is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        DocBin(docs=crossing.docs).to_disk(folder / "train.spacy")
-        config = crossing.config.copy()
-        config["paths"]["train"] = str(folder / "train.spacy")
-        result = train(Processes(), config, folder, echo=sys.stdout.write)
-        if result.failure:
-            raise SystemExit(result.failure)
-    return spacy.load(folder / MODEL)
+def trained_on_all(crossing: Crossing, engine: Engine) -> spacy.language.Language:
+    run = fold_run(crossing, "all", crossing.docs)
+    if not is_trained(run, remedy="Remove it."):
+        for _, result in run_tasks(engine, [("", partial(train, run))]):
+            if result.failure:
+                raise SystemExit(result.failure)
+    return spacy.load(run.folder / MODEL)
 
 
 def row(planted: Sequence[Planted], doubts: Sequence[Doubt], size: int) -> list[float]:

@@ -30,7 +30,7 @@ from spacy.training.loop import train
 from spacy_tener.files import write_text
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import find_base
-from spacy_tener.workbench.suggestions.suggest import MEASURES, key, suggest
+from spacy_tener.workbench.suggestions.suggest import MEASURES, suggest, text_key
 
 HERE = Path(__file__).parent
 SIZES = {"resume": (100, 200, 400, 800), "weibo": (135, 270, 540, 1080)}
@@ -121,7 +121,7 @@ class Point:
         """The annotated sentences, each text once."""
         blank = spacy.blank("zh")
         docs = DocBin().from_disk(self.data("train")).get_docs(blank.vocab)
-        pool = {key(doc.text): doc for doc in docs}
+        pool = {text_key(doc.text): doc for doc in docs}
         order = sorted(pool)
         random.Random(self.seed).shuffle(order)
         if self.before is None or self.order == RANDOM:
@@ -130,7 +130,7 @@ class Point:
         texts = [doc.text for doc in known]
         raw = [pool[name].text for name in order]
         more = suggest(self.before.trained(), raw, self.size - self.before.size, by=self.order, known=texts)
-        return [*known, *(pool[key(each.text)] for each in more)]
+        return [*known, *(pool[text_key(each.text)] for each in more)]
 
 
 def note(seeds: Sequence[int]) -> str:

@@ -86,6 +86,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
     parser.add_argument("--posts", type=Path, required=True, help="raw text like the corpus")
     parser.add_argument("--laws", type=Path, required=True, help="raw text unlike the corpus")
+    _report.add_engine_options(parser)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "trials-weibo.md")
     return parser.parse_args()
 
@@ -122,7 +123,7 @@ def write_lists(args: argparse.Namespace) -> tuple[Path, ...]:
 
 def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str, steps: int | None = None) -> None:
     where = ("--corpora", CORPUS, "--systems", system, "--seeds", ",".join(map(str, SEEDS)), "--data", args.data)
-    options = _report.overrides(*settings, steps=steps)
+    options = [*_report.overrides(*settings, steps=steps), *_report.engine_options(args)]
     code = ("--code", CODE) if system.partition("+")[2] in OVERLAYS else ()
     _report.tener("grid", args.work / "runs", *where, "--configs", configs, *code, *options)
 

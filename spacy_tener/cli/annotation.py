@@ -15,14 +15,14 @@ from ..errors import RemedyError, check_choice
 from ..files import check_folder, locked, write_file, write_text
 from ..pipeline.finding import Recogniser, entity_finders
 from ..workbench.composing.compose import compose
-from ..workbench.composing.files import BASES, ConfigError, missing, names_in
+from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.docbins import read_docs
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.silver import SilverStats, Sureness, check_teachers, count, lacking, made_of, silver, write_silver
-from ..workbench.suggestions.page import as_json, docs_as_json, render
-from ..workbench.suggestions.review import Crossing, Judged, cross_train, judge, ranked
+from ..workbench.silver import SilverStats, Sureness, check_teachers, made_of, silver, unknown_labels, write_silver
+from ..workbench.suggestions.review import Crossing, JudgedDoc, cross_train, judge, rank_doubts
+from ..workbench.suggestions.review_page import docs_jsonl, doubts_jsonl, review_page
 from ..workbench.suggestions.suggest import MEASURES, suggest
-from ..workbench.suggestions.tasks import TOOLS, tasks
+from ..workbench.suggestions.tasks import TOOLS, make_tasks
 from ..workbench.vectors.raw_text import find_texts, read_all
 from . import options
 from ._common import (
@@ -75,7 +75,7 @@ def silver_cli(
     check_teachers(pipelines)
     if silent := [name for name, teacher in pipelines.items() if not entity_finders(teacher)]:
         msg.warn(f"No component says that it finds entities: {', '.join(silent)}", "Its silence counts as sure.")
-    if lacks := lacking(pipelines):
+    if lacks := unknown_labels(pipelines):
         lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
         msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
     settings = {**made_of(list(pipelines), list(pipelines.values()), sources), "limit": limit}
@@ -140,7 +140,7 @@ def suggest_cli(
     known_texts = list(read_all(find_texts(known or [])[0]))
     chosen = suggest(nlp, itertools.chain([first], texts), limit, by=by, known=known_texts)
     tool = TOOLS[format]
-    write_text(output, tool.write(tasks(nlp, chosen)))
+    write_text(output, tool.write(make_tasks(nlp, chosen)))
     msg.good(f"{output}: {counted(len(chosen), 'text')} to annotate in {format}")
     if tool.interface:
         interface = output.with_name(f"{output.stem}{INTERFACE}")
@@ -150,7 +150,7 @@ def suggest_cli(
         path = output.with_name(f"{output.stem}{SURE}")
         docs = list(silver([nlp], [each.text for each in chosen], sure))
         write_file(path, lambda file: file.write(DocBin(docs=docs).to_bytes()))
-        msg.good(f"{path}: {_described(count(docs))}")
+        msg.good(f"{path}: {_described(SilverStats.of(docs))}")
 
 
 @command("review", stopped="The same command goes on; it trains again what was being trained.")
@@ -205,7 +205,7 @@ def review_cli(
         else:
             setup_gpu(gpu_id)
             judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
-            how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
+            how = f"JudgedDoc by {model_or_config}, which finds less where it was trained on this data."
             msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
         _write_review(output, judged, str(data), how, limit)
 
@@ -226,22 +226,22 @@ def _crossing(
     path = composed["paths"].get("dev")
     if path is None or not Path(path).exists():
         raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
-    if lacking := missing(composed):
-        raise ConfigError("Nothing was trained, since something is missing", "\n".join(lacking))
+    if lines := missing_requirements(composed):
+        raise ConfigError("Nothing was trained, since something is missing", "\n".join(lines))
     return Crossing(composed, docs, output, folds, gpu_id, code)
 
 
-def _write_review(output: Path, judged: Sequence[Judged], data: str, how: str, limit: int) -> None:
+def _write_review(output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int) -> None:
     by_number = {each.number: each for each in judged}
-    doubts = ranked(judged)
+    doubts = rank_doubts(judged)
     entities = sum(len(each.doc.ents) for each in judged)
     summary = (
         f"{counted(len(doubts), 'place')} in {counted(len(judged), 'text')} with "
         f"{counted(entities, 'entity', 'entities')}. {how}"
     )
-    write_text(output / DOUBTS, as_json(doubts, by_number))
-    write_text(output / DOCS, docs_as_json(judged))
-    write_text(output / PAGE, render(f"Review of {data}", summary, doubts[:limit], by_number))
+    write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
+    write_text(output / DOCS, docs_jsonl(judged))
+    write_text(output / PAGE, review_page(f"Review of {data}", summary, doubts[:limit], by_number))
     if unknown := sum(each.unknown for each in judged):
         msg.warn(f"Entities left out: {unknown:,}", "Their model has never seen their label.")
     msg.good(f"{output / PAGE}: {summary}")

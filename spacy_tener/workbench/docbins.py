@@ -12,7 +12,7 @@ from ..errors import InputError
 
 
 def read_docs(path: Path, vocab: Vocab | None = None, *, remedy: str = "Make it with `convert`.") -> Iterator[Doc]:
-    """The Docs of a `.spacy` file. remedy: what to do where it is none."""
+    """Read the Docs of a `.spacy` file. remedy: What to do about a file of another kind."""
     try:
         docs = DocBin().from_disk(path)
     except FileNotFoundError as error:

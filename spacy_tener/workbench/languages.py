@@ -1,4 +1,4 @@
-"""Languages: told by the letters of a text, and their tokenizers."""
+"""Languages: detected by the letters of a text, and their tokenizers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
 
 
 def detect_language(texts: Iterable[str]) -> str:
-    """`zh` or `en`; other languages are not told from each other."""
+    """Return `zh` or `en`; refuses texts of other scripts."""
     letters = [char for text in texts for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
     if han + sum(map(str.isascii, letters)) >= 0.98 * len(letters):
         return "zh" if han >= 0.05 * len(letters) else "en"
-    raise RemedyError("The language cannot be told by the letters", "Name it, as in `--lang de`.")
+    raise RemedyError("The language cannot be detected by the letters", "Name it, as in `--lang de`.")
 
 
 def blank_pipeline(lang: str) -> Language:
-    """A pipeline with nothing but the language's tokenizer."""
+    """Return a pipeline with nothing but the language's tokenizer."""
     try:
         return spacy.blank(lang)
     except ImportError as error:

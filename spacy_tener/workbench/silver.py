@@ -1,6 +1,7 @@
-"""Silver annotation: what teachers are sure of in raw text, as Docs that `spacy train` reads. The doubtful stays open.
+"""Silver annotation: entities that teachers are sure of in raw text, as Docs that `spacy train` reads.
 
-Tokens whose annotation is missing are learned as such: `tener_ner`, and spaCy's `ner`, learn what is known around them.
+Tokens that the teachers are not sure of have missing annotation, from which `tener_ner` and spaCy's `ner` learn nothing
+but what is known around them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .vectors.raw_text import comes_once, make_docs
 
 FloatArray = NDArray[np.float64]
 LEAST = 0.05
-"""Entities that a teacher finds less probable count as not found."""
+"""Entities of a lower probability count as not found."""
 
 BATCH = 256
 _REMEDY = "Remove the directory to annotate everything anew, or choose another one."
@@ -34,10 +35,10 @@ _REMEDY = "Remove the directory to annotate everything anew, or choose another o
 
 @dataclass(frozen=True)
 class Belief:
-    """What teachers believe of a text.
+    """The probabilities that teachers give the entities of a text.
 
-    entities: How probable they find each entity.
-    outside: How probable they find it that a character lies in no entity. *Shape* [n_characters]
+    entities: The probability of each entity.
+    outside: The probability of each character to be in no entity. *Shape* [n_characters]
     """
 
     doc: Doc
@@ -46,7 +47,7 @@ class Belief:
 
 
 def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Belief]:
-    """Let teachers vote on a batch of texts: the means of what they believe, on the first one's Docs."""
+    """Let teachers vote on a batch of texts: yield the means of their probabilities, on the first teacher's Docs."""
     for votes in zip(*(_vote(teacher, texts) for teacher in teachers), strict=True):
         entities: dict[Place, float] = defaultdict(float)
         for vote in votes:
@@ -55,10 +56,10 @@ def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Beli
         yield Belief(votes[0].doc, dict(entities), np.mean([vote.outside for vote in votes], axis=0))
 
 
-def lacking(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
-    """The labels that a teacher lacks and others have, by the teacher's name: it votes against all entities of these.
+def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
+    """Return the labels that a teacher lacks and others have, by its name: it votes against all entities of these.
 
-    Teachers with a component that finds entities and does not tell their labels are left out.
+    Teachers with a component that finds entities and does not list its labels are left out.
     """
     known = {name: labels for name, teacher in teachers.items() if (labels := _labels(teacher)) is not None}
     every = set().union(*known.values())
@@ -98,8 +99,8 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
 
 
 def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None:
-    """Let entities of components before and behind the first of these, which gives the probabilities, be certain, and
-    those that are taken away again not be found."""
+    """Correct probabilities, which are those of the first of these components, by what the others do: entities from
+    before it and from behind it are certain, and those that are removed behind it are not found."""
     doc = belief.doc
     before = _places(doc)
     found = _places(components[0](doc))
@@ -118,7 +119,7 @@ def _places(doc: Doc) -> set[Place]:
 
 
 def _certain(doc: Doc) -> Belief:
-    """Of a pipeline that gives no probabilities, such as spaCy's `ner`, rules or an LLM, all is certain."""
+    """Return the probability 1 for all that a pipeline without probabilities finds: spaCy's `ner`, rules, an LLM."""
     outside = np.ones(len(doc.text))
     for ent in doc.ents:
         outside[ent.start_char : ent.end_char] = 0.0
@@ -127,10 +128,10 @@ def _certain(doc: Doc) -> Belief:
 
 @dataclass(frozen=True)
 class Sureness:
-    """When an annotation is kept.
+    """The probabilities from which annotation is kept.
 
-    entity: Least probability of an entity.
-    outside: Least probability of a token to be in no entity.
+    entity: That of an entity.
+    outside: That of a token to be in no entity.
     """
 
     entity: float = 0.9
@@ -144,21 +145,29 @@ class Sureness:
 
 @dataclass
 class SilverStats:
-    """What is in some silver annotation."""
+    """Numbers of texts, tokens and entities in silver annotation."""
 
     texts: int = 0
     tokens: int = 0
     entities: int = 0
     missing: int = 0
-    """Tokens left open."""
+    """Tokens with missing annotation."""
+
+    @classmethod
+    def of(cls, docs: Iterable[Doc]) -> SilverStats:
+        """Count what is in annotated Docs."""
+        stats = cls()
+        for doc in docs:
+            stats.add(cls(1, len(doc), len(doc.ents), sum(token.ent_iob_ == "" for token in doc)))
+        return stats
 
     def add(self, other: SilverStats) -> None:
         for name, value in asdict(other).items():
             setattr(self, name, getattr(self, name) + value)
 
 
-def annotate(belief: Belief, sure: Sureness) -> Doc:
-    """Keep what is sure of a text: entities, and tokens outside. All other tokens are missing."""
+def keep_sure(belief: Belief, sure: Sureness) -> Doc:
+    """Annotate a text with what is sure: entities, and tokens outside. All other tokens have missing annotation."""
     doc = belief.doc
     entities: list[Span] = []
     taken = np.zeros(len(doc), dtype=bool)
@@ -178,10 +187,10 @@ def annotate(belief: Belief, sure: Sureness) -> Doc:
 
 
 def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> Iterator[Doc]:
-    """Annotate texts, as many at once as are good for speed."""
+    """Annotate texts in batches."""
     for batch in minibatch(texts, BATCH):
         for belief in beliefs(teachers, batch):
-            yield annotate(belief, sure)
+            yield keep_sure(belief, sure)
 
 
 def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
@@ -224,17 +233,10 @@ def write_silver(
             if not finished:
                 docs = list(silver(teachers, part, sure))
                 manifest.folder.write(name, DocBin(docs=docs).to_bytes())
-                manifest.finish(name, asdict(count(docs)))
+                manifest.finish(name, asdict(SilverStats.of(docs)))
             stats = SilverStats(**manifest.parts[name])
             total.add(stats)
             done(stats, finished)
     finally:
         manifest.save()
     return total
-
-
-def count(docs: Iterable[Doc]) -> SilverStats:
-    counts = SilverStats()
-    for doc in docs:
-        counts.add(SilverStats(1, len(doc), len(doc.ents), sum(token.ent_iob_ == "" for token in doc)))
-    return counts

@@ -269,8 +269,8 @@ def test_training_without_a_last_step_leaves_the_schedule_alone() -> None:
         ("[a]\nb = 1\nfoo bar\n", 3, "'foo bar' is neither a [section] nor a `key = value` in one"),
         ("b = 1\n[a]\n", 1, "'b = 1' is neither a [section]"),
         ("[a\nb = 1\n", 1, "'[a' is neither a [section]"),
-        ("[a]\nb = 1\n[a]\nc = 1\n", 3, "the section [a] stands there twice"),
-        ("[a]\nb = 1\nb = 2\n", 3, "'b' stands twice in [a]"),
+        ("[a]\nb = 1\n[a]\nc = 1\n", 3, "the section [a] occurs twice"),
+        ("[a]\nb = 1\nb = 2\n", 3, "'b' occurs twice in [a]"),
     ],
 )
 def test_bad_syntax_is_named_with_file_and_line(overlay, text: str, line: int, reason: str) -> None:
@@ -299,7 +299,7 @@ def test_a_component_that_the_base_lacks_is_named_with_those_it_has(overlay) -> 
 
 def test_settings_of_what_is_a_plain_value_are_refused_with_the_configs_that_have_them() -> None:
     error = refusal("grn", base=Path("sample_en"))
-    assert error.reason == "grn: sets 'max_rate' in [training.optimizer.learn_rate], which is no section here but 0.001"
+    assert error.reason == "grn: sets 'max_rate' in [training.optimizer.learn_rate], which is the value 0.001 here"
     assert "weibo" in error.remedy
     compose("sample_en", ["sgd"])
 

@@ -132,7 +132,7 @@ def test_finished_runs_are_kept_when_something_has_changed_unless_they_are_to_be
     changed = (*wanted("red,blue", seeds="1,2"), "--set", "training.max_steps=8")
     code, table, messages = grid(*changed)
     assert (code, table) == (1, "")
-    assert "2 finished runs would be lost" in messages
+    assert "2 finished runs have another config or other data and would be lost" in messages
     assert "red/tener/1: training.max_steps: was 4, is 8" in messages
     assert "paths.train: corpus/blue/train.spacy changed" in messages
     assert times(here / "out") == before
@@ -261,12 +261,12 @@ def test_a_directory_in_which_another_grid_works_is_left_as_it_is(here: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--corpora", "green", "--systems", "tener"), "there is no such file"),
+        (("--corpora", "green", "--systems", "tener"), "No such file"),
         (("--corpora", "red", "--systems", "flat"), "there is no overlay"),
         (("--corpora", "red", "--systems", "tener", "--seeds", "1,x"), "not whole numbers"),
         (("--corpora", "red", "--systems", "tener", "--seeds", ""), "not whole numbers"),
         (("--corpora", "red", "--systems", "tener", "--set", "training.nothing=1"), "the config has no"),
-        (("--corpora", ",", "--systems", "tener"), "There is nothing to train"),
+        (("--corpora", ",", "--systems", "tener"), "The grid is empty"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(here: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.suggestions.review import assign
-from spacy_tener.workbench.suggestions.suggest import key
+from spacy_tener.workbench.suggestions.suggest import text_key
 
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "京"]
 
@@ -205,6 +205,6 @@ def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
     assert parts == assign(docs, 5)
     by_text = {}
     for doc, part in zip(docs, parts, strict=True):
-        assert by_text.setdefault(key(doc.text), part) == part
+        assert by_text.setdefault(text_key(doc.text), part) == part
     sizes = [list(by_text.values()).count(part) for part in range(5)]
     assert max(sizes) - min(sizes) <= 1

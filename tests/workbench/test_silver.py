@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import spacy_tener.cli  # noqa: F401  (adds the command to the group)
 import spacy_tener.workbench.silver as silver_module
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.silver import Belief, Sureness, annotate, beliefs, lacking
+from spacy_tener.workbench.silver import Belief, Sureness, beliefs, keep_sure, unknown_labels
 
 TEXT = "王小明去了上海"
 
@@ -62,15 +62,15 @@ def iob_of(doc):
 
 def test_the_sure_is_kept_and_the_doubtful_left_open():
     believed = belief({(0, 3, "PER"): 0.95, (5, 7, "GPE"): 0.7}, [0.01, 0.02, 0.02, 0.99, 0.8, 0.3, 0.3])
-    assert iob_of(annotate(believed, Sureness())) == ["B-PER", "I-PER", "I-PER", "O", "", "", ""]
-    assert iob_of(annotate(believed, Sureness(entity=0.6, outside=0.75))) == [
+    assert iob_of(keep_sure(believed, Sureness())) == ["B-PER", "I-PER", "I-PER", "O", "", "", ""]
+    assert iob_of(keep_sure(believed, Sureness(entity=0.6, outside=0.75))) == [
         *["B-PER", "I-PER", "I-PER", "O", "O", "B-GPE", "I-GPE"]
     ]
 
 
 def test_of_entities_that_exclude_each_other_the_likelier_is_kept():
     believed = belief({(0, 3, "PER"): 0.6, (1, 3, "ORG"): 0.9, (5, 7, "GPE"): 0.7}, [0.6, 0, 0, 1, 1, 0, 0])
-    found = iob_of(annotate(believed, Sureness(entity=0.55, outside=0.55)))
+    found = iob_of(keep_sure(believed, Sureness(entity=0.55, outside=0.55)))
     assert found == ["O", "B-ORG", "I-ORG", "O", "O", "B-GPE", "I-GPE"]
 
 
@@ -84,8 +84,8 @@ def test_what_other_components_of_a_teacher_say_counts(trained):
         teacher.add_pipe("no_places", last=True)
         assert [(ent.text, ent.label_) for ent in teacher(TEXT).ents] == [("王小明", "PER"), ("去了", "VERB")]
         [found] = beliefs([teacher], [TEXT])
-        assert iob_of(annotate(found, Sureness())) == ["B-PER", "I-PER", "I-PER", "B-VERB", "I-VERB", "", ""]
-        assert lacking({"all": teacher, "crf": spacy.load(trained)}) == {"crf": ["VERB"]}
+        assert iob_of(keep_sure(found, Sureness())) == ["B-PER", "I-PER", "I-PER", "B-VERB", "I-VERB", "", ""]
+        assert unknown_labels({"all": teacher, "crf": spacy.load(trained)}) == {"crf": ["VERB"]}
 
 
 def without_places(doc):
@@ -115,7 +115,7 @@ def test_teachers_vote_whatever_they_are(trained, ruled):
     assert found.entities[0, 3, "PER"] == pytest.approx(alone.entities[0, 3, "PER"] / 2)
     assert found.entities[1, 3, "ORG"] == pytest.approx(0.5, abs=0.03)
     assert found.outside == pytest.approx((alone.outside + np.array([1, 0, 0, 1, 1, 0, 0])) / 2)
-    assert iob_of(annotate(found, Sureness())) == ["", "", "", "O", "O", "B-GPE", "I-GPE"]
+    assert iob_of(keep_sure(found, Sureness())) == ["", "", "", "O", "O", "B-GPE", "I-GPE"]
 
 
 def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained, ruled):
@@ -129,15 +129,15 @@ def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained, ruled
 
 def test_labels_that_a_teacher_does_not_know_are_named(trained, ruled):
     teachers = {"crf": spacy.load(trained), "rules": spacy.load(ruled(GPE="上海", ORG="小明"))}
-    assert lacking(teachers) == {"crf": ["ORG"], "rules": ["PER"]}
-    assert lacking({"crf": teachers["crf"], "same": teachers["crf"]}) == {}
+    assert unknown_labels(teachers) == {"crf": ["ORG"], "rules": ["PER"]}
+    assert unknown_labels({"crf": teachers["crf"], "same": teachers["crf"]}) == {}
 
 
 def test_a_teacher_that_does_not_tell_its_labels_is_not_compared(trained):
     silent = spacy.blank("zh")
     Language.component("finds_something", assigns=["doc.ents"], func=lambda doc: doc)
     silent.add_pipe("finds_something")
-    assert lacking({"crf": spacy.load(trained), "silent": silent, "empty": spacy.blank("zh")}) == {}
+    assert unknown_labels({"crf": spacy.load(trained), "silent": silent, "empty": spacy.blank("zh")}) == {}
 
 
 @pytest.mark.parametrize("value", [0.5, 1.1, float("nan")])

@@ -6,7 +6,7 @@ section adds to what is there, key by key. So an overlay switches something off 
 an `nlp.pipeline` without it; nothing else removes a key. Headers of empty parent sections may be left out.
 
 An overlay that goes around something rather than in its place names it: the value `${here}` is the whole section that
-stood where the overlay has its own, and `${here.learn_rate}` a part of that.
+is in the place of the overlay's own, and `${here.learn_rate}` a part of that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import srsly
 from confection import ConfigValidationError
 from spacy.language import DEFAULT_CONFIG
 from spacy.schemas import ConfigSchemaTraining
-from spacy.util import get_sourced_components, load_model_from_config, registry
+from spacy.util import dot_to_dict, get_sourced_components, load_model_from_config, registry
 from thinc.api import Config
 
 from .files import (
@@ -50,20 +50,21 @@ SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pret
 
 _UNREGISTERED = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
 _AVAILABLE = re.compile(r"Available names: (.*)")
-_OTHERWISE = "Mend its name, or install the package that has it."
+_OTHERWISE = "Correct its name, or install the package that has it."
+_CORRECT = "Correct or remove the value."
 _NO_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 
 
 @dataclass(frozen=True)
 class Composed:
-    """A complete config, with its variables (`${paths.train}`) as they were written, and what else was decided."""
+    """A complete config, with its variables (`${paths.train}`) as they were written, and notes about other changes."""
 
     config: Config
     notes: tuple[str, ...]
 
 
 def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Composed:
-    """A config with overlays on it, the later over the earlier, then single settings; filled and validated.
+    """Lay overlays on a config, the later over the earlier, then single settings; fill and validate it.
 
     base, overlays: Paths, or names of configs that come with the package: `weibo`, `flat-atssa`.
     settings: Each as `section.key=value`, with the value as in a config; a string may go without quotes. The key must
@@ -78,7 +79,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
         _check_overlay(overlay, config, name)
         _check_values(overlay, config, name)
         _check_system(overlay, config, name)
-        config = _merge(*_around_what_stands(config, overlay, name), notes)
+        config = _merge(*_fill_here(config, overlay, name), notes)
     _check_initialize(read, config)
     _check_variables(read, config)
     with wrap_config_errors(" + ".join(map(str, [base, *overlays]))):
@@ -88,9 +89,9 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
 
 
 def with_settings(config: Config, settings: Sequence[str], notes: list[str], what: str = "--set") -> Config:
-    """A filled config with single settings on top, as `compose` takes them, filled and validated.
+    """Lay single settings on a filled config, as `compose` does; fill and validate it.
 
-    what: What messages call the settings by.
+    what: The settings' name in messages.
     """
     for setting in settings:
         updates = _read_setting(setting, config, what)
@@ -106,7 +107,7 @@ def with_settings(config: Config, settings: Sequence[str], notes: list[str], wha
 
 
 def _merge(config: Config, updates: Config, notes: list[str]) -> Config:
-    """The config with the updates on it. Whatever else changes on their account is said in the notes."""
+    """Return the config with the updates on it. Whatever else changes with them is added to the notes."""
     kept = _without_replaced_components(config, updates)
     merged = Config(_ordered(kept.merge(updates), kept), is_interpolated=False, section_order=kept.section_order)
     steps = _get(merged, MAX_STEPS)
@@ -119,7 +120,7 @@ def _merge(config: Config, updates: Config, notes: list[str]) -> Config:
 
 
 def _ordered(config: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with the keys that another has in its order, and then the rest."""
+    """Return the config with the keys of another in that one's order, and then the rest."""
     ordered = {key: config[key] for key in (*(key for key in like if key in config), *config)}
     for key, value in ordered.items():
         if isinstance(value, Mapping) and isinstance(like.get(key), Mapping):
@@ -128,7 +129,7 @@ def _ordered(config: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, An
 
 
 def _without_replaced_components(config: Config, updates: Config) -> Config:
-    """The config without the components for which the updates have another factory: its settings are not theirs."""
+    """Return the config without the components for which the updates have another factory, of other settings."""
     kept = config.copy()
     for name, component in updates.get("components", {}).items():
         origin = _origin(component)
@@ -138,12 +139,12 @@ def _without_replaced_components(config: Config, updates: Config) -> Config:
 
 
 def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What a component is made by: a factory, or the pipeline that it is taken from."""
+    """Return a component's factory, or the pipeline that it is sourced from."""
     return next(((key, component[key]) for key in ("factory", "source") if key in component), None)
 
 
 def _check_overlay(overlay: Config, config: Config, name: str) -> None:
-    """Refuse what the base lacks and the overlay does not bring whole."""
+    """Refuse sections and components that the base lacks and the overlay does not define."""
     for section in overlay:
         if section not in SECTIONS and section not in config:
             sections = ", ".join(dict.fromkeys([*config, *SECTIONS]))
@@ -160,7 +161,7 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
 
 
 def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
-    """Refuse an overlay that initializes a component which the pipeline has not in the end: it would do nothing."""
+    """Refuse an overlay that initializes a component which the final pipeline lacks: it would do nothing."""
     pipeline = _get(config, "nlp.pipeline") or []
     for name, overlay in overlays.items():
         for component in _get(overlay, "initialize.components") or {}:
@@ -170,19 +171,19 @@ def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
 
 
 def _check_values(overlay: Config, config: Config, name: str) -> None:
-    """Refuse settings of what is a plain value here, such as `max_rate` of a learning rate without a schedule."""
+    """Refuse a section in place of a plain value, such as `max_rate` of a learning rate without a schedule."""
     for key, section in entries(overlay):
         value = _get(config, key)
         if not isinstance(section, Mapping) or value is None or isinstance(value, Mapping):
             continue
         if not any(own.startswith("@") for own in section):
             bases = [each for each in names_in(BASES) if isinstance(_get(read_config(find_base(each)), key), Mapping)]
-            reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is no section here but {value}"
+            reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is the value {value} here"
             raise ConfigError(reason, f"Lay it on one of: {', '.join(bases)}." if bases else "Name a function there.")
 
 
 def _check_system(overlay: Config, config: Config, name: str) -> None:
-    """Refuse an overlay on an architecture that lacks its arguments where another has them, and name that one."""
+    """Refuse an overlay on an architecture that lacks its arguments, and name one that has them."""
     section, function = TOK2VEC.rpartition(".")[0], _get(config, TOK2VEC)
     wanted = {key for key in _get(overlay, section) or {} if not key.startswith("@")}
     if _get(overlay, TOK2VEC) or function is None or wanted <= _arguments(function):
@@ -196,7 +197,7 @@ def _check_system(overlay: Config, config: Config, name: str) -> None:
 
 
 def _arguments(function: str) -> set[str]:
-    """What a registered architecture takes; nothing if there is none of this name."""
+    """Return the arguments of a registered architecture; nothing if there is none of this name."""
     known = registry.has("architectures", function)
     return set(signature(registry.get("architectures", function)).parameters) if known else set()
 
@@ -219,13 +220,13 @@ def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
 
 
 def _variables(config: Config) -> set[str]:
-    """The names of what values refer to, as `paths.train` in `${paths.train}`."""
+    """Return the names of the variables in a config, as `paths.train` in `${paths.train}`."""
     names = {name for _, value in entries(config) if isinstance(value, str) for name in VARIABLE.findall(value)}
     return {name for name in names if name.partition(".")[0] != "here"}
 
 
-def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
-    """The overlay with what `${here}` stands for in it, and the config with that out of the way."""
+def _fill_here(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
+    """Return the config without the sections that `${here}` stands for, and the overlay with them in its place."""
     rest, filled = config.copy(), overlay.copy()
     for key, value in entries(overlay):
         section, _, last = key.rpartition(".")
@@ -235,7 +236,7 @@ def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Con
         place = _standing_place(config, overlay, section)
         standing = _get(config, f"{place}.{asked['part']}" if asked["part"] else place)
         if standing is None:
-            raise ConfigError(f"{name}: nothing stands in [{section}] for {value}", "Lay it on a config that has it.")
+            raise ConfigError(f"{name}: the config has no [{section}] for {value}", "Lay it on a config that has it.")
         _get(filled, section)[last] = deepcopy(standing)
         if not asked["part"]:
             _get(rest, place).clear()
@@ -243,7 +244,7 @@ def _around_what_stands(config: Config, overlay: Config, name: str) -> tuple[Con
 
 
 def _standing_place(config: Config, overlay: Config, section: str) -> str:
-    """The section itself, or where the config does not have it, the one above it whose function an overlay replaces."""
+    """Return the section or, if the config lacks it, the one above it whose function the overlay replaces."""
     place = section
     while place and _get(config, place) is None:
         place = place.rpartition(".")[0]
@@ -252,31 +253,23 @@ def _standing_place(config: Config, overlay: Config, section: str) -> str:
 
 
 def _read_setting(setting: str, config: Config, what: str) -> Config:
-    """A setting as a config of this one key, which must exist."""
+    """Return a setting as a config of this one key, which must exist."""
     key, sign, text = setting.partition("=")
-    parts = key.strip().split(".")
-    if not sign or len(parts) < 2:
+    if not sign or "." not in key:
         remedy = "Write section.key=value, as in training.max_steps=1000."
         raise ConfigError(f"{what} {setting}: not a setting", remedy)
     if key.strip() not in set(keys(config)):
         remedy = did_you_mean(key, keys(config), "It changes what the filled config has.")
         raise ConfigError(f"{what} {setting}: the config has no '{key}'", remedy)
-    updates: Any = _value(text.strip())
-    for part in reversed(parts):
-        updates = {part: updates}
-    return Config(updates, is_interpolated=False)
-
-
-def _value(text: str) -> Any:
-    """A value as in a config: JSON, or else a string."""
     try:
-        return srsly.json_loads(text)
-    except ValueError:
-        return text
+        value = srsly.json_loads(text.strip())
+    except ValueError:  # a string without quotes
+        value = text.strip()
+    return Config(dot_to_dict({key.strip(): value}), is_interpolated=False)
 
 
 def _get(config: Mapping[str, Any], key: str) -> Any:
-    """A value by its dotted key; None where there is none."""
+    """Return a value by its dotted key; None where there is none."""
     node: Any = config
     for part in key.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
@@ -284,8 +277,8 @@ def _get(config: Mapping[str, Any], key: str) -> Any:
 
 
 def fill(config: Config) -> Config:
-    """The config with every default in it, variables as they were. All functions that it names must be registered and
-    take what it gives them, and the pipeline's components are made once."""
+    """Return the config with every default in it, variables as they were. All functions that it names must be
+    registered and take its arguments; the pipeline's components are created once to see that they can be."""
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config
     filled["components"].update(get_sourced_components(config))
     _check_nothing_lost(config, filled)
@@ -295,27 +288,25 @@ def fill(config: Config) -> Config:
 
 @contextmanager
 def wrap_config_errors(what: str) -> Iterator[None]:
-    """Say in one line what is wrong with `what`, for all the ways in which spaCy, confection and builders refuse it."""
+    """Turn the errors of spaCy, confection and builders about `what` into a ConfigError of one line."""
     try:
         yield
     except ConfigError as error:
         raise ConfigError(f"{what}: {error.reason}", error.remedy) from error
     except ConfigValidationError as error:
         title = f"{error.title}: " if error.errors else ""
-        raise ConfigError(
-            f"{what}: {title}{problems(error).removesuffix('.')}", "Mend the value, or take it out."
-        ) from error
+        raise ConfigError(f"{what}: {title}{problems(error).removesuffix('.')}", _CORRECT) from error
     except (ValueError, ImportError) as error:
         raise _refused(str(error), what) from error
 
 
 def _check_nothing_lost(config: Config, filled: Config) -> None:
-    """Refuse keys that no schema has: filling leaves them out without a word."""
+    """Refuse keys that no schema has, which filling silently leaves out."""
     out = {f"components.{name}" for name in config.get("components", {}) if name not in filled["components"]}
     there = set(keys(filled))
     for key in keys(config):
         if key not in there and ".".join(key.split(".")[:2]) not in out:
-            raise ConfigError(f"spaCy knows no '{key}'", did_you_mean(key, sorted(there), "Take it out."))
+            raise ConfigError(f"spaCy knows no '{key}'", did_you_mean(key, sorted(there), "Remove it."))
 
 
 def _refused(text: str, what: str) -> ConfigError:
@@ -323,7 +314,7 @@ def _refused(text: str, what: str) -> ConfigError:
         return ConfigError(f"{what}: no factory '{factory['name']}' is registered", _OTHERWISE)
     function = _UNREGISTERED.search(text)
     if function is None:
-        return ConfigError(f"{what}: {text.removesuffix('.')}", "Mend the value, or take it out.")
+        return ConfigError(f"{what}: {text.removesuffix('.')}", _CORRECT)
     reason = f"there is no '{function['name']}' among the registered {function['kind']}"
     available = _AVAILABLE.search(text)
     names = available[1].split(", ") if available else []

@@ -38,23 +38,23 @@ _FILES = ("path", "vectors", "init_tok2vec", "source")
 
 
 class ConfigError(RemedyError):
-    """A config that cannot be made as asked: what is wrong, and what to do about it."""
+    """An error about a config."""
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
-    """A remedy for a name that does not exist."""
+    """Return a remedy for a name that does not exist: similar ones, or else `otherwise`."""
     near = get_close_matches(name, list(names), n=3, cutoff=0.75)
     return f"Did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def read_config(path: Path | str) -> Config:
-    """A config, or a part of one whose parent sections may go without headers. Variables stay as they are written."""
+    """Read a config, or a part of one whose parent sections may lack headers. Variables stay as they are written."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", "Check the path.") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text", "Is it a config?") from error
+        raise ConfigError(f"{path}: is not UTF-8 text", "Name a config file.") from error
     parser = _parse(text, path)
     try:
         return Config().from_str(_in_order(parser), interpolate=False)
@@ -63,7 +63,7 @@ def read_config(path: Path | str) -> Config:
 
 
 def entries(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    """All sections and values of a config with their dotted names, a section before what is in it."""
+    """Yield all sections and values of a config with their dotted names, a section before its values."""
     for key, value in config.items():
         yield f"{parent}{key}", value
         if isinstance(value, Mapping):
@@ -71,12 +71,12 @@ def entries(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, 
 
 
 def keys(config: Mapping[str, Any]) -> list[str]:
-    """The dotted names of all sections and values of a config."""
+    """Return the dotted names of all sections and values of a config."""
     return [name for name, _ in entries(config)]
 
 
 def problems(error: ConfigValidationError) -> str:
-    """What confection found wrong, on one line and without the whole config behind it."""
+    """Return confection's errors on one line, without the whole config behind them."""
     found = [f"{'.'.join(map(str, each.get('loc', [])))}: {each.get('msg')}" for each in error.errors or []]
     return "; ".join(found) or " ".join((error.desc or error.title or "").split())
 
@@ -92,20 +92,20 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
     try:
         parser.read_string(text)
     except configparser.DuplicateSectionError as error:
-        reason, line = f"the section [{error.section}] stands there twice", error.lineno
+        reason, line = f"the section [{error.section}] occurs twice", error.lineno
     except configparser.DuplicateOptionError as error:
-        reason, line = f"'{error.option}' stands twice in [{error.section}]", error.lineno
+        reason, line = f"'{error.option}' occurs twice in [{error.section}]", error.lineno
     except configparser.ParsingError as error:
         # One that stands before the first section has a line of its own instead of a list of errors.
         line = getattr(error, "lineno", None) or error.errors[0][0]
         reason = f"'{text.splitlines()[line - 1][:60]}' is neither a [section] nor a `key = value` in one"
     else:
         return parser
-    raise ConfigError(f"{path}:{line}: {reason}", "Mend the line.")
+    raise ConfigError(f"{path}:{line}: {reason}", "Correct the line.")
 
 
 def _in_order(parser: configparser.ConfigParser) -> str:
-    """The text of a config with each section behind its parents, whether they have headers or not."""
+    """Return the text of a config with a header for each section, behind that of its parent."""
     names = parser.sections()
     parents = (name[: dot.start()] for name in names for dot in re.finditer(r"\.", name))
     wanted = {name: None for name in (*names, *parents) if name in names or "*" not in name.split(".")}
@@ -120,22 +120,22 @@ def _in_order(parser: configparser.ConfigParser) -> str:
 
 
 def find_base(config: Path | str) -> Path:
-    """The config of a corpus, by its path or by its name: `weibo`."""
+    """Find the config of a corpus by its path, or by its name as in `weibo`."""
     return _find(config, BASES, "config")
 
 
 def find_overlay(config: Path | str) -> Path:
-    """The overlay of a model, by its path or by its name: `flat-atssa`."""
+    """Find the overlay of a model by its path, or by its name as in `flat-atssa`."""
     return _find(config, OVERLAYS, "overlay")
 
 
 def find_space(config: Path | str) -> Path:
-    """What a search draws from, by its path or by its name: `mect`."""
+    """Find a search space by its path, or by its name as in `mect`."""
     return _find(config, SPACES, "search space")
 
 
 def names_in(folder: Path) -> list[str]:
-    """The names of the configs in one of the package's folders: BASES, OVERLAYS or SPACES."""
+    """Return the names of the configs in one of the package's folders: BASES, OVERLAYS or SPACES."""
     return sorted(path.stem for path in folder.glob("*.cfg"))
 
 
@@ -147,16 +147,16 @@ def _find(config: Path | str, folder: Path, kind: str) -> Path:
 
 
 def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise: str) -> Path:
-    """The config of this name in a folder. names: what there is; otherwise: what to say beside that if it is none."""
+    """Find a config by its name in a folder. names: Those to offer in an error; otherwise: What to say beside them."""
     if name not in names_in(folder):
         remedy = did_you_mean(name, names, f"There are {', '.join(names)}; {otherwise}")
         raise ConfigError(f"there is no {kind} '{name}'", remedy)
     return folder / f"{name}.cfg"
 
 
-def missing(config: Config) -> list[str]:
-    """A line for everything that a training with this config lacks. Of names without a slash nobody can say whether
-    they mean a file, or a package."""
+def missing_requirements(config: Config) -> list[str]:
+    """Return a line for each package and file that a training with this config lacks. Only names with a slash count as
+    files: others may be packages."""
     found: list[str] = []
     for name, section in entries(config.interpolate()):
         if not isinstance(section, Mapping):
@@ -176,7 +176,7 @@ def missing(config: Config) -> list[str]:
 
 
 def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
-    """The section of the reader that training takes its examples from: of the "train_corpus" or the "dev_corpus"."""
+    """Return the section of the reader of training's "train_corpus" or "dev_corpus"."""
     whole = config.interpolate()
     section: Any = whole
     for name in whole["training"][corpus].split("."):

@@ -1,6 +1,6 @@
-"""Systems x corpora x seeds: what is to be trained, what of it is there already, and the rest of it done.
+"""Grids: systems x corpora x seeds, of which finished runs are kept and the others trained and scored.
 
-A run lies where `report.runs` looks for it, OUTPUT/CORPUS/SYSTEM/SEED. Its config is that of the corpus, CORPUS.cfg,
+A run is where `report.runs` looks for it, OUTPUT/CORPUS/SYSTEM/SEED. Its config is that of the corpus, CORPUS.cfg,
 with the overlays models/NAME.cfg that the system's name is made of.
 """
 
@@ -18,7 +18,7 @@ from thinc.api import Config
 from ...files import digest
 from ...manifest import NAME, Manifest
 from ..composing.compose import compose
-from ..composing.files import SHIPPED, ConfigError, corpus_reader, find_in, missing, names_in
+from ..composing.files import SHIPPED, ConfigError, corpus_reader, find_in, missing_requirements, names_in
 from ..report.runs import METRICS, MODEL
 from .engines import Engine, Task, run_tasks
 from .processes import Processes
@@ -26,13 +26,13 @@ from .training import TrainingResult, TrainingRun, evaluate, train
 
 LOCK = ".grid.lock"
 BASE_NAMES = ("base", "tener")
-"""What the config of a corpus as it is may be called, where no overlay has the name."""
+"""Names of a corpus' config without an overlay, unless an overlay has the name."""
 PARTS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is asked for.
+    """The corpora, systems and seeds of a grid.
 
     data: Holds CORPUS/{train,dev,test}.spacy.
     configs: Holds CORPUS.cfg and models/OVERLAY.cfg.
@@ -54,9 +54,9 @@ class Grid:
 
 @dataclass(frozen=True)
 class Todo:
-    """What is left to do for a run.
+    """The action that a run needs.
 
-    changes: How it differs from what the finished run there was trained from, a line for each.
+    changes: The differences from a finished run in its directory, a line for each.
     """
 
     run: TrainingRun
@@ -65,30 +65,30 @@ class Todo:
 
 
 def plan(grid: Grid) -> list[TrainingRun]:
-    """All runs, by corpus, system and seed. All that is wrong or missing is found here, and told at once."""
+    """Return all runs, by corpus, system and seed. Refuses all that is wrong or missing at once."""
     runs: list[TrainingRun] = []
     problems: list[str] = []
     for corpus, part in product(grid.corpora, PARTS):
         path = grid.data / corpus / f"{part}.spacy"
         if not path.is_file():
             convert = f"Make it: python -m spacy tener convert FILES {path.parent}, or name another place by --data."
-            problems.append(f"{path}: there is no such file. {convert}")
+            problems.append(f"{path}: No such file. {convert}")
     for corpus, system in product(dict.fromkeys(grid.corpora), dict.fromkeys(grid.systems)):
         try:
             config = _config(grid, corpus, system)
             runs += [_run(grid, corpus, system, seed, config) for seed in dict.fromkeys(grid.seeds)]
-            problems += [f"{corpus}, {system}: {line}" for line in missing(config)]
+            problems += [f"{corpus}, {system}: {line}" for line in missing_requirements(config)]
         except ConfigError as error:
             problems.append(str(error))
     if problems:
-        raise ConfigError("Nothing was trained, since something is wrong", "\n".join(dict.fromkeys(problems)))
+        raise ConfigError("Nothing was trained: the grid has errors", "\n".join(dict.fromkeys(problems)))
     if not runs:
-        raise ConfigError("There is nothing to train", "Name at least one corpus, one system and one seed.")
+        raise ConfigError("The grid is empty", "Name at least one corpus, one system and one seed.")
     return runs
 
 
 def todo(run: TrainingRun) -> Todo:
-    """Return what is left to do for a run. A finished one is left alone, also without its pipeline."""
+    """Return the action that a run needs. A finished one needs nothing, also without its pipeline."""
     assert run.test is not None
     now, before = run.manifest(), Manifest.read(run.folder)
     scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
@@ -107,22 +107,23 @@ def todo(run: TrainingRun) -> Todo:
 
 
 def check_unchanged(todos: Sequence[Todo]) -> None:
-    """Refuse to train where a run is finished that is another one than is asked for."""
+    """Refuse to train over finished runs of another config or other data."""
     other = [each for each in todos if each.changes]
     if other:
-        what = f"{len(other)} finished run{'s' * (len(other) > 1)} would be lost, being others than are asked for now"
+        runs = "1 finished run has" if len(other) == 1 else f"{len(other)} finished runs have"
+        what = f"{runs} another config or other data and would be lost"
         lines = [f"{each.run.name}: {'; '.join(each.changes)}" for each in other]
-        remedy = "To keep them, ask for what they were trained from, or name another output. To lose them: --retrain."
+        remedy = "Name another output to keep them, or train over them by --retrain."
         raise ConfigError(what, "\n".join([*lines, remedy]))
 
 
 def run_grid(
     todos: Sequence[Todo], engine: Engine, *, begun: Callable[[Todo], None], ended: Callable[[Todo, str], None]
 ) -> dict[str, str]:
-    """Do what is left to do. Returns why each run failed that did, by its name.
+    """Train and score. Returns the failures by the names of their runs.
 
-    begun: Called with each when it is submitted.
-    ended: Called with each, and why it failed if it did.
+    begun: Called with each run when it is submitted.
+    ended: Called with each run and its failure, or an empty string.
     """
     failures: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Runs a module as `python -m` does, until it ends or standard input is closed: then its process group is killed.
+"""Run a module as `python -m` does, until it ends or standard input is closed: then its process group is killed.
 
 `processes.Processes` holds the other end of standard input. The system closes that however the process ends that has
 it, so that no training goes on alone when its grid or search was killed.
@@ -23,7 +23,7 @@ def end_with_parent() -> None:
 
 
 def write_logs_by_line() -> None:
-    """spaCy's logger leaves some thirty lines of its file in a buffer, but a watcher needs each at once."""
+    """Let spaCy's logger write each line at once, for a watcher: it would buffer some thirty."""
     from spacy.training import loggers
 
     vars(loggers)["open"] = partial(open, buffering=1)

@@ -1,4 +1,4 @@
-"""The processes of trainings: each with a log, and all of them ended together."""
+"""Processes of trainings: each with a log, and all of them ended together."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PATIENCE = 10.0  # seconds that a process has to end
 
 
 Echo = Callable[[str], object]
-"""Takes each line that a process prints."""
+"""A function that takes each line that a process prints."""
 
 
 class StoppedError(Exception):
-    """No process is started any more."""
+    """Raised where a process is to start after `Processes.stop`."""
 
 
 class Processes:
-    """Runs `python -m spacy` in processes of its own, from several threads if need be.
+    """Processes of `python -m spacy`, which several threads may start.
 
-    jobs: How many are run at once. They share the cores.
+    jobs: How many run at once. They share the cores.
     echo: Takes what they print.
     """
 
@@ -45,7 +45,7 @@ class Processes:
         self._stopped = False
 
     def run(self, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool] = lambda: False) -> int | None:
-        """Run a command of spaCy's to its end, its output appended to a file. Returns its exit status.
+        """Run a command of spaCy's to its end and append its output to a file. Returns its exit status.
 
         poll: Called twice a second, and at the end. Where it returns True, the process is ended; the status is None.
         """
@@ -84,7 +84,7 @@ class Processes:
         return status
 
     def stop(self) -> None:
-        """End all processes, and let no other begin."""
+        """End all processes and start no other."""
         with self._lock:
             self._stopped = True
             running = list(self._running)
@@ -92,20 +92,20 @@ class Processes:
 
 
 def environment(jobs: int) -> dict[str, str]:
-    """That of a process which shares the cores with others. A number of threads that is set already stays."""
+    """Return the environment of one of several processes that share the cores. OMP_NUM_THREADS stays if it is set."""
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
     return {_THREADS: str(max(1, cores() // jobs)), **inherited, **plain}
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Inside, `kill` and a closed terminal do what Ctrl-C does, unless they are ignored, as by nohup."""
+    """Let `kill` and a closed terminal do what Ctrl-C does, unless they are ignored, as by nohup."""
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before: dict[int, Any] = {number: signal.getsignal(number) for number in signals}
     try:
@@ -118,7 +118,7 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 class Tail:
-    """Reads the lines that come to the end of a file, once they are complete."""
+    """A reader of the complete lines that were added to a file since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -146,7 +146,7 @@ def _wait(process: subprocess.Popen[bytes], poll: Callable[[], bool]) -> int | N
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes with all that they have started."""
+    """End processes with their children."""
     for process in processes:
         _signal(process, signal.SIGTERM)
     for process in processes:

@@ -29,7 +29,7 @@ from thinc.api import Config
 from ...errors import check_choice
 from ...files import locked, write_text
 from ..composing.compose import compose, with_settings
-from ..composing.files import ConfigError, corpus_reader, did_you_mean, keys, missing
+from ..composing.files import ConfigError, corpus_reader, did_you_mean, keys, missing_requirements
 from ..report.runs import CONFIG, MODEL
 from .engines import Engine, Task, run_tasks
 from .processes import Processes
@@ -89,7 +89,7 @@ class SearchPlan:
 
     def check_files(self) -> None:
         """Refuse a config that lacks corpora, other files or packages."""
-        problems = missing(self.fixed)
+        problems = missing_requirements(self.fixed)
         for part in ("train", "dev"):
             path = corpus_reader(self.fixed, f"{part}_corpus").get("path", ".")
             if not path or not Path(path).exists():

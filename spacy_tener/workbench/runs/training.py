@@ -21,7 +21,7 @@ from ..report.runs import CONFIG, LOG, METRICS, METRICS_DEV, MODEL
 from .processes import Processes, Tail
 
 OUTPUT = "output.log"
-"""What the processes of a run print."""
+"""The file with what the processes of a run print."""
 SCORE = "ents_f"
 _LOGGER = {"@loggers": "spacy.ConsoleLogger.v3", "progress_bar": None, "console_output": True}
 _LONGEST = 300
@@ -31,7 +31,7 @@ _NOT_COMPARED = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cac
 _WITH_FOLDERS = ("paths", "corpora", "initialize")
 
 Watch = Callable[[int, float], bool]
-"""Is told the step and the F1 on dev of each evaluation, and says whether the training is to stop there."""
+"""A function of the step and the F1 on dev of each evaluation. Returns True to stop the training."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def is_trained(run: TrainingRun, *, remedy: str) -> bool:
 
 
 def _as_input(name: str, value: Any) -> Any:
-    """The value, or what a manifest keeps of the file or directory that it names."""
+    """Return the value, or what a manifest keeps of the file or directory that it names."""
     if not isinstance(value, str | Path) or not str(value):
         return value
     path, sections = Path(value), name.split(".")
@@ -160,7 +160,7 @@ def _as_input(name: str, value: Any) -> Any:
 
 
 def _exit(status: int, folder: Path) -> str:
-    """How a process ended, and what it said last."""
+    """Describe how a process ended, with its last line."""
     if status < 0:
         return f"was killed by signal {-status}"
     lines = (folder / OUTPUT).read_text(encoding="utf8", errors="replace").splitlines()

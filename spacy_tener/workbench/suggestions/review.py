@@ -1,4 +1,4 @@
-"""Gold annotation that a model finds improbable: the places where the two disagree, the surest model first.
+"""Reviews of gold annotation: the places where a model's best reading is another, ranked.
 
 In cross-training each Doc of a corpus is judged by a model that was trained on the others:
 
@@ -20,6 +20,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.training import Example
+from spacy.util import minibatch
 from thinc.api import Config
 
 from ...errors import RemedyError
@@ -30,7 +31,7 @@ from ..composing.files import ConfigError, corpus_reader
 from ..report.runs import MODEL
 from ..runs.engines import Engine, Task, run_tasks
 from ..runs.training import TrainingRun, is_trained, train
-from .suggest import key
+from .suggest import text_key
 
 FOLDS, DATA = "folds", "train.spacy"
 BATCH = 256
@@ -38,12 +39,12 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Doubt:
-    """A place where the model reads something else than gold.
+    """A place where gold and the model's best reading differ.
 
     doc: The number of the Doc in its corpus, from 0.
-    gold: The entities of gold there that the model does not find, and how probable they are.
-    found: Those that it finds instead.
-    suspicion: From 0 to 1, by which places are ranked; see `ranked`.
+    gold: The entities of gold that the model does not find, with the probabilities that it gives them.
+    found: The entities that it finds instead.
+    suspicion: From 0 to 1, by which places are ranked; see `rank_doubts`.
     """
 
     doc: int
@@ -61,7 +62,7 @@ class Doubt:
 
     @property
     def kind(self) -> str:
-        """What gold would have to change, were the model right."""
+        """The error of gold if the model is right: "missing", "extra", "label" or "edges"."""
         if not self.gold:
             return "missing"
         if not self.found:
@@ -71,11 +72,11 @@ class Doubt:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A Doc of gold annotation as a model sees it.
+class JudgedDoc:
+    """A Doc of gold annotation with a model's doubts about it.
 
-    probability: of the gold reading as a whole; where annotation is missing, of all readings that agree with the rest.
-    unknown: How many of its entities have labels that the model does not know. They are no doubts.
+    probability: That of gold as a whole; where annotation is missing, of all readings that agree with the rest.
+    unknown: The number of entities with labels that the model does not know. They are no doubts.
     """
 
     number: int
@@ -85,8 +86,8 @@ class Judged:
     unknown: int
 
 
-def ranked(judged: Iterable[Judged]) -> list[Doubt]:
-    """All doubts, the most suspicious first.
+def rank_doubts(judged: Iterable[JudgedDoc]) -> list[Doubt]:
+    """Return all doubts, the most suspicious first.
 
     Where the models find an entity, that is as suspicious as it is probable, and gold's improbable. Where they find
     none, gold's is as suspicious as it is improbable, times the share of gold's entities that they do find: models that
@@ -105,18 +106,13 @@ def _suspicion(doubt: Doubt, recall: float) -> float:
     return (1.0 - gold) * max((each.probability or 0.0 for each in doubt.found), default=recall)
 
 
-def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[Judged]:
-    """What a pipeline makes of Docs with gold annotation, by their numbers."""
-    batch: list[tuple[int, Doc]] = []
-    for each in docs:
-        batch.append(each)
-        if len(batch) == BATCH:
-            yield from _judge(nlp, batch)
-            batch = []
-    yield from _judge(nlp, batch)
+def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
+    """Let a pipeline judge Docs with gold annotation, each given with its number."""
+    for batch in minibatch(docs, BATCH):
+        yield from _judge(nlp, batch)
 
 
-def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[Judged]:
+def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
     recogniser = Recogniser.of(nlp)
     ner = recogniser.ner
     read_docs = recogniser.read(_bare(nlp, doc) for _, doc in batch)
@@ -130,7 +126,7 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[Judged]:
         gold = [FoundEntity(*p, probability=v) for p, v in zip(places, ner.probabilities(bare, places), strict=True)]
         unknown = len(doc.ents) - len(places)
         doubts = disagreements(number, gold, _where_annotated(example.reference, found))
-        yield Judged(number, doc, probability, tuple(doubts), unknown)
+        yield JudgedDoc(number, doc, probability, tuple(doubts), unknown)
 
 
 def _bare(nlp: Language, doc: Doc) -> Doc:
@@ -141,7 +137,7 @@ def _bare(nlp: Language, doc: Doc) -> Doc:
 
 
 def _with_known_labels(doc: Doc, labels: Sequence[str]) -> Doc:
-    """The Doc, where entities of other labels are without annotation."""
+    """The Doc with missing annotation in place of entities of other labels."""
     unknown = [ent for ent in doc.ents if ent.label_ not in labels]
     if not unknown:
         return doc
@@ -158,7 +154,7 @@ def _where_annotated(doc: Doc, found: Iterable[FoundEntity]) -> list[FoundEntity
 
 
 def disagreements(number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Iterator[Doubt]:
-    """The entities of only one side, those together that share characters."""
+    """Yield the entities of only one side, grouped where they share characters."""
     agreed = {_place(each) for each in gold} & {_place(each) for each in found}
     rest = [(each, side) for side, entities in enumerate((gold, found)) for each in entities]
     rest = sorted((pair for pair in rest if _place(pair[0]) not in agreed), key=lambda pair: pair[0].start)
@@ -183,7 +179,11 @@ def _place(entity: FoundEntity) -> tuple[int, int, str]:
 
 @dataclass(frozen=True)
 class Crossing:
-    """What is asked for. config: Complete; its training data is replaced. code: A Python file with what it needs."""
+    """A cross-training.
+
+    config: Complete; its training data is replaced.
+    code: A Python file with what the config needs.
+    """
 
     config: Config
     docs: Sequence[Doc]
@@ -192,22 +192,22 @@ class Crossing:
     gpu_id: int = -1
     code: Path | None = None
 
-    def folder(self, fold: int) -> Path:
-        return self.output / FOLDS / str(fold + 1)
+    def folder(self, fold: int | str) -> Path:
+        return self.output / FOLDS / str(fold if isinstance(fold, str) else fold + 1)
 
 
 def assign(docs: Sequence[Doc], folds: int) -> list[int]:
-    """The part of each Doc, 0 to folds - 1: always the same one, and one for all equal texts."""
-    names = [key(doc.text) for doc in docs]
+    """Return the part of each Doc, 0 to folds - 1: always the same one, and one for all equal texts."""
+    names = [text_key(doc.text) for doc in docs]
     order = sorted(set(names), key=lambda name: hashlib.blake2b(name.encode("utf8", "surrogatepass")).digest())
     if len(order) < folds:
         remedy = f"Choose at most --folds {len(order)}." if len(order) > 1 else "Name a corpus with more Docs."
-        raise RemedyError(f"{folds} parts of {len(order)} different texts", remedy)
+        raise RemedyError(f"{len(order)} different texts cannot be cut into {folds} parts", remedy)
     part = {name: index % folds for index, name in enumerate(order)}
     return [part[name] for name in names]
 
 
-def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, bool], object]) -> Iterator[Judged]:
+def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, bool], object]) -> Iterator[JudgedDoc]:
     """Train a model for each part that has none, then let each judge its part.
 
     begun: Called with each part, and whether it is trained already.
@@ -216,7 +216,9 @@ def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, boo
 
     def tasks() -> Iterator[tuple[TrainingRun, Task]]:
         for fold in range(crossing.folds):
-            run = _run(crossing, fold, [doc for doc, own in zip(crossing.docs, assigned, strict=True) if own != fold])
+            run = fold_run(
+                crossing, fold, [doc for doc, own in zip(crossing.docs, assigned, strict=True) if own != fold]
+            )
             trained = is_trained(run, remedy="Choose another --output, or remove this one to begin anew.")
             begun(fold, trained)
             if not trained:
@@ -230,8 +232,8 @@ def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, boo
         yield from judge(spacy.load(crossing.folder(fold) / MODEL), part)
 
 
-def _run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:
-    """The training on some Docs, which are written to its directory."""
+def fold_run(crossing: Crossing, fold: int | str, docs: Sequence[Doc]) -> TrainingRun:
+    """Return the training on some Docs, which are written to its directory."""
     folder = crossing.folder(fold)
     data = DocBin(docs=docs, store_user_data=False).to_bytes()
     if not (folder / DATA).is_file() or (folder / DATA).read_bytes() != data:
@@ -239,5 +241,6 @@ def _run(crossing: Crossing, fold: int, docs: Sequence[Doc]) -> TrainingRun:
     config = crossing.config.copy()
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config, "train_corpus").get("path") != config["paths"]["train"]:
-        raise ConfigError("The config reads other data", "Let [corpora.train] have path = ${paths.train}.")
+        remedy = "Let [corpora.train] have path = ${paths.train}."
+        raise ConfigError("The config reads its training data from another path", remedy)
     return TrainingRun(folder.name, folder, config, gpu_id=crossing.gpu_id, code=crossing.code)

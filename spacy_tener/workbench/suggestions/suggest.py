@@ -19,7 +19,7 @@ from ...pipeline.finding import Recogniser
 
 BATCH = 256
 POOL = 20
-"""For each text that is asked for, so many of the most uncertain are compared."""
+"""The number of uncertain texts that are compared for each text to choose."""
 
 Profiles = NDArray[np.float32]
 WIDTH = 1024
@@ -31,23 +31,23 @@ _PRIMES = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9],
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A text, and how uncertain the pipeline is about it: 0 for not at all."""
+    """A text and the pipeline's uncertainty about it, 0 or more."""
 
     text: str
     uncertainty: float
 
 
 def by_entropy(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
-    """The entropy of all readings, in nats, over the root of the number of tokens.
+    """Return the entropy of all readings, in nats, over the root of the number of tokens.
 
-    The whole entropy grows with length, so that the longest texts would come first; a share of each token's would
-    bring the shortest.
+    The entropy itself grows with length, so that the longest texts would come first; entropy per token would bring the
+    shortest.
     """
     return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, ner.entropy(docs), strict=True)]
 
 
 def by_margin(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
-    """One less the difference of the two most probable readings."""
+    """Return one less the difference of the two most probable readings."""
     found = ner.kbest(docs, k=2)
     return [1.0 - readings[0].probability + sum(each.probability for each in readings[1:]) for readings in found]
 
@@ -61,14 +61,14 @@ MEASURES: dict[str, Callable[[ConfidentPipe, Sequence[Doc]], list[float]]] = {
 def suggest(
     nlp: Language, texts: Iterable[str], n: int, *, by: str = "entropy", known: Sequence[str] = ()
 ) -> list[Suggestion]:
-    """The texts that are worth annotating most, each unlike those before it.
+    """Return the texts to annotate next: uncertain ones, each unlike those before it.
 
-    texts: May be many: no more than the `POOL * n` most uncertain are kept at a time.
+    texts: Any number: only the `POOL * n` most uncertain are kept at a time.
     by: One of `MEASURES`.
-    known: Texts that are annotated already. They are left out, and so are texts much like them for longer.
+    known: Texts that are annotated already. They are left out, and texts much like them come later.
     """
     check_choice("measure of uncertainty", by, tuple(MEASURES))
-    pool = most_uncertain(nlp, texts, POOL * n, by=by, without={key(text) for text in known})
+    pool = most_uncertain(nlp, texts, POOL * n, by=by, without={text_key(text) for text in known})
     vectors = profiles([each.text for each in pool])
     chosen = spread([each.uncertainty for each in pool], vectors, n, profiles(known) if known else None)
     return [pool[index] for index in chosen]
@@ -77,22 +77,22 @@ def suggest(
 def most_uncertain(
     nlp: Language, texts: Iterable[str], n: int, *, by: str = "entropy", without: Set[str] = frozenset()
 ) -> list[Suggestion]:
-    """The n most uncertain of some texts, most uncertain first, equal ones in their order. Each is there once."""
+    """Return the n most uncertain of some texts without repeats, most uncertain first, equal ones in their order."""
     heap: list[tuple[float, int, str]] = []
     held: set[str] = set()
     for index, text, uncertainty in _measured(nlp, texts, by):
-        name = key(text)
+        name = text_key(text)
         if name in held or name in without or (len(heap) == n and uncertainty <= heap[0][0]):
             continue
         held.add(name)
         heapq.heappush(heap, (uncertainty, -index, text))
         if len(heap) > n:
-            held.discard(key(heapq.heappop(heap)[2]))
+            held.discard(text_key(heapq.heappop(heap)[2]))
     return [Suggestion(text, uncertainty) for uncertainty, _, text in sorted(heap, reverse=True)]
 
 
-def key(text: str) -> str:
-    """What texts have in common that differ in nothing but white space."""
+def text_key(text: str) -> str:
+    """Return a text without white space, by which texts count as equal."""
     return "".join(text.split())
 
 
@@ -107,10 +107,9 @@ def _measured(nlp: Language, texts: Iterable[str], by: str) -> Iterator[tuple[in
 
 
 def profiles(texts: Sequence[str]) -> Profiles:
-    """What characters stand beside each other in each text, as vectors of length one.
+    """Return hashed counts of each text's pairs and triples of characters, as vectors of length one.
 
-    Counts of pairs and triples, by a hash of theirs, under the root: so a string that is repeated counts less.
-    The same on every machine. *Shape* [n, WIDTH]
+    Roots of the counts are taken, so that a repeated string counts less. The same on every machine. *Shape* [n, WIDTH]
     """
     counted = np.empty((len(texts), WIDTH), dtype=np.float32)
     for row, text in zip(counted, texts, strict=True):
@@ -121,7 +120,7 @@ def profiles(texts: Sequence[str]) -> Profiles:
 
 
 def _buckets(text: str) -> NDArray[np.int64]:
-    """The place in a profile of each n-gram, with a blank at both ends, so that the shortest text has some."""
+    """The index in a profile of each n-gram, with a blank at both ends, so that the shortest text has some."""
     codes = np.frombuffer(f" {text.casefold()} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     codes = codes.astype(np.uint64)
     hashed = [
@@ -136,12 +135,12 @@ def _buckets(text: str) -> NDArray[np.int64]:
 
 
 def spread(weights: Sequence[float], vectors: Profiles, n: int, known: Profiles | None = None) -> list[int]:
-    """Choose n of some texts, in order: greedily the one whose weight times its distance to all chosen so far is most.
+    """Choose n of some texts greedily: next is the one whose weight times distance to the nearest chosen is largest.
 
-    weights: How much each is wanted, 0 or more.
+    weights: 0 or more for each text.
     vectors: Their profiles.
-    known: Those of texts that count as chosen before.
-    RETURNS: Their indices; the first of equals.
+    known: The profiles of texts that count as chosen.
+    RETURNS: The indices of the chosen texts in order, the first of equals.
     """
     wanted = np.asarray(weights, dtype=np.float64)
     nearest = np.zeros(len(wanted))

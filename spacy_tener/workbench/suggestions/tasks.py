@@ -18,15 +18,14 @@ from ...pipeline.entities import FoundEntity
 from ...pipeline.finding import Recogniser
 from .suggest import Suggestion
 
-Record = dict[str, Any]
 DIGITS = 4
 
 
 @dataclass(frozen=True)
 class Task:
-    """A text to annotate, and what a model finds in it.
+    """A text to annotate, with the entities of a model's best reading.
 
-    probability: Of these entities and no others.
+    probability: That of the reading.
     uncertainty: By the measure that the text was chosen by.
     """
 
@@ -36,7 +35,7 @@ class Task:
     uncertainty: float
 
 
-def tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
+def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
     recogniser = Recogniser.of(nlp)
     docs = recogniser.read(each.text for each in chosen)
     readings = recogniser.ner.kbest(docs, k=1)
@@ -48,22 +47,20 @@ def tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
 
 @dataclass(frozen=True)
 class Tool:
-    """How a tool has its tasks.
+    """The import format of an annotation tool.
 
-    suffix: of its files.
-    write: a file's text.
-    interface: what else the tool must be told for entities of some labels, and the name of the file that has it.
+    write: Returns the content of a file.
+    interface: Returns what else the tool must be told for entities of some labels.
     """
 
-    suffix: str
     write: Callable[[Sequence[Task]], str]
     interface: Callable[[Sequence[str]], str] | None = None
 
 
 def doccano(tasks: Sequence[Task]) -> str:
-    """JSONL for sequence labelling. Fields beside the text and its labels are kept as the example's metadata."""
+    """Return JSONL for sequence labelling. doccano keeps fields beside the text and its labels as metadata."""
 
-    def record(task: Task) -> Record:
+    def record(task: Task) -> dict[str, Any]:
         return {
             "text": task.doc.text,
             "label": [[each.start, each.end, each.label] for each in task.entities],
@@ -75,11 +72,11 @@ def doccano(tasks: Sequence[Task]) -> str:
 
 
 def label_studio(tasks: Sequence[Task]) -> str:
-    """A JSON list of tasks with predictions, for the interface of `labelling_interface`."""
+    """Return a JSON list of tasks with predictions, for the interface of `labelling_interface`."""
     return json.dumps([_label_studio_task(task) for task in tasks], ensure_ascii=False, indent=1) + "\n"
 
 
-def _label_studio_task(task: Task) -> Record:
+def _label_studio_task(task: Task) -> dict[str, Any]:
     text = task.doc.text
     regions = [
         {
@@ -98,18 +95,18 @@ def _label_studio_task(task: Task) -> Record:
 
 
 def labelling_interface(labels: Sequence[str]) -> str:
-    """Label Studio's labelling interface for these labels."""
+    """Return Label Studio's labelling interface for these labels."""
     choices = "\n".join(f"    <Label value={quoteattr(label)}/>" for label in labels)
     text = '  <Text name="text" value="$text"/>'
     return f'<View>\n  <Labels name="label" toName="text">\n{choices}\n  </Labels>\n{text}\n</View>\n'
 
 
 def prodigy(tasks: Sequence[Task]) -> str:
-    """JSONL for `ner.manual`, with tokens, which its interface needs to select entities by."""
+    """Return JSONL for `ner.manual`, with tokens, by which its interface selects entities."""
     return _lines(map(_prodigy_task, tasks))
 
 
-def _prodigy_task(task: Task) -> Record:
+def _prodigy_task(task: Task) -> dict[str, Any]:
     tokens = _tokens(task)
     starts = {token["start"]: token["id"] for token in tokens}
     ends = {token["end"]: token["id"] for token in tokens}
@@ -127,7 +124,7 @@ def _prodigy_task(task: Task) -> Record:
     return {"text": task.doc.text, "tokens": tokens, "spans": spans, "meta": _numbers(task)}
 
 
-def _tokens(task: Task) -> list[Record]:
+def _tokens(task: Task) -> list[dict[str, Any]]:
     """The Doc's tokens, or its characters where an entity is not made of whole tokens."""
     doc, text = task.doc, task.doc.text
     edges = [(token.idx, token.idx + len(token), bool(token.whitespace_)) for token in doc]
@@ -141,17 +138,17 @@ def _tokens(task: Task) -> list[Record]:
 
 
 TOOLS = {
-    "doccano": Tool(".jsonl", doccano),
-    "labelstudio": Tool(".json", label_studio, labelling_interface),
-    "prodigy": Tool(".jsonl", prodigy),
+    "doccano": Tool(doccano),
+    "labelstudio": Tool(label_studio, labelling_interface),
+    "prodigy": Tool(prodigy),
 }
 
 
-def _lines(records: Iterator[Record]) -> str:
+def _lines(records: Iterator[dict[str, Any]]) -> str:
     return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
 
 
-def _numbers(task: Task) -> Record:
+def _numbers(task: Task) -> dict[str, Any]:
     return {"uncertainty": _rounded(task.uncertainty), "probability": _rounded(task.probability)}
 
 

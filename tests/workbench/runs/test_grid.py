@@ -117,8 +117,8 @@ def test_everything_that_is_wrong_is_told_at_once_and_each_thing_once(here: Path
     (here / "data" / "red" / "train.spacy").unlink()
     (here / "data" / "blue" / "test.spacy").unlink()
     text = refusal(grid(here, corpora=["red", "blue", "green"], systems=["tener", "shrot"], seeds=[1, 2]))
-    assert f"{here / 'data' / 'red' / 'train.spacy'}: there is no such file" in text
-    assert f"{here / 'data' / 'blue' / 'test.spacy'}: there is no such file" in text
+    assert f"{here / 'data' / 'red' / 'train.spacy'}: No such file" in text
+    assert f"{here / 'data' / 'blue' / 'test.spacy'}: No such file" in text
     assert "spacy tener convert" in text
     assert text.count("there is no overlay 'shrot'. Did you mean short?") == 1
     assert text.count("there is no config 'green'") == 1

@@ -119,10 +119,7 @@ def test_values_are_settings_that_compose_reads_back() -> None:
         ("[a]\nx = [1, 2, 1]\n", "a.x: a value occurs twice"),
         ('[a]\nx = {"low": 1, "high": 1}\n', "a.x: `low` must be below `high`"),
         ('[a]\nx = {"low": 0, "high": 1, "log": true}\n', "`low >= 1` must hold for `log=True`"),
-        (
-            '[a]\nx = {"low": 1, "high": 5, "log": true, "step": 2}\n',
-            "only accept step is 1 when `log` argument is True",
-        ),
+        ('[a]\nx = {"low": 1, "high": 5, "log": true, "step": 2}\n', "step is 1 when `log` argument is True"),
         ('[a]\nx = {"low": 1, "high": 5, "step": 0.5}\n', "`step` must be whole where the range is"),
         ('[a]\nx = {"low": 1, "high": 5, "log": 1}\n', "`log` is true or false"),
         ('[a]\nx = {"low": "1", "high": 5}\n', "`low`, `high` and `step` are numbers"),
@@ -139,7 +136,7 @@ def test_values_are_settings_that_compose_reads_back() -> None:
         ('[a]\nx = [1]\n[b]\nx = [1]\ny = "= x"\n', "is the name of more than one thing that is drawn"),
         ("[draws]\nx = [1]\n[a]\ny = [1]\n", "draws.x: no formula uses it"),
         ("", "nothing is drawn"),
-        ("[a]\nx = [1]\nx = [2]\n", "'x' stands twice in [a]"),
+        ("[a]\nx = [1]\nx = [2]\n", "'x' occurs twice in [a]"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_file_and_the_setting(space, text: str, message: str) -> None:

@@ -13,8 +13,8 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.suggestions.page import as_json, docs_as_json, render
-from spacy_tener.workbench.suggestions.review import Doubt, Judged, disagreements, judge, ranked
+from spacy_tener.workbench.suggestions.review import Doubt, JudgedDoc, disagreements, judge, rank_doubts
+from spacy_tener.workbench.suggestions.review_page import docs_jsonl, doubts_jsonl, review_page
 
 TEXT = "王小明去了上海"
 Span = tuple[int, int, str]
@@ -49,8 +49,8 @@ def test_entities_of_one_place_make_one_doubt_of_a_kind(
 def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overlook() -> None:
     docs = [gold((0, 3, "PER"), (5, 7, "GPE")), gold((0, 3, "PER"), (5, 7, "GPE"))]
     doubts = [Doubt(0, (ORG,), (PER,)), Doubt(0, (), (GPE,)), Doubt(1, (ORG,), ())]
-    of_docs = [Judged(n, doc, 0.5, tuple(d for d in doubts if d.doc == n), 0) for n, doc in enumerate(docs)]
-    found = ranked(of_docs)
+    of_docs = [JudgedDoc(n, doc, 0.5, tuple(d for d in doubts if d.doc == n), 0) for n, doc in enumerate(docs)]
+    found = rank_doubts(of_docs)
     assert [(each.doc, each.kind) for each in found] == [(0, "label"), (0, "missing"), (1, "extra")]
     # Two of four entities of gold are not found.
     assert [each.suspicion for each in found] == pytest.approx([0.9 * 0.95, 0.8, 0.5 * 0.95])
@@ -83,7 +83,7 @@ def gold(*spans: Span, missing: tuple[int, int] = (0, 0)) -> Doc:
     return doc
 
 
-def judged(nlp: Language, doc: Doc) -> Judged:
+def judged(nlp: Language, doc: Doc) -> JudgedDoc:
     (answer,) = judge(nlp, [(7, doc)])
     return answer
 
@@ -98,7 +98,7 @@ def test_wrong_gold_is_found_and_right_gold_is_not(nlp: Language) -> None:
         (7, "missing", 5, 7),
     ]
     assert wrong.probability < 0.01
-    assert min(each.suspicion for each in ranked([right, wrong])) > 0.8
+    assert min(each.suspicion for each in rank_doubts([right, wrong])) > 0.8
 
 
 def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
@@ -145,18 +145,18 @@ class Marks(HTMLParser):
             self.articles[-1].append(data)
 
 
-def doubtful() -> tuple[list[Doubt], dict[int, Judged]]:
+def doubtful() -> tuple[list[Doubt], dict[int, JudgedDoc]]:
     text = "王<b>&明" + "在" * 100 + "上海"
     doc = spacy.blank("zh").make_doc(text)
     doubts = [
         Doubt(0, (entity(0, 6, "PER", 0.1),), (entity(0, 4, 'A"&<', 0.8),)),
         Doubt(0, (), (entity(len(text) - 2, len(text), "GPE", 0.7),)),
     ]
-    return doubts, {0: Judged(0, doc, 0.25, tuple(doubts), 0)}
+    return doubts, {0: JudgedDoc(0, doc, 0.25, tuple(doubts), 0)}
 
 
 def test_the_page_marks_both_sides_and_escapes_what_it_shows() -> None:
-    page = render("Review <1>", "2 places & more", *doubtful())
+    page = review_page("Review <1>", "2 places & more", *doubtful())
     assert Marks(page).articles == [["王<b>&明", "王<b>"], ["上海"]]
     assert "<b>" not in page
     assert re.findall(r"(?:src|href)=", page) == []
@@ -164,8 +164,8 @@ def test_the_page_marks_both_sides_and_escapes_what_it_shows() -> None:
 
 def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:
     doubts, docs = doubtful()
-    records = [json.loads(line) for line in as_json(doubts, docs).splitlines()]
+    records = [json.loads(line) for line in doubts_jsonl(doubts, docs).splitlines()]
     assert [(each["kind"], each["span"]) for each in records] == [("edges", "王<b>&明"), ("missing", "上海")]
     text, found = records[0]["text"], records[0]["found"][0]
     assert text[found["start"] : found["end"]] == "王<b>"
-    assert [json.loads(line)["probability"] for line in docs_as_json(list(docs.values())).splitlines()] == [0.25]
+    assert [json.loads(line)["probability"] for line in docs_jsonl(list(docs.values())).splitlines()] == [0.25]

@@ -11,8 +11,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.suggestions.page import render
-from spacy_tener.workbench.suggestions.review import Doubt, Judged
+from spacy_tener.workbench.suggestions.review import Doubt, JudgedDoc
+from spacy_tener.workbench.suggestions.review_page import review_page
 
 TEXT = "</script><img src=x onerror=document.title='taken'>王小明去了上海" + "a" * 300
 
@@ -21,9 +21,9 @@ TEXT = "</script><img src=x onerror=document.title='taken'>王小明去了上海
 def address(tmp_path: Path) -> str:
     per, org = FoundEntity(51, 54, "PER", 0.9), FoundEntity(51, 54, "<b>", 0.01)
     doubts = [Doubt(0, (org,), (per,), 0.9), Doubt(0, (), (per,), 0.8), Doubt(0, (org,), (), 0.7)]
-    judged = Judged(0, spacy.blank("zh").make_doc(TEXT), 0.1, tuple(doubts), 0)
+    judged = JudgedDoc(0, spacy.blank("zh").make_doc(TEXT), 0.1, tuple(doubts), 0)
     path = tmp_path / "review.html"
-    path.write_text(render("Review", "3 places", doubts, {0: judged}), encoding="utf8")
+    path.write_text(review_page("Review", "3 places", doubts, {0: judged}), encoding="utf8")
     return path.as_uri()
 
 

@@ -15,7 +15,7 @@ from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import Event
 from spacy_tener.workbench.suggestions.suggest import Suggestion
-from spacy_tener.workbench.suggestions.tasks import TOOLS, Task, labelling_interface, tasks
+from spacy_tener.workbench.suggestions.tasks import TOOLS, Task, labelling_interface, make_tasks
 
 TEXTS = {
     "吴重阳😂在中国银行工作。": [(0, 3, "PER"), (5, 9, "ORG")],
@@ -126,6 +126,6 @@ def test_prodigys_tokens_join_to_the_text_and_hold_its_spans() -> None:
 
 def test_texts_are_filled_in_with_the_models_best_reading(train: Callable[..., Language]) -> None:
     nlp = train()
-    (task,) = tasks(nlp, [Suggestion("王小明去了上海", 1.0)])
+    (task,) = make_tasks(nlp, [Suggestion("王小明去了上海", 1.0)])
     assert [(each.start, each.end, each.label) for each in task.entities] == [(0, 3, "PER"), (5, 7, "GPE")]
     assert 0.5 < task.probability <= min(each.probability for each in task.entities) <= 1.0
