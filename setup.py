@@ -55,7 +55,7 @@ ENTRY_POINTS = {
         "spacy_tener.RadicalsFile.v1 = spacy_tener.features.radicals:radicals_file",
     ],
     "spacy_readers": [
-        "spacy_tener.RawText.v1 = spacy_tener.workbench.vectors.raw_corpus:raw_text",
+        "spacy_tener.RawText.v1 = spacy_tener.workbench.vectors.raw_text:raw_text",
         "spacy_tener.MixedCorpus.v1 = spacy_tener.workbench.corpus.mixed:mixed_corpus",
     ],
     "spacy_cli": [

@@ -18,8 +18,7 @@ from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_job
 from ..workbench.corpus.reader import FORMATS, CorpusOptions
 from ..workbench.corpus.records import OVERLAPS, UNITS
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.vectors.coverage import Coverage
-from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, make_vectors
+from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, Coverage, make_vectors
 from ..workbench.vectors.raw_text import find_texts
 from ..workbench.vectors.strings import KINDS, TextSettings
 from ..workbench.vectors.word_vectors import TrainingSettings
@@ -227,7 +226,7 @@ def vectors_cli(
     msg.info(f"{report.characters:,} characters of text, split in {report.seconds:.1f} s")
     msg.table(
         [
-            (part.path, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}", f"{part.seconds:.1f}")
+            (output / part.file, f"{part.strings:,}", f"{part.distinct:,}", f"{part.tokens:,}", f"{part.seconds:.1f}")
             for part in report.kinds
         ],
         header=("File", "Vectors", "Distinct", "Occurrences", "Seconds"),
@@ -249,7 +248,7 @@ def _print_coverage(coverage: Sequence[Coverage]) -> None:
 
 
 def _coverage_row(part: Coverage) -> tuple[str, ...]:
-    occurrences = _percent(part.occurrences[1], part.occurrences[0]) if part.occurrences else ""
+    occurrences = _percent(part.occurrences_covered or 0, part.occurrences) if part.occurrences else ""
     strings, covered = f"{part.strings:,}", f"{part.covered:,}"
     return Path(part.source).name, part.kind, covered, strings, _percent(part.covered, part.strings), occurrences
 

@@ -1,10 +1,11 @@
-"""Raw text to files of vectors that the embedders read: `chars.vec`, `bigrams.vec` and `words.vec`."""
+"""Vectors from raw text, in files that the embedders read: `chars.vec`, `bigrams.vec` and `words.vec`."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,38 +16,51 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 from ...errors import InputError, RemedyError
 from ...files import check_folder, staged, write_text
 from ...manifest import installed_versions
-from .coverage import Coverage, cover_texts, cover_words
 from .raw_text import is_corpus, read_texts, read_words
 from .strings import BIGRAMS, CHARS, KINDS, WORDS, LexiconSplitter, TextSettings, TextSplitter
 from .word_vectors import StringFile, TrainingSettings, train_vectors, word2vec, write_vectors
 
 MIN_COUNTS = {CHARS: 1, BIGRAMS: 2, WORDS: 2}
-"""How often a string must occur to get a vector, where nothing else is asked."""
+"""How often a string must occur to get a vector, by default."""
 SUMMARY, UNCOVERED = "vectors.json", "words.uncovered"
 JIEBA = "jieba's dictionary"
 
 
 @dataclass
 class KindReport:
-    """What became of one kind of strings. tokens: occurrences in the text; distinct: before `min_count`."""
+    """The vectors of one kind of strings.
+
+    file: its name. strings: with a vector; distinct: before `min_count`; tokens: their occurrences in the text.
+    """
 
     kind: str
-    path: Path
+    file: str
+    strings: int
     distinct: int
     tokens: int
-    strings: int
     seconds: float
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """As the summary has it."""
-        counts = {"strings": self.strings, "distinct": self.distinct, "tokens": self.tokens}
-        return {"file": self.path.name, **counts, "seconds": round(self.seconds, 1)}
+
+@dataclass(frozen=True)
+class Coverage:
+    """The strings of one kind in one source that have a vector.
+
+    missing: those without one, the most frequent first.
+    occurrences, occurrences_covered: of all strings in a text, and of those with a vector; None for a list of words.
+    """
+
+    source: str
+    kind: str
+    strings: int
+    covered: int
+    missing: tuple[str, ...] = field(repr=False)
+    occurrences: int | None = None
+    occurrences_covered: int | None = None
 
 
 @dataclass
 class VectorsReport:
-    """What was made of the text. seconds: for reading it, splitting it and counting."""
+    """The vectors made of a text, and what they cover. seconds: for reading the text, splitting it and counting."""
 
     kinds: list[KindReport] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
@@ -78,39 +92,42 @@ def make_vectors(
     _check(output, training, cover)
     lexicons = {name: read_words(name) for name in reading.lexicon}
     lists = {str(path): read_words(path) for path in cover if not is_corpus(path)}
-    words = (word for lexicon in lexicons.values() for word in lexicon)
-    split = TextSplitter(training, reading, words)
+    split = TextSplitter(training, reading, (word for lexicon in lexicons.values() for word in lexicon))
     report = VectorsReport()
     with staged(output) as work:
-        files = _split_texts(sources, split, work, report, progress=progress)
         vectors = {}
-        for kind, file in files.items():
-            vectors[kind] = _train(file, kind, training[kind], output, report, progress=progress)
-            note(report.kinds[-1])
+        for kind, file in _split_texts(sources, split, work, report, progress=progress).items():
+            started = time.perf_counter()
+            strings, table = train_vectors(file, training[kind], name=kind, progress=progress)
+            write_vectors(file.path.with_suffix(".vec"), strings, table)
+            file.path.unlink()
+            vectors[kind] = frozenset(strings)
+            seconds = round(time.perf_counter() - started, 1)
+            made = KindReport(kind, f"{kind}.vec", len(strings), len(file.counts), file.tokens, seconds)
+            report.kinds.append(made)
+            note(made)
+            file.counts.clear()
         if WORDS in vectors:
             known = {JIEBA: split.words.dictionary} if isinstance(split.words, LexiconSplitter) else {}
             wanted: dict[str, Iterable[str]] = {**known, **lexicons, **lists}
             report.coverage += [cover_words(source, words, vectors[WORDS]) for source, words in wanted.items()]
-            missing = dict.fromkeys(word for part in report.coverage for word in part.missing)
             if report.coverage:
+                missing = dict.fromkeys(word for part in report.coverage for word in part.missing)
                 (work / UNCOVERED).write_text("".join(f"{word}\n" for word in missing), encoding="utf8")
         for path in filter(is_corpus, cover):
             report.coverage += cover_texts(str(path), read_texts(path), split, vectors)
-        made = {
-            part.kind: {
-                **part.described,
+        # What the summary says about kinds that this run did not make stays.
+        summary = _old_summary(output / SUMMARY)
+        for part in report.kinds:
+            summary[part.kind] = {
+                **_without(part, "kind"),
                 "inputs": list(sources),
                 "text": asdict(reading),
                 "training": asdict(training[part.kind]),
-                "coverage": [each.described for each in report.coverage if each.kind == part.kind],
+                "coverage": [_without(each, "kind", "missing") for each in report.coverage if each.kind == part.kind],
                 "versions": installed_versions("spacy_tener", "gensim", "jieba", "numpy", "spacy"),
             }
-            for part in report.kinds
-        }
-        # What it says about kinds that this run did not make stays.
-        write_text(
-            work / SUMMARY, json.dumps({**_old_summary(output / SUMMARY), **made}, ensure_ascii=False, indent=2) + "\n"
-        )
+        write_text(work / SUMMARY, json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
     return report
 
 
@@ -131,6 +148,7 @@ def _check(output: Path, training: Mapping[str, TrainingSettings], cover: Sequen
 def _split_texts(
     sources: Sequence[str], split: TextSplitter, work: Path, report: VectorsReport, *, progress: bool
 ) -> dict[str, StringFile]:
+    """Write the strings of all texts, each kind to a file."""
     started = time.perf_counter()
     with ExitStack() as stack:
         files = {kind: stack.enter_context(StringFile(work / f"{kind}.txt")) for kind in split.kinds}
@@ -146,18 +164,32 @@ def _split_texts(
     return files
 
 
-def _train(
-    file: StringFile, kind: str, settings: TrainingSettings, output: Path, report: VectorsReport, *, progress: bool
-) -> frozenset[str]:
-    started = time.perf_counter()
-    strings, table = train_vectors(file, settings, name=kind, progress=progress)
-    write_vectors(file.path.with_suffix(".vec"), strings, table)
-    file.path.unlink()
-    seconds = time.perf_counter() - started
-    path = output / f"{kind}.vec"
-    report.kinds.append(KindReport(kind, path, len(file.counts), file.tokens, len(strings), seconds))
-    file.counts.clear()
-    return frozenset(strings)
+def cover_words(source: str, words: Iterable[str], vectors: Collection[str]) -> Coverage:
+    """Compare vectors with the words of a lexicon that have two characters and more."""
+    wanted = [word for word in words if len(word) > 1]
+    missing = tuple(word for word in wanted if word not in vectors)
+    return Coverage(source, WORDS, len(wanted), len(wanted) - len(missing), missing)
+
+
+def cover_texts(
+    source: str, texts: Iterable[str], split: TextSplitter, vectors: Mapping[str, Collection[str]]
+) -> list[Coverage]:
+    """Compare vectors, given by their kind, with all strings of some texts."""
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in split.kinds}
+    for text in texts:
+        for kind, strings in split(text).items():
+            counts[kind].update(strings)
+    coverage: list[Coverage] = []
+    for kind, found in counts.items():
+        missing = {string: count for string, count in found.most_common() if string not in vectors[kind]}
+        n, total = len(found), found.total()
+        covered = total - sum(missing.values())
+        coverage.append(Coverage(source, kind, n, n - len(missing), tuple(missing), total, covered))
+    return coverage
+
+
+def _without(part: KindReport | Coverage, *names: str) -> dict[str, Any]:
+    return {name: value for name, value in vars(part).items() if name not in names and value is not None}
 
 
 def _old_summary(path: Path) -> dict[str, Any]:

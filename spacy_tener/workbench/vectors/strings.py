@@ -1,4 +1,4 @@
-"""What vectors are trained for: the characters, bigrams and words of a text, written as the embedders know them."""
+"""Strings that vectors are trained for: characters, bigrams and words of a text, as the embedders know them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CACHE_LIMIT = 1_000_000
 
 @dataclass(frozen=True)
 class TextSettings:
-    """How text is read.
+    """Settings of how text is split into strings.
 
     lang: The language: words are found by jieba in Chinese, by spaCy's tokenizer in others.
     digits, lower: Read every digit as 0; read upper case as lower case. As the embedder that the vectors are for.
@@ -63,18 +63,13 @@ class Spelling(dict[str, str]):
         return normal
 
 
-class CharacterSplitter:
-    """A text's characters, one by one as `CharEmbed` reads them: lower case is that of a character by itself."""
-
-    def __init__(self, normaliser: Normaliser) -> None:
-        self._spelling = Spelling(normaliser)
-
-    def __call__(self, text: str) -> list[str]:
-        return [*map(self._spelling.__getitem__, _UNIT.findall(text))]
+def characters(text: str, spelling: Spelling) -> list[str]:
+    """Return a text's characters as `CharEmbed` reads them: lower case is that of a character by itself."""
+    return [*map(spelling.__getitem__, _UNIT.findall(text))]
 
 
 def bigrams(characters: list[str]) -> list[str]:
-    """Each character with the next one, the last with `END_MARK`: what `bigram_key_array` reads back."""
+    """Return each character with the next one, the last with `END_MARK`: what `bigram_key_array` reads back."""
     return [*map(add, characters, [*characters[1:], END_MARK])]
 
 
@@ -129,7 +124,7 @@ class TextSplitter:
 
     def __init__(self, kinds: Iterable[str], settings: TextSettings, lexicon: Iterable[str] = ()) -> None:
         self.kinds = tuple(kinds)
-        self._characters = CharacterSplitter(settings.normaliser)
+        self._spelling = Spelling(settings.normaliser)
         self.words: LexiconSplitter | TokenSplitter | None = None
         if WORDS in self.kinds and settings.lang == "zh":
             self.words = LexiconSplitter(settings.normaliser, lexicon, all_matches=settings.all_matches)
@@ -137,21 +132,16 @@ class TextSplitter:
             self.words = TokenSplitter(settings.normaliser, settings.lang)
 
     def __call__(self, text: str) -> dict[str, list[str]]:
-        """The strings of a text by their kind."""
-        strings: dict[str, list[str]] = {}
-        characters = [] if self.kinds == (WORDS,) else self._characters(text)
-        if CHARS in self.kinds:
-            strings[CHARS] = characters
-        if BIGRAMS in self.kinds:
-            strings[BIGRAMS] = bigrams(characters)
-        if self.words is not None:
-            strings[WORDS] = self.words(text)
-        return strings
+        """Return the strings of a text by their kind."""
+        chars = [] if self.kinds == (WORDS,) else characters(text, self._spelling)
+        strings = {CHARS: chars, BIGRAMS: bigrams(chars) if BIGRAMS in self.kinds else []}
+        strings[WORDS] = self.words(text) if self.words else []
+        return {kind: strings[kind] for kind in self.kinds}
 
 
 @cache
 def _plain_jieba() -> tuple[Any, dict[str, int]]:
-    """jieba as it comes, and its dictionary. See `LexiconSplitter`."""
+    """Return jieba as it comes, and its dictionary. See `LexiconSplitter`."""
     tokenizer = _load_jieba()
     # What has no frequency is no word, but the beginning of one.
     words = {word: count for word, count in tokenizer.FREQ.items() if count and len(word) > 1}

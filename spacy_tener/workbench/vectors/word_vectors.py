@@ -6,10 +6,7 @@ nobody holds the corpus: memory goes with the number of distinct strings.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +20,11 @@ MAX_STRINGS = 5_000_000
 """More distinct strings than this are not counted at once: the rarest are forgotten, as often as it takes."""
 
 _BLOCK = 1 << 14
-_GENSIM = "gensim.models.word2vec"
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How word2vec (CBOW with negative sampling) trains.
+    """Settings of word2vec (CBOW with negative sampling).
 
     width: Length of a vector.
     epochs: Passes over the text.
@@ -92,7 +88,7 @@ class StringFile:
 def train_vectors(
     file: StringFile, settings: TrainingSettings, *, name: str, progress: bool = False
 ) -> tuple[list[str], FloatArray]:
-    """The strings of a file that occur often enough, the most frequent first, and their vectors.
+    """Return the strings of a file that occur often enough, the most frequent first, and their vectors.
 
     name: what the strings are, for messages.
 
@@ -110,9 +106,14 @@ def train_vectors(
         workers=settings.workers,
     )
     model.build_vocab_from_freq(file.counts, corpus_count=file.lines)
-    with _progress(name, settings.epochs, shown=progress):
+    hidden = None if progress else True  # None: on a terminal only
+    with tqdm(total=settings.epochs, desc=f"Training {name}", unit=" epochs", leave=False, disable=hidden) as bar:
         model.train(
-            corpus_file=str(file.path), total_examples=file.lines, total_words=file.tokens, epochs=settings.epochs
+            corpus_file=str(file.path),
+            total_examples=file.lines,
+            total_words=file.tokens,
+            epochs=settings.epochs,
+            callbacks=[_epoch_counter(bar)],
         )
     return list(model.wv.index_to_key), model.wv.vectors
 
@@ -129,7 +130,7 @@ def write_vectors(path: Path, strings: list[str], table: FloatArray) -> None:
 
 
 def word2vec() -> Any:
-    """gensim's class, or a message that says how to get it."""
+    """Import gensim's class, or say how to get it."""
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
@@ -137,35 +138,12 @@ def word2vec() -> Any:
     return Word2Vec
 
 
-@contextmanager
-def _progress(name: str, epochs: int, *, shown: bool) -> Iterator[None]:
-    """Shows how far the training is, which gensim tells its log alone."""
-    log = logging.getLogger(_GENSIM)
-    level, propagate = log.level, log.propagate
-    form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
-    hidden = None if shown else True  # None: on a terminal only
-    with tqdm(total=epochs, desc=f"Training {name}", leave=False, disable=hidden, bar_format=form) as bar:
-        handler = _EpochHandler(bar)
-        log.addHandler(handler)
-        log.setLevel(logging.INFO)
-        log.propagate = False
-        try:
-            yield
-        finally:
-            log.removeHandler(handler)
-            log.setLevel(level)
-            log.propagate = propagate
+def _epoch_counter(bar: Any) -> Any:
+    """Return a callback that moves a bar by an epoch."""
+    from gensim.models.callbacks import CallbackAny2Vec
 
+    class EpochCounter(CallbackAny2Vec):  # type: ignore[misc,unused-ignore]
+        def on_epoch_end(self, model: Any) -> None:
+            bar.update()
 
-class _EpochHandler(logging.Handler):
-    """Moves a bar by the messages `EPOCH %i - PROGRESS: at %.2f%% ...`."""
-
-    def __init__(self, bar: Any) -> None:
-        super().__init__()
-        self._bar = bar
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if isinstance(record.msg, str) and "PROGRESS" in record.msg and isinstance(record.args, tuple):
-            epoch, percent, *_ = record.args
-            if isinstance(epoch, int) and isinstance(percent, float):
-                self._bar.update(epoch + percent / 100 - self._bar.n)
+    return EpochCounter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,13 +19,13 @@ from spacy_tener.workbench.vectors.strings import (
     CHARS,
     KINDS,
     WORDS,
-    CharacterSplitter,
     LexiconSplitter,
     Spelling,
     TextSettings,
     TextSplitter,
     TokenSplitter,
     bigrams,
+    characters,
 )
 
 PLAIN = Normaliser(digits=False)
@@ -39,28 +40,28 @@ def jieba_words() -> LexiconSplitter:
 
 
 def test_characters_are_normalised_one_by_one() -> None:
-    split = CharacterSplitter(Normaliser(digits=True, lower=True))
-    assert split("A１٣b7𠮷") == ["a", "0", "0", "b", "0", "𠮷"]
+    spelling = Spelling(Normaliser(digits=True, lower=True))
+    assert characters("A１٣b7𠮷", spelling) == ["a", "0", "0", "b", "0", "𠮷"]
     # Not the lower case of the whole text, which has another sigma at the end of a word.
-    assert split("ΟΣ") == ["ο", "σ"]
+    assert characters("ΟΣ", spelling) == ["ο", "σ"]
 
 
 @pytest.mark.parametrize("text", ["第一条 为了", "　　为了　规范", "a\u00a0b", "好 \u3000好", "无"])
 def test_characters_are_the_tokens_of_spacys_chinese_tokenizer(text: str) -> None:
     tokens = [token.text for token in spacy.blank("zh")(text)]
-    assert CharacterSplitter(PLAIN)(text) == tokens
+    assert characters(text, Spelling(PLAIN)) == tokens
 
 
 @pytest.mark.parametrize("text", ["", " ", " \t ", "\r"])
 def test_blank_text_has_no_characters(text: str) -> None:
-    assert CharacterSplitter(PLAIN)(text) == []
+    assert characters(text, Spelling(PLAIN)) == []
 
 
 @given(st.text(st.one_of(st.characters(codec="utf8"), st.sampled_from(" \t\r\v\f\u3000\u00a0上海市长ab12,。"))))
 @pytest.mark.parametrize(
     "splitter",
     [
-        CharacterSplitter(PLAIN),
+        partial(characters, spelling=Spelling(PLAIN)),
         LexiconSplitter(PLAIN),
         LexiconSplitter(PLAIN, all_matches=True),
         TokenSplitter(PLAIN, "en"),
@@ -86,7 +87,7 @@ def test_bigrams_have_the_keys_that_the_embedder_looks_up(text: str) -> None:
     normaliser = Normaliser(digits=True, lower=True)
     keys = unigram_key_array(text, normaliser)
     looked_up = pair_keys(keys, np.asarray([len(text)]), normaliser.key(END_MARK))
-    written = bigrams(CharacterSplitter(normaliser)(text))
+    written = bigrams(characters(text, Spelling(normaliser)))
     np.testing.assert_array_equal(bigram_key_array(written, normaliser), looked_up)
 
 

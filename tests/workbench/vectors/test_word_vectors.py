@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import logging
 import random
 import sys
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc, DocBin
+from tqdm import tqdm
 
 from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.features.keys import END_MARK, Normaliser
@@ -20,12 +21,14 @@ from spacy_tener.features.vectors import read_vectors
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.tables import Vocabulary
 from spacy_tener.workbench.vectors import from_text as vectors_from_text
-from spacy_tener.workbench.vectors.coverage import Coverage, cover_words
+from spacy_tener.workbench.vectors import word_vectors
 from spacy_tener.workbench.vectors.from_text import (
     JIEBA,
     SUMMARY,
     UNCOVERED,
+    Coverage,
     VectorsReport,
+    cover_words,
     make_vectors,
 )
 from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS, KINDS, WORDS, TextSettings
@@ -113,11 +116,19 @@ def test_nothing_frequent_enough_is_an_error_that_says_what_to_do(tmp_path: Path
         train_vectors(file, TrainingSettings(min_count=2), name="bigrams")
 
 
-def test_training_leaves_the_log_as_it_was(tmp_path: Path) -> None:
-    log = logging.getLogger("gensim.models.word2vec")
-    before = log.level, log.propagate, list(log.handlers)
-    train_vectors(string_file(tmp_path / "f", ["a b"] * 5), SMALL, name="chars", progress=True)
-    assert (log.level, log.propagate, list(log.handlers)) == before
+def test_training_counts_its_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[Any] = []
+
+    class Bar(tqdm[Any]):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**{**options, "disable": False, "file": io.StringIO()})
+            bars.append((self, options["disable"]))
+
+    monkeypatch.setattr(word_vectors, "tqdm", Bar)
+    file = string_file(tmp_path / "f", ["a b"] * 5)
+    for progress in (True, False):
+        train_vectors(file, TrainingSettings(width=8, epochs=7), name="chars", progress=progress)
+    assert [(bar.n, disabled) for bar, disabled in bars] == [(7, None), (7, True)]
 
 
 @pytest.mark.parametrize("name", ["width", "epochs", "window", "negative", "min_count", "workers"])
@@ -225,8 +236,7 @@ def test_later_run_for_another_kind_leaves_what_is_there(text: Path, tmp_path: P
 
 def test_coverage_of_a_lexicon_counts_words_of_two_characters_and_more() -> None:
     coverage = cover_words("words.txt", ["好", "上海", "海口", "口岸"], {"上海", "好"})
-    assert coverage == Coverage("words.txt", WORDS, 3, ("海口", "口岸"))
-    assert coverage.covered == 1
+    assert coverage == Coverage("words.txt", WORDS, 3, 1, ("海口", "口岸"))
 
 
 def test_lexicons_and_corpora_are_covered(text: Path, tmp_path: Path) -> None:
@@ -238,8 +248,8 @@ def test_lexicons_and_corpora_are_covered(text: Path, tmp_path: Path) -> None:
     report = make(text, tmp_path / "out", reading=reading, cover=[tmp_path / "dev.spacy"])
     own, listed, chars, pairs, _ = report.coverage
     assert (own.source, own.covered > 0, "上海口岸" in own.missing) == (JIEBA, True, False)
-    assert listed == Coverage(str(words), WORDS, 2, ("火星基地",))
-    assert chars == Coverage(str(tmp_path / "dev.spacy"), CHARS, 6, ("月", "火", "星"), (8, 5))
+    assert listed == Coverage(str(words), WORDS, 2, 1, ("火星基地",))
+    assert chars == Coverage(str(tmp_path / "dev.spacy"), CHARS, 6, 3, ("月", "火", "星"), 8, 5)
     assert (pairs.kind, pairs.strings, pairs.covered) == (BIGRAMS, 7, 1)
     uncovered = (tmp_path / "out" / UNCOVERED).read_text(encoding="utf8").splitlines()
     assert "火星基地" in uncovered
