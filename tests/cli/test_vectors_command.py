@@ -134,7 +134,7 @@ def test_several_workers_are_told_to_make_no_two_runs_alike(text: Path, tmp_path
         (("--width", "0"), "width must be at least 1"),
         (("--min-count", "99"), "None of the 10 distinct chars occurs 99 times"),
         (("--lang", "qq"), "no tokenizer for the language 'qq'"),
-        (("--lexicon", "nowhere.txt"), "no word list at nowhere.txt"),
+        (("--lexicon", "nowhere.txt"), "nowhere.txt: cannot be read: No such file"),
         (("--cover", "nowhere.txt"), "nowhere.txt: there is no such file"),
     ],
 )

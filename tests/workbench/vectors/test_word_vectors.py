@@ -119,7 +119,7 @@ def test_nothing_frequent_enough_is_an_error_that_says_what_to_do(tmp_path: Path
 def test_training_counts_its_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bars: list[Any] = []
 
-    class Bar(tqdm[Any]):
+    class Bar(tqdm):
         def __init__(self, **options: Any) -> None:
             super().__init__(**{**options, "disable": False, "file": io.StringIO()})
             bars.append((self, options["disable"]))
