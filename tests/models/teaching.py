@@ -23,14 +23,14 @@ def embedder(**settings):
     return build_char_embed(**{"width": 6, "bigram_width": 4, "dropout": 0.0, **settings})
 
 
-def losses_of_steps(model, docs, n_steps: int, within: Callable = np.asarray) -> list[float]:
+def losses_of_steps(model, docs, n_steps: int, within: Callable = np.asarray, optimizer=None) -> list[float]:
     """The losses while the model is taught one random vector per token.
 
     within: brings random numbers to the range of what the model can say.
     """
     rng = np.random.default_rng(0)
     wanted = [within(rng.normal(size=(len(doc), model.get_dim("nO")))).astype("f") for doc in docs]
-    optimizer, losses = Adam(0.01), []
+    optimizer, losses = optimizer or Adam(0.01), []
     for _ in range(n_steps):
         Y, backprop = model.begin_update(docs)
         d_outputs = [y - target for y, target in zip(Y, wanted, strict=True)]

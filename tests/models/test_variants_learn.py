@@ -1,4 +1,5 @@
-"""Every architecture learns ten sentences by heart under the CRF tagger, and says the same once saved and loaded.
+"""Every architecture, and the baselines of the papers with encoders of spaCy, learns ten sentences by heart under the CRF
+tagger, and says the same once saved and loaded.
 
 To cover another one, add its name and config to `VARIANTS`. What it is made of is looked up in the registry.
 """
@@ -52,6 +53,26 @@ def encoder(name, embed=CHARACTERS, **settings):
 
 BILSTM = {"depth": 1, "dropout": 0.0}
 MAXOUT = {"window_size": 1, "maxout_pieces": 2, "depth": 2}
+ATTENTION = {"@architectures": "spacy_tener.TransformerEncoder.v1", "width": WIDTH, "heads": 2, "dropout": 0.0}
+BILSTM_ENCODER = {"@architectures": "spacy.TorchBiLSTMEncoder.v1", "width": WIDTH, **BILSTM}
+BASELINES = {
+    "CNN-BiLSTM-CRF": BILSTM_ENCODER,
+    "two layers of BiLSTM": {**BILSTM_ENCODER, "depth": 2},
+    "spaCy's CNN": {"@architectures": "spacy.MaxoutWindowEncoder.v2", "width": WIDTH, **MAXOUT},
+    "spaCy's CNN with Mish": {
+        "@architectures": "spacy.MishWindowEncoder.v2",
+        "width": WIDTH,
+        "window_size": 1,
+        "depth": 2,
+    },
+    "CNN-BiLSTM-Att-CRF": {"@layers": "chain.v1", "*": {"bilstm": BILSTM_ENCODER, "attention": ATTENTION}},
+}
+
+
+def baseline(name):
+    return {"@architectures": "spacy.Tok2Vec.v2", "embed": WORDS, "encode": BASELINES[name]}
+
+
 VARIANTS = [
     ("TENER", whole("spacy_tener.TENER.v1", width=WIDTH, heads=2)),
     ("transformer", whole("spacy_tener.TENER.v1", width=WIDTH, heads=2, adapted=False)),
@@ -63,15 +84,26 @@ VARIANTS = [
     ("GRN with branch 3", grn(branches=[3])),
     ("ID-CNN", encoder("spacy_tener.IDCNNEncoder.v1", dropout=0.0)),
     ("BiLSTM", encoder("spacy.TorchBiLSTMEncoder.v1", **BILSTM)),
-    ("maxout windows", encoder("spacy.MaxoutWindowEncoder.v2", **MAXOUT)),
+    *((name, baseline(name)) for name in BASELINES),
     ("GRN over words and their characters", grn(embed=WORDS)),
     ("GRN over hashed strings", encoder("spacy_tener.GatedRelationEncoder.v1", HASHED, dropout=0.0)),
 ]
 
 
+def pipeline(tok2vec):
+    nlp = spacy.blank("zh")
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
+    nlp.add_pipe("tener_ner", config={"model": model})
+    return nlp
+
+
+def examples_of(nlp):
+    return [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in SENTENCES]
+
+
 def learn_by_heart(nlp):
     """Train until every sentence is recognised, which most do in 15 steps; or for 200."""
-    examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in SENTENCES]
+    examples = examples_of(nlp)
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = 0.01
     for _ in range(200):
@@ -86,10 +118,35 @@ def recognised(nlp):
 
 @pytest.mark.parametrize(("name", "tok2vec"), VARIANTS, ids=[name for name, _ in VARIANTS])
 def test_ten_sentences_are_learned_by_heart(name, tok2vec, tmp_path):
-    nlp = spacy.blank("zh")
-    model = {"@architectures": "spacy_tener.CRFTagger.v1", "dropout": 0.0, "tok2vec": tok2vec}
-    nlp.add_pipe("tener_ner", config={"model": model})
+    nlp = pipeline(tok2vec)
     learn_by_heart(nlp)
     assert recognised(nlp) == EXPECTED
     nlp.to_disk(tmp_path)
     assert recognised(spacy.load(tmp_path)) == EXPECTED
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_a_step_teaches_words_characters_and_projection(name):
+    nlp = pipeline(baseline(name))
+    nlp.initialize(lambda: examples_of(nlp))
+    model = nlp.get_pipe("tener_ner").model
+    nodes = {node.name: node for node in model.walk() if node.name in ("char_embed", "char_encoder", "project")}
+    before = {part: node.to_bytes() for part, node in nodes.items()}
+    nlp.update(examples_of(nlp), sgd=nlp.resume_training())
+    assert set(nodes) == {"char_embed", "char_encoder", "project"}
+    assert [part for part, node in nodes.items() if node.to_bytes() == before[part]] == []
+
+
+@pytest.mark.parametrize("component", ["ner", "tagger"])
+def test_words_with_characters_serve_spacy_s_own_components(component):
+    plain, nlp = spacy.blank("zh"), spacy.blank("zh")
+    plain.add_pipe(component)
+    model = {**plain.get_pipe_config(component)["model"], "tok2vec": baseline("CNN-BiLSTM-CRF")}
+    nlp.add_pipe(component, config={"model": model})
+    examples = examples_of(nlp)
+    for example in examples:
+        for token in example.reference:
+            token.tag_ = "NNP" if token.text in "上海京" else "NN"
+    optimizer = nlp.initialize(lambda: examples)
+    losses = [nlp.update(examples, sgd=optimizer)[component] for _ in range(20)]
+    assert losses[-1] < losses[0]

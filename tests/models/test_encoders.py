@@ -1,0 +1,455 @@
+"""TENER, GRN, ID-CNN and MECT as Thinc models: every choice, over embedders of ours and of spaCy's, and as the tok2vec
+of spaCy's own components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from spacy.training import Example
+from spacy.util import registry
+from spacy_parts import spacy_s_ner
+from teaching import (
+    HASH_EMBED,
+    assert_dropout_in_training_only,
+    assert_each_is_alike_alone_and_among_others,
+    assert_saying_the_same,
+    embedder,
+    losses_of_steps,
+)
+from thinc.api import Adam, chain
+
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.radicals import Structures
+from spacy_tener.layers.spans import BLOCK
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.lexicon import build_lexicon_embed
+from spacy_tener.models.embed.radical import build_radical_embed
+from spacy_tener.models.encoders import (
+    build_adapted_transformer_encoder,
+    build_gated_relation_encoder,
+    build_grn,
+    build_idcnn_encoder,
+    build_tener,
+    build_transformer_encoder,
+)
+from spacy_tener.models.lattice import build_mect
+from spacy_tener.optim.optimizers import SGD
+
+TEXTS = ["吴重阳在中国银行工作", "", "京", "江河湖12"]
+
+
+def tener(**settings):
+    return build_tener(**{"embed": embedder(), "width": 16, "heads": 2, "dropout": 0.0, **settings})
+
+
+def grn(**settings):
+    return build_grn(**{"embed": embedder(), "width": 16, "dropout": 0.0, **settings})
+
+
+def idcnn(**settings):
+    return chain(embedder(), build_idcnn_encoder(**{"width": 16, "dropout": 0.0, **settings}))
+
+
+def few_words():
+    return Lexicon(["中国", "银行", "中国银行", "重阳", "工作", "江河", "河湖"])
+
+
+def few_parts():
+    parts = {"江": ("氵", "工"), "河": ("氵", "可"), "湖": ("氵", "胡"), "银": ("钅", "艮"), "吴": ("口", "天")}
+    return Structures(parts, "made up")
+
+
+def mect(**settings):
+    parts = {
+        "embed": embedder(),
+        "words": build_lexicon_embed(few_words, width=5, dropout=0.0),
+        "radicals": build_radical_embed(7, radical_width=6, dropout=0.0, radical_dropout=0.0, source=few_parts),
+    }
+    return build_mect(**{**parts, "width": 16, "heads": 2, "dropout": 0.0, "random_attention": 40, **settings})
+
+
+class System(NamedTuple):
+    build: Callable[..., Any]
+    within: Callable[..., Any]
+    """Brings random numbers into the range of the model's last function."""
+    steps: int
+    choices: dict[str, dict[str, Any]]
+
+
+SYSTEMS = {
+    "TENER": System(
+        tener,
+        np.asarray,
+        15,
+        {
+            "the paper's": {},
+            "scaled": {"scaled": True},
+            "before each part": {"norm": "pre"},
+            "key projection": {"key_projection": True},
+            "key position": {"key_position": True},
+            "both of the released code's": {"key_projection": True, "key_position": True},
+            "vanilla": {"adapted": False},
+            "vanilla, not scaled": {"adapted": False, "scaled": False},
+            "vanilla, before each part": {"adapted": False, "norm": "pre"},
+            "two layers": {"layers": 2, "ff_width": 24, "attention_dropout": 0.2},
+        },
+    ),
+    "GRN": System(
+        grn,
+        np.tanh,
+        60,
+        {
+            "the paper's": {},
+            "DFN": {"relation": "mean"},
+            "GAttN": {"relation": "attention"},
+            "without relation": {"relation": None},
+            "without context": {"branches": ()},
+            "without context, as wide as its input": {"branches": (), "width": 10},
+            "branch 3": {"branches": (3,)},
+        },
+    ),
+    "ID-CNN": System(
+        idcnn,
+        np.abs,
+        30,
+        {
+            "the released code's": {},
+            "one iteration": {"iterations": 1},
+            "other distances": {"dilations": (1, 2, 4), "window": 5},
+        },
+    ),
+    # The rows of the paper's Table 8, and what else can be chosen.
+    "MECT": System(
+        mect,
+        np.asarray,
+        15,
+        {
+            "MECT": {},
+            "experiment A": {"streams": "single"},
+            "experiment B": {"streams": "parallel"},
+            "- RA": {"random_attention": 0},
+            "few places": {"random_attention": 3},
+            "before each part": {"norm": "pre"},
+            "two layers": {"layers": 2, "ff_width": 24, "attention_dropout": 0.2},
+        },
+    ),
+}
+each_system = pytest.mark.parametrize("name", SYSTEMS)
+each_choice = pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        pytest.param(name, settings, id=f"{name}: {choice}")
+        for name, system in SYSTEMS.items()
+        for choice, settings in system.choices.items()
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def docs():
+    nlp = spacy.blank("zh")
+    return [nlp.make_doc(text) for text in TEXTS]
+
+
+def encoder_node(model):
+    """The layer whose module encodes."""
+    return model if model.shims else model.layers[1]
+
+
+def learn(name, model, docs, n_steps, **options):
+    return losses_of_steps(model, docs, n_steps, SYSTEMS[name].within, **options)
+
+
+def weights_of(node):
+    return {name: value.detach().clone() for name, value in torch_shim(node).module.named_parameters()}
+
+
+@each_choice
+def test_every_choice_has_the_right_shape_and_learns(name, settings, docs):
+    model = SYSTEMS[name].build(**settings).initialize(docs)
+    width = settings.get("width", 16)
+    assert [y.shape for y in model.predict(docs)] == [(len(doc), width) for doc in docs]
+    losses = learn(name, model, docs, SYSTEMS[name].steps)
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@each_choice
+def test_a_choice_reaches_the_torch_module(name, settings, docs):
+    model = SYSTEMS[name].build(**settings).initialize(docs)
+    config = torch_shim(encoder_node(model)).module.config
+    assert {field: getattr(config, field) for field in settings} == settings
+
+
+@each_choice
+def test_output_is_the_torch_module_s_for_what_is_embedded(name, settings, docs):
+    model = SYSTEMS[name].build(**settings).initialize(docs)
+    learn(name, model, docs, 2)
+    streams, others = model.layers[: 2 if name == "MECT" else 1], [[len(doc) for doc in docs]]
+    if name == "MECT":
+        found = model.layers[2].predict(docs)
+        assert found.lattice.counts.tolist() == [5, 0, 0, 2]
+        others = [torch.from_numpy(found.floats), found.lattice]
+    rows = [torch.from_numpy(np.concatenate(stream.predict(docs))) for stream in streams]
+    with torch.no_grad():
+        expected = torch_shim(encoder_node(model)).module(*rows, *others).numpy()
+    np.testing.assert_allclose(np.concatenate(model.predict(docs)), expected, rtol=1e-4, atol=1e-5)
+
+
+@each_choice
+def test_a_text_is_encoded_alike_alone_and_among_others_and_after_saving(name, settings, docs):
+    model = SYSTEMS[name].build(**settings).initialize(docs)
+    learn(name, model, docs, 2)
+    assert_each_is_alike_alone_and_among_others(model, docs)
+    assert_saying_the_same(model, SYSTEMS[name].build(**settings).from_bytes(model.to_bytes()), docs)
+
+
+@each_system
+def test_dropout_is_for_training(name, docs):
+    assert_dropout_in_training_only(SYSTEMS[name].build(dropout=0.5).initialize(docs), docs)
+
+
+@each_system
+def test_no_text_at_all_is_read(name, docs):
+    model = SYSTEMS[name].build().initialize(docs)
+    assert model.predict([]) == []
+    Y, backprop = model.begin_update([])
+    assert (Y, backprop([])) == ([], [])
+    assert [y.shape for y in model.predict([docs[1]])] == [(0, 16)]
+    assert learn(name, model, [docs[1]], 2) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["TENER", "GRN", "MECT"])
+def test_an_embedder_s_width_may_be_known_late(name, docs):
+    late = embedder()
+    late._dims["nO"] = None
+    model = SYSTEMS[name].build(embed=late)
+    model.initialize()
+    with pytest.raises(ValueError, match="no weights yet"):
+        model.predict(docs)
+    model.initialize(docs)
+    sizes = torch_shim(encoder_node(model)).sizes
+    assert sizes == ({"nI0": 10, "nI1": 7, "nW": 5, "nO": 16} if name == "MECT" else {"nI": 10, "nO": 16})
+    assert model.predict(docs)[0].shape == (10, 16)
+
+
+@pytest.mark.parametrize("name", ["TENER", "GRN"])
+def test_spacy_s_embedder_serves_as_well(name, docs):
+    config = {"@architectures": f"spacy_tener.{name}.v1", "width": 16, "dropout": 0.0, "embed": HASH_EMBED}
+    config |= {"heads": 2} if name == "TENER" else {}
+    model = registry.resolve({"model": config})["model"].initialize(docs)
+    losses = learn(name, model, docs, SYSTEMS[name].steps)
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize(
+    ("alone", "whole"),
+    [
+        (build_adapted_transformer_encoder(16, heads=2, key_position=True), tener(key_position=True)),
+        (build_transformer_encoder(16, heads=2), tener(adapted=False)),
+        (build_gated_relation_encoder(16, relation="mean"), grn(relation="mean", dropout=0.5)),
+    ],
+    ids=["TENER", "vanilla", "GRN"],
+)
+def test_an_encoder_alone_is_the_one_inside_the_system(alone, whole, docs):
+    X = [np.random.default_rng(0).normal(size=(len(doc), 10)).astype("f") for doc in docs]
+    alone.initialize(X)
+    whole.initialize(docs)
+    whole.layers[1].from_bytes(alone.to_bytes())
+    for y, expected in zip(whole.layers[1].predict(X), alone.predict(X), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_the_vanilla_transformer_s_scores_are_scaled_and_the_adapted_one_s_are_not(docs):
+    encoders = [build(width=16, heads=4) for build in (build_adapted_transformer_encoder, build_transformer_encoder)]
+    for encoder in encoders:
+        encoder.initialize([np.ones((2, 10), dtype="f")])
+    wholes = [tener(adapted=adapted, heads=4).initialize(docs).layers[1] for adapted in (True, False)]
+    scales = [torch_shim(model).module.layers[0].attention.scale for model in encoders + wholes]
+    assert scales == [1.0, 0.5, 1.0, 0.5]
+
+
+def test_the_number_of_tener_s_weights_is_that_of_the_paper_s_equations():
+    model = build_tener(embed=None, width=128, layers=1, heads=4)
+    model.initialize()
+    width, input_width, hidden = 128, 50 + 50, 256
+    linear = input_width * width + width
+    attention = 2 * width * width + 2 * width  # queries and values; u and v of all heads
+    feed_forward = width * hidden + hidden + hidden * width + width
+    norms = 2 * 2 * width
+    n_weights = sum(parameter.numel() for parameter in torch_shim(model.layers[1]).module.parameters())
+    assert n_weights == linear + attention + feed_forward + norms == 112_384
+
+
+@pytest.mark.parametrize(
+    ("build", "defaults"),
+    [
+        (build_gated_relation_encoder, {"width": 400, "branches": (1, 3, 5), "relation": "gated", "dropout": 0.5}),
+        (build_idcnn_encoder, {"width": 300, "window": 3, "dilations": (1, 2, 1), "iterations": 3}),
+    ],
+)
+def test_the_defaults_are_the_papers_or_the_released_codes(build, defaults):
+    config = torch_shim(build().initialize([np.ones((2, 130), dtype="f")])).module.config
+    assert {name: getattr(config, name) for name in defaults} == defaults
+
+
+@pytest.mark.parametrize(
+    ("build", "layers", "width"),
+    [
+        (build_tener, ["char_embed", "transformer_encoder"], 128),
+        (build_grn, ["char_embed|char_encoder", "gated_relation_encoder"], 400),
+        (build_mect, ["char_embed", "radical_embed", "lexicon_embed"], 128),
+    ],
+)
+def test_without_parts_a_system_has_its_own_and_needs_no_sample(build, layers, width, docs):
+    model = build()
+    assert [layer.name for layer in model.layers] == layers
+    assert model.get_dim("nO") == width
+    model.initialize()
+    assert [y.shape for y in model.predict(docs)] == [(len(doc), width) for doc in docs]
+
+
+@pytest.mark.parametrize("settings", SYSTEMS["MECT"].choices.values(), ids=SYSTEMS["MECT"].choices)
+def test_every_embedder_of_mect_learns(settings, docs):
+    model = mect(**settings).initialize(docs)
+    learn("MECT", model, docs, 1)
+    before = [weights_of(node) for node in model.layers]
+    learn("MECT", model, docs, 1)
+    for node, weights in zip(model.layers, before, strict=True):
+        moved = [name for name, value in weights_of(node).items() if not torch.equal(value, weights[name])]
+        assert moved == list(weights), node.name
+
+
+def test_the_radical_embedder_has_a_rate_of_its_own(docs):
+    model = mect().initialize(docs)
+    learn("MECT", model, docs, 1)
+    before = [weights_of(node) for node in (model, *model.layers)]
+    learn("MECT", model, docs, 1, optimizer=SGD(0.01, rates={"radicals*": 0.0}))
+    moved = {
+        node.name: any(not torch.equal(value, weights[name]) for name, value in weights_of(node).items())
+        for node, weights in zip((model, *model.layers), before, strict=True)
+    }
+    assert moved == {"mect": True, "char_embed": True, "radical_embed": False, "lexicon_embed": True}
+
+
+@pytest.mark.parametrize("optimizer", [Adam(0.01, L2=0.1), SGD(0.01, L2=0.1)], ids=["Adam", "SGD"])
+def test_a_step_changes_no_more_of_random_attention_than_the_batch_reaches(docs, optimizer):
+    model = mect(random_attention=5 * BLOCK).initialize(docs)
+    before = weights_of(model)
+    learn("MECT", model, docs, 2, optimizer=optimizer)
+    tables = {name: value for name, value in weights_of(model).items() if name.endswith("random.blocks")}
+    assert len(tables) == 2
+    for name, value in tables.items():
+        changed = (value != before[name]).any(dim=1).nonzero().flatten().tolist()
+        assert changed == [0]  # The longest text has 10 characters and 5 words.
+
+
+def test_a_text_with_more_places_than_random_attention_is_read(docs):
+    model = mect(random_attention=4).initialize(docs)
+    long = spacy.blank("zh").make_doc(TEXTS[0] * 30)
+    (y,) = model.predict([long])
+    assert y.shape == (300, 16)
+    assert np.isfinite(y).all()
+    losses = learn("MECT", model, [long], 15)
+    assert losses[-1] < 0.95 * losses[0]
+
+
+def trained(nlp, text="red fox saw blue dog", steps=80, **annotation):
+    example = Example.from_dict(nlp.make_doc(text), annotation)
+    optimizer = nlp.initialize(lambda: [example])
+    optimizer.learn_rate = 0.01
+    for _ in range(steps):
+        nlp.update([example], sgd=optimizer)
+    return nlp(text)
+
+
+TAGS = ["A", "B", "C", "A", "B"]
+ENCODERS = {
+    "adapted": {"@architectures": "spacy_tener.AdaptedTransformerEncoder.v1", "heads": 2},
+    "vanilla": {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2},
+    "ID-CNN": {"@architectures": "spacy_tener.IDCNNEncoder.v1"},
+    **{
+        f"GRN, {choice}": {"@architectures": "spacy_tener.GatedRelationEncoder.v1", **settings}
+        for choice, settings in SYSTEMS["GRN"].choices.items()
+    },
+}
+
+
+def tok2vec(encoder):
+    encode = {"width": 24, "dropout": 0.0, **ENCODERS[encoder]}
+    return {"@architectures": "spacy.Tok2Vec.v2", "embed": HASH_EMBED, "encode": encode}
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_an_encoder_serves_spacy_s_tagger(encoder):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec(encoder)}})
+    assert [token.tag_ for token in trained(nlp, tags=TAGS)] == TAGS
+
+
+@pytest.mark.parametrize("encoder", ["adapted", "ID-CNN", "GRN, the paper's"])
+def test_an_encoder_serves_spacy_s_ner(encoder):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec(encoder))})
+    doc = trained(nlp, entities=[(0, 7, "X"), (12, 20, "Y")])
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("red fox", "X"), ("blue dog", "Y")]
+
+
+def shared(tiny_model):
+    """A pipeline with TENER as the tok2vec that two taggers share."""
+    nlp = spacy.blank("en")
+    nlp.add_pipe("tok2vec", config={"model": tiny_model["tok2vec"]})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16}
+    for name in ("tagger", "other"):
+        nlp.add_pipe("tagger", name=name, config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": listener}})
+    return nlp
+
+
+def test_tener_serves_as_the_shared_tok2vec_of_several_components(tiny_model):
+    assert [token.tag_ for token in trained(shared(tiny_model), tags=TAGS)] == TAGS
+
+
+def test_a_listener_s_copy_and_the_shared_model_learn_apart(tiny_model):
+    """After `replace_listeners` one optimizer trains both: their momentum must not mix."""
+    nlp = shared(tiny_model)
+    trained(nlp, steps=2, tags=TAGS)
+    nlp.replace_listeners("tok2vec", "tagger", ["model.tok2vec"])
+    models = nlp.get_pipe("tok2vec").model, nlp.get_pipe("tagger").model.get_ref("tok2vec")
+    ids = [{shim.id for node in model.walk() for shim in node.shims} for model in models]
+    assert [len(found) for found in ids] == [2, 2]
+    assert not ids[0] & ids[1]
+
+
+@pytest.mark.parametrize(
+    ("build", "settings", "message"),
+    [
+        (tener, {"width": 15}, "spacy_tener.TENER.v1: width must be a multiple of heads"),
+        (tener, {"heads": 0}, "heads must be at least 1"),
+        (tener, {"norm": "middle"}, "norm must be one of 'post', 'pre'"),
+        (tener, {"adapted": False, "key_position": True}, "key_position must be False"),
+        (tener, {"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+        (grn, {"width": 0}, "width must be at least 1"),
+        (grn, {"branches": [2]}, "branches must be odd numbers of tokens"),
+        (grn, {"relation": "sum"}, "relation must be one of 'gated', 'mean', 'attention'"),
+        (grn, {"relation": None, "branches": []}, "where there are no branches"),
+        (grn, {"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+        (idcnn, {"width": 0}, "width must be at least 1"),
+        (idcnn, {"window": 2}, "window must be an odd number"),
+        (idcnn, {"dilations": []}, "dilations must be numbers of at least 1"),
+        (idcnn, {"iterations": 0}, "iterations must be at least 1"),
+        (idcnn, {"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+        (mect, {"width": 15}, "spacy_tener.MECT.v1: width must be a multiple of heads"),
+        (mect, {"heads": 0}, "heads must be at least 1"),
+        (mect, {"norm": "middle"}, "norm must be one of"),
+        (mect, {"streams": "both"}, "streams must be one of"),
+        (mect, {"random_attention": -3}, "random_attention must be at least 0"),
+        (mect, {"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_at_once(build, settings, message):
+    with pytest.raises(ValueError, match=message):
+        build(**settings)
