@@ -5,7 +5,7 @@ spaCy imports this by its entry point `spacy_cli` whatever command it runs: ours
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from importlib import import_module
 from typing import Any
 
@@ -37,37 +37,24 @@ MODULES = {
 """The module of each command, which adds it to `tener_cli`."""
 
 
-class Commands(Mapping[str, Any]):
-    """The commands by their names."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(MODULES)
-
-    def __len__(self) -> int:
-        return len(MODULES)
-
-    def __contains__(self, name: object) -> bool:
-        return name in MODULES
+class Commands(UserDict[str, Any]):
+    """The commands by their names, each imported when it is asked for."""
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self:
-            raise KeyError(name)
-        if name not in self._made:
-            import_module(f"{__package__}.{MODULES[name]}")
+        command = super().__getitem__(name)
+        if isinstance(command, str):
+            import_module(f"{__package__}.{command}")
             [info] = [each for each in tener_cli.registered_commands if each.name == name]
-            self._made[name] = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
-        return self._made[name]
+            command = self[name] = get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
+        return command
 
 
 class Group(TyperGroup):
-    """Knows its commands' names before it imports them."""
+    """A group that knows its commands' names before it imports them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands: Any = Commands()
+        self.commands: Any = Commands(MODULES)
 
 
 tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.", cls=Group)

@@ -1,5 +1,4 @@
-"""The model card of a trained pipeline and its meta.json: what it finds, how well, what it learned from, and where it
-will not do."""
+"""The model card of a trained pipeline, and its meta.json: labels, scores, training data, limitations."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _FEW = 100
 
 @dataclass(frozen=True)
 class TrainingSize:
-    """How much there is to learn from. `entities` is by label."""
+    """The size of a training corpus. `entities` is by label."""
 
     docs: int
     tokens: int
@@ -42,15 +41,15 @@ class TrainingSize:
 
 @dataclass(frozen=True)
 class Card:
-    """All that is said about a pipeline.
+    """Everything that a model card is written from.
 
     meta: Its meta.json, filled.
     config: Its config.cfg.
     test: The scores on test.
     dev: The scores on dev of the checkpoint that was chosen.
     corpus: What it learned from and was tested on: an entry of `CORPORA`, or a name.
-    training: How much that was.
-    speed: How fast it reads raw text, and on what machine.
+    training: The size of the training corpus.
+    speed: Characters and tokens a second over raw text, and the machine.
     megabytes: Its size on disk.
     """
 
@@ -65,12 +64,12 @@ class Card:
 
     @property
     def package(self) -> str:
-        """What `spacy package` calls it, and `spacy.load` takes."""
+        """The name that `spacy package` gives it, and `spacy.load` takes."""
         return f"{self.meta['lang']}_{self.meta['name']}"
 
     @property
     def keeps_tokens(self) -> bool:
-        """Whether it was trained on the corpus' own tokens, and not on those of its tokenizer."""
+        """True if it was trained on the corpus' own tokens, and not on those of its tokenizer."""
         return bool(self.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False))
 
 
@@ -81,7 +80,7 @@ def fill_meta(
     corpus: Mapping[str, str] | None,
     chosen: Mapping[str, str | None],
 ) -> dict[str, Any]:
-    """A pipeline's meta.json with what it came from, and its scores on test instead of dev.
+    """Return a pipeline's meta.json with its sources, and its scores on test instead of dev.
 
     chosen: Name, version, license and author; None leaves what meta.json has.
     """
@@ -103,7 +102,7 @@ def fill_meta(
 
 
 def package_name(name: str) -> str:
-    """A name that a Python module and a wheel can have: `weibo_flat-atssa` becomes `weibo_flat_atssa`."""
+    """Return a name that a Python module and a wheel can have: `weibo_flat-atssa` becomes `weibo_flat_atssa`."""
     found = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     if not re.match(r"[a-z]", found):
         raise RemedyError(f"'{name}' makes no name for a package", "Begin it with a letter, as in weibo_tener.")
@@ -111,7 +110,7 @@ def package_name(name: str) -> str:
 
 
 def _check_version(version: str) -> None:
-    """The directory in a wheel has the version as it is written, its file name as it is normalized."""
+    """Refuse a version that is not normalized: a wheel's directory has it as written, its file name normalized."""
     try:
         normal = str(Version(version))
     except InvalidVersion as error:
@@ -121,13 +120,13 @@ def _check_version(version: str) -> None:
 
 
 def dictionaries_in(config: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The dictionaries that a pipeline has read, in the order of its config."""
+    """Return the dictionaries that a pipeline has read, in the order of its config."""
     found = [DICTIONARIES[value] for _, value in entries(config) if isinstance(value, str) and value in DICTIONARIES]
     return list({source["name"]: source for source in found}.values())
 
 
 def render_card(card: Card) -> str:
-    """The card in Markdown."""
+    """Return the card in Markdown."""
     wheel, text = f"{card.package}-{card.meta['version']}-py3-none-any.whl", _TEXTS.get(card.meta["lang"], "...")
     made_with = installed_versions("spacy_tener", "spacy", "thinc", "torch").items()
     parts = [
@@ -176,7 +175,7 @@ def _features(card: Card) -> list[tuple[str, str]]:
 
 
 def _architectures(config: Mapping[str, Any]) -> Iterable[str]:
-    """The tok2vec of each component, with its sizes."""
+    """Yield the tok2vec of each component, with its sizes."""
     for component in config.get("components", {}).values():
         tok2vec = component.get("model", {}).get("tok2vec", {})
         if "@architectures" in tok2vec:
@@ -194,7 +193,7 @@ def _scores_text(card: Card) -> str:
 
 
 def _scores(card: Card) -> str:
-    """A row for each label; without counts of test or of training there is no such column."""
+    """Return a table with a row for each label; without counts of test or of training there is no such column."""
     scores: dict[str, Score] = {"**all**": card.test.overall, **card.test.labels}
     gold = {label: count.gold for label, count in (card.test.counts or {}).items()}
     learned = dict(card.training.entities) if card.training else {}
