@@ -1,16 +1,12 @@
 """`python -m spacy tener calibrate`: what it fits, says, keeps and refuses."""
 
 import json
-import re
 import shutil
 
 import pytest
 import spacy
-from spacy.cli._util import app
+from command_line import run_tener
 from spacy.tokens import DocBin
-from typer.testing import CliRunner
-
-import spacy_tener.cli  # noqa: F401 - registers the commands
 
 TEXT, ENTITIES = "王小明去了上海", [(0, 3, "PER"), (5, 7, "GPE")]
 MODELS: dict[str, bytes] = {}
@@ -43,8 +39,8 @@ def data(tmp_path):
 
 
 def calibrate(*arguments):
-    result = CliRunner().invoke(app, ["tener", "calibrate", *map(str, arguments)])
-    return result.exit_code, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
+    ran = run_tener("calibrate", *arguments)
+    return ran.code, ran.text
 
 
 def files(folder):

@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 import spacy
-from spacy.cli._util import app
+from command_line import run_tener
 from spacy.language import Language
 from spacy.tokens import DocBin
-from typer.testing import CliRunner
-
-import spacy_tener.cli  # noqa: F401 - registers the commands
 
 SCORES = {"ents_p": 0.5, "ents_r": 1.0, "ents_f": 0.6667, "ents_per_type": {"PER": {"p": 0.5, "r": 1.0, "f": 0.6667}}}
 
@@ -37,9 +34,8 @@ def folder(tmp_path: Path, train: Callable[..., Language], sentences: list[Any])
 
 
 def card(folder: Path, output: str, *arguments: str, model: str = "run/model-best") -> tuple[int, str]:
-    places = [str(folder / model), str(folder / output), "--metrics", str(folder / "metrics.json")]
-    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "card", *places, *arguments])
-    return result.exit_code, " ".join(result.output.split())
+    ran = run_tener("card", folder / model, folder / output, "--metrics", folder / "metrics.json", *arguments)
+    return ran.code, ran.text
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spacy.cli._util import app
+from command_line import run_tener
 from spacy.cli.init_config import fill_config
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
-from typer.testing import CliRunner
 
-import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
 from spacy_tener.workbench.composing.compose import Composed, compose
 from spacy_tener.workbench.composing.files import ConfigError, read_config
 
@@ -52,8 +50,8 @@ def value(composed: Composed | Config, key: str) -> object:
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:
-    result = CliRunner(env=PLAIN).invoke(app, ["tener", "config", *map(str, arguments)])
-    return result.exit_code, result.stdout, " ".join(result.stderr.split())
+    ran = run_tener("config", *arguments)
+    return ran.code, ran.stdout, ran.stderr
 
 
 def refusal(*overlays: Path | str, settings: tuple[str, ...] = (), base: Path = BASE) -> ConfigError:
@@ -105,13 +103,6 @@ def test_a_file_says_how_it_was_made(tmp_path: Path, overlay) -> None:
     assert messages == f"✔ {tmp_path / 'a b.cfg'}: tener_ner"
     heading = (tmp_path / "a b.cfg").read_text(encoding="utf8").splitlines()[0]
     assert heading == f"# python -m spacy tener config {BASE} {path} --set nlp.batch_size=2"
-
-
-def test_help_says_what_overlays_and_settings_do() -> None:
-    result = CliRunner(env={**PLAIN, "COLUMNS": "200"}).invoke(app, ["tener", "config", "--help"])
-    text = " ".join(result.output.split())
-    for words in ("replaces it whole", "`null` switches off", "nlp.pipeline without it", "total_steps", "--set"):
-        assert words in text
 
 
 # Overlays

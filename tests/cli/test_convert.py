@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 import spacy
-from spacy.cli._util import app
+from command_line import run_tener
 from spacy.tokens import Doc, DocBin
-from typer.testing import CliRunner
-
-import spacy_tener.cli
 
 COLUMNS = "高 B-NAME\n勇 I-NAME\n\n李 I-NAME\n四 I-NAME\n\n王 I-NAME\n" + "\n张 B-NAME\n" * 3
 ENGLISH = "-DOCSTART- O\n\nEU B-ORG\nleft O\n\nPeter B-PER\n\n-DOCSTART- O\n\nUN B-ORG\n"
-PLAIN = {"WASABI_LOG_FRIENDLY": "1"}
 
 
-class Result:
-    """What a run printed, without the line breaks of a narrow terminal, and how it ended."""
-
-    def __init__(self, *arguments: str | Path, stdin: bytes | None = None) -> None:
-        result = CliRunner(env=PLAIN).invoke(app, ["tener", "convert", *map(str, arguments)], input=stdin)
-        self.code = result.exit_code
-        self.lines = [" ".join(line.split()) for line in result.output.splitlines()]
-        self.text = " ".join(result.output.split())
+convert = partial(run_tener, "convert")
 
 
 @pytest.fixture
@@ -39,21 +29,8 @@ def docs(path: Path) -> list[Doc]:
     return list(DocBin().from_disk(path).get_docs(spacy.blank("zh").vocab))
 
 
-def test_the_group_is_part_of_spacys_command_line() -> None:
-    assert spacy_tener.cli.tener_cli in [group.typer_instance for group in app.registered_groups]
-    result = CliRunner().invoke(app, ["tener", "--help"])
-    assert result.exit_code == 0
-    assert "convert" in result.output
-
-
-def test_help_names_formats_schemes_and_the_lenient_rule() -> None:
-    text = Result("--help").text
-    for word in ("weibo", "labelstudio", "cluener", "BMES", "IOB1", "begins an entity", "--n-sents", "--overlap"):
-        assert word in text
-
-
 def test_a_file_is_converted_and_counted(corpus: Path, tmp_path: Path) -> None:
-    result = Result(corpus, tmp_path / "out", "--lang", "zh", "--format", "auto", "--scheme", "auto")
+    result = convert(corpus, tmp_path / "out", "--lang", "zh", "--format", "auto", "--scheme", "auto")
     assert result.code == 0
     for line in ("Format columns", "Tag scheme IOB2", "Documents 1", "Sentences 6", "Docs written 6", "Tokens 8"):
         assert line in result.lines
@@ -63,7 +40,7 @@ def test_a_file_is_converted_and_counted(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_repairs_are_printed_with_their_lines(corpus: Path, tmp_path: Path) -> None:
-    text = Result(corpus, tmp_path).text
+    text = convert(corpus, tmp_path).text
     assert "Tags repaired: 2" in text
     assert "line 4: I-NAME at the start of a sentence begins an entity" in text
     assert "line 7: I-NAME at the start of a sentence begins an entity" in text
@@ -71,18 +48,18 @@ def test_repairs_are_printed_with_their_lines(corpus: Path, tmp_path: Path) -> N
 
 def test_only_the_first_places_are_printed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a B-X\n\n" * 9 + "b I-Y\n\n" * 8)
-    text = Result(tmp_path / "a.txt", tmp_path).text
+    text = convert(tmp_path / "a.txt", tmp_path).text
     assert "Tags repaired: 8" in text
     assert "... 5 more" in text
 
 
 def test_a_clean_file_prints_no_warning(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a B-X\n\nb O\n")
-    assert "⚠" not in Result(tmp_path / "a.txt", tmp_path).text
+    assert "⚠" not in convert(tmp_path / "a.txt", tmp_path).text
 
 
 def test_standard_input_is_converted(tmp_path: Path) -> None:
-    result = Result("-", tmp_path / "dev.spacy", stdin=b"\xef\xbb\xbf" + COLUMNS.replace("\n", "\r\n").encode())
+    result = convert("-", tmp_path / "dev.spacy", stdin=b"\xef\xbb\xbf" + COLUMNS.replace("\n", "\r\n").encode())
     assert result.code == 0
     assert [doc.text for doc in docs(tmp_path / "dev.spacy")] == ["高勇", "李四", "王", "张", "张", "张"]
 
@@ -92,7 +69,7 @@ def test_files_and_directories_together(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "in" / "x.train").write_text("科0\tB-ORG\n技1\tI-ORG\n", encoding="utf-8")
     (tmp_path / "in" / "sub" / "x.jsonl").write_text('{"text": "北京", "label": [[0, 2, "LOC"]]}', encoding="utf-8")
     (tmp_path / "in" / "README.md").touch()
-    result = Result(corpus, tmp_path / "in", tmp_path / "out")
+    result = convert(corpus, tmp_path / "in", tmp_path / "out")
     assert result.code == 0
     assert "Files left out: 1 README.md" in result.text
     written = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.spacy"))
@@ -107,26 +84,26 @@ def test_files_and_directories_together(corpus: Path, tmp_path: Path) -> None:
 def test_a_pattern_chooses_files(tmp_path: Path) -> None:
     (tmp_path / "a.data").write_text("a O\n")
     (tmp_path / "b.txt").write_text("not a corpus\n")
-    assert Result(tmp_path, tmp_path / "out", "--glob", "*.data").code == 0
+    assert convert(tmp_path, tmp_path / "out", "--glob", "*.data").code == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.data.spacy"]
 
 
 def test_documents_become_docs(tmp_path: Path) -> None:
     (tmp_path / "eng.testa").write_text(ENGLISH)
-    result = Result(tmp_path / "eng.testa", tmp_path, "--lang", "en", "--n-sents", "0")
+    result = convert(tmp_path / "eng.testa", tmp_path, "--lang", "en", "--n-sents", "0")
     assert {"Documents 2", "Sentences 3", "Docs written 2"} <= set(result.lines)
     assert [doc.text for doc in docs(tmp_path / "eng.testa.spacy")] == ["EU left Peter ", "UN "]
-    Result(tmp_path / "eng.testa", tmp_path, "--lang", "en", "--spaces", "no")
+    convert(tmp_path / "eng.testa", tmp_path, "--lang", "en", "--spaces", "no")
     assert [doc.text for doc in docs(tmp_path / "eng.testa.spacy")] == ["EUleft", "Peter", "UN"]
 
 
 def test_overlaps_and_offsets_follow_the_options(tmp_path: Path) -> None:
     record = {"text": "😂北京大学", "label": [[2, 4, "LOC"], [2, 6, "ORG"]]}
     (tmp_path / "a.jsonl").write_text(json.dumps(record))
-    result = Result(tmp_path / "a.jsonl", tmp_path, "--offsets", "utf16")
+    result = convert(tmp_path / "a.jsonl", tmp_path, "--offsets", "utf16")
     assert result.code == 1
     assert "LOC 1-3 '北京' and ORG 1-5 '北京大学' overlap" in result.text
-    result = Result(tmp_path / "a.jsonl", tmp_path, "--offsets", "utf16", "--overlap", "longest")
+    result = convert(tmp_path / "a.jsonl", tmp_path, "--offsets", "utf16", "--overlap", "longest")
     assert result.code == 0
     assert "Spans left out for a longer one that they overlap: 1" in result.text
     assert [entity.text for entity in docs(tmp_path / "a.spacy")[0].ents] == ["北京大学"]
@@ -135,7 +112,7 @@ def test_overlaps_and_offsets_follow_the_options(tmp_path: Path) -> None:
 def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
     records = [{"text": "in Newcastle ", "label": [[3, 6, "X"]]}, {"text": "in York ", "label": [[3, 8, "LOC"]]}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
-    result = Result(tmp_path / "a.jsonl", tmp_path, "--lang", "en")
+    result = convert(tmp_path / "a.jsonl", tmp_path, "--lang", "en")
     assert "Spans off the token edges, whose tokens are left without annotation: 1" in result.text
     assert "line 1: X 'New'" in result.text
     assert "Spans trimmed of white space at their edges: 1" in result.text
@@ -146,7 +123,7 @@ def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
 def test_a_bad_line_names_file_line_reason_and_remedy_and_exits_with_1(corpus: Path, tmp_path: Path) -> None:
     bad = tmp_path / "z.txt"
     bad.write_text("a O\nb B-\n")
-    result = Result(corpus, bad, tmp_path / "out")
+    result = convert(corpus, bad, tmp_path / "out")
     assert result.code == 1
     assert f"✘ {bad}:2: 'B-' is not a tag A tag is O" in result.text
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.spacy"]
@@ -167,7 +144,7 @@ def test_a_bad_line_names_file_line_reason_and_remedy_and_exits_with_1(corpus: P
 def test_a_wrong_option_is_named_and_nothing_is_written(
     corpus: Path, tmp_path: Path, option: str, value: str, message: str
 ) -> None:
-    result = Result(corpus, tmp_path / "out", option, value)
+    result = convert(corpus, tmp_path / "out", option, value)
     assert result.code == 1
     assert message in result.text
     assert not (tmp_path / "out").exists()
@@ -176,13 +153,13 @@ def test_a_wrong_option_is_named_and_nothing_is_written(
 @pytest.mark.parametrize("name", ["missing.txt", "empty.txt", "a.spacy: is a .spacy file already"])
 def test_a_missing_empty_or_converted_input_exits_with_1(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty.txt").touch()
-    result = Result(tmp_path / name.partition(":")[0], tmp_path / "out")
+    result = convert(tmp_path / name.partition(":")[0], tmp_path / "out")
     assert result.code == 1
     assert name in result.text
 
 
 def test_two_inputs_for_one_output_exit_with_1(corpus: Path, tmp_path: Path) -> None:
-    result = Result(corpus, corpus, tmp_path / "out")
+    result = convert(corpus, corpus, tmp_path / "out")
     assert result.code == 1
     assert "would be written to" in result.text
 
@@ -193,15 +170,15 @@ def test_ontonotes_joins_into_one_file_without_the_new_testament(tmp_path: Path)
         text = f"#begin document ({name}); part 000\n{name} 0 0 Ann NNP * - - - - {{}} -\n\n#end document\n"
         text = text.format("(PERSON)" if name == "nw/a" else "*")
         (tmp_path / "in" / f"{name[-1]}.v4_gold_conll").write_text(text)
-    result = Result(tmp_path / "in", tmp_path / "train.spacy", "--join", "--lang", "en")
+    result = convert(tmp_path / "in", tmp_path / "train.spacy", "--join", "--lang", "en")
     assert result.code == 0
     assert {"Format conll2012", "Documents 1", "Docs written 1", "PERSON 1"} <= set(result.lines)
     assert "Documents of the New Testament left out" in result.text
     assert "line 2: pt/b" in result.text
     assert len(docs(tmp_path / "train.spacy")) == 1
-    Result(tmp_path / "in", tmp_path / "train.spacy", "--join", "--lang", "en", "--include-nt")
+    convert(tmp_path / "in", tmp_path / "train.spacy", "--join", "--lang", "en", "--include-nt")
     assert len(docs(tmp_path / "train.spacy")) == 2
-    apart = Result(tmp_path / "in", tmp_path / "out", "--lang", "en")
+    apart = convert(tmp_path / "in", tmp_path / "out", "--lang", "en")
     assert "b.v4_gold_conll: nothing to write" in apart.text
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
 
@@ -209,13 +186,13 @@ def test_ontonotes_joins_into_one_file_without_the_new_testament(tmp_path: Path)
 def test_columns_encoding_and_names_of_tags_follow_the_options(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("x B-LOC 上海\n".encode("gb18030"))
     options = ("--encoding", "gb18030", "--token-column", "3", "--tag-column", "2")
-    result = Result(tmp_path / "a.txt", tmp_path, *options)
+    result = convert(tmp_path / "a.txt", tmp_path, *options)
     assert result.code == 0
     assert "Language: zh, by its letters" in result.text
     assert [entity.text for entity in docs(tmp_path / "a.spacy")[0].ents] == ["上海"]
     (tmp_path / "b.jsonl").write_text('{"tokens": ["EU"], "ner_tags": [1]}')
-    assert {"Format tokens", "ORG 1"} <= set(Result(tmp_path / "b.jsonl", tmp_path, "--tag-names", "O,B-ORG").lines)
-    missing = Result(tmp_path / "b.jsonl", tmp_path, "--tag-names", "nosuch/tags.json")
+    assert {"Format tokens", "ORG 1"} <= set(convert(tmp_path / "b.jsonl", tmp_path, "--tag-names", "O,B-ORG").lines)
+    missing = convert(tmp_path / "b.jsonl", tmp_path, "--tag-names", "nosuch/tags.json")
     assert missing.code == 1
     assert f"{Path('nosuch/tags.json')}: cannot be read" in missing.text
 
@@ -224,7 +201,7 @@ def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("a O\n")
     (tmp_path / "in" / "README.txt").write_text("This is a corpus.\n")
-    result = Result(tmp_path / "in", tmp_path / "out")
+    result = convert(tmp_path / "in", tmp_path / "out")
     assert result.code == 0
     assert "⚠ Files without a single entity" in result.text
     assert "⚠ Files in directories that are no corpora, left out: 1" in result.text

@@ -9,12 +9,10 @@ from unittest.mock import Mock
 
 import pytest
 import spacy
-from spacy.cli._util import app
+from command_line import Ran, run_tener
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
-from typer.testing import CliRunner
 
-import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.workbench.report.runs import find_runs
 from spacy_tener.workbench.report.scores import Confusion, total
 
@@ -48,8 +46,8 @@ def data(tmp_path: Path) -> Path:
 
 
 def evaluate(*arguments: str | Path) -> tuple[int, str]:
-    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "evaluate", *map(str, arguments)])
-    return result.exit_code, " ".join(result.output.split())
+    ran = run_tener("evaluate", *arguments)
+    return ran.code, ran.text
 
 
 @Language.component("slow_at_first")
@@ -86,7 +84,7 @@ def test_scores_and_counts_are_written_and_read_as_a_run(model: Path, data: Path
 
 def test_the_scores_are_those_of_spacy(model: Path, data: Path, tmp_path: Path) -> None:
     evaluate(model, data, "--output", tmp_path / "ours.json")
-    CliRunner().invoke(app, ["evaluate", str(model), str(data), "--output", str(tmp_path / "spacys.json")])
+    Ran("evaluate", model, data, "--output", tmp_path / "spacys.json")
     ours, spacys = (json.loads((tmp_path / f"{name}.json").read_text(encoding="utf8")) for name in ("ours", "spacys"))
     for name in ("ents_p", "ents_r", "ents_f", "ents_per_type", "token_acc"):
         assert ours[name] == spacys[name]

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 import spacy
-from spacy.cli._util import app
+from command_line import run_tener
 from spacy.tokens import DocBin
-from typer.testing import CliRunner
-
-import spacy_tener.cli  # noqa: F401 - registers the commands
 
 TEXT = "王小明去了上海"
 
@@ -27,8 +24,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def explain(*arguments: str | Path, text: str | None = None) -> tuple[int, str]:
-    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "explain", *map(str, arguments)], text)
-    return result.exit_code, " ".join(result.output.split())
+    ran = run_tener("explain", *arguments, stdin=text)
+    return ran.code, ran.text
 
 
 def test_a_text_becomes_a_page(model: Path, tmp_path: Path) -> None:
@@ -41,8 +38,8 @@ def test_a_text_becomes_a_page(model: Path, tmp_path: Path) -> None:
 
 
 def test_data_are_printed_and_nothing_else(model: Path) -> None:
-    command = ["tener", "explain", str(model), TEXT, "--json", "--no-evidence", "--no-maps"]
-    assert json.loads(CliRunner().invoke(app, command).stdout)["texts"][0]["text"] == TEXT
+    ran = run_tener("explain", model, TEXT, "--json", "--no-evidence", "--no-maps")
+    assert json.loads(ran.stdout)["texts"][0]["text"] == TEXT
 
 
 def test_of_a_file_each_line_is_a_text(model: Path, tmp_path: Path) -> None:

@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 import srsly
+from command_line import run_tener
 from made_runs import metrics, write_json
 from made_trainings import begin, is_alive, make_config, needs_code, tener, train_nothing, wait_for, write_corpus
-from spacy.cli._util import app
-from typer.testing import CliRunner
 
-import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.files import locked
 from spacy_tener.workbench.runs.processes import Processes
 
@@ -53,12 +51,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def grid(*arguments: str) -> tuple[int, str, str]:
-    command = ["tener", "grid", "out", "--configs", "configs", *arguments]
-    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, command)
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, " ".join(result.stderr.split())
+def grid(*arguments: str, configs: Sequence[str] = ("--configs", "configs")) -> tuple[int, str, str]:
+    ran = run_tener("grid", "out", *configs, *arguments)
+    return ran.code, ran.stdout, ran.stderr
 
 
 def wanted(corpora: str = "red", systems: str = "tener", seeds: str = "1") -> Sequence[str]:
@@ -279,9 +274,8 @@ def test_what_is_wrong_is_said_before_anything_is_trained(here: Path, arguments:
 def test_configs_of_the_package_go_by_name(here: Path) -> None:
     (here / "corpus" / "red").rename(here / "corpus" / "weibo")
     (here / "configs").rename(here / "others")
-    command = ["tener", "grid", "out", "--corpora", "weibo", "--systems", "tener,flat", "--seeds", "1"]
-    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, command)
-    assert result.exit_code == 0, result.stderr
+    code, _, messages = grid("--corpora", "weibo", "--systems", "tener,flat", "--seeds", "1", configs=())
+    assert code == 0, messages
     config = (here / "out" / "weibo" / "flat" / "1" / "config.cfg").read_text(encoding="utf8")
     assert "spacy_tener.FLAT.v1" in config
 

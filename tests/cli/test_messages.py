@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from command_line import run_tener
 
 from spacy_tener.cli import MODULES, Commands
 from spacy_tener.cli._common import Messages
@@ -32,3 +33,10 @@ def test_every_command_that_loads_or_trains_a_pipeline_takes_code() -> None:
     without = {"config", "convert", "plot", "table", "vectors"}
     for name in set(MODULES) - without:
         assert "--code" in [option for each in Commands(MODULES)[name].params for option in each.opts], name
+
+
+def test_the_first_sentence_of_every_command_is_whole_in_the_help_of_the_group() -> None:
+    lines = run_tener("--help").stdout.partition("Commands:")[2].splitlines()
+    shown = {words[0]: words[1:] for words in map(str.split, lines) if words}
+    assert set(shown) == set(MODULES)
+    assert all(words[-1].endswith(".") and not words[-1].endswith("..") for words in shown.values()), shown

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 import spacy
+from command_line import run_tener
 from made_trainings import needs_code
-from spacy.cli._util import app
 from spacy.tokens import DocBin
 from spacy.training import Example
-from typer.testing import CliRunner
 
-import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.cli.training import _described
 from spacy_tener.workbench.runs.processes import Processes
 
 TOK2VEC = "components.tener_ner.model.tok2vec"
-PLAIN = {"WASABI_LOG_FRIENDLY": "1", "COLUMNS": "300"}
 SPACE = f"""
 [{TOK2VEC}]
 width = [16, 32]
@@ -29,13 +27,7 @@ max_rate = [0.01, 1e+30]
 TINY = f"[{TOK2VEC}]\nheads = 2\nff_width = null\n[{TOK2VEC}.embed]\nwidth = 8\nbigram_width = 0\n"
 
 
-class Result:
-    """What a run printed, and how it ended."""
-
-    def __init__(self, *arguments: str | Path) -> None:
-        result = CliRunner(env=PLAIN).invoke(app, ["tener", "search", *map(str, arguments)])
-        self.code = result.exit_code
-        self.text = " ".join(result.output.split())
+search = partial(run_tener, "search")
 
 
 @pytest.fixture
@@ -51,14 +43,14 @@ def arguments(tmp_path: Path, sentences) -> list[str | Path]:
 
 
 def test_help_says_what_is_kept_and_the_extra() -> None:
-    text = Result("--help").text
+    text = search("--help").text
     for word in ("best.cfg", "trials.csv", "spacy_tener[search]", "dev", "tener-english"):
         assert word in text
 
 
 def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(arguments, tmp_path: Path) -> None:
     arguments += needs_code(tmp_path)
-    result = Result(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")
+    result = search(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")
     assert result.code == 0, result.text
     data = json.loads((tmp_path / "found" / "trials.json").read_text(encoding="utf8"))
     states = {row["values"]["training.optimizer.learn_rate.max_rate"]: row for row in data["trials"]}
@@ -73,7 +65,7 @@ def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(argume
     assert nlp.config["training"]["max_steps"] == 30
     best = spacy.util.load_config(tmp_path / "found" / "best.cfg")
     assert best["components"]["tener_ner"]["model"]["tok2vec"]["width"] == states[0.01]["values"][f"{TOK2VEC}.width"]
-    again = Result(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")
+    again = search(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")
     assert "There is nothing to do: 2 of 2 trials are finished" in again.text
     assert json.loads((tmp_path / "found" / "trials.json").read_text(encoding="utf8")) == data
 
@@ -82,7 +74,7 @@ def test_a_search_without_any_score_says_where_the_logs_are(
     arguments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Processes, "run", lambda *_, **options: -9)
-    result = Result(*arguments, "--trials", "2", "--steps", "3")
+    result = search(*arguments, "--trials", "2", "--steps", "3")
     assert result.code == 1
     assert "Trial 1: -, failed" in result.text
     assert "training was killed by signal 9" in result.text
@@ -95,11 +87,11 @@ def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Processes, "run", interrupted)
-    result = Result(*arguments, "--trials", "1", "--steps", "3")
+    result = search(*arguments, "--trials", "1", "--steps", "3")
     assert result.code == 130
     assert "The same command goes on." in result.text
     monkeypatch.setattr(Processes, "run", lambda *_, **options: -9)
-    again = Result(*arguments, "--trials", "1", "--steps", "3")
+    again = search(*arguments, "--trials", "1", "--steps", "3")
     assert "0 finished, 1 interrupted" in again.text
     assert "Trial 1, again of 0: -, failed" in again.text
 
@@ -112,14 +104,14 @@ def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatc
     ],
 )
 def test_what_cannot_be_searched_is_said(arguments, more: list[str], message: str) -> None:
-    result = Result(*arguments, "--trials", "1", *more)
+    result = search(*arguments, "--trials", "1", *more)
     assert result.code == 1
     assert message in result.text
 
 
 def test_a_setting_that_the_config_lacks_is_named_before_the_first_trial(arguments, tmp_path: Path) -> None:
     (tmp_path / "space.cfg").write_text("[training]\nmax_stepps = [1]\n", encoding="utf8")
-    result = Result(*arguments, "--trials", "1")
+    result = search(*arguments, "--trials", "1")
     assert result.code == 1
     assert "The config has no 'training.max_stepps', which the space decides" in result.text
     assert "Did you mean training.max_steps" in result.text
@@ -134,19 +126,19 @@ def test_settings_are_called_by_the_shortest_end_that_tells_them_apart() -> None
 def test_a_damaged_study_is_named(arguments, tmp_path: Path) -> None:
     (tmp_path / "found").mkdir()
     (tmp_path / "found" / "study.db").write_bytes(b"no database" * 100)
-    result = Result(*arguments, "--trials", "1")
+    result = search(*arguments, "--trials", "1")
     assert result.code == 1
     assert f"{tmp_path / 'found' / 'study.db'}: cannot be read: file is not a database" in result.text
 
 
 def test_an_output_that_is_a_file_is_refused(arguments, tmp_path: Path) -> None:
     (tmp_path / "found").touch()
-    assert "found: not a directory" in Result(*arguments, "--trials", "1").text
+    assert "found: not a directory" in search(*arguments, "--trials", "1").text
 
 
 def test_values_that_do_not_fit_are_told_as_drawn_from_the_space(arguments, tmp_path: Path) -> None:
     (tmp_path / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [3]\n", encoding="utf8")
-    result = Result(*arguments, "--trials", "1")
+    result = search(*arguments, "--trials", "1")
     assert result.code == 1
     assert f"drawn from the space: {TOK2VEC}.heads=3: " in result.text
     assert "--set" not in result.text

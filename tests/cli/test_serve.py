@@ -17,18 +17,15 @@ from pathlib import Path
 import httpx
 import pytest
 import spacy
-from spacy.cli._util import app
-from typer.testing import CliRunner
+from command_line import run_tener
 from waiting import wait_until
-
-import spacy_tener.cli  # noqa: F401 - registers the commands
 
 
 def printed(*arguments: str | Path) -> str:
     """What a command that cannot begin says."""
-    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "serve", *map(str, arguments)])
-    assert result.exit_code == 1
-    return " ".join(result.output.split())
+    ran = run_tener("serve", *arguments)
+    assert ran.code == 1
+    return ran.text
 
 
 def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 import spacy
+from command_line import run_tener
 from made_trainings import make_config, needs_code, tener, write_corpus
-from spacy.cli._util import app
 from spacy.cli.train import train as spacy_train
 from spacy.language import Language
 from spacy.tokens import DocBin
-from typer.testing import CliRunner
 
-import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.suggestions.review import assign
 from spacy_tener.workbench.suggestions.suggest import text_key
@@ -24,11 +22,9 @@ from spacy_tener.workbench.suggestions.suggest import text_key
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "京"]
 
 
-def call(*arguments: str | Path) -> tuple[int, str]:
-    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", *map(str, arguments)])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, " ".join(result.output.split())
+def call(*arguments: object) -> tuple[int, str]:
+    ran = run_tener(*arguments)
+    return ran.code, ran.text
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,8 @@
 import re
 
 import spacy
-from spacy.cli._util import app
-from typer.testing import CliRunner
+from command_line import run_tener
 
-import spacy_tener.cli  # noqa: F401 - registers the commands
 import spacy_tener.cli.models as models_module
 from spacy_tener.models.embed import tables
 from spacy_tener.models.embed.tables import table_nodes
@@ -15,8 +13,8 @@ TEXT = "王小明去了上海"
 
 
 def run(*arguments):
-    result = CliRunner().invoke(app, ["tener", "trim", *map(str, arguments)])
-    return result.exit_code, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.output).split())
+    ran = run_tener("trim", *arguments)
+    return ran.code, ran.text
 
 
 def found(model):

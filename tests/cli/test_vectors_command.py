@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 import lzma
+from functools import partial
 from pathlib import Path
 
 import pytest
-import typer
-from spacy.cli._util import app
-from typer.testing import CliRunner
+from command_line import run_tener
 
-import spacy_tener.cli
 from spacy_tener.features.vectors import read_vectors
 
 TEXT = "上海市2020年口岸。\n上海口岸公司\n"
 QUICK = ("--width", "4", "--epochs", "1", "--min-count", "1")
 
 
-class Result:
-    """What a run printed, without the line breaks of a narrow terminal, and how it ended."""
-
-    def __init__(self, *arguments: str | Path, stdin: bytes | None = None) -> None:
-        runner = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"})
-        result = runner.invoke(app, ["tener", "vectors", *map(str, arguments)], input=stdin)
-        self.code = result.exit_code
-        self.lines = [" ".join(line.split()) for line in result.output.splitlines()]
-        self.text = " ".join(result.output.split())
+make_vectors = partial(run_tener, "vectors")
 
 
 @pytest.fixture
@@ -37,15 +27,8 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_command_is_part_of_the_group_and_its_help_names_what_it_reads_and_writes() -> None:
-    assert "vectors" in typer.main.get_group(spacy_tener.cli.tener_cli).commands
-    text = Result("--help").text
-    for word in ("JSONL", ".xz", "chars.vec", "words.uncovered", "--keep-digits", "1 for chars, 2 for bigrams"):
-        assert word in text
-
-
 def test_text_becomes_three_files_and_a_table(text: Path, tmp_path: Path) -> None:
-    result = Result(text, tmp_path / "out", *QUICK)
+    result = make_vectors(text, tmp_path / "out", *QUICK)
     assert result.code == 0, result.text
     for kind in ("chars", "bigrams", "words"):
         vectors = read_vectors(tmp_path / "out" / f"{kind}.vec", width=4)
@@ -58,7 +41,7 @@ def test_text_becomes_three_files_and_a_table(text: Path, tmp_path: Path) -> Non
 def test_directories_packed_files_and_standard_input_are_read_together(text: Path, tmp_path: Path) -> None:
     (text.parent / "more.txt.xz").write_bytes(lzma.compress("好".encode()))
     (text.parent / "notes.md").write_text("not text")
-    result = Result(text.parent, "-", tmp_path / "out", *QUICK, "--kinds", "chars", stdin="吗".encode())
+    result = make_vectors(text.parent, "-", tmp_path / "out", *QUICK, "--kinds", "chars", stdin="吗".encode())
     assert result.code == 0, result.text
     assert "Files left out: 1 notes.md" in result.text
     strings = read_vectors(tmp_path / "out" / "chars.vec").strings
@@ -68,7 +51,7 @@ def test_directories_packed_files_and_standard_input_are_read_together(text: Pat
 
 def test_options_reach_the_training_and_the_summary(text: Path, tmp_path: Path) -> None:
     options = ("--window", "3", "--negative", "2", "--seed", "9", "--keep-digits", "--lower", "--kinds", "bigrams")
-    assert Result(text, tmp_path / "out", *QUICK, *options).code == 0
+    assert make_vectors(text, tmp_path / "out", *QUICK, *options).code == 0
     summary = json.loads((tmp_path / "out" / "vectors.json").read_text(encoding="utf8"))["bigrams"]
     assert summary["training"] == {
         "width": 4,
@@ -83,7 +66,7 @@ def test_options_reach_the_training_and_the_summary(text: Path, tmp_path: Path) 
 
 
 def test_kinds_have_their_own_least_counts_by_default(text: Path, tmp_path: Path) -> None:
-    assert Result(text, tmp_path / "out", "--width", "4", "--epochs", "1").code == 0
+    assert make_vectors(text, tmp_path / "out", "--width", "4", "--epochs", "1").code == 0
     summary = json.loads((tmp_path / "out" / "vectors.json").read_text(encoding="utf8"))
     assert {kind: part["training"]["min_count"] for kind, part in summary.items()} == {
         "chars": 1,
@@ -97,7 +80,7 @@ def test_coverage_of_a_word_list_and_of_a_corpus_is_printed(text: Path, tmp_path
     (tmp_path / "places.txt").write_text("口岸\t5\n火星基地\t2\n", encoding="utf8")
     (tmp_path / "dev.jsonl").write_text('{"text": "上海好"}\n', encoding="utf8")
     covers = ("--cover", tmp_path / "places.txt", "--cover", tmp_path / "dev.jsonl")
-    result = Result(text, tmp_path / "out", *QUICK, *covers)
+    result = make_vectors(text, tmp_path / "out", *QUICK, *covers)
     assert result.code == 0, result.text
     assert "places.txt words 1 2 50.0" in result.lines
     assert "dev.jsonl chars 2 3 66.7 66.7" in result.lines
@@ -107,7 +90,9 @@ def test_coverage_of_a_word_list_and_of_a_corpus_is_printed(text: Path, tmp_path
 
 def test_lexicon_words_are_found_whole(text: Path, tmp_path: Path) -> None:
     (tmp_path / "places.txt").write_text("上海口岸公司\n", encoding="utf8")
-    assert Result(text, tmp_path / "out", *QUICK, "--kinds", "words", "--lexicon", tmp_path / "places.txt").code == 0
+    assert (
+        make_vectors(text, tmp_path / "out", *QUICK, "--kinds", "words", "--lexicon", tmp_path / "places.txt").code == 0
+    )
     assert "上海口岸公司" in read_vectors(tmp_path / "out" / "words.vec").strings
 
 
@@ -115,15 +100,15 @@ def test_all_matches_gives_vectors_to_nested_words(text: Path, tmp_path: Path) -
     nested = {"上海", "上海市"}
     for options, expected in (((), {"上海市"}), (("--all-matches",), nested)):
         text.write_text("上海市口岸", encoding="utf8")
-        assert Result(text, tmp_path / "out", *QUICK, "--kinds", "words", *options).code == 0
+        assert make_vectors(text, tmp_path / "out", *QUICK, "--kinds", "words", *options).code == 0
         assert nested.intersection(read_vectors(tmp_path / "out" / "words.vec").strings) == expected
 
 
 def test_several_workers_are_told_to_make_no_two_runs_alike(text: Path, tmp_path: Path) -> None:
-    result = Result(text, tmp_path / "out", *QUICK, "--kinds", "chars", "--workers", "2")
+    result = make_vectors(text, tmp_path / "out", *QUICK, "--kinds", "chars", "--workers", "2")
     assert result.code == 0, result.text
     assert "With 2 workers the vectors differ from run to run" in result.text
-    assert "differ" not in Result(text, tmp_path / "out", *QUICK, "--kinds", "chars").text
+    assert "differ" not in make_vectors(text, tmp_path / "out", *QUICK, "--kinds", "chars").text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +126,7 @@ def test_several_workers_are_told_to_make_no_two_runs_alike(text: Path, tmp_path
 def test_errors_are_one_message_and_nothing_is_written(
     text: Path, tmp_path: Path, options: tuple[str, str], message: str
 ) -> None:
-    result = Result(text, tmp_path / "out", *options)
+    result = make_vectors(text, tmp_path / "out", *options)
     assert result.code == 1
     assert message in result.text
     assert "Traceback" not in result.text
@@ -150,7 +135,7 @@ def test_errors_are_one_message_and_nothing_is_written(
 
 def test_undecodable_bytes_are_told_with_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "gbk.txt").write_bytes("好\n".encode() + "中国".encode("gbk"))
-    result = Result(tmp_path / "gbk.txt", tmp_path / "out", *QUICK)
+    result = make_vectors(tmp_path / "gbk.txt", tmp_path / "out", *QUICK)
     assert result.code == 1
     assert "gbk.txt:2: character 1 of the line is not UTF-8" in result.text
 
@@ -158,7 +143,7 @@ def test_undecodable_bytes_are_told_with_file_and_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("output", "message"), [("file", "not a directory"), ("file/below/out", "cannot be written")])
 def test_a_place_that_cannot_be_written_is_named(text: Path, tmp_path: Path, output: str, message: str) -> None:
     (tmp_path / "file").touch()
-    result = Result(text, tmp_path / output, *QUICK)
+    result = make_vectors(text, tmp_path / output, *QUICK)
     assert result.code == 1
     assert f"{tmp_path / output}: {message}" in result.text
     assert "Errno" not in result.text

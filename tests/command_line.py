@@ -1,0 +1,34 @@
+"""Commands of `python -m spacy`, run in this process."""
+
+from __future__ import annotations
+
+from spacy.cli._util import app
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+
+
+class Ran:
+    """The end of a command.
+
+    code: Its exit status.
+    stdout: Its standard output as it is.
+    stderr: Its standard error on one line.
+    text: Both on one line.
+    lines: The lines of both, words apart by one blank.
+    """
+
+    def __init__(self, *words: object, stdin: str | None = None) -> None:
+        result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*map(str, words)], input=stdin)
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        self.code = result.exit_code
+        self.stdout = result.stdout
+        self.stderr = " ".join(result.stderr.split())
+        self.text = " ".join(result.output.split())
+        self.lines = [" ".join(line.split()) for line in result.output.splitlines()]
+
+
+def run_tener(*words: object, stdin: str | None = None) -> Ran:
+    """Run a command of `tener`."""
+    return Ran("tener", *words, stdin=stdin)
