@@ -9,7 +9,7 @@ directory keep their place below it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path, PurePath
@@ -23,7 +23,7 @@ from ...files import write_file
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..languages import UNSPACED, blank_pipeline, detect_language
 from .docs import group_sentences, sentences_to_doc, text_to_doc
-from .reader import CorpusOptions, CorpusReader, Item, is_brat
+from .reader import CorpusOptions, CorpusReader, is_brat
 from .records import AnnotatedText, CorpusError, Event, Notes
 
 OUTPUT_SUFFIX = ".spacy"
@@ -160,7 +160,9 @@ class ConversionReport:
         return self.labels.total()
 
     def finish(self, reader: CorpusReader, *, several: bool) -> None:
-        """Take over the notes, format and scheme of a reader after its last line."""
+        """Take over the counts, notes, format and scheme of a reader after its last line."""
+        self.sentences += reader.items
+        self.documents += reader.documents
         self.format = _names(self.format, reader.format)
         self.scheme = _names(self.scheme or "", reader.scheme or "") or None
         self.notes.update(reader.notes, source=str(reader.path) if several else "")
@@ -210,14 +212,18 @@ def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report
     nlp: Language | None = blank_pipeline(report.lang) if report.lang else None
     for source in job.sources:
         reader = CorpusReader(source, reading)
-        items = _counted(reader, report)
+        items = iter(reader)
         try:
             head = list(islice(items, _LANGUAGE_SAMPLE))
             if head:
-                report.lang = report.lang or detect_language(map(_text, head))
+                report.lang = report.lang or detect_language(item.text for item in head)
                 nlp = nlp or blank_pipeline(report.lang)
                 spaces = making.has_spaces(report.lang)
-                yield from _make_docs(chain(head, items), nlp, reader, n_sents=making.n_sents, spaces=spaces)
+                for group in group_sentences(chain(head, items), making.n_sents):
+                    if isinstance(group, AnnotatedText):
+                        yield text_to_doc(nlp.tokenizer, group, note=reader.note)
+                    else:
+                        yield sentences_to_doc(nlp.vocab, group, spaces=spaces, note=reader.note)
             elif source in job.found and not reader.notes.counts:
                 report.notes.add(Event.STRAY, f"{source}: there is no annotated sentence or text in it")
         except CorpusError as error:
@@ -226,24 +232,3 @@ def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report
             report.notes.add(Event.STRAY, f"{error.place}: {error.reason}")
         else:
             report.finish(reader, several=len(job.sources) > 1)
-
-
-def _make_docs(
-    items: Iterable[Item], nlp: Language, reader: CorpusReader, *, n_sents: int, spaces: bool
-) -> Iterator[Doc]:
-    for group in group_sentences(items, n_sents):
-        if isinstance(group, AnnotatedText):
-            yield text_to_doc(nlp.tokenizer, group, note=reader.note)
-        else:
-            yield sentences_to_doc(nlp.vocab, group, spaces=spaces, note=reader.note)
-
-
-def _counted(reader: CorpusReader, report: ConversionReport) -> Iterator[Item]:
-    for item in reader:
-        report.sentences += 1
-        report.documents += isinstance(item, AnnotatedText) or item.starts_document
-        yield item
-
-
-def _text(item: Item) -> str:
-    return item.text if isinstance(item, AnnotatedText) else "".join(item.tokens)

@@ -82,7 +82,7 @@ class CorpusReader:
     sentence they hold for the whole file. Records that cannot be read are passed over, and listed in one error at the
     end. Standard input (`-`) can be read once.
 
-    items: Number of sentences or texts that were read.
+    items, documents: Numbers of sentences or texts, and of their documents, that were read.
     """
 
     def __init__(self, path: Path | str, options: CorpusOptions | None = None) -> None:
@@ -92,7 +92,7 @@ class CorpusReader:
 
     def _begin(self) -> None:
         self.format = self.options.format
-        self.items = 0
+        self.items = self.documents = 0
         self._tags = TagReader(self.options.scheme)
         self._notes = Notes(str(self.path))
         self._tag_names: tuple[str, ...] | None = None
@@ -126,6 +126,7 @@ class CorpusReader:
                     continue
                 for item in items:
                     self.items += 1
+                    self.documents += item.starts_document
                     entities += len(item.spans)
                     yield item
         except RecordError as error:  # after which nothing can be read

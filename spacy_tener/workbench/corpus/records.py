@@ -52,6 +52,11 @@ class Sentence:
     line: int = 1
     starts_document: bool = False
 
+    @property
+    def text(self) -> str:
+        """The tokens without spaces between them."""
+        return "".join(self.tokens)
+
 
 @dataclass(frozen=True)
 class AnnotatedText:
@@ -65,6 +70,7 @@ class AnnotatedText:
     spans: tuple[EntitySpan, ...]
     missing: tuple[tuple[int, int], ...] = ()
     line: int = 1
+    starts_document: bool = True
 
 
 class Event(Enum):
