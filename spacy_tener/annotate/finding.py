@@ -53,9 +53,13 @@ def _readings(
     nlp: Language, pipe: ConfidentPipe, k: int, settings: Sequence[NERSettings], texts: Sequence[str]
 ) -> list[tuple[list[FoundEntity], list[Parse]]]:
     with nlp.memory_zone():
-        # In one batch: a shared component keeps what it made of the last one only.
-        docs = list(nlp.pipe(texts, batch_size=len(texts)))
-        return [(_sorted(doc, settings), found) for doc, found in zip(docs, pipe.kbest(docs, k), strict=True)]
+        # Before later components run, which may merge tokens. In one batch: a shared component keeps only the last one.
+        names = nlp.pipe_names
+        before, others = names[: names.index(pipe.name)], names[names.index(pipe.name) :]
+        docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others))
+        parses = pipe.kbest(docs, k)
+        docs = list(nlp.pipe(docs, batch_size=len(texts), disable=before))
+        return [(_sorted(doc, settings), found) for doc, found in zip(docs, parses, strict=True)]
 
 
 def _sorted(doc: Doc, settings: Sequence[NERSettings]) -> list[FoundEntity]:

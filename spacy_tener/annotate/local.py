@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ..errors import RemedyError
 from ..manifest import Manifest
-from .output import PARQUET, AnnotationJob, PartStats, open_output, part_name, write_part
+from .output import AnnotationJob, PartStats, check_columns, open_output, part_name, write_part
 from .reading import Part, read_parts
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ _BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining} {postfix}"
 
 OnPart = Callable[[Part, PartStats, bool], object]
 """Called with each part that is written, its counts, and True if it had been written before."""
-Parts = Iterable[tuple[Part, "pa.Schema | None"]]
-"""Parts, each with the schema of its rows where they become a table."""
 
 
 def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
@@ -47,45 +45,31 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
         total += stats
         on_part(part, stats, before)
 
+    schema = check_columns(job)
     with open_output(job) as manifest:
-        for part, stats in _write(job, _unfinished(job, manifest, count)):
+        for part, stats in _write(job, schema, _unfinished(job, manifest, count)):
             manifest.finish(part_name(job, part.number), asdict(stats))
             count(part, stats, False)
     return total
 
 
-def _unfinished(job: AnnotationJob, manifest: Manifest, count: OnPart) -> Iterator[tuple[Part, pa.Schema | None]]:
-    schema, settings = None, job.annotator.settings
-    for part in read_parts(job.sources, job.options, settings.text):
-        if part.number == 0:
-            settings.check_columns(part.columns)
-            check_text(part.columns, settings.text)
-        if part.rows and schema is None and job.format == PARQUET:
-            from .tables import schema_of_rows
-
-            schema = schema_of_rows(part.rows, settings)
+def _unfinished(job: AnnotationJob, manifest: Manifest, count: OnPart) -> Iterator[Part]:
+    for part in read_parts(job.sources, job.options, job.annotator.settings.text):
         known = manifest.parts.get(part_name(job, part.number))
         if known:
             count(part, PartStats(**known), True)
         else:
-            yield part, schema
+            yield part
 
 
-def check_text(columns: Sequence[str], text: str) -> None:
-    """Refuse input where no record of the first part has the column of the text."""
-    if text not in columns:
-        has = ", ".join(columns) or "none"
-        raise RemedyError(f"The records have no column '{text}'", f"Their columns are: {has}. Choose one by --text.")
-
-
-def _write(job: AnnotationJob, parts: Parts) -> Iterator[tuple[Part, PartStats]]:
+def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) -> Iterator[tuple[Part, PartStats]]:
     if job.processes == 1:
-        for part, schema in parts:
+        for part in parts:
             yield part, write_part(job, part_name(job, part.number), part, schema)
         return
     with _pool(job) as pool:
         running: dict[Future[PartStats], Part] = {}
-        for part, schema in parts:
+        for part in parts:
             future = pool.submit(_write_in_process, part, schema)
             running[future] = part.without_records()  # its process has the records
             while len(running) >= _AHEAD * job.processes:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..cluster import connected, work_in, wrap_ray_errors
-from .local import OnPart, check_text
-from .output import PARQUET, AnnotationJob, PartStats, open_output, write_part
+from .local import OnPart
+from .output import AnnotationJob, PartStats, check_columns, open_output, write_part
 from .reading import Part, ReadOptions, Source, read_parts
 
 if TYPE_CHECKING:
@@ -42,13 +42,15 @@ class Actors:
 
 def annotate_on_ray(job: AnnotationJob, on_part: OnPart, actors: Actors, address: str | None = None) -> PartStats:
     """Do as `annotate_locally` on a cluster whose nodes see the pipeline, the files and the output by one name."""
-    total, position = PartStats(), 0
+    total, position, schema = PartStats(), 0, check_columns(job)
     with open_output(job, engine="ray") as manifest, connected(address) as ray:
         numbers = {_number(name): PartStats(**known) for name, known in manifest.parts.items()}
         for number, stats in numbers.items():
             total += stats
             on_part(Part(number), stats, True)
-        for row in wrap_ray_errors(ray, _write(job, set(numbers), actors, int(ray.cluster_resources().get("CPU", 0)))):
+        for row in wrap_ray_errors(
+            ray, _write(job, schema, set(numbers), actors, int(ray.cluster_resources().get("CPU", 0)))
+        ):
             part, stats = Part(int(row["number"])), PartStats(*map(int, row["stats"]))
             position += int(row["bytes"])
             if part.number not in numbers:  # what a lost node had reported is reported again
@@ -70,11 +72,13 @@ def _number(name: str) -> int:
     return int(group) * _PARTS + int(number)
 
 
-def _write(job: AnnotationJob, finished: set[int], actors: Actors, cores: int) -> Iterable[dict[str, Any]]:
+def _write(
+    job: AnnotationJob, schema: pa.Schema | None, finished: set[int], actors: Actors, cores: int
+) -> Iterable[dict[str, Any]]:
     """Annotate and write all parts but the finished ones. Yields number, bytes of the input and counts of each."""
     import ray.data as data
 
-    groups, schema, here = _groups(job.sources), _schema(job), Path.cwd()
+    groups, here = _groups(job.sources), Path.cwd()
     items = [{"group": number, "sources": pickle.dumps(group)} for number, group in enumerate(groups)]
     context = data.DataContext.get_current()
     context.enable_progress_bars = False
@@ -122,8 +126,7 @@ class _Writer:
 
     def __call__(self, parts: _Rows) -> _Rows:
         part: Part = pickle.loads(parts["part"][0])
-        schema = self._schema or _schema_of(self._job, part)  # rows among tables say where a file is damaged
-        stats = write_part(self._job, _name(self._job, part.number), part, schema)
+        stats = write_part(self._job, _name(self._job, part.number), part, self._schema)
         return {"number": [part.number], "bytes": list(parts["bytes"]), "stats": [list(asdict(stats).values())]}
 
 
@@ -139,25 +142,3 @@ def _groups(sources: Sequence[Source]) -> list[list[Source]]:
         groups[-1].append(source)
         size += source.size
     return groups
-
-
-def _schema(job: AnnotationJob) -> pa.Schema | None:
-    """Return the schema of rows that become a table, by the first of them.
-
-    Records without the column of the text are refused.
-    """
-    settings = job.annotator.settings
-    first = next(read_parts(job.sources, job.options, settings.text), None)
-    if first is not None:
-        settings.check_columns(first.columns)
-        check_text(first.columns, settings.text)
-    rows = [source for source in job.sources if source.format != "parquet"]
-    return _schema_of(job, next(read_parts(rows, job.options, settings.text), None))
-
-
-def _schema_of(job: AnnotationJob, part: Part | None) -> pa.Schema | None:
-    if part is None or not part.rows or job.format != PARQUET:
-        return None
-    from .tables import schema_of_rows
-
-    return schema_of_rows(part.rows, job.annotator.settings)

@@ -18,7 +18,7 @@ from ..files import check_folder, digest, locked, writing
 from ..inputs import file_system, is_remote
 from ..manifest import Folder, LocalFolder, Manifest, file_input
 from .annotator import Annotator
-from .reading import Part, ReadOptions, Row, Source
+from .reading import Part, ReadOptions, Row, Source, parquet_columns, read_parts
 from .settings import AnnotateSettings
 from .values import dump_json, packable
 
@@ -155,11 +155,36 @@ def part_name(job: AnnotationJob, number: int) -> str:
     return f"part-{number:05}.{job.format}"
 
 
-def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | None) -> PartStats:
-    """Annotate a part and write it.
+def check_columns(job: AnnotationJob) -> pa.Schema | None:
+    """Return the schema of rows that become a table, by the first of them.
 
-    schema: That of the part's rows, where they become a table.
+    Refuses columns with the names of the added ones in any Parquet file, and input whose first records have no text.
     """
+    settings = job.annotator.settings
+    tables = [source for source in job.sources if source.format == "parquet"]
+    for source in tables:
+        settings.check_columns(parquet_columns(source))
+    first = next(read_parts(job.sources, job.options, settings.text), None)
+    if first is not None:
+        settings.check_columns(first.columns)
+        if settings.text not in first.columns:
+            remedy = f"Their columns are: {', '.join(first.columns) or 'none'}. Choose one by --text."
+            raise RemedyError(f"The records have no column '{settings.text}'", remedy)
+    rows = [source for source in job.sources if source not in tables]
+    part = next(read_parts(rows, job.options, settings.text), None)
+    return _schema_of(job, part) if part else None
+
+
+def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
+    if job.format != PARQUET or not part.rows:
+        return None
+    from .tables import schema_of_rows
+
+    return schema_of_rows(part.rows, job.annotator.settings)
+
+
+def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | None) -> PartStats:
+    """Annotate a part and write it. schema: That of rows, as `check_columns` returns it."""
     settings, annotator = job.annotator.settings, job.annotator
     if job.format == PARQUET:
         import pyarrow as pa
@@ -167,7 +192,8 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         from .tables import parquet_bytes, table_of_rows, values_of
 
         if part.rows:
-            table = table_of_rows(annotator(part.rows), schema, settings)
+            # Rows among tables say where a file is damaged.
+            table = table_of_rows(annotator(part.rows), schema or _schema_of(job, part), settings)
         else:
             table = annotator(pa.concat_tables(part.tables))
         texts = values_of(table[settings.text]) if settings.text in table.column_names else []

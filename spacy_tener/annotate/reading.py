@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from spacy.tokens import DocBin
@@ -24,6 +26,7 @@ from ..inputs import (
     decode_whole,
     decompressed,
     find_files,
+    is_remote,
     open_raw,
     open_text,
     parse_json,
@@ -63,11 +66,21 @@ class Source:
         return FORMATS.get(suffix_of(self.address), TEXT)
 
 
-def find_sources(inputs: Sequence[str]) -> tuple[list[Source], list[str]]:
-    """Return the files to read, in order, and those in directories that have none of the known endings."""
+def find_sources(inputs: Sequence[str], output: str | None = None) -> tuple[list[Source], list[str]]:
+    """Return the files to read, in order, and those in directories that have none of the known endings.
+
+    output: The directory of an output, whose files are not read where it is below a directory that is.
+    """
     remedy = f"Name the files themselves, or let them end in {', '.join(FORMATS)}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
+    files = [file for file in files if not (output and file.found and _is_below(file.address, output))]
     return [Source(file.address, *size_and_version(file.address)) for file in files], left_out
+
+
+def _is_below(address: str, directory: str) -> bool:
+    if is_remote(address) or is_remote(directory):
+        return address.startswith(directory.rstrip("/") + "/")
+    return Path(directory).resolve() in Path(address).resolve().parents
 
 
 @dataclass(frozen=True)
@@ -199,24 +212,37 @@ def _placed(text: str, place: str) -> str:
 def _read_csv(stream: IO[bytes], source: str, text: str, encoding: str) -> Iterator[tuple[Row, int]]:
     """Yield the rows of a CSV file whose first row names the columns, or of one with tabs if its name says so.
 
-    Values stay strings: an article's number may begin with zeros.
+    Values stay strings: an article's number may begin with zeros. With tabs, quotes are characters as any other.
     """
     csv.field_size_limit(MAX_LINE_LENGTH)
     with open_text(stream, encoding) as file:
-        rows = csv.reader(file, delimiter="\t" if suffix_of(source) == ".tsv" else ",")
+        if suffix_of(source) == ".tsv":
+            rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        else:
+            rows = csv.reader(file, strict=True)
         header: list[str] | None = None
         while True:
+            place = f"{source}:{rows.line_num + 1}"
             try:
                 fields = next(rows, None)
             except csv.Error as error:
-                yield {text: DamagedText("", f"{source}:{rows.line_num}: the row is not CSV ({error})")}, 0
+                yield {text: DamagedText("", f"{place}: the row that begins here is not CSV ({error})")}, 0
                 continue
             if fields is None:
                 return
             if header is None:
-                header = [name.removeprefix("\ufeff") for name in fields]
+                header = _distinct([name.removeprefix("\ufeff") for name in fields])
             elif fields:
-                yield _csv_row(header, fields, f"{source}:{rows.line_num}", text, encoding), sum(map(len, fields))
+                yield _csv_row(header, fields, place, text, encoding), sum(map(len, fields))
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return the names of columns; a name that was there before gets a number, as pandas gives it: `tag`, `tag.1`."""
+    found: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}.{number}" for number in itertools.count(1))
+        found[name if name not in found else next(each for each in numbered if each not in {*names, *found})] = None
+    return list(found)
 
 
 def _csv_row(header: list[str], fields: list[str], place: str, text: str, encoding: str) -> Row:
@@ -228,10 +254,29 @@ def _csv_row(header: list[str], fields: list[str], place: str, text: str, encodi
 
 
 def _read_spacy(file: IO[bytes], text: str) -> Iterator[tuple[Row, int]]:
-    """Yield each Doc's text, and the columns in its `user_data`. A file is one piece, and is read whole."""
+    """Yield each Doc's text, and the columns in its `user_data`. A file is one piece, and is read whole.
+
+    A column of the text's own name comes as `user_data.text`, but from a Doc without a token: such has the text that
+    could not be read.
+    """
     for doc in DocBin().from_bytes(file.read()).get_docs(Vocab()):
-        columns = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
-        yield {text: doc.text, **columns}, len(doc.text)
+        row = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
+        if len(doc) and text in row:
+            row[f"user_data.{text}"] = row.pop(text)
+        yield {text: doc.text, **row}, len(doc.text)
+
+
+def parquet_columns(source: Source) -> list[str]:
+    """Return the names of the columns of a Parquet file; none of a damaged one, whose reading says so."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with open_raw(source.address) as file:
+            names: list[str] = pq.read_schema(file).names
+    except (pa.ArrowException, OSError):
+        return []
+    return names
 
 
 def _read_parquet(file: IO[bytes]) -> Iterator[tuple[pa.Table, int]]:

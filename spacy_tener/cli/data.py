@@ -13,7 +13,7 @@ from spacy.cli._util import parse_config_overrides
 from spacy.cli.debug_data import debug_data
 from spacy.language import FactoryMeta, Language
 
-from ..workbench.corpus.columns import SCHEMES
+from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
 from ..workbench.corpus.reader import FORMATS, CorpusOptions
 from ..workbench.corpus.records import OVERLAPS, UNITS
@@ -32,7 +32,7 @@ _FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
 _LANG_HELP = "Language, whose tokenizer splits texts; auto tells Chinese and English by their letters"
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
-_SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join(SCHEMES)}"
+_SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}"
 
 
 @command("convert")
@@ -85,8 +85,18 @@ def convert_cli(
     jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
+    outputs = []
     for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
         _print_conversion(report, detected=lang == "auto")
+        outputs += [report.output] * bool(report.docs)
+    if options := _training_options(outputs):
+        msg.info("To train", f"python -m spacy train CONFIG {options}")
+
+
+def _training_options(outputs: Sequence[Path]) -> str:
+    """Return the options of `spacy train` that name the only output with `train`, and the only one with `dev`."""
+    named = {part: [path for path in outputs if part in path.name.lower()] for part in ("train", "dev")}
+    return " ".join(f"--paths.{part} {paths[0]}" for part, paths in named.items() if len(paths) == 1)
 
 
 def _print_conversion(report: ConversionReport, *, detected: bool) -> None:

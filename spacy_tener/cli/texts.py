@@ -95,7 +95,7 @@ def annotate_cli(
     annotator.use(load_pipeline(model))  # which says at once what is wrong with it
     if n_processes > 1 or on_ray:
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
-    sources, left_out = find_sources(inputs)
+    sources, left_out = find_sources(inputs, output)
     msg.warn_list("Files of other kinds, left out", left_out, most=5)
     job = AnnotationJob(annotator, sources, output, ReadOptions(encoding, whole_files, part_size), format, n_processes)
     size = sum(each.size for each in sources)

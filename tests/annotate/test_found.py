@@ -9,7 +9,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, Span, SpanGroup
 
-from spacy_tener.annotate.finding import _found, entity_task, labels
+from spacy_tener.annotate.finding import _found, entity_task, labels, reading_task
 from spacy_tener.pipeline.entities import FoundEntity, UnitEntity, set_entities
 from spacy_tener.pipeline.settings import NERSettings
 from spacy_tener.pipeline.units import view_of
@@ -24,6 +24,15 @@ def test_merged_tokens_change_nothing(saved: dict[str, Path], name: str) -> None
     assert all(one.probability is not None for found in before for one in found)
     nlp.add_pipe("merge_entities")
     assert entity_task(nlp)(TEXTS) == before
+
+
+@pytest.mark.parametrize("name", ["tener", "characters"])
+def test_merged_tokens_do_not_change_the_k_best_readings(saved: dict[str, Path], name: str) -> None:
+    nlp = spacy.load(saved[name])
+    before = reading_task(nlp, 3)(TEXTS)
+    assert [len(readings) for _, readings in before] == [3, 3]
+    nlp.add_pipe("merge_entities")
+    assert reading_task(nlp, 3)(TEXTS) == before
 
 
 def test_of_two_entities_in_a_token_the_one_that_the_doc_has_is_told() -> None:

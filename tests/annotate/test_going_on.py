@@ -229,3 +229,19 @@ def test_a_part_that_is_not_listed_is_made_again(tmp_path, archive, run) -> None
     run([archive], out, part_size=100, seen=lambda part, counts, there: made.append(there))
     assert made == [False, False, True]
     assert parts(out) == before
+
+
+def test_an_input_that_was_edited_at_the_same_size_is_noticed(tmp_path, archive, run) -> None:
+    run([archive], tmp_path / "out", part_size=100)
+    archive.write_text(archive.read_text().replace("100次", "999次"))
+    with pytest.raises(RemedyError, match=r"inputs: .*in\.jsonl changed"):
+        run([archive], tmp_path / "out", part_size=100)
+
+
+def test_an_output_inside_its_input_is_resumed(tmp_path, archive, ruler) -> None:
+    out = tmp_path / "annotated" / "out"
+    words = ["tener", "annotate", ruler, tmp_path, "-o", out, "-f", "jsonl", "--part-size", 100, "--processes", 1]
+    for _ in range(2):
+        result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, [*map(str, words)])
+        assert "300 texts" in " ".join(result.output.split())
+    assert [row["key"] for row in read_output(out)] == list(range(300))

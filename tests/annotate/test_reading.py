@@ -206,3 +206,39 @@ def test_a_doc_of_a_spacy_file_brings_its_user_data(tmp_path) -> None:
     doc.user_data["._.", "x", None, None] = 1
     DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
     assert read(tmp_path / "a.spacy") == [{"text": "上海 ", "key": "k"}]
+
+
+def test_columns_of_one_name_are_all_kept(tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("text,tag,tag,tag.1,tag\nx,1,2,3,4\n")
+    assert read(tmp_path / "a.csv") == [{"text": "x", "tag": "1", "tag.2": "2", "tag.1": "3", "tag.3": "4"}]
+
+
+def test_quotes_are_characters_between_tabs(tmp_path) -> None:
+    lines = [f'{n}\t"{n} opens' for n in range(1000)]
+    (tmp_path / "a.tsv").write_text("\n".join(["key\ttext", *lines]))
+    assert [row["text"] for row in read(tmp_path / "a.tsv")] == [f'"{n} opens' for n in range(1000)]
+
+
+def test_a_quote_that_is_never_closed_is_an_error_with_the_line_that_opens_it(tmp_path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('key,text\n1,"two\nlines"\n2,"opens\n' + "3,x\n" * 1000)
+    first, second = read(path)
+    assert (first["key"], first["text"]) == ("1", "two\nlines")
+    assert f"{path}:4: the row that begins here is not CSV (unexpected end of data)" in errors([second])[0]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32-le", "gb18030", "utf-8"])
+@pytest.mark.parametrize("options", [{}, {"whole_files": True}])
+def test_a_character_that_is_cut_in_two_is_an_error(tmp_path, encoding, options) -> None:
+    (tmp_path / "a.txt").write_bytes("上海\n京".encode(encoding)[:-1])
+    *whole, last = errors(read(tmp_path / "a.txt", encoding=encoding, **options))
+    assert whole == [None] * (not options)
+    assert f"is not {encoding.upper()}" in last
+
+
+def test_the_text_of_a_doc_is_its_own_whatever_user_data_holds(tmp_path) -> None:
+    doc = Doc(spacy.blank("zh").vocab, ["上海"], spaces=[False])
+    doc.user_data["text"] = "other"
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
+    assert read(tmp_path / "a.spacy") == [{"text": "上海", "user_data.text": "other"}]
+    assert read(tmp_path / "a.spacy", text="body") == [{"body": "上海", "text": "other"}]

@@ -14,6 +14,7 @@ from archives import read_output
 from spacy_tener.annotate import AnnotateSettings
 from spacy_tener.annotate.tables import schema_of_rows, table_of_rows
 from spacy_tener.annotate.values import dump_json
+from spacy_tener.errors import RemedyError
 
 ROWS = [
     {"text": "王小明去了上海", "key": "007", "more": {"a": [1]}},
@@ -151,3 +152,74 @@ def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive
         assert sorted(made) == [(0, True), (1, False), (2, True)]
     finally:
         memory.rm("/out", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "kept"),
+    [
+        ([1, 0], [0.87, -0.5, True, 3, None, 2**70, "x", [1]], [None, None, None, 3, None, None, None, None]),
+        ([0.5, 1], [2, 2**53 + 1, False, float("inf"), 1e300], [2.0, None, None, float("inf"), 1e300]),
+        ([True], [False, 1, "true"], [False, None, None]),
+        (["a"], ["b", 5, None, ["c"]], ["b", None, None, None]),
+        ([[1, 2]], [[3], [0.5], [], 4, [True], [None]], [[3], None, [], None, None, [None]]),
+        ([None], ["x", 1], ["x", None]),
+    ],
+)
+def test_a_value_is_written_as_it_was_or_to_the_rest(first, later, kept) -> None:
+    schema = schema_of_rows([{"text": "x", "n": value} for value in first], AnnotateSettings())
+    rows = [{"text": "x", "n": value, "entities": [], "error": None} for value in later]
+    table = table_of_rows(rows, schema, AnnotateSettings()).to_pylist()
+    assert [row["n"] for row in table] == kept
+    for value, row in zip(later, table, strict=True):
+        if row["n"] is None and value is not None:
+            assert repr(json.loads(row["rest"])["n"]) == repr(value)
+        else:
+            assert row["rest"] is None
+
+
+def test_a_column_named_rest_needs_a_prefix(tmp_path, run) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "x", "rest": 1}\n')
+    with pytest.raises(RemedyError, match=r"columns of their own named rest.*--prefix"):
+        run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet")
+    run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet", prefix="a_")
+    (row,) = read_output(tmp_path / "out")
+    assert (row["rest"], row["a_rest"]) == (1, None)
+    run([tmp_path / "in.jsonl"], tmp_path / "lines")
+
+
+def test_names_of_columns_that_no_utf8_holds_are_spelled_out(tmp_path, run, nlp) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "x", "a\\ud800": 1, "b": {"\\udfff": 2}}\n')
+    for format in ("parquet", "spacy"):
+        run([tmp_path / "in.jsonl"], tmp_path / format, format)
+        (row,) = read_output(tmp_path / format, nlp)
+        assert row["a\\ud800"] == 1
+    run([tmp_path / "in.jsonl"], tmp_path / "jsonl", "jsonl")
+    assert "a\ud800" in read_output(tmp_path / "jsonl")[0]
+
+
+def test_docs_keep_dates_and_large_numbers_and_no_strings_stay_behind(tmp_path, run, nlp) -> None:
+    table = pa.table(
+        {
+            "text": [f"新词{chr(0x4E00 + n)}{n}" for n in range(300)],
+            "at": [datetime(2020, 1, 2, 3, 4, 5)] * 300,
+            "n": pa.array([2**63 + n for n in range(300)], type=pa.uint64()),
+        }
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": "x", "n": 2**70, "l": [2**64, -(2**63)]}) + "\n")
+    before = len(nlp.vocab.strings)
+    run([tmp_path / "in.parquet", tmp_path / "in.jsonl"], tmp_path / "out", "spacy")
+    assert len(nlp.vocab.strings) < before + 50
+    rows = read_output(tmp_path / "out", nlp)
+    assert (rows[1]["at"], rows[1]["n"]) == ("2020-01-02 03:04:05", 2**63 + 1)
+    assert (rows[-1]["n"], list(rows[-1]["l"])) == (str(2**70), [str(2**64), -(2**63)])
+
+
+def test_columns_of_all_tables_are_checked_before_anything_is_written(tmp_path, run) -> None:
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"text": ["x"], "error": [1]}), tmp_path / "2.parquet")
+    with pytest.raises(RemedyError, match="columns of their own named error"):
+        run([tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out", "parquet", part_size=1)
+    assert not (tmp_path / "out").exists()
+    run([tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out", "parquet", part_size=1, prefix="a_")
+    assert [row.get("error") for row in read_output(tmp_path / "out")] == [None, 1]

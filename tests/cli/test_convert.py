@@ -133,7 +133,7 @@ def test_a_bad_line_names_file_line_reason_and_remedy_and_exits_with_1(corpus: P
     ("option", "value", "message"),
     [
         ("--format", "csv", "Unknown corpus format 'csv'"),
-        ("--scheme", "BIO", "Unknown tag scheme 'BIO'"),
+        ("--scheme", "BIX", "Unknown tag scheme 'BIX'"),
         ("--overlap", "first", "Unknown way to read overlaps 'first'"),
         ("--offsets", "bytes", "Unknown unit of offsets 'bytes'"),
         ("--spaces", "maybe", "Unknown way to set spaces 'maybe'"),
@@ -206,3 +206,12 @@ def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path
     assert "⚠ Files without a single entity" in result.text
     assert "⚠ Files in directories that are no corpora, left out: 1" in result.text
     assert "README.txt:1: 'corpus.' is not a tag" in result.text
+
+
+def test_the_command_to_train_names_what_was_written(tmp_path: Path) -> None:
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"weiboNER_2nd_conll.{part}").write_text(COLUMNS, encoding="utf-8")
+    result = Result(tmp_path, tmp_path / "out", "--lang", "zh")
+    paths = [tmp_path / "out" / f"weiboNER_2nd_conll.{part}.spacy" for part in ("train", "dev")]
+    assert "".join(f"--paths.train {paths[0]} --paths.dev {paths[1]}".split()) in "".join(result.text.split())
+    assert "--paths" not in Result(tmp_path / "weiboNER_2nd_conll.test", tmp_path / "out", "--lang", "zh").text

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.annotate import Annotator
-from spacy_tener.annotate.on_ray import _read, _schema, _Writer
-from spacy_tener.annotate.output import AnnotationJob
+from spacy_tener.annotate.on_ray import _read, _Writer
+from spacy_tener.annotate.output import AnnotationJob, check_columns
 from spacy_tener.annotate.reading import ReadOptions, find_sources
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(150)]
@@ -85,7 +85,7 @@ def test_what_tasks_read_and_actors_write_is_that_of_one_machine(here: Path) -> 
     annotate("alone", "--processes", "1")
     sources, _ = find_sources(["in"])
     job = AnnotationJob(Annotator("plain"), sources, "there", ReadOptions(part_size=10))
-    maker = _Writer(here, job, _schema(job))
+    maker = _Writer(here, job, check_columns(job))
     group = {"group": [0], "sources": [pickle.dumps(sources)]}
     made = [maker(part) for part in _read(group, here, job.options, "text", frozenset({3}))]
     assert [each["number"] for each in made] == [[number] for number in range(31) if number != 3]

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...errors import check_choice
+from ...errors import RemedyError
 from .records import EntitySpan, Event, Notes, RecordError, Sentence
 
 AUTO = "auto"
@@ -34,6 +34,8 @@ SCHEMES = {
     "BMES": ("B", "M", "E", "S"),
     "BILOU": ("B", "I", "L", "U"),
 }
+ALIASES = {"BIO": "IOB2", "IOB": "IOB1", "IOBES": "BIOES", "BIOUL": "BILOU"}
+"""Other names of schemes."""
 _TAG = re.compile(r"([BIMESLU])[-_](.+)", re.DOTALL)
 _CONTINUING, _CLOSING = frozenset("IMEL"), frozenset("ELSU")
 # IOB1 also has B, between two neighbours of one type.
@@ -50,6 +52,14 @@ _REGULAR_SHARE = 0.95  # of the tokens, for a file to be taken for one with posi
 # Tags
 
 
+def find_scheme(name: str) -> str:
+    """Return the scheme of a name in any case, or `auto`."""
+    scheme = AUTO if name.lower() == AUTO else ALIASES.get(name.upper(), name.upper())
+    if scheme not in (AUTO, *SCHEMES):
+        raise RemedyError(f"Unknown tag scheme '{name}'", f"Use one of: {', '.join((AUTO, *SCHEMES, *ALIASES))}.")
+    return scheme
+
+
 class TagReader:
     """Reads the tags of one file, sentence by sentence, and finds out their scheme on the way.
 
@@ -57,7 +67,7 @@ class TagReader:
     """
 
     def __init__(self, scheme: str = AUTO) -> None:
-        check_choice("tag scheme", scheme, (AUTO, *SCHEMES))
+        scheme = find_scheme(scheme)
         self._candidates = list(SCHEMES) if scheme == AUTO else [scheme]
         self._letters: set[str] = set()
         self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING: (MISSING, "")}
@@ -215,6 +225,8 @@ class ColumnReader:
     def _check(self, columns: Sequence[str], number: int) -> None:
         if len(columns) < 2:
             remedy = "Each line needs a token and its tag, with a space or a tab between them."
+            if "," in columns[0]:
+                remedy += " A table with commas is to be saved with tabs."
             raise RecordError("the line has one column", remedy, line=number)
         if len(columns) != self.width:
             reason = f"the line has {len(columns)} columns, the lines before it {self.width}"

@@ -1,9 +1,9 @@
 """Corpora as JSON: one object a line, or a JSON list of objects, as annotation tools write them.
 
 * `jsonl`: `text` (or `data`) beside lists of `[start, end, label]` or of objects with `start`/`start_offset`,
-  `end`/`end_offset` and `label`/`labels`, under `spans`, `entities`, `labels`, `label` or any other name. So write
-  doccano, Prodigy, the JSON-MIN export of Label Studio and many scripts. `["text", {"entities": [...]}]`, which spaCy 2
-  was trained with, is read as such an object.
+  `end`/`end_offset` and `label`/`labels`/`type`, under `spans`, `entities`, `labels`, `label` or any other name. So
+  write doccano, Prodigy, the JSON-MIN export of Label Studio and many scripts. `["text", {"entities": [...]}]`, which
+  spaCy 2 was trained with, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
 * `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
@@ -31,9 +31,11 @@ Note = Callable[[Event, str], None]
 TOKENS = "tokens"
 
 _T = TypeVar("_T")
+_LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
 # What an export of finished annotations puts into every record, also into one in which no entity was found.
 _DONE_KEYS = ("answer", "annotation_id")
+_SUGGESTED_KEYS = {"uncertainty", "probability"}
 _TOKEN_KEYS = ("tokens", "words")
 _TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
 _NAME_FILES = ("dataset_info.json", "dataset_infos.json")
@@ -148,6 +150,10 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     if not found and not known and not any(done in record for done in _DONE_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
         raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
+    # Our `suggest` says these of each text; a tool adds an id or an answer to a text that it exports.
+    suggested = ({*record, *meta} if isinstance(meta := record.get("meta"), dict) else set(record)) >= _SUGGESTED_KEYS
+    if suggested and not any(done in record for done in ("id", *_DONE_KEYS)):
+        note(Event.SUGGESTED, f"'{text[:40]}'")
     # Without a span anywhere, the list that should have them says what is wrong with its first.
     items = chain.from_iterable(found or sorted(known, key=len)[-1:])
     return [AnnotatedText(text, tuple(span for item in items for span in _spans(item)))]
@@ -164,14 +170,13 @@ def _is_span(item: object, expected: bool) -> bool:
     keys = item.keys() if isinstance(item, dict) else set()
     placed = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys
     # Prodigy's tokens have places too.
-    return placed and (expected or not keys.isdisjoint(("label", "labels")))
+    return placed and (expected or not keys.isdisjoint(_LABEL_KEYS))
 
 
 def parse_label_studio(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     data = _expect(record.get("data"), dict, "'data'", "an object")
-    # What only a model has annotated so far has no more than predictions.
-    none: list[object] | None = [] if "predictions" in record else None
-    annotations = _expect(record.get("annotations", record.get("completions", none)), list, "'annotations'", "a list")
+    # A task that nobody has annotated so far may have none, or predictions of a model.
+    annotations = _expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
     live = [each for each in annotations if not _expect(each, dict, "an annotation", "an object").get("was_cancelled")]
     if not live:
         note(Event.LEFT_OUT, "no annotation, or cancelled ones only")
@@ -243,7 +248,7 @@ def _spans(item: object) -> Iterator[EntitySpan]:
     elif isinstance(item, dict):
         start = item.get("start", item.get("start_offset"))
         end = item.get("end", item.get("end_offset"))
-        labels = item.get("label", item.get("labels"))
+        labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
         quoted = item.get("text")
     else:
         raise RecordError(f"an entity is not [start, end, label]: {_excerpt(item)}", _SEE_HELP)

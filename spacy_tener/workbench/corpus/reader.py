@@ -15,9 +15,9 @@ from ...inputs import STDIN, check_encoding, read_lines, read_text
 from .columns import (
     AUTO,
     DOCUMENT_START,
-    SCHEMES,
     ColumnReader,
     TagReader,
+    find_scheme,
     has_indices,
     has_positions,
     read_blocks,
@@ -45,7 +45,7 @@ class CorpusOptions:
     """Options of reading a corpus.
 
     format: One of `FORMATS`, or `auto` to tell by the first lines.
-    scheme: One of `SCHEMES`, or `auto` to tell by the tags.
+    scheme: One of `SCHEMES` or `ALIASES`, or `auto` to tell by the tags.
     offsets: Unit of character offsets: one of `UNITS`.
     overlap: Treatment of spans that overlap: one of `OVERLAPS`.
     new_testament: Read the documents of the New Testament in `conll2012`, which have no names annotated.
@@ -67,7 +67,7 @@ class CorpusOptions:
 
     def __post_init__(self) -> None:
         check_choice("corpus format", self.format, (AUTO, *FORMATS))
-        check_choice("tag scheme", self.scheme, (AUTO, *SCHEMES))
+        find_scheme(self.scheme)
         check_choice("unit of offsets", self.offsets, UNITS)
         check_choice("way to read overlaps", self.overlap, OVERLAPS)
         if 0 in (self.token_column, self.tag_column):

@@ -87,6 +87,7 @@ class Event(Enum):
     NAMELESS = "Documents without a single name, kept (were they annotated?)"
     NO_ENTITIES = "Files without a single entity (were they annotated, and are the format and the columns right?)"
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
+    SUGGESTED = "Suggestions of a model that nobody has corrected, read as annotation (export them from a tool instead)"
     SEVERAL = "Records annotated several times, of which one annotation was read"
     COMMENT = "Comment lines left out"
     STRAY = "Files in directories that are no corpora, left out"

@@ -164,6 +164,7 @@ def test_a_reader_can_be_read_again_and_counts_afresh(tmp_path: Path) -> None:
     [
         ("a O\nb\n", 2, "the line has one column"),
         ("a\n", 1, "the line has one column"),
+        ("上,O\n海,O\n", 1, "the line has one column"),
         ("a O\nNew York B-LOC\n", 2, "the line has 3 columns, the lines before it 2"),
         ("a NN O\n\nb O\n", 3, "the line has 2 columns, the lines before it 3"),
         ("a O\n O\n", 2, "the first column, the token, is empty"),
@@ -190,8 +191,8 @@ def test_a_named_scheme_is_held_to(tmp_path: Path) -> None:
 def test_unknown_options_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"Unknown corpus format 'csv'.*columns, weibo, jsonl, labelstudio, cluener"):
         CorpusOptions(format="csv")
-    with pytest.raises(ValueError, match="Unknown tag scheme 'bio'"):
-        CorpusOptions(scheme="bio")
+    with pytest.raises(ValueError, match=r"Unknown tag scheme 'BIX'.*BIOES"):
+        CorpusOptions(scheme="BIX")
 
 
 @pytest.mark.parametrize("text", ["Jane \tB-PER\nDoe\t I-PER \n", " Jane\tB-PER\n  Doe \tI-PER\n"])

@@ -47,6 +47,7 @@ FLAT = {
         "spans": [{"start": s, "end": e, "label": x, "token_start": 0, "token_end": 1} for s, e, x in SPANS],
     },
     "entities": {"text": TEXT, "entities": SPANS},
+    "types": {"text": TEXT, "entities": [{"start": s, "end": e, "type": x} for s, e, x in SPANS]},
     "json-min": {
         "text": TEXT,
         "annotation_id": 3,
@@ -116,9 +117,10 @@ def test_label_studio_reads_the_ground_truth_of_several_annotations_and_counts_t
 
 
 def test_records_that_say_nothing_are_left_out_and_counted(tmp_path: Path) -> None:
-    reader = reader_of(tmp_path, [task([]), task([annotation(was_cancelled=True)]), task([annotation([])])])
+    records = [task([]), task([annotation(was_cancelled=True)]), task([annotation([])]), {"data": {"text": "abc"}}]
+    reader = reader_of(tmp_path, records)
     assert [text.spans for text in reader] == [()]
-    assert reader.notes.counts == {Event.LEFT_OUT: 2, Event.NO_ENTITIES: 1}
+    assert reader.notes.counts == {Event.LEFT_OUT: 3, Event.NO_ENTITIES: 1}
     reader = reader_of(tmp_path, [{"text": "a", "spans": [], "answer": x} for x in ("reject", "accept", "ignore")])
     assert [text.line for text in reader] == [2]
     assert reader.notes.examples[Event.LEFT_OUT] == ["line 1: its answer is 'reject'", "line 3: its answer is 'ignore'"]
@@ -265,7 +267,7 @@ def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
         ({"text": "abc", "label": {"X": {"ab": 0}}}, "'ab' is not a list of [first, last]: 0"),
         ({"data": {}, "annotations": [{"result": []}]}, "'data' has no 'text', and 0 other strings: []"),
         ({"data": {"a": "b", "c": "d"}, "annotations": [{"result": []}]}, "'data' has no 'text', and 2 other strings"),
-        ({"data": {"text": "abc"}}, "'annotations' is not a list: missing"),
+        ({"data": {"text": "abc"}, "annotations": 1}, "'annotations' is not a list: 1"),
         ({"data": {"text": "abc"}, "annotations": ["x"]}, 'an annotation is not an object: "x"'),
         ({"data": {"text": "abc"}, "annotations": [{}]}, "'result' is not a list: missing"),
         (task([{"result": [{"type": "hypertextlabels"}]}]), "a region of 'hypertextlabels'"),

@@ -194,5 +194,12 @@ def test_a_named_scheme_refuses_letters_that_it_does_not_have() -> None:
 
 
 def test_an_unknown_scheme_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"Unknown tag scheme 'BIO'.*IOB2, IOB1, BIOES, BMES, BILOU"):
-        TagReader("BIO")
+    with pytest.raises(ValueError, match=r"Unknown tag scheme 'BIX'.*IOB2, IOB1, BIOES, BMES, BILOU"):
+        TagReader("BIX")
+
+
+@pytest.mark.parametrize(("name", "scheme"), [("BIO", "IOB2"), ("bio", "IOB2"), ("iob", "IOB1"), ("IOBES", "BIOES")])
+def test_schemes_have_their_other_names(name: str, scheme: str) -> None:
+    spans, repairs, reader = read(WRITTEN[scheme], name)
+    assert (reader.scheme, repairs) == (scheme, 0)
+    assert spans == [(span.start, span.end, span.label) for span in SPANS]

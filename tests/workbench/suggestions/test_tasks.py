@@ -83,8 +83,14 @@ def test_what_annotators_changed_comes_back_changed(tmp_path: Path, tool: str) -
 
 
 @pytest.mark.parametrize("tool", ["doccano", "prodigy"])
-def test_lines_that_nobody_touched_are_read_as_the_model_filled_them_in(tmp_path: Path, tool: str) -> None:
+def test_lines_that_no_tool_has_seen_are_read_with_a_warning(tmp_path: Path, tool: str) -> None:
     assert read_back(tmp_path, TOOLS[tool].write(TASKS)) == list(TEXTS.items())
+    reader = CorpusReader(tmp_path / "export.jsonl")
+    assert len(list(reader)) == 3
+    assert reader.notes.counts == {Event.SUGGESTED: 3}
+    read_back(tmp_path, EXPORTS[tool](TOOLS[tool].write(TASKS)))
+    assert len(list(reader)) == 3
+    assert reader.notes.counts.total() == 0
 
 
 def test_predictions_that_nobody_accepted_are_left_out_and_counted(tmp_path: Path) -> None:
