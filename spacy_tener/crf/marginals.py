@@ -1,4 +1,4 @@
-"""Probabilities of entities under a CRF, candidates for them, and the entropy of all paths.
+"""Probabilities of entities under a CRF, the probable ones, and the entropy of all paths.
 
 From a `ForwardBackward` they are exact. For a few entities of many sequences there is a quicker way,
 `span_probabilities`: what is summed are the exponentials themselves, in float64, and their scale is taken out every few
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..batching.sequences import Packing, ranges
 from ..tagging import TagLayout
-from ..types import AnyFloats, BoolArray, IntArray
+from ..types import AnyFloats, IntArray
 from .forward import ForwardBackward, zero_neg_inf
 from .transitions import Transitions, inside_scores, mirror
 
@@ -98,43 +98,40 @@ def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: Int
     return emitted + np.where(count == 0, table[begin, end], through)
 
 
-SLACK = 1.0 - 1e-6
-"""For rounding: a span as likely as asked must not be missed."""
+def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans, AnyFloats]:
+    """Return all spans, in no order, that are entities with at least this probability, and their probabilities.
 
-
-def candidate_spans(passes: ForwardBackward, minimum: AnyFloats) -> EntitySpans:
-    """Spans among which are all those whose probability is at least the minimum of their type.
-
-    Every path that holds a span has B at its first token, I between and E at its last, so that none of these tags is
-    less likely than the span. Few tags are as likely as that, so few spans are left.
-
-    *Shape* minimum: [n_labels], each above 0
+    An entity is followed from its B on, as long as the probability that it began there and still goes on is at least
+    the minimum. The distribution over paths is a Markov chain, so that each step multiplies by the conditional
+    probability of I or E after B or I. At most one entity goes on at a token: of those followed there are no more than
+    `1 / minimum` at a time, however flat the distribution is.
     """
-    layout = passes.transitions.layout
-    tags = passes.marginals()
-    likely = [tags[:, block] >= minimum * SLACK for block in (layout.single, layout.begin, layout.inside, layout.end)]
-    # Rows of labels end to end, so that a key is `label * N + token`: no entity's first token ends another one's row.
-    single, begin, inside, end = (np.ascontiguousarray(block.T).reshape(-1) for block in likely)
-    first, last = joined_pairs(begin, inside, end)
-    ones = np.flatnonzero(single)
-    label, start = np.divmod(np.concatenate([ones, first]), max(1, len(tags)))
-    stop = np.concatenate([ones, last]) - label * len(tags) + 1
-    sequence = passes.packing.sequence[start]
+    layout, later, table = passes.transitions.layout, passes.packing.later, passes.transitions.table
+    paths, total = passes.through()
+    tags = np.exp(paths - total)
+    source, target = passes.moves(total)
+    # P(inside or end at a token | begin or inside at the token before), of the same type. 0 at the first tokens, and in
+    # a row behind the last one. *Shape* [2, 2, N + 1, n_labels]
+    chances = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for before, own in zip((layout.begin, layout.inside), chances, strict=True):
+            for tag, rows in zip((layout.inside, layout.end), own, strict=True):
+                moves = np.exp(source[:, before] + table[before, tag].diagonal() + target[:, tag])
+                rows[later] = np.nan_to_num(moves / tags[later - 1, before])
+    first, label = np.nonzero(tags[:, layout.single] >= minimum)
+    found = [(first, first + 1, label, tags[first, layout.single.start + label])]
+    first, label = np.nonzero(tags[:, layout.begin] >= minimum)
+    last, goes_on, (inside, end) = first, tags[first, layout.begin.start + label], chances[0]
+    while first.size:
+        last = last + 1
+        probability, goes_on = goes_on * end[last, label], goes_on * inside[last, label]
+        found.append(tuple(column[probability >= minimum] for column in (first, last + 1, label, probability)))
+        first, last, label, goes_on = (column[goes_on >= minimum] for column in (first, last, label, goes_on))
+        inside, end = chances[1]
+    first, stop, label, probability = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    sequence = passes.packing.sequence[first]
     offset = passes.packing.offsets[sequence]
-    return EntitySpans(sequence, start - offset, stop - offset, label)
-
-
-def joined_pairs(begin: BoolArray, inside: BoolArray, end: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return every `begin` with every later `end` where all between are `inside`. *Shape* [M] each, to [n_pairs]
-    twice
-    """
-    begins, ends = np.flatnonzero(begin), np.flatnonzero(end)
-    # An entity may end at the first place that is not inside, and no later.
-    stops = np.append(np.flatnonzero(~inside), len(inside))
-    stop = stops[np.searchsorted(stops, begins, side="right").clip(max=len(stops) - 1)]
-    first, last = np.searchsorted(ends, begins, side="right"), np.searchsorted(ends, stop, side="right")
-    counts = np.maximum(last - first, 0)
-    return np.repeat(begins, counts), ends[ranges(first, counts)]
+    return EntitySpans(sequence, first - offset, stop - offset, label), probability
 
 
 def entropy(passes: ForwardBackward) -> AnyFloats:

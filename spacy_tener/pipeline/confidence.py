@@ -183,10 +183,9 @@ class ConfidentPipe(TrainablePipe):
         answers = []
         for views, decoding in self.decodings(docs):
             best = decoding.best()
-            owner, spans, probability = decoding.rivals(best, n, minimum)
-            found = self._entities(views, spans, probability)
-            ends = np.searchsorted(owner, np.arange(best.label.size), side="right").tolist()
-            by_entity = [found[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+            spans, probability, counts = decoding.rivals(best, n, minimum)
+            found = iter(self._entities(views, spans, probability))
+            by_entity = [list(itertools.islice(found, count)) for count in counts]
             answers += [by_entity[part] for part in decoding.per_text(best)]
         return answers
 

@@ -5,32 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 
-from ..batching.sequences import ranges, starts
+from ..batching.sequences import starts
 from ..crf.forward import ForwardBackward
-from ..crf.marginals import EntitySpans, candidate_spans, entropy, span_marginals
+from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
-from ..types import AnyFloats, BoolArray, IntArray
+from ..types import AnyFloats, IntArray
 from .tags import Mask, join_masks
 
 Probabilities = NDArray[np.float64]
-
-
-class Rivals(NamedTuple):
-    """Spans that exclude an entity, one per position of three parallel columns.
-
-    entity: Index of the entity.
-    """
-
-    entity: IntArray
-    spans: EntitySpans
-    probability: Probabilities
 
 
 @dataclass(frozen=True)
@@ -112,10 +100,8 @@ class Decoding:
 
     def candidates(self, minimum: float) -> tuple[EntitySpans, Probabilities]:
         """Return all spans, in no order, that are entities with at least this probability, and their probabilities."""
-        spans = candidate_spans(self.passes, np.full(self.crf.layout.n_labels, minimum))
-        probability = self.probabilities(spans)
-        probable = probability >= minimum
-        return _rows(spans, probable), probability[probable]
+        spans, probability = probable_spans(self.passes, minimum)
+        return spans, probability.astype(np.float64, copy=False)
 
     def outside(self) -> list[Probabilities]:
         """Return the probability of each unit to lie in no entity. *Shape* [n] for each text"""
@@ -133,44 +119,22 @@ class Decoding:
         values: list[float] = np.nan_to_num(shares).clip(0.0, 1.0).tolist()
         return values
 
-    def rivals(self, entities: EntitySpans, n: int, minimum: float) -> Rivals:
-        """Return the n most probable spans that share a unit with each entity, most probable first.
+    def rivals(self, entities: EntitySpans, n: int, minimum: float) -> tuple[EntitySpans, Probabilities, list[int]]:
+        """Return the n most probable spans that share a unit with each entity, the most probable first.
 
-        entities: Without overlap, in order.
         minimum: The least probability of a span.
+        RETURNS: The rivals of all entities, one after the other, their probabilities, and how many each entity has.
         """
         spans, probability = self.candidates(minimum)
-        owner, span = self._overlaps(entities, spans)
-        other = ~_same(_rows(entities, owner), _rows(spans, span))
-        owner, span = owner[other], span[other]
-        order = np.lexsort((-probability[span], owner))
-        owner, span = owner[order], span[order]
-        rank = np.arange(owner.size) - np.searchsorted(owner, owner)
-        first = rank < n
-        return Rivals(owner[first], _rows(spans, span[first]), probability[span[first]])
-
-    def _overlaps(self, entities: EntitySpans, spans: EntitySpans) -> tuple[IntArray, IntArray]:
-        """Return every pair of an entity and a span that share a unit, as their indices."""
-        begins, ends = self._edges(entities)
-        openings, stops = self._edges(spans)
-        first = np.searchsorted(ends, openings, side="right")
-        counts = np.searchsorted(begins, stops, side="left") - first
-        return ranges(first, counts), np.repeat(np.arange(counts.size), counts)
-
-    def _edges(self, spans: EntitySpans) -> tuple[IntArray, IntArray]:
-        """Return start and end of each span in the joined texts."""
-        offset = self.offsets[spans.sequence]
-        return spans.start + offset, spans.end + offset
-
-
-def _rows(spans: EntitySpans, index: IntArray | BoolArray) -> EntitySpans:
-    return EntitySpans(*(column[index] for column in spans))
-
-
-def _same(left: EntitySpans, right: EntitySpans) -> BoolArray:
-    """Compare edges and labels of two columns of spans."""
-    same: BoolArray = (left.start == right.start) & (left.end == right.end) & (left.label == right.label)
-    return same
+        opening, stop = (self.offsets[spans.sequence] + edge for edge in (spans.start, spans.end))
+        start, end = (self.offsets[entities.sequence] + edge for edge in (entities.start, entities.end))
+        chosen = []
+        for first, last, label in zip(start.tolist(), end.tolist(), entities.label.tolist(), strict=True):
+            same = (opening == first) & (stop == last) & (spans.label == label)
+            overlapping = np.flatnonzero((opening < last) & (stop > first) & ~same)
+            chosen.append(overlapping[np.argsort(-probability[overlapping], kind="stable")[:n]])
+        rows = np.concatenate([np.empty(0, dtype=np.int64), *chosen])
+        return EntitySpans(*(column[rows] for column in spans)), probability[rows], [own.size for own in chosen]
 
 
 def joined(spans: Sequence[EntitySpans]) -> EntitySpans:

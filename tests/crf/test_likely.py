@@ -1,4 +1,4 @@
-"""Candidates by the marginals of tags, against the probabilities of all spans."""
+"""Probable spans, against the probabilities of all spans."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 import torch
 from test_crf_marginals import all_spans
 
-from spacy_tener.crf.marginals import candidate_spans, span_marginals
+from spacy_tener.crf.marginals import probable_spans, span_marginals
 
 LENGTHS = [9, 0, 1, 14, 2]
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("minimum", [[0.3, 0.3, 0.3], [0.02, 0.02, 0.02], [0.001, 0.5, 0.05], [1e-9, 1e-9, 1e-9]])
-def test_every_span_as_likely_as_the_minimum_of_its_type_is_a_candidate_once(masked, minimum):
+@pytest.mark.parametrize("minimum", [0.3, 0.02, 1e-9])
+def test_every_span_as_probable_as_the_minimum_is_found_once(masked, minimum):
     crf = brute.random_crf(3)
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = None
@@ -24,16 +24,33 @@ def test_every_span_as_likely_as_the_minimum_of_its_type_is_a_candidate_once(mas
         allowed[:, crf.layout.outside] = True
     passes = brute.passes(crf, emissions, LENGTHS, allowed)
     every = all_spans(crf, LENGTHS)
-    likely = span_marginals(passes, every) >= np.array(minimum)[every.label]
-    wanted = {row for row, keep in zip(zip(*every, strict=True), likely, strict=True) if keep}
-    found = list(zip(*candidate_spans(passes, np.array(minimum)), strict=True))
-    assert len(set(found)) == len(found)
-    assert wanted <= set(found)
+    weights = span_marginals(passes, every)
+    wanted = {row: p for row, p in zip(zip(*every, strict=True), weights, strict=True) if p >= minimum}
+    spans, probability = probable_spans(passes, minimum)
+    found = dict(zip(zip(*spans, strict=True), probability, strict=True))
+    assert len(found) == len(probability)
+    assert found == pytest.approx(wanted, rel=1e-9)
     assert wanted
 
 
-def test_few_spans_of_a_decided_text_are_candidates():
+@pytest.mark.parametrize("scale", [0.0, 1.0, 12.0])
+def test_probable_spans_are_few_however_undecided_the_crf_is(scale):
+    """Spans over one token exclude each other, so there are at most 1 / minimum of them."""
     crf = brute.random_crf(3)
-    emissions = brute.random_emissions(crf, [2000], scale=12.0)
-    candidates = candidate_spans(brute.passes(crf, emissions, [2000]), np.full(3, 0.01))
-    assert 0 < candidates.label.size < 4000
+    with torch.no_grad():
+        for weight in crf.parameters():
+            weight *= scale / 12.0
+    emissions = brute.random_emissions(crf, [2000], scale=scale)
+    spans, probability = probable_spans(brute.passes(crf, emissions, [2000]), 0.01)
+    covered = np.zeros(2001)
+    np.add.at(covered, spans.start, probability)
+    np.add.at(covered, spans.end, -probability)
+    assert covered.cumsum().max() <= 1.0 + 1e-9
+    assert probability.min() >= 0.01
+    assert probability.size > 0
+
+
+def test_nothing_is_probable_in_texts_without_tokens():
+    crf = brute.random_crf(2)
+    spans, probability = probable_spans(brute.passes(crf, brute.random_emissions(crf, [0, 0]), [0, 0]), 0.1)
+    assert spans.label.size == probability.size == 0
