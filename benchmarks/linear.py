@@ -1,4 +1,4 @@
-"""The linear layer alone: torch's own against `spacy_tener.layers.linear.Linear`, A B A B in one run, one thread."""
+"""The linear layer alone: torch's own against `spacy_tener.layers.dense.Linear`, A B A B in one run, one thread."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class RelativePositions:
 
 
 class AdaptedAttention:
-    """TENER's attention: see `layers.attention.adapted`, whose equations these are.
+    """TENER's attention: see `layers.attention`, whose equations these are.
 
     config: Of the stack that it is in.
     weighting: Another way than softmax from scores to weights.

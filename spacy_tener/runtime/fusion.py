@@ -1,4 +1,4 @@
-"""The words that cover a character, read into one vector: what `layers.lattice.word_fusion` computes."""
+"""The words that cover a character, read into one vector: what `layers.fusion` computes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The relation layer of the gated relation network: see `layers.convolution.gated_relation`, whose equations these
-are."""
+"""Relation layer of the gated relation network: see `layers.relation`, whose equations these are."""
 
 from __future__ import annotations
 

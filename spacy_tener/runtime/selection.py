@@ -1,4 +1,4 @@
-"""Attention to selected keys only: what `layers.lattice.selective_attention` computes in prediction."""
+"""Attention to selected keys only: what `layers.selection` computes in prediction."""
 
 from __future__ import annotations
 

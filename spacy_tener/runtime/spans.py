@@ -1,4 +1,4 @@
-"""Attention over characters and words that knows where spans lie: what `layers.lattice.span_attention` computes."""
+"""Attention over characters and words that knows where spans lie: what `layers.spans` computes in prediction."""
 
 from __future__ import annotations
 
