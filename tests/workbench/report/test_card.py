@@ -210,7 +210,7 @@ TRAINED_META: dict[str, Any] = {
     "pipeline": ["tener_ner"],
     "performance": {"ents_f": 0.1, "tener_ner_loss": 5.0},
 }
-BARE_CONFIG: dict[str, Any] = {"nlp": {"tokenizer": {"segmenter": "char"}}, "components": {}}
+BARE: dict[str, Any] = {"nlp": {"tokenizer": {"segmenter": "char"}}, "components": {}}
 SCORES = {
     "ents_p": 0.8,
     "ents_r": 0.5,
@@ -224,7 +224,7 @@ SCORES = {
 
 
 def filled(
-    config: dict[str, Any] = BARE_CONFIG,
+    config: dict[str, Any] = BARE,
     meta: dict[str, Any] = TRAINED_META,
     corpus: dict[str, str] | None = CORPORA["weibo"],
     **chosen: str,
@@ -294,9 +294,7 @@ def test_a_version_that_the_wheels_name_would_change_is_refused(version: str, no
 
 def test_the_corpus_and_the_dictionaries_in_the_pipeline_are_its_sources() -> None:
     words = {"lexicon": {"@misc": "spacy_tener.JoinedLexicon.v1", "*": {"a": {"@misc": "spacy_tener.JiebaLexicon.v1"}}}}
-    found = filled(config={**BARE_CONFIG, "components": {"tener_ner": {"model": {"tok2vec": {"words": words}}}}})[
-        "sources"
-    ]
+    found = filled(config={**BARE, "components": {"tener_ner": {"model": {"tok2vec": {"words": words}}}}})["sources"]
     assert [source["name"] for source in found] == ["Weibo NER, second release", "jieba's dictionary"]
     assert found[1] == {
         "name": "jieba's dictionary",
@@ -316,11 +314,11 @@ def test_a_dictionary_that_is_read_twice_is_named_once() -> None:
     ("segmenter", "needed"), [("char", []), ("jieba", ["jieba>=0.42.1"]), ("pkuseg", ["spacy-pkuseg>=0.0.27"])]
 )
 def test_a_segmenter_is_required_where_the_tokenizer_runs_it(segmenter: str, needed: list[str]) -> None:
-    assert filled(config={**BARE_CONFIG, "nlp": {"tokenizer": {"segmenter": segmenter}}})["requirements"] == needed
+    assert filled(config={**BARE, "nlp": {"tokenizer": {"segmenter": segmenter}}})["requirements"] == needed
 
 
 def test_requirements_that_are_there_stay() -> None:
-    config = {**BARE_CONFIG, "nlp": {"tokenizer": {"segmenter": "jieba"}}}
+    config = {**BARE, "nlp": {"tokenizer": {"segmenter": "jieba"}}}
     assert filled(config, {**TRAINED_META, "requirements": ["numpy", "jieba>=0.42.1"]})["requirements"] == [
         "numpy",
         "jieba>=0.42.1",
