@@ -23,7 +23,7 @@ from thinc.api import fix_random_seed
 
 from spacy_tener.features.radicals import decompose
 from spacy_tener.models.bridge import torch_shim
-from spacy_tener.models.embed.radical import RADICAL, RadicalVocabulary
+from spacy_tener.models.embed.characters import RADICAL, RadicalVocabulary
 from spacy_tener.workbench.report.canvas import COLOURS, figure
 
 RESULTS = Path(__file__).parent / "results"

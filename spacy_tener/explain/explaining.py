@@ -15,8 +15,8 @@ from spacy.training import Example
 from thinc.api import Model
 
 from ..models.bridge import torch_shim
+from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
-from ..models.embed.radical import RadicalVocabulary
 from ..models.embed.tables import Vocabulary
 from ..pipeline.confidence import Parse
 from ..pipeline.decoding import Probabilities

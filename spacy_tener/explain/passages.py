@@ -11,8 +11,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..features.word_lists import find_layered
+from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import WORD, LexiconVocabulary
-from ..models.embed.radical import RadicalVocabulary
 from ..pipeline.settings import NERSettings
 from ..pipeline.units import DocView
 from ..pipeline.windows import Window, cut_windows

@@ -15,8 +15,8 @@ from ..settings import AtssaConfig, FlatConfig, MectConfig
 from .batches import EmbedOutput, join_rows, split_rows, token_counts
 from .bridge import EmbedModel, TorchShim, run_module, torch_shim
 from .embed.char import build_char_embed
+from .embed.characters import build_radical_embed
 from .embed.lexicon import LatticeWords, LexiconModel, build_lexicon_embed
-from .embed.radical import build_radical_embed
 from .settings import expand_config
 
 if TYPE_CHECKING:

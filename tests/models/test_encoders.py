@@ -27,8 +27,8 @@ from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.radicals import Structures
 from spacy_tener.layers.spans import BLOCK
 from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed.characters import build_radical_embed
 from spacy_tener.models.embed.lexicon import build_lexicon_embed
-from spacy_tener.models.embed.radical import build_radical_embed
 from spacy_tener.models.encoders import (
     build_adapted_transformer_encoder,
     build_gated_relation_encoder,

@@ -13,9 +13,8 @@ from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.radicals import RadicalTable
 from spacy_tener.models.bridge import TorchShim
 from spacy_tener.models.embed.char import CharVocabulary
-from spacy_tener.models.embed.char_encoders import SpellingVocabulary
+from spacy_tener.models.embed.characters import RadicalVocabulary, SpellingVocabulary
 from spacy_tener.models.embed.lexicon import LexiconVocabulary
-from spacy_tener.models.embed.radical import RadicalVocabulary
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
 
 

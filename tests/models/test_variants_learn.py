@@ -1,5 +1,5 @@
-"""Every architecture, and the baselines of the papers with encoders of spaCy, learns ten sentences by heart under the CRF
-tagger, and says the same once saved and loaded.
+"""Every architecture, and the baselines of the papers with encoders of spaCy, learns ten sentences by heart under the
+CRF tagger, and says the same once saved and loaded.
 
 To cover another one, add its name and config to `VARIANTS`. What it is made of is looked up in the registry.
 """

@@ -21,8 +21,7 @@ from ...settings import Count, Probability, Settings, Size, check
 from ..batches import EmbedOutput, join_rows, split_rows, token_counts
 from ..bridge import EmbedModel, chain_sized, ragged_layer
 from ..settings import expand_config
-from .char_encoders import build_char_cnn
-from .radical import build_radical_embed
+from .characters import build_char_cnn, build_radical_embed
 from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from thinc.api import SGD, Adam
 from spacy_tener.features.characters import HALF
 from spacy_tener.layers import characters as torch_characters
 from spacy_tener.models.bridge import torch_shim
-from spacy_tener.models.embed.char_encoders import (
+from spacy_tener.models.embed.characters import (
     CHARACTER,
     build_char_bilstm,
     build_char_cnn,

@@ -17,7 +17,7 @@ from thinc.api import SGD, Adam
 from spacy_tener.features.radicals import Structures, radicals_file
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_char_embed, build_join_embed
-from spacy_tener.models.embed.radical import RADICAL, build_radical_embed
+from spacy_tener.models.embed.characters import RADICAL, build_radical_embed
 from spacy_tener.models.embed.tables import observe
 from spacy_tener.models.encoders import build_tener
 from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name

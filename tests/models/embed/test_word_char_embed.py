@@ -15,7 +15,7 @@ from thinc.api import SGD, Adam
 
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_word_char_embed, join_embedders
-from spacy_tener.models.embed.char_encoders import build_char_bilstm, build_char_cnn
+from spacy_tener.models.embed.characters import build_char_bilstm, build_char_cnn
 from spacy_tener.models.embed.tables import observe
 
 NLP = spacy.blank("en")
