@@ -211,7 +211,7 @@ def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path
 def test_the_command_to_train_names_what_was_written(tmp_path: Path) -> None:
     for part in ("train", "dev", "test"):
         (tmp_path / f"weiboNER_2nd_conll.{part}").write_text(COLUMNS, encoding="utf-8")
-    result = Result(tmp_path, tmp_path / "out", "--lang", "zh")
+    result = convert(tmp_path, tmp_path / "out", "--lang", "zh")
     paths = [tmp_path / "out" / f"weiboNER_2nd_conll.{part}.spacy" for part in ("train", "dev")]
     assert "".join(f"--paths.train {paths[0]} --paths.dev {paths[1]}".split()) in "".join(result.text.split())
-    assert "--paths" not in Result(tmp_path / "weiboNER_2nd_conll.test", tmp_path / "out", "--lang", "zh").text
+    assert "--paths" not in convert(tmp_path / "weiboNER_2nd_conll.test", tmp_path / "out", "--lang", "zh").text
