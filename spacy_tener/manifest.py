@@ -58,7 +58,7 @@ class LocalFolder:
 
 
 class Manifest:
-    """What an output was made of, and its finished parts.
+    """The inputs and settings of an output, and its finished parts.
 
     made_of: Settings and inputs by name, as values of JSON. What `file_input` returns, alone or in a list, stands for
         an input, which is compared by its content.

@@ -90,7 +90,7 @@ class StackConfig(Settings):
 
     @property
     def positions_by_head(self) -> bool:
-        """Whether a position is as wide as a head, or as the model."""
+        """Return True if a position is as wide as a head, False if as the model."""
         return False
 
     @property

@@ -1,1 +1,1 @@
-"""What is fixed before a number is computed: settings of encoders, and where the rows of a batch lie."""
+"""Places of the rows of a batch: sequences, lattices and spans, known before any number is computed."""

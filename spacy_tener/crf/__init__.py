@@ -1,1 +1,1 @@
-"""All paths of tags through a sequence, in numpy: the best, the k best, sums over all, and probabilities."""
+"""Paths of tags through a sequence, in numpy: the best, the k best, sums over all, and probabilities."""

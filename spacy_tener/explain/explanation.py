@@ -64,7 +64,7 @@ class LexiconWord:
 
 @dataclass(frozen=True, eq=False)
 class HeatMap:
-    """How strongly each unit of a text looks at each unit, and at each word that the lexicon found.
+    """Attention or relation strength between the units of a text, and from units to the words of the lexicon.
 
     kind: `attention`, where each query's row adds up to 1; `words`, the same where the keys are words only
         (FLAT-ATSSA's word fusion); `relations`, the lengths of GRN's r_ij, as the paper's Figure 4 has them.

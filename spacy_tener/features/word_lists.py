@@ -28,7 +28,7 @@ LOCK = threading.RLock()
 
 
 class ListedWord(NamedTuple):
-    """What a list says of a word.
+    """An entry of a list of words.
 
     tag: what it is, by a tag that the pipeline was trained with; the empty string for not known.
     like: words of the pipeline's lexicon that it is used like.

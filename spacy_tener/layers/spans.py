@@ -149,7 +149,7 @@ class SpanHeads:
         return cls(q, q_position, k, v, table, torch.cat(biases) if biases else None)
 
     def zeros(self) -> SpanHeads:
-        """As many zeros: sums that gradients can be added to."""
+        """Return as many zeros: sums that gradients can be added to."""
         q, q_position, k, v, table = map(torch.zeros_like, (self.q, self.q_position, self.k, self.v, self.table))
         return SpanHeads(q, q_position, k, v, table, None if self.bias is None else torch.zeros_like(self.bias))
 

@@ -1,1 +1,1 @@
-"""What makes a pipeline and judges it: corpora, configs, vectors, runs, reports. Trained pipelines need none of it."""
+"""Tools that make and judge pipelines: corpora, configs, vectors, runs, reports. Trained pipelines need none of it."""

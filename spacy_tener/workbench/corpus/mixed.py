@@ -23,7 +23,7 @@ def mixed_corpus(
     weights: dict[str, float] | None = None,
     repeat: dict[str, int] | None = None,
 ) -> Reader:
-    """All examples of several readers, one reader after the other; spaCy shuffles them on each epoch.
+    """Read the examples of several readers, one reader after the other; spaCy shuffles them on each epoch.
 
     Registered as `spacy_tener.MixedCorpus.v1`.
 

@@ -78,7 +78,7 @@ class UnfinishedRun(RunFolder):
 
 @dataclass(frozen=True)
 class FoundRuns:
-    """All runs below some directories, in the order of their corpora, systems and seeds.
+    """The runs below some directories, in the order of their corpora, systems and seeds.
 
     left_out: Directories with a pipeline or scores in them whose name is not that of a run.
     """

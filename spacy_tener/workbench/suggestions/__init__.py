@@ -1,1 +1,1 @@
-"""Where a person's eye is worth most: texts to annotate next, and annotation that may be wrong."""
+"""Suggestions for annotators: texts to annotate next, and annotation that may be wrong."""
