@@ -285,3 +285,53 @@ class TestRehearsal:
         alone = pipe.rehearse(make_examples(nlp, [(TEXT, [])]), losses={})["tener_ner"]
         among = pipe.rehearse(make_examples(nlp, [("", []), (TEXT, []), ("", [])]), losses={})["tener_ner"]
         assert among == pytest.approx(alone, rel=1e-5)
+
+
+class TestTrainingOn:
+    """A loaded pipeline whose config has a schedule that begins near zero, as the packaged ones have."""
+
+    @pytest.fixture
+    def loaded(self, learned, tmp_path):
+        nlp = learned()
+        nlp.config["training"]["optimizer"]["learn_rate"] = {
+            "@schedules": "spacy_tener.triangular.v1",
+            "max_rate": 0.01,
+            "total_steps": 2550,
+            "warmup": 0.5,
+        }
+        nlp.to_disk(tmp_path)
+        nlp = spacy.load(tmp_path)
+        nlp.get_pipe("tener_ner").add_label("NEW")
+        return nlp
+
+    @pytest.fixture
+    def update(self, make_examples):
+        def updates(nlp, optimizer, *, steps, after=lambda: None):
+            examples = make_examples(nlp, [(TEXT, [(0, 3, "NEW")])])
+            losses = []
+            for _ in range(steps):
+                losses.append(nlp.update(examples, sgd=optimizer)["tener_ner"])
+                after()
+            return losses
+
+        return updates
+
+    def test_a_schedule_that_nobody_steps_is_told_once(self, loaded, update):
+        with pytest.warns(UserWarning, match=r"the learning rate stays at 7\.8e-06.*create_optimizer") as told:
+            update(loaded, loaded.resume_training(), steps=50)
+        assert len(told) == 1
+
+    @pytest.mark.filterwarnings("error")
+    def test_the_optimizer_of_the_component_learns(self, loaded, update):
+        optimizer = loaded.resume_training(sgd=loaded.get_pipe("tener_ner").create_optimizer())
+        losses = update(loaded, optimizer, steps=60)
+        assert losses[-1] < 0.1 * losses[0]
+
+    @pytest.mark.filterwarnings("error")
+    def test_nothing_is_told_where_the_schedule_is_stepped_or_the_rate_is_set(self, loaded, update):
+        optimizer = loaded.resume_training()
+        update(loaded, optimizer, steps=25, after=optimizer.step_schedules)
+        assert optimizer.learn_rate == pytest.approx(26 * 0.01 / 1275)
+        optimizer = loaded.create_optimizer()
+        optimizer.learn_rate = 0.001
+        update(loaded, optimizer, steps=25)
