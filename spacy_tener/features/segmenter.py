@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -15,7 +16,7 @@ import numpy as np
 from ahocorasick_rs import AhoCorasick, MatchKind
 from spacy.attrs import IDX, LENGTH, POS, TAG
 from spacy.strings import get_string_id
-from spacy.tokens import Doc
+from spacy.tokens import Doc, Token
 
 from ..batching.sequences import ranges
 from ..errors import check_choice
@@ -73,7 +74,7 @@ class Segmenter(Protocol):
 
     @property
     def identity(self) -> tuple[str, str]:
-        """What a pipeline learns from and is saved with: how the segmenter reads, and by which software it does."""
+        """A digest of its reading, and the software that reads: saved with a pipeline."""
 
     @property
     def requirement(self) -> str | None:
@@ -87,7 +88,7 @@ SegmenterSource = Callable[[], Segmenter]
 
 
 def jieba_segmenter() -> SegmenterSource:
-    """The Chinese word segmenter jieba, with its HMM for words that its dictionary lacks.
+    """Divide text by the Chinese word segmenter jieba, with its HMM for words that its dictionary lacks.
 
     Registered as `spacy_tener.JiebaSegmenter.v1`. The package rjieba does the work, at some two million characters a
     second. It is in the extra `zh`.
@@ -96,7 +97,7 @@ def jieba_segmenter() -> SegmenterSource:
 
 
 def token_segmenter(attr: str = "TAG") -> SegmenterSource:
-    """The tokens of the Doc as words, with parts of speech that components before this one have set.
+    """Take the tokens of the Doc as words, with parts of speech that components before this one have set.
 
     Registered as `spacy_tener.TokenSegmenter.v1`. For the view `characters` over whatever made the tokens and tags:
     pkuseg, `zh_core_web_sm`, LTP.
@@ -174,14 +175,21 @@ class TokenSegmenter:
         *Shape* [2, words]
         """
         source, start = doc.user_data.get(SOURCE_DOC, (doc, 0)) if doc.user_data else (doc, 0)
-        table = source.to_array([IDX, LENGTH, _ATTRS[self.attr]])
-        begins, sizes = table[:, :2].astype(np.int64).T
         stop = start + len(doc.text)
+        # The tokens of this piece only: a long Doc is read in many pieces.
+        first = max(bisect_right(source, start, key=_place) - 1, 0)
+        tokens: Any = source[first : bisect_left(source, stop, key=_place)]
+        table = tokens.to_array([IDX, LENGTH, _ATTRS[self.attr]])
+        begins, sizes = table[:, :2].astype(np.int64).T
         edges = np.unique(np.concatenate(([start, stop], begins, begins + sizes)))
         edges = edges[(start <= edges) & (edges <= stop)]
         owner = np.searchsorted(begins, edges[:-1], side="right") - 1
         tags = np.where(edges[:-1] < (begins + sizes)[owner], table[owner, 2], np.uint64(0))
         return np.stack((np.diff(edges).astype(np.uint64), tags))
+
+
+def _place(token: Token) -> int:
+    return token.idx
 
 
 def with_listed_words(

@@ -53,13 +53,13 @@ class KnownWords:
         self._by_edge = by_edge
 
     def tag(self, word: str, entry: ListedWord) -> str:
-        """What a listed word is: as the list says, in the lexicon's own tags, or else as the lexicon does."""
+        """Return the tag of a listed word: that of the list, if the lexicon has it, or else that of the lexicon."""
         if entry.tag in self._tag_index:
             return entry.tag
         return self._names[int(self._tags[self._rows.get(word, 0)])]
 
     def rows(self, word: str, entry: ListedWord) -> IntArray:
-        """The rows of some words that a listed one is like: those named; itself, if the model knows it as what it is
+        """Return the rows of words that a listed one is like: those named; itself, if the model knows it as what it is
         listed as; those of its tag that begin or end with the same character, or if these are few all of its tag; row
         0, the unknown word's, where there are none."""
         named = [self._rows[like] for like in entry.like if like in self._rows]
@@ -80,7 +80,7 @@ class KnownWords:
 
 
 def like_words(known: KnownWords, tag_rows: dict[str, int], found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
-    """What each listed word of a match is like. tag_rows: the row of each tag that has one."""
+    """Return the words that each listed word of a match is like. tag_rows: the row of each tag that has one."""
     words, which = found.listed(lists)
     rows = [known.rows(word, entry) for word, entry in words]
     tags = np.array([tag_rows.get(known.tag(word, entry), 0) for word, entry in words], dtype=np.int64)

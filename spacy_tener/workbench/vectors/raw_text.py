@@ -95,7 +95,7 @@ def raw_text(
     max_length: int = 200,
     shuffle: bool = True,
 ) -> Reader:
-    """Paragraphs of raw text, each a Doc without annotation, for `[pretraining]`.
+    """Read paragraphs of raw text, each a Doc without annotation, for `[pretraining]`.
 
     Registered as `spacy_tener.RawText.v1`. Reads what `spacy tener vectors` reads.
 
