@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import math
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from lattices import lattice_of, random_lattice, sentences_of
+from paper_forms import reference_span_attention
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
@@ -68,43 +68,6 @@ def linear(layer: Any, x: Tensor) -> Tensor:
     return F.linear(x, layer.weight, getattr(layer, "bias", None))
 
 
-def sinusoid(distance: int) -> Tensor:
-    angles = [distance / 10000 ** (2 * k / WIDTH) for k in range(WIDTH // 2)]
-    return torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)], dtype=torch.float64)
-
-
-def relative_position(positions: Any, i: Any, j: Any) -> Tensor:
-    of_heads, of_tails = positions.fuse.weight.split(WIDTH)
-    distances = [sinusoid(int(a) - int(b)) for a, b in zip(i, j, strict=True)]
-    return torch.relu(of_heads @ distances[0] + of_tails @ distances[1])  # eq. 11
-
-
-def random_attention(attention: Any, i: int, j: int) -> Tensor:
-    """B of eq. 12, for each head."""
-    if attention.random is None or max(i, j) >= attention.random.places:
-        return torch.zeros(HEADS, dtype=torch.float64)
-    along = math.ceil(attention.random.places / BLOCK)
-    block = attention.random.blocks[i // BLOCK * along + j // BLOCK].view(HEADS, BLOCK, BLOCK)
-    return block[:, i % BLOCK, j % BLOCK]
-
-
-def attend(attention: Any, positions: Any, read: Tensor, query_input: Tensor, places: Any) -> Tensor:
-    """Eq. 7 to 13 for one stream of one sentence."""
-    by_head = (HEADS, WIDTH // HEADS)
-    rows = []
-    for i in range(len(read)):
-        q = linear(attention.query, query_input[i]).view(by_head)
-        scores = []
-        for j in range(len(read)):
-            r = (attention.position.weight @ relative_position(positions, places[i], places[j])).view(by_head)
-            score = ((q + attention.u) * read[j].view(by_head)).sum(-1) + ((q + attention.v) * r).sum(-1)  # eq. 10
-            scores.append(score + random_attention(attention, i, j))
-        weights = torch.softmax(torch.stack(scores), dim=0)
-        values = linear(attention.value, read).view(len(read), *by_head)
-        rows.append((weights[..., None] * values).sum(0).flatten())
-    return torch.stack(rows)
-
-
 def feed_forward(layer: Any, x: Tensor) -> Tensor:
     return linear(layer.feed_forward.narrow, torch.relu(linear(layer.feed_forward.widen, x)))
 
@@ -117,7 +80,7 @@ def plain_layer(encoder: MectEncoder, layer: Any, streams: list[Tensor], places:
     for own, positions, x, rows, asked_by in zip(
         layer.streams, encoder.positions, streams, read, query_input, strict=True
     ):
-        x = x + attend(own.attention, positions, rows, asked_by, places)
+        x = x + reference_span_attention(own.attention, positions, rows, asked_by, places)
         if pre:
             results.append(x + feed_forward(own, own.feed_forward_norm(x)))
         else:
@@ -144,8 +107,9 @@ def of_sentences(inputs: Inputs) -> list[tuple[Any, ...]]:
     """Characters, radicals, words, and places of the spans of each sentence."""
     chars, radicals, words, lattice = inputs
     lengths, counts = lattice.lengths.tolist(), lattice.counts.tolist()
-    parts = chars.split(lengths), radicals.split(lengths), words.split(counts), sentences_of(lattice)
-    return list(zip(*parts, strict=True))
+    parts = chars.split(lengths), radicals.split(lengths), words.split(counts)
+    places = map(torch.from_numpy, sentences_of(lattice))
+    return list(zip(*parts, places, strict=True))
 
 
 def dense(gradient: Tensor | None, of: Tensor) -> Tensor:
