@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import product
 
 import crf_brute_force as brute
 import numpy as np
@@ -35,6 +36,13 @@ def test_decoded_path_is_the_best_of_all_paths(n_labels, masked, seed):
 def test_decoded_path_of_five_tokens_is_the_best_of_all_paths():
     crf = brute.random_crf(2)
     lengths = [5] * 6
+    emissions = brute.random_emissions(crf, lengths)
+    assert brute.decode(crf, emissions, lengths).tolist() == best_paths(crf, emissions, lengths).tolist()
+
+
+@pytest.mark.parametrize("lengths", list(product(range(4), repeat=2)))
+def test_two_sequences_of_any_lengths_are_read_side_by_side(lengths):
+    crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, lengths)
     assert brute.decode(crf, emissions, lengths).tolist() == best_paths(crf, emissions, lengths).tolist()
 
