@@ -47,11 +47,6 @@ def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
     return np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
 
 
-def bucket_cuts(lengths: IntArray, price: int) -> list[int]:
-    """Return the cuts of sequences, sorted longest first, into buckets. price: of a bucket, in pairs of tokens."""
-    return cuts_by_cost(lengths**2, price)
-
-
 def cuts_by_cost(costs: IntArray, price: int) -> list[int]:
     """Return the cuts of sequences by the cost of each, sorted from the most; price: of a bucket.
 

@@ -131,8 +131,9 @@ class PositionWindows:
         return columns
 
     def begins(self) -> IntArray:
-        """Return the begin of each window among the columns; within a kind, the keys lie as the spans do. *Shape:
-        [V]*
+        """Return the begin of each window among the columns; within a kind, the keys lie as the spans do.
+
+        *Shape: [V]*
         """
         sentences = self.query_groups.sentences[self.query_groups.kind_groups]
         shifts = starts(self.spans.counts[sentences]) - self.spans.begins[sentences]
@@ -257,10 +258,11 @@ class SpanPlan:
         return self.by_all
 
 
+
+"""
+
 def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
-    """Return the different columns as four distances each, and which of them each column is. columns: *Shape: [3,
-    C]*
-    """
+    """Return the different columns as four distances each, and which of them each column is. columns: *Shape: [3, C]*"""
     above, width = columns.max(initial=0) + 1, 2 * longest + 1
     codes, inverse = np.unique((columns[0] * above + columns[1]) * width + columns[2] + longest, return_inverse=True)
     query, key, offset = codes // width // above, codes // width % above, codes % width - longest

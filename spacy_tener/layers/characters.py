@@ -19,7 +19,6 @@ from ..types import IntArray
 from .convolution import Convolution, ConvolutionWindows
 from .dense import UNKNOWN_ROW, Dropout, EmbeddingTables, Linear
 from .devices import on_device
-from .ragged import Ragged
 from .transformer import TransformerEncoder
 
 
@@ -83,7 +82,7 @@ class CNN(nn.Module):
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """*Shape* [N, width] -> [N, filters]"""
-        windows = ConvolutionWindows.of(Ragged.of(lengths, device=x.device), self.convolution.size)
+        windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
 
 

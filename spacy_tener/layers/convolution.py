@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from ..batching.sequences import Lengths, as_lengths, ranges
 from ..settings import GRNConfig, IDCNNConfig
+from ..types import IntArray
 from .dense import Dropout, Linear
 from .devices import on_device
-from .ragged import Ragged
 from .relation import Relation
 
 
@@ -39,22 +39,22 @@ class ConvolutionWindows:
     readers: Tensor
 
     @classmethod
-    def of(cls, ragged: Ragged, size: int, dilation: int = 1) -> ConvolutionWindows:
-        """Plan the windows. dilation: the distance between neighbours of a window: 1 for tokens that stand side by
-        side.
-        """
+    def of(
+        cls, lengths: IntArray, size: int, dilation: int = 1, *, device: torch.device | str = "cpu"
+    ) -> ConvolutionWindows:
+        """Plan the windows. dilation: the distance between neighbours of a window, 1 where they stand side by side."""
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
-        # Made on the host and sent in two copies: a GPU would need a dozen launches for it.
-        lengths, place = as_lengths(ragged.lengths), np.arange(size)
+        # Made on the host and sent in one copy: a GPU would need a dozen launches for it.
+        place = np.arange(size)
         offsets, n_tokens = (place - size // 2) * dilation, lengths.sum()
         seen = ranges(np.zeros_like(lengths), lengths)[:, None] + offsets
         inside = (seen >= 0) & (seen < np.repeat(lengths, lengths)[:, None])
         flat = np.arange(n_tokens)[:, None] + offsets
         # Windows are symmetric: a token's neighbour at `place` sees the token at the mirrored place.
         readers = flat * size + (size - 1 - place)
-        plan = np.where(inside, flat, n_tokens), np.where(inside, readers, n_tokens * size)
-        return cls(size, *(on_device(rows, ragged.positions.device) for rows in plan))
+        plan = np.stack([np.where(inside, flat, n_tokens), np.where(inside, readers, n_tokens * size)])
+        return cls(size, *on_device(plan, device))
 
     def gather(self, x: Tensor) -> Tensor:
         """Return each token's neighbours side by side, in reading order, with zeros beyond the sequence's ends.
@@ -129,10 +129,9 @@ class IDCNNEncoder(nn.Module):
 
         x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
         """
-        ragged = Ragged.of(lengths, device=x.device, n_tokens=len(x))
-        windows = {
-            step: ConvolutionWindows.of(ragged, self.config.window, step) for step in {1, *self.config.dilations}
-        }
+        sizes, size = as_lengths(lengths, len(x)), self.config.window
+        dilations = {1, *self.config.dilations}
+        windows = {step: ConvolutionWindows.of(sizes, size, step, device=x.device) for step in dilations}
         x = F.relu(self.widen(x, windows[1]))
         for _ in range(self.config.iterations):
             x = self._iterate(self.dropout(x), windows)
@@ -165,10 +164,11 @@ class ContextLayer(nn.Module):
         for branch in self.branches:
             kaiming_uniform_start(cast(Convolution, branch).product)
 
-    def forward(self, x: Tensor, ragged: Ragged) -> Tensor:
+    def forward(self, x: Tensor, lengths: IntArray) -> Tensor:
         """x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*"""
         branches = [
-            branch(x, ConvolutionWindows.of(ragged, cast(Convolution, branch).size)) for branch in self.branches
+            branch(x, ConvolutionWindows.of(lengths, cast(Convolution, branch).size, device=x.device))
+            for branch in self.branches
         ]
         # tanh rises everywhere: the largest of several is that of the largest.
         return torch.tanh(_largest(branches))
@@ -231,25 +231,23 @@ class GRNEncoder(nn.Module):
 
         x: *Shape: [N, input_width]*. Returns *Shape: [N, d]*
         """
-        context, ragged = self._read(x, lengths)
-        if self.relation is None:
-            return context
-        return self.relation(context, ragged.lengths)
+        context, sizes = self._read(x, lengths)
+        return context if self.relation is None else self.relation(context, sizes.tolist())
 
     def relation_strengths(self, x: Tensor, lengths: Lengths) -> list[Tensor]:
-        """Return the strength of relation of all pairs of tokens of each sequence: the paper's figure 4. *Shape: [T,
-        T]* each
+        """Return the strength of relation of all pairs of tokens of each sequence: the paper's figure 4.
+        *Shape: [T, T]* each
         """
         if self.relation is None:
             raise ValueError("This gated relation network was made without a relation layer, so it relates no tokens.")
-        context, ragged = self._read(x, lengths)
-        return self.relation.strengths(context, ragged.lengths)
+        context, sizes = self._read(x, lengths)
+        return self.relation.strengths(context, sizes.tolist())
 
-    def _read(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, Ragged]:
-        """Return the context features of every token, and the sequences they form. *Shape: [N, d]*"""
-        ragged = Ragged.of(lengths, device=x.device, n_tokens=len(x))
+    def _read(self, x: Tensor, lengths: Lengths) -> tuple[Tensor, IntArray]:
+        """Return the context features of every token, and the lengths, checked. *Shape: [N, d]; [n]*"""
+        sizes = as_lengths(lengths, len(x))
         if self.context is not None:
-            x = self.context(x, ragged)
+            x = self.context(x, sizes)
         elif self.input is not None:
             x = self.input(x)
-        return self.dropout(x), ragged
+        return self.dropout(x), sizes

@@ -70,9 +70,7 @@ class WordFusion(nn.Module):
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Return the attention of each character to its words, for each pair and head. *Returns Shape: [P,
-        h]*
-        """
+        """Return the attention of each character to its words, for each pair and head. *Returns Shape: [P, h]*"""
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:

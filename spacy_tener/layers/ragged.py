@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..batching.sequences import Lengths, as_lengths, bucket_cuts, cuts_by_cost, ranges, starts
+from ..batching.sequences import Lengths, as_lengths, cuts_by_cost, ranges, starts
 from ..types import IntArray
 from .devices import on_device
 
@@ -83,7 +83,7 @@ class Ragged:
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-        cuts = (cuts_by_cost if by_tokens else bucket_cuts)(sizes[order], price)
+        cuts = cuts_by_cost(sizes[order] if by_tokens else sizes[order] ** 2, price)
         buckets, rows, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for begin, end in pairwise(cuts):
             sequences = order[begin:end]
@@ -193,15 +193,17 @@ class Segments:
         return _Transposed.apply(x, self, _sum, _gather)  # type: ignore[no-untyped-call]
 
     def mean(self, x: Tensor) -> Tensor:
-        """Return the mean of each segment's rows, 0 for an empty segment. x: *Shape: [m, w]*. Returns *Shape: [n,
-        w]*
+        """Return the mean of each segment's rows, 0 for an empty segment.
+
+        x: *Shape: [m, w]*. Returns *Shape: [n, w]*
         """
-        return self.sum(x) / self.sizes
+        return self.sum(x) / self.size
+
+        s
+        """
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Return softmax over the rows of each segment, column by column. x: *Shape: [m, w]*. Returns *Shape: [m,
-        w]*
-        """
+        """Return softmax over the rows of each segment, column by column. x: *Shape: [m, w]*. Returns *Shape: [m, w]*"""
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])
         highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)

@@ -203,8 +203,8 @@ def _rectangle(
 
 
 def _filled(begins: IntArray, counts: IntArray, most: int | None = None) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Return `begin, begin + 1, ..` for each stretch, its last number repeated, and a mask of repeats. *Shape: [n,
-    most]* each
+    """Return `begin, begin + 1, ..` for each stretch, its last number repeated, and a mask of repeats.
+    *Shape: [n, most]* each
     """
     number = np.arange(int(counts.max(initial=0)) if most is None else most)
     last = counts[:, None] - 1

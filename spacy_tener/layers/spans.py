@@ -71,8 +71,9 @@ class SpanPositions(nn.Module):
 
 
 def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
-    """Return `p(d)` (eq. 3) for all distances nearer than `longest`, negative ones first. *Shape: [2 longest - 1,
-    d]*
+    """Return `p(d)` (eq. 3) for all distances nearer than `longest`, negative ones first.
+
+    *Shape: [2 longest - 1, d]*
     """
     sin, cos = sinusoids(longest, width, like)
     return interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
@@ -224,12 +225,13 @@ def _masked(weights: Tensor, mask: Tensor | None) -> Tensor:
     return weights if mask is None else weights * mask
 
 
-def _d_scores(
+def _d_scores
+
+(
+"""
     heads: SpanHeads, sums: SpanHeads, group: Queries, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
 ) -> Tensor:
-    """Return the gradient of a group's scores from that of its output; add the values' on the way. *Shape: [h n, G,
-    L]*
-    """
+    """Return the gradient of a group's scores from that of its output; add the values' on the way. *Shape: [h n, G, L]*"""
     group.add(sums.v, "keys", torch.bmm(_masked(weights, mask).transpose(1, 2), d_mixed))
     d_weights = _masked(torch.bmm(d_mixed, group.take(heads.v, "keys").transpose(1, 2)), mask)
     d_scores = d_weights.mul_(weights)

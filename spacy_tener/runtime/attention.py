@@ -55,9 +55,7 @@ class Rectangle:
 def in_rectangles(
     given: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
 ) -> FloatArray:
-    """Compute each rectangle's slots, *[n L, d]* to *[n L, width]*. *Shape: [N, d] -> [N,
-    width]*
-    """
+    """Compute each rectangle's slots, *[n L, d]* to *[n L, width]*. *Shape: [N, d] -> [N, width]*"""
     lengths = as_lengths(given, len(x))
     if len(lengths) == 1 and len(x):
         return compute(x, Rectangle(lengths, None))

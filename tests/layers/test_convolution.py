@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spacy_tener.layers.convolution import Convolution, ConvolutionWindows
-from spacy_tener.layers.ragged import Ragged
 
 LENGTHS = [4, 0, 7, 1, 2]
 WIDTH, OUT = 3, 5
@@ -22,7 +22,7 @@ def tokens(lengths: list[int] = LENGTHS, width: int = WIDTH) -> Tensor:
 
 
 def windows(size: int, dilation: int = 1, lengths: list[int] = LENGTHS) -> ConvolutionWindows:
-    return ConvolutionWindows.of(Ragged.of(lengths), size, dilation)
+    return ConvolutionWindows.of(np.array(lengths, dtype=np.int64), size, dilation)
 
 
 def make(size: int) -> Convolution:
@@ -125,5 +125,5 @@ def test_a_window_without_a_middle_is_refused(size: int) -> None:
 def test_a_gpu_computes_the_same() -> None:
     module, x = make(3), tokens()
     expected = module(x, windows(3, 2))
-    on_gpu = ConvolutionWindows.of(Ragged.of(LENGTHS, device="cuda"), 3, 2)
+    on_gpu = ConvolutionWindows.of(np.array(LENGTHS), 3, 2, device="cuda")
     assert torch.allclose(module.cuda()(x.cuda(), on_gpu).cpu(), expected, atol=1e-12)
