@@ -76,6 +76,23 @@ def test_every_architecture_predicts_what_it_predicts_with_torch(monkeypatch):
         assert found["long"] > 0
 
 
+def test_explanations_and_the_service_do_without_maps():
+    code = """
+from spacy_tener.explain import explain
+from spacy_tener.serve import make_app
+nlp = spacy.load(sys.argv[1])
+found = explain(nlp, sys.argv[2])
+(text,) = found.texts
+assert make_app({"zh": nlp})
+assert found.to_html() and not any(passage.maps for passage in text.passages)
+print(json.dumps([len(text.entities), len(text.entities[0].evidence), found.notes]))
+"""
+    n_entities, n_evidence, notes = json.loads(run(code, trained("tener"), TEXTS[0][0]))
+    assert n_entities > 0
+    assert n_evidence > 0
+    assert any("torch" in note and "pip install 'spacy_tener[train]'" in note for note in notes)
+
+
 def test_training_says_what_to_install():
     code = """
 from spacy.training import Example

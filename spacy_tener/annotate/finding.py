@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from spacy.language import Language
@@ -20,14 +21,14 @@ _SPANS_KEY = "tener_found"
 def entity_task(nlp: Language, *, probability: bool = True) -> Task:
     """Return what finds the entities of texts: a list of `FoundEntity` for each.
 
-    probability: Tell the components to write probabilities from now on.
+    probability: Let the components write probabilities while they read these texts.
     """
-    return partial(_entities, nlp, _settings(nlp, probability))
+    return partial(_entities, nlp, probability)
 
 
 def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
     """Return what finds the entities of texts, and their k best readings by the first tener_ner: a pair for each."""
-    return partial(_readings, nlp, find_recogniser(nlp), k, _settings(nlp, probability))
+    return partial(_readings, nlp, find_recogniser(nlp), k, probability)
 
 
 def labels(nlp: Language) -> list[str]:
@@ -36,23 +37,30 @@ def labels(nlp: Language) -> list[str]:
     return sorted({label for names in named for label in names})
 
 
-def _settings(nlp: Language, probability: bool) -> list[NERSettings]:
+@contextmanager
+def _settings(nlp: Language, probability: bool) -> Iterator[list[NERSettings]]:
+    """Yield the settings of the components, by which they write probabilities until the end, if asked to."""
     pipes = recognisers(nlp).values()
-    if probability:
-        for pipe in pipes:
-            pipe.cfg["spans_key"] = pipe.cfg.get("spans_key") or _SPANS_KEY
-    return [pipe.settings for pipe in pipes]
+    keys = [pipe.cfg.get("spans_key") for pipe in pipes]
+    try:
+        for pipe, key in zip(pipes, keys, strict=True):
+            pipe.cfg["spans_key"] = key or (_SPANS_KEY if probability else None)
+        yield [pipe.settings for pipe in pipes]
+    finally:
+        for pipe, key in zip(pipes, keys, strict=True):
+            pipe.cfg["spans_key"] = key
 
 
-def _entities(nlp: Language, settings: Sequence[NERSettings], texts: Sequence[str]) -> list[list[FoundEntity]]:
-    with nlp.memory_zone():  # strings that the texts bring into the vocabulary are forgotten after the batch
+def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
+    # Strings that the texts bring into the vocabulary are forgotten after the batch.
+    with nlp.memory_zone(), _settings(nlp, probability) as settings:
         return [_sorted(doc, settings) for doc in nlp.pipe(texts)]
 
 
 def _readings(
-    nlp: Language, pipe: ConfidentPipe, k: int, settings: Sequence[NERSettings], texts: Sequence[str]
+    nlp: Language, pipe: ConfidentPipe, k: int, probability: bool, texts: Sequence[str]
 ) -> list[tuple[list[FoundEntity], list[Parse]]]:
-    with nlp.memory_zone():
+    with nlp.memory_zone(), _settings(nlp, probability) as settings:
         # Before later components run, which may merge tokens. In one batch: a shared component keeps only the last one.
         names = nlp.pipe_names
         before, others = names[: names.index(pipe.name)], names[names.index(pipe.name) :]

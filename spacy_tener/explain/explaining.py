@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from spacy.attrs import IS_SPACE, LEMMA, MORPH, NORM, POS, SENT_START, TAG
@@ -22,10 +22,12 @@ from ..pipeline.confidence import Parse
 from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import Recogniser
-from ..pipeline.units import DocView
-from .encoders import find_encoders, record_maps
+from ..pipeline.units import DocView, has_place
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, HeatMap, LexiconWord, Passage
 from .passages import PassageSpan, cut_passages, find_vocabulary, lexicon_words, radicals_of
+
+if TYPE_CHECKING:
+    from .encoders import Encoder
 
 Span = tuple[int, int]
 """Start and end in units of a view."""
@@ -91,18 +93,15 @@ class _Explainer:
         characters = recogniser.ner.settings.view == "characters"
         self.recogniser = recogniser
         self.mask = find_mask(models, one_character=characters) if evidence else None
-        self.encoders = find_encoders(models) if maps else None
+        self.encoders, self.map_note = _find_encoders(models) if maps else ([], "")
         self.lexicon = find_vocabulary(models, LexiconVocabulary)
         self.radicals = find_vocabulary(models, RadicalVocabulary)
 
     def notes(self) -> list[str]:
         """Say how units were masked, and which parts of an explanation there are none of."""
-        notes = [] if self.mask is None else [self.mask.note]
-        if self.encoders == []:
-            notes.append("No maps: none of this package's encoders with attention or relations is in this pipeline.")
-        if self.lexicon is None:
-            notes.append("No words: this pipeline reads no lexicon.")
-        return notes
+        mask_note = "" if self.mask is None else self.mask.note
+        word_note = "" if self.lexicon is not None else "No words: this pipeline reads no lexicon."
+        return [note for note in (mask_note, self.map_note, word_note) if note]
 
     def __call__(
         self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], readings: list[Parse]
@@ -174,9 +173,22 @@ class _Explainer:
         }
         maps: list[HeatMap] = []
         if self.encoders and any(shown.values()):
+            from .encoders import record_maps
+
             maps = record_maps(self.encoders, lambda: self.recogniser.predict(piece))
         for passage, with_maps in shown.items():
             yield _passage(passage, view, words, maps if with_maps else [])
+
+
+def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[Encoder], str]:
+    """Return the encoders that have maps, or why there are none."""
+    try:
+        from .encoders import find_encoders
+    except ImportError:
+        return [], "No maps: torch, which computes them, is not installed. Run pip install 'spacy_tener[train]'."
+    encoders = find_encoders(models)
+    none = "No maps: none of this package's encoders with attention or relations is in this pipeline."
+    return encoders, "" if encoders else none
 
 
 def _possible(found: Sequence[FoundEntity], readings: Sequence[Parse]) -> list[FoundEntity]:
@@ -224,11 +236,13 @@ class Mask:
         words = [token.text for token in doc]
         spaces = [bool(token.whitespace_) for token in doc]
         attributes: Any = doc.to_array(_UNMASKED)
+        data = {key: value for key, value in doc.user_data.items() if not has_place(key)}
         for place in places:
             copy = Doc(doc.vocab, words=[*words[:place], self.text, *words[place + 1 :]], spaces=spaces)
             values = attributes.copy()
             values[place, :-1] = 0
             copy.from_array(_UNMASKED, values)
+            copy.user_data.update(data)
             yield copy
 
 

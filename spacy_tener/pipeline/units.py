@@ -68,7 +68,7 @@ class Units:
         return Units(self.space, np.full_like(self.iob, MISSING), np.zeros_like(self.label), self.sentence_start)
 
 
-def _has_place(key: Any) -> bool:
+def has_place(key: Any) -> bool:
     """Return whether a key of `user_data` belongs to an extension attribute of a token or a span."""
     return isinstance(key, tuple) and len(key) == 4 and key[0] == "._." and key[2] is not None
 
@@ -107,9 +107,9 @@ class TokenView:
     def _user_data(self) -> tuple[dict[Any, Any], list[int], list[tuple[Any, Any]]]:
         """Return the Doc's own data, and that of tokens and spans with the characters where they start, in order."""
         data: Any = self.doc.user_data.items()
-        placed = [(key, value) for key, value in data if _has_place(key)]
+        placed = [(key, value) for key, value in data if has_place(key)]
         placed.sort(key=lambda item: item[0][2])
-        return {k: v for k, v in data if not _has_place(k)}, [key[2] for key, _ in placed], placed
+        return {k: v for k, v in data if not has_place(k)}, [key[2] for key, _ in placed], placed
 
     def _user_data_of(self, start: int, end: int) -> ChainMap[Any, Any]:
         """Return the data of the Doc, and of the tokens and spans between two characters."""

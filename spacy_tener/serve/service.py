@@ -67,6 +67,7 @@ class Service:
         }
 
     def start(self) -> None:
+        self.stopping = False
         for served in self.models.values():
             served.worker.start()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import spacy
@@ -169,6 +170,20 @@ def test_the_data_are_json(learned):
     radicals = data["texts"][1]["passages"][0]["maps"][-1]
     assert radicals["stream"] == "radicals"
     assert sum(radicals["weights"][0][0]) == pytest.approx(1.0, abs=1e-2)
+
+
+def test_explanations_in_threads_keep_their_maps(learned):
+    """Each thread records the maps of its own texts, whatever others predict meanwhile."""
+    nlp = learned("FLAT")
+    texts = [TEXT[: 4 + number % 7] for number in range(24)]
+
+    def shapes(text):
+        return [each.weights.shape for passage in explain(nlp, text).texts[0].passages for each in passage.maps]
+
+    expected = [shapes(text) for text in texts]
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(shapes, texts)) == expected
+    assert all(expected)
 
 
 def test_a_pipeline_without_the_component_is_refused(learned):

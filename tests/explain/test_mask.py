@@ -10,7 +10,8 @@ import spacy
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.explain import explain
-from spacy_tener.explain.explaining import UNKNOWN, find_mask
+from spacy_tener.explain.explaining import UNKNOWN, Mask, find_mask
+from spacy_tener.features.segmenter import SOURCE_DOC
 
 TEXT = "王小明去了上海"
 
@@ -84,6 +85,28 @@ def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
     assert copy.text == f"吴重{UNKNOWN}在银行"
     assert [token.tag_ for token in copy] == ["T0", "T1", "", "T3", "T4", "T5"]
     assert [token.norm_ for token in copy] == ["x", "x", UNKNOWN, "x", "x", "x"]
+
+
+def test_masked_texts_read_the_words_of_the_lists_that_their_doc_asks_for(learned):
+    nlp = learned("MECT")
+    words, drops = nlp.get_pipe("tener_ner").lexicon, []
+    for name in ("", "named"):
+        words.add(["小明", "明去"], like=["上海"], name=name)
+        doc = nlp.make_doc(TEXT)
+        if name:
+            doc._.tener_words = name
+        (text,) = explain(nlp, doc, maps=False).texts
+        drops.append([each.drop for entity in text.entities for each in entity.evidence])
+        words.clear(name)
+    assert drops[0]
+    assert drops[0] == pytest.approx(drops[1])
+
+
+def test_a_masked_doc_keeps_the_data_of_its_doc_but_not_that_of_tokens(learned):
+    doc = learned().make_doc("吴重阳")
+    doc.user_data |= {SOURCE_DOC: (doc, 0), ("._.", "of_doc", None, None): 1, ("._.", "of_token", 1, 2): 2}
+    (copy,) = Mask("[MASK]", "").copies(doc, [0])
+    assert copy.user_data == {SOURCE_DOC: (doc, 0), ("._.", "of_doc", None, None): 1}
 
 
 def test_no_table_has_a_row_for_the_mask(learned):

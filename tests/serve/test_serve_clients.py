@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import socket
@@ -11,6 +12,8 @@ import httpx
 import pytest
 import spacy
 from prometheus_client.parser import text_string_to_metric_families
+
+from spacy_tener.serve import make_app
 
 NAMES = ["吴重阳", "王小明", "李四", "张三"]
 PLACES = ["上海", "中国", "京", "银行"]
@@ -78,10 +81,48 @@ def samples(service) -> dict[tuple[str, ...], float]:
     }
 
 
+def test_one_pipeline_under_two_names(start, saved):
+    """They share a vocabulary, which only one thread at a time may read texts into."""
+    nlp = spacy.load(saved["tener"])
+    with start({"a": nlp, "b": nlp}) as service, ThreadPoolExecutor(8) as threads:
+        post = service.client.post
+        bodies = [{"text": make_text(number), "model": "ab"[number % 2]} for number in range(200)]
+        answers = list(threads.map(lambda body: post("/v1/entities", json=body), bodies))
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_serving_leaves_a_pipeline_as_it_was(start, saved):
+    nlp = spacy.load(saved["tener"])
+    before = dict(nlp.get_pipe("tener_ner").cfg)
+    with start({"a": nlp}) as service:
+        entities = service.client.post("/v1/entities", json={"text": "王小明去了上海"}).json()["entities"]
+        assert entities
+        assert all(0 < each["probability"] <= 1 for each in entities)
+    assert nlp.get_pipe("tener_ner").cfg == before
+
+
+def test_an_application_is_started_again(saved):
+    app = make_app({"a": spacy.load(saved["tener"])})
+
+    async def run_once() -> None:
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+        ):
+            assert (await client.get("/ready")).json()["status"] == "ok"
+            assert (await client.post("/v1/entities", json={"text": "王小明"})).status_code == 200
+            app.state.service.stopping = True
+
+    asyncio.run(run_once())
+    asyncio.run(run_once())
+
+
 def test_metrics_count_what_happens(served):
     before = samples(served)
     served.client.post("/v1/entities", json={"text": "王小明", "model": "characters"})
     served.client.post("/v1/entities", json={"text": "京" * 501})
+    served.client.post("/v1/entities", json={"text": "a" * 20_000})
     served.client.get("/nowhere/1")
     served.client.get("/nowhere/2")
     after = samples(served)
@@ -90,10 +131,10 @@ def test_metrics_count_what_happens(served):
         return after[key] - before.get(key, 0.0)
 
     assert more("tener_requests_total", "/v1/entities", "200") == 1
-    assert more("tener_requests_total", "/v1/entities", "413") == 1
+    assert more("tener_requests_total", "/v1/entities", "413") == 2
     assert more("tener_requests_total", "other", "404") == 2
-    assert more("tener_request_seconds_count", "/v1/entities") == 2
-    assert more("tener_errors_total", "text_too_long") == 1
+    assert more("tener_request_seconds_count", "/v1/entities") == 3
+    assert more("tener_errors_total", "text_too_long") == more("tener_errors_total", "body_too_large") == 1
     assert more("tener_characters_total", "characters") == 3
     assert more("tener_batch_texts_count", "characters") == more("tener_batch_seconds_count", "characters") == 1
     assert after["tener_waiting_texts", "tener"] == after["tener_waiting_characters", "tener"] == 0
