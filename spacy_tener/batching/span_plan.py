@@ -258,11 +258,11 @@ class SpanPlan:
         return self.by_all
 
 
-
-"""
-
 def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
-    """Return the different columns as four distances each, and which of them each column is. columns: *Shape: [3, C]*"""
+    """Return the different columns as four distances each, and the place of each column among them.
+
+    columns: *Shape: [3, C]*
+    """
     above, width = columns.max(initial=0) + 1, 2 * longest + 1
     codes, inverse = np.unique((columns[0] * above + columns[1]) * width + columns[2] + longest, return_inverse=True)
     query, key, offset = codes // width // above, codes // width % above, codes % width - longest

@@ -197,13 +197,13 @@ class Segments:
 
         x: *Shape: [m, w]*. Returns *Shape: [n, w]*
         """
-        return self.sum(x) / self.size
-
-        s
-        """
+        return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Return softmax over the rows of each segment, column by column. x: *Shape: [m, w]*. Returns *Shape: [m, w]*"""
+        """Return softmax over the rows of each segment, column by column.
+
+        x: *Shape: [m, w]*. Returns *Shape: [m, w]*
+        """
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])
         highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)

@@ -225,13 +225,13 @@ def _masked(weights: Tensor, mask: Tensor | None) -> Tensor:
     return weights if mask is None else weights * mask
 
 
-def _d_scores
-
-(
-"""
+def _d_scores(
     heads: SpanHeads, sums: SpanHeads, group: Queries, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
 ) -> Tensor:
-    """Return the gradient of a group's scores from that of its output; add the values' on the way. *Shape: [h n, G, L]*"""
+    """Return the gradient of a group's scores from that of its output; add the values' on the way.
+
+    *Shape: [h n, G, L]*
+    """
     group.add(sums.v, "keys", torch.bmm(_masked(weights, mask).transpose(1, 2), d_mixed))
     d_weights = _masked(torch.bmm(d_mixed, group.take(heads.v, "keys").transpose(1, 2)), mask)
     d_scores = d_weights.mul_(weights)
