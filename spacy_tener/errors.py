@@ -44,14 +44,19 @@ class InputError(RemedyError):
         super().__init__(reason, remedy, place=source if line is None else f"{source}:{line}")
 
 
-class MissingTorchError(ImportError):
-    """Something needs torch, which is not installed."""
+class MissingPackageError(ImportError):
+    """Error that says what a package is needed for that is not installed, and how to install it.
 
-    def __init__(self) -> None:
-        super().__init__(
-            "This needs torch, which is not installed: training does, a GPU, and pipelines with a transformer inside. "
-            "Install it by `pip install 'spacy_tener[train]'`. Other trained pipelines load and run without it."
-        )
+    reason, remedy: as of `RemedyError`.
+    """
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        self.reason = reason
+        self.remedy = remedy
+        super().__init__(f"{reason}. {remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.reason, self.remedy)
 
 
 def check_choice(what: str, value: str, choices: Iterable[str]) -> None:

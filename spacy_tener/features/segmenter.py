@@ -19,7 +19,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc, Token
 
 from ..batching.sequences import ranges
-from ..errors import check_choice
+from ..errors import MissingPackageError, check_choice
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText, lengths_of
 from .keys import Keys, mix
@@ -114,9 +114,9 @@ def _jieba() -> Any:
     try:
         import rjieba
     except ImportError as error:
-        raise ImportError(
-            "Texts are divided into words by the package rjieba, which is not installed. Install it with "
-            "`pip install 'spacy_tener[zh]'`."
+        raise MissingPackageError(
+            "Texts are divided into words by the package rjieba, which is not installed",
+            "Install it by `pip install 'spacy_tener[zh]'`.",
         ) from error
     return rjieba.Jieba()
 

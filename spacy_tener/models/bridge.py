@@ -17,7 +17,7 @@ from thinc.api import Model, Ops, Optimizer, chain, get_current_ops
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 
-from ..errors import MissingTorchError
+from ..errors import MissingPackageError
 from ..runtime.weights import Weights
 from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows
 from .serialize import from_safetensors, to_safetensors
@@ -210,7 +210,10 @@ def require_torch() -> None:
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise MissingTorchError from error
+        raise MissingPackageError(
+            "Training needs torch, which is not installed; so do a GPU, and pipelines with a transformer inside",
+            "Install it by `pip install 'spacy_tener[train]'`. Other trained pipelines load and run without it.",
+        ) from error
 
 
 def torch_side() -> ModuleType:

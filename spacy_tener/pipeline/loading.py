@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..errors import RemedyError
+from ..errors import MissingPackageError, RemedyError
 
 # Messages of Thinc and torch about an undamaged file with the weights of other layers or sizes.
 _OTHER_CONFIG = ("mismatched structure", "change dimension", "unknown dimension", "in loading state_dict")
@@ -23,6 +23,8 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
         yield
     except OSError:
         raise
+    except MissingPackageError as error:
+        raise MissingPackageError(f"{what}: {error.reason}", error.remedy) from error
     except ImportError as error:
         raise ImportError(f"{what}: {error}. Install the missing package, then load again.") from error
     except Exception as error:

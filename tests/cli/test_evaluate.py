@@ -13,6 +13,7 @@ from command_line import Ran, run_tener
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
+from spacy_tener.errors import MissingPackageError
 from spacy_tener.workbench.report.runs import find_runs
 from spacy_tener.workbench.report.scores import Confusion, total
 
@@ -161,6 +162,17 @@ def test_a_gpu_that_cannot_be_used_is_told_with_the_extras(
     assert code == 1
     assert f"--gpu-id 7: {reason}" in text
     assert "cuda12x or cuda13x" in text
+
+
+def test_a_missing_package_of_the_pipeline_is_told_in_one_line(
+    model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = MissingPackageError("Texts need rjieba, which is not installed", "Install it by `pip install x`.")
+    monkeypatch.setattr(spacy, "load", Mock(side_effect=missing))
+    code, text = evaluate(model, data)
+    assert code == 1
+    assert text.strip().endswith("Texts need rjieba, which is not installed Install it by `pip install x`.")
+    assert "Traceback" not in text
 
 
 @pytest.mark.parametrize(

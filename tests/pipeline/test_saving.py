@@ -15,6 +15,7 @@ import srsly
 import torch
 from spacy.vocab import Vocab
 
+from spacy_tener.errors import MissingPackageError
 from spacy_tener.models.bridge import TorchShim
 from spacy_tener.pipeline.settings import NERSettings
 
@@ -243,12 +244,17 @@ class TestOtherCauses:
         ("error", "kind", "message"),
         [
             (ModuleNotFoundError("No module named 'jieba'"), ImportError, "'tener_ner'.*'jieba'.*Install"),
+            (
+                MissingPackageError("Texts need the package x", "Install it by `pip install 'spacy_tener[zh]'`."),
+                ImportError,
+                r"component 'tener_ner' from the given bytes: Texts need the package x\. Install it by `[^`]+`\.$",
+            ),
             (MemoryError("of the host"), MemoryError, "'tener_ner'.*of the host.*not enough memory.*require_cpu"),
             (torch.cuda.OutOfMemoryError("CUDA out of memory"), MemoryError, "CUDA out of memory.*require_cpu"),
             (RuntimeError("CUDA error: no kernel image"), RuntimeError, "^CUDA error: no kernel image$"),
             (FileNotFoundError("vectors.txt"), FileNotFoundError, "^vectors.txt$"),
         ],
-        ids=["package", "memory", "memory of the GPU", "GPU", "file"],
+        ids=["package", "package of an extra", "memory", "memory of the GPU", "GPU", "file"],
     )
     def test_the_cause_and_its_remedy_are_named(self, learned, failing, error, kind, message):
         data = learned().get_pipe("tener_ner").to_bytes()

@@ -15,7 +15,7 @@ from thinc.api import Model
 from thinc.types import Floats2d
 
 from ...batching.lattice import Lattice
-from ...features.keys import Keys
+from ...features.keys import Keys, StringTable
 from ...features.lexicon import Lexicon, Match, warn_if_empty
 from ...features.lexicon_sources import jieba_lexicon
 from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layered
@@ -147,7 +147,7 @@ class LexiconVocabulary(WordVocabulary):
 
     def __init__(self, names: Iterable[str], max_words: int | None) -> None:
         super().__init__(names, max_words)
-        self._known: tuple[int, KnownWords] | None = None
+        self._known: tuple[StringTable, int, KnownWords] | None = None
 
     def match(self, docs: list[Doc]) -> Match:
         """Find the lexicon's own words."""
@@ -165,14 +165,15 @@ class LexiconVocabulary(WordVocabulary):
 
     def likes(self, found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
         """Return the words that the listed words of a match are like."""
-        keys = self.tables[WORD].keys
-        if self._known is None or self._known[0] != len(keys):
-            self._known = len(keys), KnownWords(self.lexicon, keys)
+        table, known = self.tables[WORD], self._known
+        # Initializing, loading and trimming make another table; training adds to it.
+        if known is None or known[0] is not table or known[1] != len(table):
+            known = self._known = table, len(table), KnownWords(self.lexicon, table.keys)
         tag_rows: dict[str, int] = {}
         if TAG in self.tables:
             names = self.lexicon.tag_names
             tag_rows = {names[int(key)]: row for row, key in enumerate(self.tables[TAG].keys.tolist(), start=1)}
-        return like_words(self._known[1], tag_rows, found, lists)
+        return like_words(known[2], tag_rows, found, lists)
 
     @property
     def known(self) -> list[str]:
@@ -181,10 +182,6 @@ class LexiconVocabulary(WordVocabulary):
 
     def word_keys(self, words: Sequence[str]) -> Keys:
         return self.lexicon.index(words).astype(np.uint64)
-
-    def from_parts(self, parts: dict[str, Any]) -> None:
-        super().from_parts(parts)
-        self._known = None
 
 
 def _init(

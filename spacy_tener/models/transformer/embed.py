@@ -17,6 +17,7 @@ from thinc.api import Model
 from thinc.types import Floats2d
 from torch import nn
 
+from ...errors import MissingPackageError
 from ..batches import EmbedOutput, token_counts
 from ..bridge import EmbedModel, TorchShim, run_module, torch_shim
 from ..settings import expand_config
@@ -153,9 +154,9 @@ def _library() -> ModuleType:
     try:
         import transformers
     except ImportError as error:
-        raise ImportError(
-            "TransformerEmbed needs the library transformers, which is not installed. Run: "
-            'pip install "spacy_tener[transformers]"'
+        raise MissingPackageError(
+            "spacy_tener.TransformerEmbed.v1 needs the library transformers, which is not installed",
+            "Install it by `pip install 'spacy_tener[transformers]'`.",
         ) from error
     return transformers
 

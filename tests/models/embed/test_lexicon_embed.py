@@ -1,0 +1,82 @@
+"""The embedder of a lexicon's words: rows, listed words that are read like them, and what a second training keeps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import spacy
+
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.word_lists import ListedWord, WordList
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.embed import tables
+from spacy_tener.models.embed.lexicon import build_lexicon_embed
+from spacy_tener.models.embed.tables import count_rows, observe, trim
+
+nlp = spacy.blank("zh")
+
+
+def docs_of(*texts):
+    return [nlp.make_doc(text) for text in texts]
+
+
+def embedder(words, **settings):
+    """A trained embedder of these words, whose source can be changed by changing the list."""
+    return build_lexicon_embed(lambda: Lexicon(words), **{"width": 3, "dropout": 0.0, "word_dropout": 0.0, **settings})
+
+
+def trained(words, **settings):
+    model = embedder(words, **settings)
+    model.initialize()
+    observe(model, [docs_of(*words)])
+    return model
+
+
+def row_of(model, word):
+    (row,) = model.predict(docs_of(word)).floats
+    return row
+
+
+def add(model, **words):
+    entries = {word: ListedWord("", (like,)) for word, like in words.items()}
+    model.attrs["vocabulary"].lists.put("", WordList(entries))
+
+
+def test_a_listed_word_has_the_row_of_the_word_that_it_is_like():
+    model = trained(["上海", "北京"])
+    add(model, 深圳="北京")
+    np.testing.assert_array_equal(row_of(model, "深圳"), row_of(model, "北京"))
+    assert not np.array_equal(row_of(model, "深圳"), row_of(model, "上海"))
+
+
+def test_initializing_again_forgets_which_words_were_known():
+    words = ["上海", "北京"]
+    model = trained(words)
+    add(model, 深圳="北京")
+    row_of(model, "深圳")
+    # As many words with a row as before, in another order.
+    words[:] = ["北京", "天津"]
+    model.initialize()
+    observe(model, [docs_of(*words)])
+    np.testing.assert_array_equal(row_of(model, "深圳"), row_of(model, "北京"))
+
+
+def test_trimming_and_training_on_forget_which_words_were_known(monkeypatch):
+    monkeypatch.setattr(tables, "FEW", 0)
+    model = embedder(["上海", "北京", "天津"])
+    model.initialize()
+    observe(model, [docs_of("上海", "北京")])
+    add(model, 深圳="北京")
+    row_of(model, "深圳")
+    trim(model, count_rows(model, [docs_of("北京")]), least=1, half=False)
+    observe(model, [docs_of("天津")])
+    assert torch_shim(model).sizes["word"] >= 3
+    np.testing.assert_array_equal(row_of(model, "深圳"), row_of(model, "北京"))
+
+
+@pytest.mark.parametrize("tag_width", [0, 2])
+def test_a_copy_reads_listed_words_alike(tag_width):
+    model = trained(["上海", "北京"], tag_width=tag_width)
+    add(model, 深圳="北京")
+    copy = embedder([], tag_width=tag_width).from_bytes(model.to_bytes())
+    np.testing.assert_array_equal(row_of(copy, "深圳"), row_of(model, "深圳"))
