@@ -14,7 +14,8 @@ from thinc import optimizers
 from thinc.api import get_current_ops, use_ops
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.models.bridge import TorchShim, flat, ragged_layer, torch_shim
+from spacy_tener.models.batches import join_rows
+from spacy_tener.models.bridge import TorchShim, ragged_layer, torch_shim
 from spacy_tener.optim.optimizers import SGD, Adam
 
 SELECTED = {"selection": "top_k", "penalty": 0.0}
@@ -174,7 +175,7 @@ def test_arrays_cross_the_bridge_whatever_part_of_others_they_are(change, device
     assert torch_shim(there).device == device
     for mine, others in ((found, expected), (gradient, wanted)):
         assert [part.shape for part in mine] == [part.shape for part in others]
-        np.testing.assert_allclose(there.ops.to_numpy(flat(there.ops, mine)), np.concatenate(others), atol=1e-5)
+        np.testing.assert_allclose(there.ops.to_numpy(join_rows(there.ops, mine)), np.concatenate(others), atol=1e-5)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
