@@ -70,12 +70,13 @@ def learn(work: Path, corpus: str, args: argparse.Namespace) -> None:
     grid("tener")
     own, others = work / f"silver-{corpus}", work / f"silver-{corpus}-teacher"
     models = ",".join(str(runs / corpus / "tener" / seed / "model-best") for seed in "123")
-    _report.tener("silver", models, raw, "-o", own)
+    sure = ("--sure", 0.9, "--outside", 0.9)
+    _report.tener("silver", models, raw, "-o", own, *sure)
     grid(SELF, f"paths.silver={own}")
     named = [f"paths.transformer={args.transformer}"] if teacher == "transformer-crf" else []
     grid(teacher, *named, seeds="1")
     best = runs / corpus / teacher / "1" / "model-best"
-    _report.tener("silver", best, raw, "-o", others)
+    _report.tener("silver", best, raw, "-o", others, *sure)
     grid(TAUGHT, f"paths.silver={others}", f"paths.teacher={best}")
 
 

@@ -71,7 +71,8 @@ def main() -> None:
     for name, raw in SILVER.items():
         output = args.work / name
         models = ",".join(str(runs / CORPUS / BASE / str(seed) / "model-best") for seed in SEEDS)
-        _report.tener("silver", models, getattr(args, raw), "--output", output, "--limit", RAW)
+        sure = ("--sure", 0.9, "--outside", 0.9)
+        _report.tener("silver", models, getattr(args, raw), "--output", output, "--limit", RAW, *sure)
         grid(args, as_overlay(configs, "silver", name), f"{BASE}+{name}", f"paths.silver={output}", steps=STEPS)
     for name in OVERLAYS:
         grid(args, configs, f"{BASE}+{name}")

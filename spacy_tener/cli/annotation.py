@@ -46,8 +46,8 @@ def silver_cli(
     teachers: Annotated[str, typer.Argument(help="Pipelines with entities, with commas between them")],
     raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of .spacy files to write")],
-    sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept")] = 0.9,
-    outside: Annotated[float, typer.Option(help="Least probability of a token that is kept as no entity")] = 0.9,
+    sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept")] = 0.51,
+    outside: Annotated[float, typer.Option(help="Least probability of a token that is kept as no entity")] = 0.51,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
     part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
     gpu_id: options.GpuId = -1,
@@ -92,6 +92,14 @@ def silver_cli(
     if not total.texts:
         raise no_text(raw)
     msg.good(f"{output}: {_described(total)}")
+    _warn_starved(total, "--sure")
+
+
+def _warn_starved(stats: SilverStats, option: str) -> None:
+    if stats.is_starved:
+        kept = f"Kept are {counted(stats.entities, 'entity', 'entities')} of about {stats.expected:,.0f}"
+        remedy = f"Lower {option}. A model that learns from so few, beside tokens in none, learns to find nothing."
+        msg.warn(kept, f"{remedy} Calibrated probabilities are often lower than those before.")
 
 
 def _described(stats: SilverStats) -> str:
@@ -139,6 +147,8 @@ def suggest_cli(
         raise no_text(raw)
     known_texts = list(read_all(find_texts(known or [])[0]))
     chosen = suggest(nlp, itertools.chain([first], texts), limit, by=by, known=known_texts)
+    if not chosen:
+        raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or less of --known.")
     tool = TOOLS[format]
     write_text(output, tool.write(make_tasks(nlp, chosen)))
     msg.good(f"{output}: {counted(len(chosen), 'text')} to annotate in {format}")
@@ -148,9 +158,10 @@ def suggest_cli(
         msg.info(f"{interface}: the labelling interface for them")
     if sure:
         path = output.with_name(f"{output.stem}{SURE}")
-        docs = list(silver([nlp], [each.text for each in chosen], sure))
+        docs, stats = silver([nlp], [each.text for each in chosen], sure)
         write_file(path, lambda file: file.write(DocBin(docs=docs).to_bytes()))
-        msg.good(f"{path}: {_described(SilverStats.of(docs))}")
+        msg.good(f"{path}: {_described(stats)}")
+        _warn_starved(stats, "--agree")
 
 
 @command("review", stopped="The same command goes on; it trains again what was being trained.")
@@ -205,7 +216,7 @@ def review_cli(
         else:
             setup_gpu(gpu_id)
             judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
-            how = f"JudgedDoc by {model_or_config}, which finds less where it was trained on this data."
+            how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
             msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
         _write_review(output, judged, str(data), how, limit)
 

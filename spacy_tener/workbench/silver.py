@@ -130,36 +130,40 @@ def _certain(doc: Doc) -> Belief:
 class Sureness:
     """The probabilities from which annotation is kept.
 
+    By default what is more likely than not: where entities need more, most of what is kept is tokens in none, and a
+    student learns to find nothing.
+
     entity: That of an entity.
     outside: That of a token to be in no entity.
     """
 
-    entity: float = 0.9
-    outside: float = 0.9
+    entity: float = 0.51
+    outside: float = 0.51
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not 0.5 < value <= 1.0:
-                raise RemedyError(f"{name} = {value}", "Give a probability above a half and at most 1.")
+            if not 0.5 < value <= 1.0:  # a half is what each of two teachers has who contradict each other
+                raise RemedyError(f"{name} = {value}", "Give a probability above 0.5 and at most 1.")
 
 
 @dataclass
 class SilverStats:
-    """Numbers of texts, tokens and entities in silver annotation."""
+    """Numbers of texts, tokens and entities in silver annotation.
+
+    missing: Tokens with missing annotation.
+    expected: The entities that the teachers expect in these texts: the sum of all entities' probabilities.
+    """
 
     texts: int = 0
     tokens: int = 0
     entities: int = 0
     missing: int = 0
-    """Tokens with missing annotation."""
+    expected: float = 0.0
 
-    @classmethod
-    def of(cls, docs: Iterable[Doc]) -> SilverStats:
-        """Count what is in annotated Docs."""
-        stats = cls()
-        for doc in docs:
-            stats.add(cls(1, len(doc), len(doc.ents), sum(token.ent_iob_ == "" for token in doc)))
-        return stats
+    @property
+    def is_starved(self) -> bool:
+        """Whether less than half of the expected entities are kept, beside the tokens in none."""
+        return 2 * self.entities + 1 < self.expected
 
     def add(self, other: SilverStats) -> None:
         for name, value in asdict(other).items():
@@ -186,11 +190,16 @@ def keep_sure(belief: Belief, sure: Sureness) -> Doc:
     return doc
 
 
-def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> Iterator[Doc]:
-    """Annotate texts in batches."""
+def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> tuple[list[Doc], SilverStats]:
+    """Annotate texts."""
+    docs, stats = [], SilverStats()
     for batch in minibatch(texts, BATCH):
         for belief in beliefs(teachers, batch):
-            yield keep_sure(belief, sure)
+            doc = keep_sure(belief, sure)
+            docs.append(doc)
+            missing = sum(not token.ent_iob_ for token in doc)
+            stats.add(SilverStats(1, len(doc), len(doc.ents), missing, sum(belief.entities.values())))
+    return docs, stats
 
 
 def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
@@ -231,9 +240,9 @@ def write_silver(
             name = f"part-{number:05}.spacy"
             finished = name in manifest.parts
             if not finished:
-                docs = list(silver(teachers, part, sure))
+                docs, stats = silver(teachers, part, sure)
                 manifest.folder.write(name, DocBin(docs=docs).to_bytes())
-                manifest.finish(name, asdict(SilverStats.of(docs)))
+                manifest.finish(name, asdict(stats))
             stats = SilverStats(**manifest.parts[name])
             total.add(stats)
             done(stats, finished)

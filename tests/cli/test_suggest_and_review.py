@@ -92,12 +92,19 @@ def test_known_texts_are_not_suggested(model: Path, raw: Path, tmp_path: Path) -
     assert sorted(json.loads(line)["text"] for line in lines) == sorted(TEXTS[3:])
 
 
+def test_where_all_texts_are_known_an_earlier_output_stays(model: Path, raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("annotated", encoding="utf8")
+    code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--known", raw)
+    assert (code, "No text is left to suggest" in text) == (1, True)
+    assert (tmp_path / "a.jsonl").read_text(encoding="utf8") == "annotated"
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--format", "brat"], "doccano, labelstudio, prodigy"),
         (["--by", "guess"], "entropy"),
-        (["--agree", "0.3"], "above a half"),
+        (["--agree", "0.3"], "above 0.5"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_written(

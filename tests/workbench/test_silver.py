@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import spacy_tener.cli  # noqa: F401  (adds the command to the group)
 import spacy_tener.workbench.silver as silver_module
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.silver import Belief, Sureness, beliefs, keep_sure, unknown_labels
+from spacy_tener.workbench.silver import Belief, SilverStats, Sureness, beliefs, keep_sure, unknown_labels
 
 TEXT = "王小明去了上海"
 
@@ -62,10 +62,19 @@ def iob_of(doc):
 
 def test_the_sure_is_kept_and_the_doubtful_left_open():
     believed = belief({(0, 3, "PER"): 0.95, (5, 7, "GPE"): 0.7}, [0.01, 0.02, 0.02, 0.99, 0.8, 0.3, 0.3])
-    assert iob_of(keep_sure(believed, Sureness())) == ["B-PER", "I-PER", "I-PER", "O", "", "", ""]
+    sure = Sureness(0.9, 0.9)
+    assert iob_of(keep_sure(believed, sure)) == ["B-PER", "I-PER", "I-PER", "O", "", "", ""]
     assert iob_of(keep_sure(believed, Sureness(entity=0.6, outside=0.75))) == [
         *["B-PER", "I-PER", "I-PER", "O", "O", "B-GPE", "I-GPE"]
     ]
+
+
+def test_the_least_probability_itself_is_kept():
+    believed = belief({(0, 3, "PER"): 0.75, (5, 7, "GPE"): 0.5}, [0.25, 0.25, 0.25, 0.75, 0.75, 0.5, 0.5])
+    assert iob_of(keep_sure(believed, Sureness(0.75, 0.75))) == ["B-PER", "I-PER", "I-PER", "O", "O", "", ""]
+    above = iob_of(keep_sure(believed, Sureness(0.76, 0.76)))
+    assert above == [""] * 7
+    assert iob_of(keep_sure(believed, Sureness())) == ["B-PER", "I-PER", "I-PER", "O", "O", "", ""]
 
 
 def test_of_entities_that_exclude_each_other_the_likelier_is_kept():
@@ -142,8 +151,33 @@ def test_a_teacher_that_does_not_tell_its_labels_is_not_compared(trained):
 
 @pytest.mark.parametrize("value", [0.5, 1.1, float("nan")])
 def test_what_is_no_probability_above_a_half_is_refused(value):
-    with pytest.raises(RemedyError, match="Give a probability above a half"):
-        Sureness(entity=value)
+    for name in ("entity", "outside"):
+        with pytest.raises(RemedyError, match=rf"{name} = {value}. Give a probability above 0.5"):
+            Sureness(**{name: value})
+
+
+def test_few_kept_entities_of_many_expected_are_warned_of(run, trained):
+    """As after a calibration, which makes probabilities lower: what is left teaches to find nothing."""
+    nlp = spacy.load(trained)
+    nlp.get_pipe("tener_ner").cfg["temperature"] = 4.0
+    nlp.to_disk(trained.parent / "calibrated")
+    code, said = run(trained.parent / "calibrated", "--sure", "0.95", "--outside", "0.95")
+    assert code == 0
+    assert "Kept are 0 entities of about" in said
+    assert "Lower --sure." in said
+
+
+def test_stats_count_what_is_kept_and_expect_what_is_probable(trained):
+    teacher = spacy.load(trained)
+    docs, stats = silver_module.silver([teacher], [TEXT, "", "他"], Sureness(0.99, 0.99))
+    [found] = beliefs([teacher], [TEXT])
+    assert [doc.text for doc in docs] == [TEXT, "", "他"]
+    assert (stats.texts, stats.tokens) == (3, 8)
+    assert stats.missing == sum(iob_of(doc).count("") for doc in docs)
+    assert stats.entities == sum(len(doc.ents) for doc in docs)
+    assert stats.expected == pytest.approx(sum(found.entities.values()), abs=0.05)
+    assert not SilverStats(entities=5, expected=11.0).is_starved
+    assert SilverStats(entities=5, expected=11.1).is_starved
 
 
 @pytest.fixture
@@ -187,8 +221,8 @@ def test_other_settings_do_not_mix_with_what_is_there(run, trained, tmp_path):
     assert run(trained)[0] == 0
     code, said = run(trained, "--sure", "0.7")
     assert code == 1
-    assert "entity: was 0.9, is 0.7" in said
-    assert json.loads((tmp_path / "silver" / "_manifest.json").read_text())["made_of"]["entity"] == 0.9
+    assert "entity: was 0.51, is 0.7" in said
+    assert json.loads((tmp_path / "silver" / "_manifest.json").read_text())["made_of"]["entity"] == 0.51
 
 
 def test_teachers_of_different_labels_are_warned_of(run, trained, ruled):

@@ -107,7 +107,10 @@ def _suspicion(doubt: Doubt, recall: float) -> float:
 
 
 def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
-    """Let a pipeline judge Docs with gold annotation, each given with its number."""
+    """Let a pipeline judge Docs with gold annotation, each given with its number.
+
+    It reads the texts with its own tokenizer, as it will be used, unless it was trained and chosen on gold's tokens.
+    """
     for batch in minibatch(docs, BATCH):
         yield from _judge(nlp, batch)
 
@@ -115,7 +118,8 @@ def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]
 def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
     recogniser = Recogniser.of(nlp)
     ner = recogniser.ner
-    read_docs = recogniser.read(_bare(nlp, doc) for _, doc in batch)
+    own_tokens = not nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
+    read_docs = recogniser.read(doc.text if own_tokens else _bare(nlp, doc) for _, doc in batch)
     known = [
         Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
     ]

@@ -19,7 +19,7 @@ KINDS = {
     "missing": "not in gold",
     "extra": "only in gold",
 }
-"""How the model's reading of a place differs from gold."""
+"""The kinds of doubts, as the model's reading beside gold."""
 CONTEXT = 40
 """Characters of the text that are shown on both sides of a place."""
 _HUES = (210, 28, 140, 280, 330, 175, 60, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.util import minibatch
 
 from ...errors import check_choice
 from ...pipeline.confidence import ConfidentPipe
@@ -25,7 +27,10 @@ Profiles = NDArray[np.float32]
 WIDTH = 1024
 """Length of a profile."""
 ORDERS = (2, 3)
-"""How many neighbouring characters are counted together."""
+"""Lengths of the strings of neighbouring characters that are counted."""
+_VARIETY = 4
+_ADDRESS = re.compile(r"https?://\S+")
+_REPEATED = re.compile(r"(.{1,8}?)\1+", re.DOTALL)
 _PRIMES = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
 
 
@@ -61,7 +66,7 @@ MEASURES: dict[str, Callable[[ConfidentPipe, Sequence[Doc]], list[float]]] = {
 def suggest(
     nlp: Language, texts: Iterable[str], n: int, *, by: str = "entropy", known: Sequence[str] = ()
 ) -> list[Suggestion]:
-    """Return the texts to annotate next: uncertain ones, each unlike those before it.
+    """Return the texts to annotate next: uncertain ones, each unlike those before it, and none that repeats itself.
 
     texts: Any number: only the `POOL * n` most uncertain are kept at a time.
     by: One of `MEASURES`.
@@ -70,30 +75,52 @@ def suggest(
     check_choice("measure of uncertainty", by, tuple(MEASURES))
     pool = most_uncertain(nlp, texts, POOL * n, by=by, without={text_key(text) for text in known})
     vectors = profiles([each.text for each in pool])
-    chosen = spread([each.uncertainty for each in pool], vectors, n, profiles(known) if known else None)
+    chosen = spread([each.uncertainty for each in pool], vectors, n, known)
     return [pool[index] for index in chosen]
 
 
 def most_uncertain(
     nlp: Language, texts: Iterable[str], n: int, *, by: str = "entropy", without: Set[str] = frozenset()
 ) -> list[Suggestion]:
-    """Return the n most uncertain of some texts without repeats, most uncertain first, equal ones in their order."""
+    """Return the n most uncertain of some texts, most uncertain first, equal ones in their order. Of texts that are
+    nearly the same (see `near_key`) it holds one. Uncertainty counts by the text's `variety`.
+
+    without: The keys of texts that are left out.
+    """
     heap: list[tuple[float, int, str]] = []
     held: set[str] = set()
     for index, text, uncertainty in _measured(nlp, texts, by):
-        name = text_key(text)
-        if name in held or name in without or (len(heap) == n and uncertainty <= heap[0][0]):
+        name = near_key(text)
+        if name in held or text_key(text) in without or (len(heap) == n and uncertainty <= heap[0][0]):
             continue
         held.add(name)
         heapq.heappush(heap, (uncertainty, -index, text))
         if len(heap) > n:
-            held.discard(text_key(heapq.heappop(heap)[2]))
+            held.discard(near_key(heapq.heappop(heap)[2]))
     return [Suggestion(text, uncertainty) for uncertainty, _, text in sorted(heap, reverse=True)]
 
 
 def text_key(text: str) -> str:
     """Return a text without white space, by which texts count as equal."""
     return "".join(text.split())
+
+
+def near_key(text: str) -> str:
+    """Return a text by which near-repeats count as equal: its letters without case, digits as 0, repeated strings once,
+    and no addresses. A text without letters keeps its other characters."""
+    plain = text_key(_ADDRESS.sub("", text.casefold()))
+    letters = "".join("0" if char.isdigit() else char for char in plain if char.isalnum())
+    return _REPEATED.sub(r"\1", letters or plain)
+
+
+def variety(text: str) -> float:
+    """Return the share of a text's strings of four characters that are different ones, above 0 and at most 1.
+
+    A text that repeats itself asks one question many times: all its readings together are uncertain, and their entropy
+    is large, but annotating them answers the one question.
+    """
+    size = len(text) - _VARIETY + 1
+    return len({text[start : start + _VARIETY] for start in range(size)}) / size if size > 0 else 1.0
 
 
 def _measured(nlp: Language, texts: Iterable[str], by: str) -> Iterator[tuple[int, str, float]]:
@@ -103,7 +130,7 @@ def _measured(nlp: Language, texts: Iterable[str], by: str) -> Iterator[tuple[in
         with nlp.memory_zone():
             values = MEASURES[by](recogniser.ner, recogniser.read(text for _, text in batch))
         for (index, text), value in zip(batch, values, strict=True):
-            yield index, text, value
+            yield index, text, value * variety(text)
 
 
 def profiles(texts: Sequence[str]) -> Profiles:
@@ -134,19 +161,18 @@ def _buckets(text: str) -> NDArray[np.int64]:
     return places
 
 
-def spread(weights: Sequence[float], vectors: Profiles, n: int, known: Profiles | None = None) -> list[int]:
+def spread(weights: Sequence[float], vectors: Profiles, n: int, known: Iterable[str] = ()) -> list[int]:
     """Choose n of some texts greedily: next is the one whose weight times distance to the nearest chosen is largest.
 
     weights: 0 or more for each text.
     vectors: Their profiles.
-    known: The profiles of texts that count as chosen.
+    known: Texts that count as chosen.
     RETURNS: The indices of the chosen texts in order, the first of equals.
     """
     wanted = np.asarray(weights, dtype=np.float64)
     nearest = np.zeros(len(wanted))
-    for part in range(0, 0 if known is None else len(known), WIDTH):
-        assert known is not None
-        np.maximum(nearest, (vectors @ known[part : part + WIDTH].T).max(axis=1), out=nearest)
+    for part in minibatch(known, WIDTH):  # a profile takes 4 KB: there may be many texts
+        np.maximum(nearest, (vectors @ profiles(part).T).max(axis=1), out=nearest)
     chosen: list[int] = []
     free = np.ones(len(wanted), dtype=bool)
     for _ in range(min(n, len(wanted))):

@@ -16,7 +16,7 @@ from thinc.api import Config
 from spacy_tener.files import digest
 from spacy_tener.manifest import Manifest
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import ConfigError
+from spacy_tener.workbench.composing.files import ConfigError, missing_requirements
 from spacy_tener.workbench.runs.grid import Grid, Todo, check_unchanged, plan, todo
 from spacy_tener.workbench.runs.training import TrainingRun
 
@@ -137,6 +137,16 @@ def test_missing_packages_and_vectors_are_found_before_anything_is_trained(
     assert "pip install 'spacy_tener[zh]'" in text
     assert "embed.vectors: there is no vectors/chars.vec" in text
     assert "weibo, transformer: [components.tener_ner.model.tok2vec.embed.second] names no transformer" in text
+
+
+def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, other = compose("weibo").config, compose("weibo", ["ner"]).config
+    assert missing_requirements(config) == []
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert missing_requirements(other) == []
+    assert missing_requirements(config) == [
+        "[components.tener_ner] needs the package torch: pip install 'spacy_tener[train]'"
+    ]
 
 
 def test_a_config_that_fixes_its_seed_or_data_is_refused(here: Path) -> None:

@@ -119,6 +119,19 @@ def test_tokens_and_gold_of_the_corpus_stay_as_they_are(nlp: Language) -> None:
     assert doc.to_bytes() == before
 
 
+def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_gold_s(nlp: Language) -> None:
+    characters = gold((0, 3, "PER"), (5, 7, "GPE"))
+    words = Doc(nlp.vocab, words=["王小明", "去了", "上海"], spaces=[False] * 3, ents=["B-PER", "O", "B-GPE"])
+    by_words, by_characters = judged(nlp, words), judged(nlp, characters)
+    assert by_words.doubts == by_characters.doubts == ()
+    assert by_words.probability == pytest.approx(by_characters.probability)
+    nlp.config["corpora"]["dev"]["gold_preproc"] = True
+    try:
+        assert judged(nlp, words).probability < by_words.probability / 2
+    finally:
+        nlp.config["corpora"]["dev"]["gold_preproc"] = False
+
+
 # The page and the JSON
 
 

@@ -17,7 +17,16 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.finding import Recogniser
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.workbench.suggestions import suggest as module
-from spacy_tener.workbench.suggestions.suggest import MEASURES, most_uncertain, profiles, spread, suggest
+from spacy_tener.workbench.suggestions.suggest import (
+    MEASURES,
+    WIDTH,
+    most_uncertain,
+    near_key,
+    profiles,
+    spread,
+    suggest,
+    variety,
+)
 
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "明天去哪", "京", "上海在京"]
 
@@ -126,7 +135,66 @@ def test_equal_weights_take_one_of_each_kind_first() -> None:
 def test_what_is_known_counts_as_chosen() -> None:
     texts = ["王小明去了上海", "今天天气很好"]
     assert spread([1.0, 0.9], profiles(texts), 1) == [0]
-    assert spread([1.0, 0.9], profiles(texts), 1, profiles(["王小明去了上海市"])) == [1]
+    assert spread([1.0, 0.9], profiles(texts), 1, ["王小明去了上海市"]) == [1]
+
+
+def test_what_is_known_takes_the_same_memory_however_much_it_is() -> None:
+    vectors = profiles(["王小明去了上海", "今天天气很好"])
+
+    def peak(n: int) -> int:
+        tracemalloc.start()
+        spread([1.0, 0.9], vectors, 1, (f"文{number}" for number in range(n)))
+        size = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return size
+
+    assert peak(8 * WIDTH) < 1.5 * peak(2 * WIDTH)
+
+
+def test_a_profile_counts_every_pair_and_triple_with_the_blanks_around() -> None:
+    assert [int(np.count_nonzero(row)) for row in profiles(["", "京", "上海"])] == [1, 3, 5]
+    once, twice = profiles(["上海", "上海上海"])
+    assert 0 < once @ twice < 1
+    assert np.linalg.norm(profiles(["王小明去了上海"])) == pytest.approx(1.0, abs=1e-6)
+
+
+# Repetitions
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("京京京京", "京京", True),
+        ("转发微博转发微博", "转发微博", True),
+        ("签到 123 天 http://t.cn/a1", "签到 9 天！http://t.cn/b2", True),
+        ("Hello!", "hello...", True),
+        ("！！！", "。。。", False),
+        ("上海", "北京", False),
+        ("A股", "B股", False),
+    ],
+)
+def test_texts_nearly_repeat_each_other(one: str, other: str, same: bool) -> None:
+    assert (near_key(one) == near_key(other)) == same
+
+
+def test_variety_is_the_share_of_different_strings() -> None:
+    assert [variety(text) for text in ("", "京", "京京京京", "abcde", "京" * 136)] == [1, 1, 1, 1, 1 / 133]
+    assert variety("abcdabcd") == pytest.approx(4 / 5)
+
+
+def test_a_text_that_repeats_itself_does_not_lead(nlp: Language) -> None:
+    repetitive = ["京" * 136, "去" * 90, "上海" * 60, "王小明" * 40]
+    assert max(each.uncertainty for each in most_uncertain(nlp, repetitive, 4)) < min(
+        each.uncertainty for each in most_uncertain(nlp, TEXTS[:3], 3)
+    )
+    assert {each.text for each in suggest(nlp, [*repetitive, *TEXTS], 3)} <= set(TEXTS)
+
+
+def test_of_near_repeats_one_is_suggested(nlp: Language) -> None:
+    posts = [f"王小明去了上海{number}次！ http://t.cn/{number}" for number in range(10, 60)]
+    chosen = [each.text for each in suggest(nlp, [*posts, *TEXTS], 20)]
+    assert sum(text in posts for text in chosen) == 1
+    assert set(TEXTS) <= set(chosen)
 
 
 def test_profiles_tell_texts_apart_that_share_no_neighbours() -> None:
