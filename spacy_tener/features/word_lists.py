@@ -74,6 +74,11 @@ class WordList:
         """*Shape* [words of the lexicon]"""
         return np.array([self.entries[word].hidden for word in self.lexicon.words], dtype=bool)
 
+    @cached_property
+    def hidden_lengths(self) -> frozenset[int]:
+        """The numbers of characters that hidden words have."""
+        return frozenset(len(word) for word, entry in self.entries.items() if entry.hidden)
+
     def __deepcopy__(self, memo: object) -> WordList:
         return self
 
@@ -188,9 +193,12 @@ def find_layered(
     lists: each with the places of the Docs that it is for.
     """
     layers = [(lexicon, np.arange(len(docs))), *((words.lexicon, places) for words, places in lists)]
+    # Words that begin at one token differ in length: so many more must be found as hidden ones may be among them.
+    hidden_lengths = frozenset().union(*(words.hidden_lengths for words, _ in lists))
+    most = None if max_words is None else max_words + len(hidden_lengths)
     columns = []
     for layer, (words, places) in enumerate(layers):
-        match = words.find([docs[place] for place in places], max_words)
+        match = words.find([docs[place] for place in places], most)
         layer_of_word = np.full(match.words.size, layer)
         columns.append((np.repeat(places, match.counts), match.heads, match.tails, layer_of_word, match.words))
     # Doc, head, tail, layer and index of each word, in this order. *Shape* [5, W]

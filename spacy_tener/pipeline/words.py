@@ -180,7 +180,7 @@ class PipelineWords:
             for vocabulary, made in zip(self._vocabularies, changed, strict=True):
                 vocabulary.lists.put(name, made)
 
-    def _list(self, name: str) -> WordList:
+    def _list(self, name: str = "") -> WordList:
         lists = self._vocabularies[0].lists.lists
         if name:
             check_choice("list of words", name, lists)

@@ -1,0 +1,172 @@
+"""Lists of words over a lexicon: found together, as a matcher that tries every span finds them; changed by threads."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from spacy.tokens import Doc
+from spacy.vocab import Vocab
+
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.word_lists import (
+    ATTRIBUTE,
+    USER_DATA_KEY,
+    ListedWord,
+    WordList,
+    WordLists,
+    find_layered,
+    names_of,
+)
+
+VOCAB = Vocab()
+Found = list[tuple[int, int, int, str]]
+
+
+def doc_of(text: str, asked: object = None) -> Doc:
+    doc = Doc(VOCAB, words=list(text), spaces=[False] * len(text))
+    if asked is not None:
+        doc.user_data[USER_DATA_KEY] = asked
+    return doc
+
+
+def listed(*words: str, hidden: Sequence[str] = ()) -> WordList:
+    return WordList({**dict.fromkeys(words, ListedWord()), **dict.fromkeys(hidden, ListedWord(hidden=True))})
+
+
+def expected(lexicon: Lexicon, doc: Doc, lists: list[WordList], max_words: int | None) -> Found:
+    """Head, tail, layer and text of each word: each span by itself, as the highest layer has it."""
+    found: Found = []
+    for head in range(len(doc)):
+        begun: Found = []
+        for tail in range(head, len(doc)):
+            text = doc.text[head : tail + 1]
+            layers = [
+                layer for layer, words in enumerate([lexicon, *lists]) if text in getattr(words, "entries", words)
+            ]
+            if layers and not (layers[-1] and lists[layers[-1] - 1].entries[text].hidden):
+                begun.append((head, tail, layers[-1], text))
+        found += begun if max_words is None else begun[max(len(begun) - max_words, 0) :]
+    return found
+
+
+words = st.lists(st.text("甲乙", min_size=2, max_size=5), max_size=8)
+
+
+@given(
+    words,
+    st.lists(st.tuples(words, words, st.sets(st.integers(0, 2))), max_size=3),
+    st.lists(st.text("甲乙丙", max_size=7), min_size=3, max_size=3),
+    st.none() | st.integers(0, 3),
+)
+def test_words_of_layers_are_those_of_trying_every_span(own, layers, texts, max_words) -> None:
+    lexicon, docs = Lexicon(own), [doc_of(text) for text in texts]
+    lists = [(listed(*shown, hidden=hidden), np.array(sorted(places), dtype=int)) for shown, hidden, places in layers]
+    found = find_layered(lexicon, docs, lists, max_words)
+    ends = np.cumsum(found.match.counts)
+    for place, doc in enumerate(docs):
+        rows = slice(int(ends[place] - found.match.counts[place]), int(ends[place]))
+        lexicons = [lexicon, *(words.lexicon for words, _ in lists)]
+        columns = (found.match.heads, found.match.tails, found.layers, found.match.words)
+        got = [
+            (head, tail, layer, lexicons[layer].words[word])
+            for head, tail, layer, word in zip(*(column[rows].tolist() for column in columns), strict=True)
+        ]
+        # A list that is not for this Doc is as one without words.
+        of_doc = [words if place in places else WordList() for words, places in lists]
+        assert got == expected(lexicon, doc, of_doc, max_words)
+
+
+def test_hidden_words_leave_their_places_to_shorter_ones() -> None:
+    lexicon, doc = Lexicon(["甲乙", "甲乙丙", "甲乙丙丁"]), doc_of("甲乙丙丁")
+    lists = [(listed(hidden=["甲乙丙丁", "甲乙丙"]), np.array([0]))]
+    found = find_layered(lexicon, [doc], lists, 1)
+    assert [lexicon.words[word] for word in found.match.words] == ["甲乙"]
+
+
+def test_the_distinct_words_of_lists_are_told_once() -> None:
+    lexicon = Lexicon(["甲乙"])
+    lists = [listed("乙丙", "丙丁"), listed("乙丙")]
+    docs = [doc_of("甲乙丙丁"), doc_of("乙丙乙丙"), doc_of("")]
+    found = find_layered(lexicon, docs, [(lists[0], np.array([0, 1])), (lists[1], np.array([1]))], None)
+    distinct, which = found.listed(lists)
+    assert distinct == [("乙丙", ListedWord()), ("丙丁", ListedWord()), ("乙丙", ListedWord())]
+    assert which.tolist() == [0, 1, 2, 2]
+    assert found.layers.tolist() == [0, 1, 1, 2, 2]
+
+
+def test_docs_get_the_lists_that_they_ask_for_the_last_on_top() -> None:
+    lists = WordLists()
+    a, b, common = listed("甲乙"), listed("丙丁"), listed("戊己")
+    docs = [doc_of("甲"), doc_of("甲", "a"), doc_of("甲", ["b", "a"]), doc_of("甲", ("a", "b")), doc_of("甲", [])]
+    assert lists.active(docs[:1]) == []
+    for name, words in (("", common), ("a", a), ("b", b), ("empty", WordList())):
+        lists.put(name, words)
+    found = [(words, places.tolist()) for words, places in lists.active([*docs, doc_of("甲", "empty")])]
+    assert found == [(common, [0, 1, 2, 3, 4, 5]), (a, [1, 3]), (b, [2]), (a, [2]), (b, [3])]
+    lists.put("", None)
+    lists.put("a", None)
+    with pytest.warns(UserWarning, match=r"the words 'a', and are read without them: there are lists for 'b', 'empty'"):
+        assert [(words, places.tolist()) for words, places in lists.active(docs)] == [(b, [2]), (b, [3])]
+
+
+@pytest.mark.parametrize("asked", [17, b"a", ["a", None], {"a": 1, 2: 3}])
+def test_a_wish_for_lists_that_are_no_names_is_refused(asked: object) -> None:
+    with pytest.raises(ValueError, match=f"{ATTRIBUTE} is the name of a list of words, or several"):
+        names_of(doc_of("甲", asked))
+
+
+def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
+    lists = WordLists()
+    lists.put("", WordList())
+    lists.put("kept", WordList({"甲乙": ListedWord("ns", ("丙丁",)), "乙丙": ListedWord(hidden=True)}))
+    lists.put("bare", WordList())
+    lists.put("left", WordList({"甲乙": ListedWord()}, saved=False))
+    message = lists.to_message()
+    assert list(message) == ["kept", "bare"]
+    other = WordLists()
+    other.put("old", listed("丁戊"))
+    other.put("own", WordList({"丁戊": ListedWord()}, saved=False))
+    other.from_message(message)
+    assert list(other.lists) == ["own", "kept", "bare"]
+    assert other.lists["kept"].entries == lists.lists["kept"].entries
+    assert Doc.has_extension(ATTRIBUTE)
+
+
+def test_a_copy_in_another_process_lets_docs_name_its_lists() -> None:
+    lists = WordLists()
+    lists.put("a", listed("甲乙"))
+    data = pickle.dumps(lists)
+    Doc.remove_extension(ATTRIBUTE)
+    assert list(pickle.loads(data).lists) == ["a"]
+    assert Doc.has_extension(ATTRIBUTE)
+
+
+@pytest.mark.filterwarnings("ignore:Docs ask for the words")
+def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
+    lists, lexicon, failures = WordLists(), Lexicon(["甲乙"]), []
+    docs = [doc_of("甲乙丙", asked) for asked in ("a", None, ["b", "a"])]
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                active = [(words, places) for words, places in lists.active(docs) if len(words.entries)]
+                find_layered(lexicon, docs, active, 2)
+        except Exception as error:
+            failures.append(error)
+
+    done = threading.Event()
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(2000):
+        lists.put("ab"[number % 2], listed("乙丙", hidden=["甲乙"]) if number % 4 < 2 else None)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
