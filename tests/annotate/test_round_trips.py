@@ -1,0 +1,204 @@
+"""Every format to every format: each value of each column comes out as it was, or is in `rest`."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import spacy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from spacy.tokens import Doc, DocBin
+
+from spacy_tener.annotate import AnnotateSettings, Annotator
+from spacy_tener.annotate.local import annotate_locally
+from spacy_tener.annotate.output import AnnotationJob
+from spacy_tener.annotate.reading import ReadOptions, find_sources
+from spacy_tener.annotate.values import encodable
+
+Row = dict[str, Any]
+ADDED = {"entities", "error", "rest"}
+TEXT = st.text(st.sampled_from("去上海 a\"'\\,;\t\n\r\u2028😂\ud800\udfff\ufeff1"), max_size=6)
+TEXT = TEXT.map(lambda text: text.replace("\ud800\udfff", ""))  # which JSON reads as one character
+WHOLE_TEXT = TEXT.map(encodable)
+INTEGERS = st.one_of(st.integers(-3, 3), st.integers(-(2**70), 2**70), st.sampled_from([2**53 + 1, 2**63, -(2**63)]))
+FLOATS = st.one_of(st.sampled_from([0.5, 1.0, -0.0, math.nan, math.inf]), st.floats(width=64))
+SCALARS: list[st.SearchStrategy[Any]] = [INTEGERS, FLOATS, st.booleans(), TEXT, st.none()]
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(SCALARS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXT, inner, max_size=2)),
+    max_leaves=4,
+)
+NUMBERS = st.one_of(st.integers(-3, 3), FLOATS)
+KINDS = [
+    *SCALARS,
+    NUMBERS,
+    st.lists(INTEGERS, max_size=2),
+    st.lists(NUMBERS, max_size=2),
+    st.lists(TEXT, max_size=2),
+    JSON,
+]
+
+
+@st.composite
+def rows_of_json(draw: st.DrawFn) -> list[Row]:
+    """Rows of several columns, whose kinds change behind the first part, which decides on their types."""
+    names = ["a", "b", "c", "d", draw(TEXT.filter(lambda name: name not in {*ADDED, *"abcd", "text"}))]
+    kinds = [[draw(st.sampled_from(KINDS)) for _ in names] for _ in range(2)]
+    rows = []
+    for kind in [*kinds[:1] * draw(st.integers(0, 2)), *kinds[1:] * draw(st.integers(1, 3))]:
+        values = {name: draw(st.one_of(each, each, st.just(...))) for name, each in zip(names, kind, strict=True)}
+        rows.append({"text": draw(TEXT), **{name: value for name, value in values.items() if value is not ...}})
+    return rows
+
+
+def jsonl(rows: Sequence[Row]) -> bytes:
+    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+
+
+def docs(rows: Sequence[Row]) -> bytes:
+    data = DocBin(store_user_data=True)
+    for row in rows:
+        doc = Doc(spacy.blank("zh").vocab, list(row["text"]), spaces=[False] * len(row["text"]))
+        doc.user_data.update({name: value for name, value in row.items() if name != "text"})
+        data.add(doc)
+    return data.to_bytes()
+
+
+def read(content: bytes, format: str) -> tuple[list[Row], dict[str, Any]]:
+    """The rows of a part, and the metadata of its columns."""
+    if format == "jsonl":
+        return [json.loads(line) for line in content.splitlines()], {}
+    if format == "parquet":
+        table = pq.read_table(io.BytesIO(content))
+        return table.to_pylist(), {field.name: field.metadata for field in table.schema}
+    found = DocBin().from_bytes(content).get_docs(spacy.blank("zh").vocab)
+    return [{"text": doc.text, **doc.user_data} for doc in found], {}
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, spacy.Language]:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
+    nlp.to_disk(path := tmp_path_factory.mktemp("ruled") / "model")
+    return path, nlp
+
+
+@pytest.fixture
+def annotated(ruled: tuple[Path, spacy.Language], tmp_path: Path) -> Callable[[bytes, str, str], list[Row]]:
+    """Annotate a file, and return its rows, with what is JSON read again and `rest` in its place."""
+    (tmp_path / "in").mkdir()
+    memory = fsspec.filesystem("memory")
+
+    def run(content: bytes, ending: str, format: str) -> list[Row]:
+        path, nlp = ruled
+        (tmp_path / "in" / f"a.{ending}").write_bytes(content)
+        annotator = Annotator(path, AnnotateSettings())
+        annotator.use(nlp)
+        sources, _ = find_sources([str(tmp_path / "in" / f"a.{ending}")])
+        annotate_locally(
+            AnnotationJob(annotator, sources, "memory://out", ReadOptions(part_size=2), format), lambda *_: None
+        )
+        rows: list[Row] = []
+        for name in sorted(memory.glob("/out/part-*")):
+            found, metadata = read(memory.cat_file(name), format)
+            for row in found:
+                rest = json.loads(row.pop("rest", None) or "{}")
+                as_json = {key for key, data in metadata.items() if data and b"format" in data and row[key] is not None}
+                rows.append({key: json.loads(value) if key in as_json else value for key, value in row.items()} | rest)
+        memory.rm("/out", recursive=True)
+        return rows
+
+    return run
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, but for tuples and lists, whole numbers as floats, and NaN."""
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one == other or (one != one and other != other))
+
+
+def packed(value: Any) -> Any:
+    """What msgpack has no form for as it is printed."""
+    if isinstance(value, (list, tuple)):
+        return [packed(each) for each in value]
+    if isinstance(value, dict):
+        return {name: packed(each) for name, each in value.items()}
+    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
+
+
+FUZZ = settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+@FUZZ
+@given(rows=rows_of_json())
+def test_rows_of_json_lose_nothing(annotated: Any, format: str, rows: list[Row]) -> None:
+    check(annotated(jsonl(rows), "jsonl", format), rows, format)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+@FUZZ
+@given(rows=rows_of_json())
+def test_docs_lose_nothing(annotated: Any, format: str, rows: list[Row]) -> None:
+    rows = [packed(encodable(row)) for row in rows]
+    check(annotated(docs(rows), "spacy", format), rows, format)
+
+
+TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.string(): WHOLE_TEXT,
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.uint64(): st.integers(0, 2**64 - 1),
+    pa.int8(): st.integers(-128, 127),
+    pa.float64(): FLOATS,
+    pa.bool_(): st.booleans(),
+    pa.list_(pa.string()): st.lists(WHOLE_TEXT, max_size=2),
+    pa.struct([("a", pa.int64())]): st.fixed_dictionaries({"a": st.integers(0, 9)}),
+}
+TABLE_ROWS = st.lists(st.tuples(WHOLE_TEXT, *(st.none() | each for each in TYPES.values())), min_size=1, max_size=7)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+@FUZZ
+@given(rows=TABLE_ROWS)
+def test_tables_lose_nothing(annotated: Any, format: str, rows: list[tuple[Any, ...]]) -> None:
+    columns = {"text": pa.array([row[0] for row in rows], pa.string())}
+    columns |= {str(type): pa.array([row[n] for row in rows], type) for n, type in enumerate(TYPES, 1)}
+    pq.write_table(pa.table(columns), file := io.BytesIO())
+    check(annotated(file.getvalue(), "parquet", format), pa.table(columns).to_pylist(), format)
+
+
+def check(found: list[Row], rows: list[Row], format: str) -> None:
+    assert len(found) == len(rows)
+    for row, each in zip(rows, found, strict=True):
+        expected = row if format == "jsonl" else encodable(row)
+        expected = packed(expected) if format == "spacy" else expected
+        unknown = {name: value for name, value in each.items() if name not in {*expected, "entities", "error"}}
+        assert not any(value is not None for value in unknown.values()), unknown
+        for name, value in expected.items():
+            assert same(each.get(name), value), (name, value, each)
+        readable = row["text"] == encodable(row["text"])
+        assert (each["error"] is None) == readable
+        assert [(one["start"], one["end"]) for one in each["entities"]] == [
+            (place, place + 2)
+            for place in range(len(row["text"]))
+            if readable and row["text"][place : place + 2] == "上海"
+        ]
