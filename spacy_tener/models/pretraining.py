@@ -71,6 +71,8 @@ def forward(
     tok2vec, output = model.layers
     chosen = choose_tokens(model.attrs["words"](docs), model.attrs["mask"])
     model.attrs["chosen"] = chosen
+    if not len(chosen):  # of empty texts, which Thinc's layers cannot backpropagate through
+        return model.ops.alloc2f(0, output.get_dim("nO")), lambda d_guesses: docs
     rows, backprop_rows = tok2vec(mask_tokens(docs, chosen), is_train)
     ops, joined = model.ops, model.ops.xp.concatenate(rows)
     guesses, backprop_guesses = output(joined[chosen], is_train)
@@ -131,6 +133,8 @@ def masked_loss(ops: Ops, docs: list[Doc], guesses: Floats2d, chosen: IntArray, 
 
     *Shape* guesses, gradient: [n_masked, classes]
     """
+    if not len(chosen):
+        return 0.0, guesses
     keys = np.concatenate([doc.to_array(ORTH) for doc in docs])[chosen]
     places = np.arange(len(chosen)), (keys % np.uint64(classes)).astype(np.int64)
     d_guesses: Any = guesses / len(chosen)

@@ -43,7 +43,7 @@ def arrays_of(module: nn.Module) -> dict[str, NDArray[Any]]:
 
 def load_arrays(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Copy arrays into a module's state."""
-    module.load_state_dict({name: torch.tensor(value) for name, value in arrays.items()})
+    module.load_state_dict({name: torch.as_tensor(value) for name, value in arrays.items()})
 
 
 def run_torch(

@@ -275,7 +275,7 @@ def test_a_copy_is_independent(make_copy):
     before = weights(shim)
     with torch.no_grad():
         copied.module.own.weight.zero_()
-    copied.cfg["nI"] = 0
+    copied.sizes["nI"] = 0
     assert same(weights(shim), before)
     assert shim.sizes["nI"] == WIDTH_IN
 

@@ -55,6 +55,15 @@ def test_masked_tokens_are_hidden_and_the_others_stay(nlp):
     assert [doc.text for doc in docs] == [text * 40 for text in TEXTS]
 
 
+def test_a_batch_of_empty_texts_is_legal_and_teaches_nothing(nlp):
+    tok2vec = registry.resolve(Config().from_str(MODEL))["model"]
+    model = build_pretrain_words()(nlp.vocab, tok2vec)
+    model.initialize(X=[nlp(TEXTS[0])])
+    before = model.to_bytes()
+    assert make_update(model, [nlp(""), nlp("")], Adam(0.01), model.attrs["loss"]) == 0.0
+    assert model.to_bytes() == before
+
+
 def test_the_gradient_is_that_of_the_loss(nlp):
     ops, rng = get_current_ops(), np.random.default_rng(0)
     docs, chosen = [nlp(TEXTS[0])], np.array([0, 3])
