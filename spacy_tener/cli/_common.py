@@ -117,14 +117,24 @@ def load_pipeline(name: str) -> Language:
     try:
         return spacy.load(name)
     except OSError as error:
-        # spaCy's own words, without the number of its message.
-        reason = (str(error).partition("] ")[2] or str(error)).removesuffix(".")
-        raise RemedyError(f"{name}: {reason}", "Name a pipeline that is installed, or its directory.") from error
+        raise RemedyError(
+            f"{name}: {spacys_words(error)}", "Name a pipeline that is installed, or its directory."
+        ) from error
     except Exception:
         if Path(name).is_dir():
             read_meta(Path(name))
             read_trained_config(Path(name, CONFIG))
         raise
+
+
+def is_spacys(error: Exception) -> bool:
+    """Return whether an error is one of spaCy's own, which have numbers."""
+    return str(error).startswith("[E")
+
+
+def spacys_words(error: Exception) -> str:
+    """Return the message of an error of spaCy's without its number."""
+    return (str(error).partition("] ")[2] if is_spacys(error) else str(error)).removesuffix(".")
 
 
 def read_meta(model: Path) -> dict[str, Any]:

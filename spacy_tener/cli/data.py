@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
+from unittest.mock import patch
 
 import typer
+from confection import ConfigValidationError
 from spacy.cli._util import parse_config_overrides
 from spacy.cli.debug_data import debug_data
 from spacy.language import FactoryMeta, Language
+from spacy.training import Corpus
 
+from ..errors import RemedyError
+from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
 from ..workbench.corpus.reader import FORMATS, CorpusOptions
 from ..workbench.corpus.records import OVERLAPS, UNITS
+from ..workbench.docbins import NamingCorpus
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, Coverage, make_vectors
 from ..workbench.vectors.raw_text import find_texts
 from ..workbench.vectors.strings import KINDS, TextSettings
 from ..workbench.vectors.word_vectors import TrainingSettings
-from ._common import command, msg, names
+from ._common import command, is_spacys, msg, names, spacys_words
 
 _EXAMPLES = 10
+_NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
 _MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(
     f"{count} for {kind}" for kind, count in MIN_COUNTS.items()
 )
@@ -148,31 +154,31 @@ def debug_data_cli(
     for `tener_ner`. Options are the same, and settings of the config can be overridden in the same way, as in
     --paths.train corpus/train.spacy.
     """
-    with _tener_ner_as_ner():
-        debug_data(
-            config_path,
-            config_overrides=parse_config_overrides(ctx.args),
-            ignore_warnings=ignore_warnings,
-            verbose=verbose,
-            no_format=no_format,
-            silent=False,
-        )
-
-
-@contextmanager
-def _tener_ner_as_ner() -> Iterator[None]:
-    """Let pipelines say that their `tener_ner` is made by the factory `ner`."""
     own = Language.get_pipe_meta
 
     def get_pipe_meta(self: Language, name: str) -> FactoryMeta:
         meta = own(self, name)
         return replace(meta, factory="ner") if meta.factory == "tener_ner" else meta
 
-    Language.get_pipe_meta = get_pipe_meta  # type: ignore[method-assign]
     try:
-        yield
-    finally:
-        Language.get_pipe_meta = own  # type: ignore[method-assign]
+        with (
+            patch.object(Language, "get_pipe_meta", get_pipe_meta),
+            patch.object(Corpus, "read_docbin", NamingCorpus.read_docbin),
+        ):
+            debug_data(
+                config_path,
+                config_overrides=parse_config_overrides(ctx.args),
+                ignore_warnings=ignore_warnings,
+                verbose=verbose,
+                no_format=no_format,
+                silent=False,
+            )
+    except ConfigValidationError as error:
+        raise RemedyError(f"{config_path}: {problems(error)}", _NAME_CORPORA) from error
+    except ValueError as error:
+        if not is_spacys(error):
+            raise
+        raise RemedyError(f"{config_path}: {spacys_words(error)}", _NAME_CORPORA) from error
 
 
 @command("vectors")

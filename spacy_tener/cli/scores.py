@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from spacy import displacy
 from spacy.language import Language
-from spacy.tokens import Doc
-from spacy.training import Corpus, Example
-from spacy.vocab import Vocab
+from spacy.training import Example
 
 from ..errors import RemedyError, check_choice
 from ..files import write_text
-from ..workbench.docbins import read_docs
+from ..workbench.docbins import NamingCorpus
 from ..workbench.report.plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
 from ..workbench.report.rows import ScoreTable, make_table
 from ..workbench.report.runs import FoundRuns, Run, find_runs, has_setting
@@ -37,13 +36,6 @@ KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
 }
 
 
-class NamingCorpus(Corpus):
-    """spaCy's reader of corpora, which here names the file that cannot be read."""
-
-    def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
-        return (doc for path in locs for doc in read_docs(Path(path), vocab) if len(doc))
-
-
 def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limit: int | None = None) -> list[Example]:
     """Read the examples of a corpus, of which there must be some."""
     with warnings.catch_warnings():
@@ -60,6 +52,12 @@ def evaluate_cli(
     data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of them", exists=True)],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file to write")] = None,
     gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Keep the tokens of the data")] = False,
+    displacy_path: Annotated[
+        Path | None, typer.Option("--displacy-path", "-dp", help="Directory to write entities.html to")
+    ] = None,
+    displacy_limit: Annotated[
+        int, typer.Option("--displacy-limit", "-dl", help="Most texts of entities.html", min=1)
+    ] = 25,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
@@ -70,6 +68,8 @@ def evaluate_cli(
     many entities were found and right (tp), found and wrong (fp), and missed (fn); and `ents_counts_per_doc`: these
     three of each document. With them `spacy tener table` takes labels together exactly (--named-nominal), which
     precision, recall and F1 by label do not allow, and tests whether systems differ (--baseline).
+
+    --displacy-path draws entities, which `spacy evaluate --displacy-path` does for the factory `ner` only.
     """
     if output and output.is_dir():
         raise RemedyError(f"--output {output}: is a directory", "Name a file, as in -o metrics.json.")
@@ -87,12 +87,16 @@ def evaluate_cli(
     shown += [(label, each, gold[label]) for label, each in sorted(scores["ents_per_type"].items())]
     rows = [(label, *(f"{100 * each[part]:.2f}" for part in "prf"), str(count)) for label, each, count in shown]
     msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
-    msg.info(f"{scores['speed']:.0f} words per second")
+    msg.info(f"{scores['speed']:.0f} tokens per second")
     if output:
         # A line for each score: one for each number would make the counts of documents a long file.
         lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
         write_text(output, "{\n  " + ",\n  ".join(lines) + "\n}\n")
         msg.good(str(output))
+    if displacy_path:
+        docs = list(nlp.pipe(example.predicted for example in examples[:displacy_limit]))
+        write_text(displacy_path / "entities.html", displacy.render(docs, style="ent", page=True, jupyter=False))
+        msg.good(f"{displacy_path / 'entities.html'}: {counted(len(docs), 'text')}")
 
 
 @command("table", prints_result=True)
@@ -194,7 +198,7 @@ def plot_cli(
     Runs lie on disk as `spacy tener table --help` says. Needs matplotlib: pip install 'spacy_tener[plot]'
 
     convergence: scores on dev during training, from each run's training.jsonl; the mean over seeds with a band of one
-    standard deviation as far as all seeds trained, thin lines beyond. speed: words per second on test, or with
+    standard deviation as far as all seeds trained, thin lines beyond. speed: tokens per second on test, or with
     --baseline how many times that of one system. scores: each seed's score on test, mean and standard deviation, and
     printed rows. sweep: the score on test against a setting: its path, as in components.tener_ner.model.tok2vec.k, or
     the end of it, as in k.

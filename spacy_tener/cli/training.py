@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import RemedyError
 from ..files import locked, write_text
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import SHIPPED, find_space
@@ -36,6 +37,7 @@ def config_cli(
     overlays: options.Overlays = None,
     settings: options.Settings = None,
     output: Annotated[str, typer.Option("--output", "-o", help="File to write, or - for standard output")] = STDOUT,
+    force: Annotated[bool, typer.Option("--force", "-F", help="Overwrite another config at the output")] = False,
 ) -> tuple[str, int]:
     """
     Compose a config from a base, overlays and settings.
@@ -56,6 +58,8 @@ def config_cli(
     heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
     text = f"{heading}\n\n{composed.config.to_str(interpolate=False)}\n"
     if output != STDOUT:
+        if not force and Path(output).is_file() and Path(output).read_bytes() != text.encode("utf8"):
+            raise RemedyError(f"{output}: there is another config already", "Choose another file, or give --force.")
         write_text(Path(output), text)
         msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
     for note in composed.notes:

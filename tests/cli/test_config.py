@@ -105,7 +105,23 @@ def test_a_file_says_how_it_was_made(tmp_path: Path, overlay) -> None:
     assert heading == f"# python -m spacy tener config {BASE} {path} --set nlp.batch_size=2"
 
 
+def test_another_config_at_the_output_is_overwritten_only_by_force(tmp_path: Path) -> None:
+    output = tmp_path / "my.cfg"
+    assert run(BASE, "-o", output)[0] == run(BASE, "-o", output)[0] == 0, "the same config loses nothing"
+    output.write_text(output.read_text(encoding="utf8") + "# mine\n", encoding="utf8")
+    code, _, messages = run(BASE, "-o", output)
+    assert (code, "there is another config already" in messages) == (1, True)
+    assert output.read_text(encoding="utf8").endswith("# mine\n")
+    assert run(BASE, "-o", output, "--force")[0] == 0
+    assert not output.read_text(encoding="utf8").endswith("# mine\n")
+
+
 # Overlays
+
+
+def test_an_overlay_is_named_once(overlay) -> None:
+    path = overlay("[training]\npatience = 5\n")
+    assert refusal("segment", path, "segment").reason == "Overlays named twice: segment"
 
 
 def test_keys_are_added_and_the_later_overlay_wins(overlay) -> None:

@@ -114,3 +114,29 @@ def test_the_config_s_own_callback_and_code_are_used(tmp_path: Path, train: str)
 def test_a_wrong_setting_is_told_as_spacy_tells_it(tmp_path: Path, train: str) -> None:
     path = config(tmp_path / "tener.cfg", "tener_ner")
     assert "max_steps" in report("tener", "debug-data", path, "--paths.train", train, "--training.max_steps", "many")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "tener.cfg: Corpus path can't be None"),
+        (["--paths.train", "corpus.spacy"], "corpus.spacy: cannot be read: No such file or directory Check the path."),
+        (["--paths.train", "junk.spacy"], "junk.spacy: is not a .spacy file Make it with `spacy tener convert`."),
+        (["--paths.train"], "tener.cfg: train.path: at root: True is not"),
+    ],
+)
+def test_corpora_that_cannot_be_read_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "junk.spacy").write_text("hello", encoding="utf8")
+    config(tmp_path / "tener.cfg", "tener_ner")
+    assert message in " ".join(report("tener", "debug-data", "tener.cfg", *options).split())
+
+
+def test_a_corpus_is_cut_at_its_limit(tmp_path: Path, train: str) -> None:
+    path = config(tmp_path / "tener.cfg", "tener_ner")
+    options = ("--paths.train", train, "--corpora.train.limit", "1", "--corpora.dev.limit", "0")
+    printed = report("tener", "debug-data", path, *options)
+    assert "1 training docs" in printed
+    assert "3 evaluation docs" in printed

@@ -76,7 +76,7 @@ def test_scores_and_counts_are_written_and_read_as_a_run(model: Path, data: Path
     # Right: 王 and 李; wrong: 张 and the second 王; missed: the second 王 as nominal, 钱.
     assert "All 50.00 50.00 50.00 4" in text
     assert "PER.NAM 50.00 50.00 50.00 2" in text
-    assert "words per second" in text
+    assert "tokens per second" in text
     (run,) = find_runs([model.parent]).runs
     assert run.test.counts == {"PER.NAM": Confusion(1, 1, 1), "PER.NOM": Confusion(1, 1, 1)}
     assert total(run.test.counts.values()).score == run.test.overall
@@ -140,7 +140,7 @@ def test_a_file_that_is_no_spacy_file_is_named(model: Path, tmp_path: Path, cont
     (tmp_path / "bad.spacy").write_bytes(content)
     code, text = evaluate(model, tmp_path / "bad.spacy")
     assert code == 1
-    assert f"{tmp_path / 'bad.spacy'}: is no .spacy file" in text
+    assert f"{tmp_path / 'bad.spacy'}: is not a .spacy file" in text
     assert "convert" in text
 
 
@@ -189,4 +189,12 @@ def test_a_directory_is_refused_as_output_before_anything_is_scored(model: Path,
     code, text = evaluate(model, data, "--output", tmp_path)
     assert code == 1
     assert "is a directory" in text
-    assert "words per second" not in text
+    assert "tokens per second" not in text
+
+
+def test_entities_are_drawn_as_by_spacy_evaluate_for_ner(model: Path, data: Path, tmp_path: Path) -> None:
+    code, text = evaluate(model, data, "--displacy-path", tmp_path / "drawn", "--displacy-limit", "1")
+    page = (tmp_path / "drawn" / "entities.html").read_text(encoding="utf8")
+    assert (code, "entities.html: 1 text" in text) == (0, True)
+    assert page.count("<mark") == 3, "of the first text, what the pipeline finds"
+    assert "PER.NAM" in page

@@ -12,6 +12,7 @@ is in the place of the overlay's own, and `${here.learn_rate}` a part of that.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -72,6 +73,8 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
 
     Where `max_steps` is changed and the schedule's `total_steps` is not, and the two were equal, `total_steps` follows.
     """
+    if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
+        raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
     config = read_config(find_base(base))
     notes: list[str] = []
     read = {str(path): read_config(find_overlay(path)) for path in overlays}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,12 +85,10 @@ def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figu
         raise RemedyError("There is nothing to draw", "Finish a run first.")
     try:
         import matplotlib
-        from matplotlib import font_manager
         from matplotlib.figure import Figure
     except ImportError as error:
         raise RemedyError("Figures need matplotlib", "pip install 'spacy_tener[plot]'") from error
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    fonts = ["DejaVu Sans", *(name for name in _CHINESE if name in installed)]
+    fonts = ["DejaVu Sans", *(_chinese_fonts() or _chinese_fonts(anew=True))]
     with matplotlib.rc_context({**_SETTINGS, "font.family": fonts}):
         columns = min(math.ceil(math.sqrt(len(titles))) if len(titles) > _MAX_COLUMNS else len(titles), _MAX_COLUMNS)
         rows = math.ceil(len(titles) / columns)
@@ -106,6 +104,21 @@ def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figu
         kind = path.suffix.removeprefix(".")
         metadata = {"Date": None} if kind == "svg" else None
         write_file(path, lambda file: made.savefig(file, format=kind, metadata=metadata))
+
+
+def _chinese_fonts(*, anew: bool = False) -> list[str]:
+    """Return the fonts with Chinese characters that matplotlib knows.
+
+    anew: Look for fonts that were installed after matplotlib made its list, which it keeps in a file.
+    """
+    from matplotlib import font_manager
+
+    manager = font_manager.fontManager
+    for path in set(font_manager.findSystemFonts()) - {font.fname for font in manager.ttflist} if anew else ():
+        with suppress(OSError, RuntimeError):  # not a font, or of a kind that matplotlib does not read
+            manager.addfont(path)
+    known = {font.name for font in manager.ttflist}
+    return [name for name in _CHINESE if name in known]
 
 
 def check_ending(path: Path) -> None:

@@ -73,7 +73,7 @@ def _draw_curve(axis: Axes, line: Curve, name: str, style: Style) -> None:
 
 
 def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) -> Figure:
-    """Draw a bar for each system: its words per second, or times the baseline's."""
+    """Draw a bar for each system: its tokens per second, or times the baseline's."""
     speeds: dict[str, dict[str, Summary]] = {}
     for corpus, groups in _by_corpus(run for run in runs if run.test.speed is not None).items():
         each = {system: summarize([run.test.speed or 0.0 for run in group.runs]) for system, group in groups.items()}
@@ -99,7 +99,7 @@ def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) 
             _name_bars(axis, list(bars), room)
             axis.margins(x=0.18)
             axis.set_xlim(left=0)
-            axis.set_xlabel(f"Speed, times that of {baseline}" if baseline else "Words per second")
+            axis.set_xlabel(f"Speed, times that of {baseline}" if baseline else "Tokens per second")
     return drawn
 
 

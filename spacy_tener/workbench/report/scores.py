@@ -61,7 +61,7 @@ class Scores:
     labels: The scores by label.
     counts: The counts by label.
     docs: The counts of each document.
-    speed: Words per second.
+    speed: Tokens per second.
     """
 
     overall: Score

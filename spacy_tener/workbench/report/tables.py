@@ -98,7 +98,7 @@ def _sections(table: ScoreTable) -> Iterator[tuple[str, list[str], list[list[str
     ]
     costs: list[Column] = [
         ("dev F1", lambda row: _mean_sd(row.dev_f)),
-        ("words/s", lambda row: _mean_sd(row.speed, 0)),
+        ("tokens/s", lambda row: _mean_sd(row.speed, 0)),
         ("MB", lambda row: "" if row.megabytes is None else f"{row.megabytes.mean:.1f}"),
         (f"{METRICS[table.metric]} - {table.baseline}", lambda r: f"{r.versus.difference:+.2f}" if r.versus else ""),
         ("p", lambda row: _probability(row, marked=len(_tests(table)) > 1)),

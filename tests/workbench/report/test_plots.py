@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 from made_runs import make_run
+from matplotlib import font_manager
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from spacy.training.loggers import console_logger_v3
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report import plots
+from spacy_tener.workbench.report import canvas, plots
 from spacy_tener.workbench.report.canvas import COLOURS, styles
 from spacy_tener.workbench.report.plots import Curve, curve, has_log, read_log
 from spacy_tener.workbench.report.runs import Run, find_runs, group_runs
@@ -146,7 +147,7 @@ def test_speed_is_times_the_baseline_the_first_system_on_top(figures: Any) -> No
 def test_speed_is_in_words_per_second_and_bars_are_equally_high(runs: list[Run], tmp_path: Path) -> None:
     fewer = [run for run in runs if run.corpus == "weibo" or run.system == "ner"]
     axes = plots.draw_speed(fewer, tmp_path / "a.svg").axes
-    assert axes[1].get_xlabel() == "Words per second"
+    assert axes[1].get_xlabel() == "Tokens per second"
     assert [text.get_text() for text in axes[1].texts] == ["1,000", "2,000", "3,000"]
     assert len({axis.get_ylim() for axis in axes}) == 1
 
@@ -238,6 +239,19 @@ def test_many_panels_fill_rows_and_names_may_be_chinese(tmp_path: Path) -> None:
     assert [axis.get_title() for axis in figure.axes] == [*"abcdef", "微博"]
     assert len({round(axis.get_position().y0, 3) for axis in figure.axes}) == 3
     assert_nothing_is_clipped(figure)
+
+
+def test_a_font_is_found_that_was_installed_after_matplotlib_made_its_list(
+    weibo: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, manager = "DejaVu Sans Mono", font_manager.fontManager
+    path = font_manager.findfont(name)
+    (tmp_path / "damaged.ttf").write_bytes(b"no font")
+    monkeypatch.setattr(canvas, "_CHINESE", (name,))
+    monkeypatch.setattr(manager, "ttflist", [font for font in manager.ttflist if font.name != name])
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(tmp_path / "damaged.ttf"), path])
+    (axis,) = plots.draw_scores(weibo, tmp_path / "a.svg").axes
+    assert axis.title.get_fontfamily() == ["DejaVu Sans", name]
 
 
 @pytest.mark.parametrize("name", ["a.pdf", "a", "a.PNG.txt"])

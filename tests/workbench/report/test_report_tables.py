@@ -56,7 +56,7 @@ def test_markdown_has_a_table_for_each_part(report: ScoreTable) -> None:
     tables = markdown_tables(format_table(report, "md"))
     assert list(tables) == ["Test scores", "Test scores by label", "Named and nominal entities", "Unfinished runs"]
     header, dashes, mect, *printed, ner = tables["Test scores"]
-    scores = ["corpus", "system", "seeds", "entities", "P", "R", "F1", "dev F1", "words/s", "MB"]
+    scores = ["corpus", "system", "seeds", "entities", "P", "R", "F1", "dev F1", "tokens/s", "MB"]
     assert header == [*scores, "F1 - ner", "p"]
     assert dashes == ["---"] * len(header)
     # Right 15 of 26 found and 30 there, 19 of 30 found and 30 there.
