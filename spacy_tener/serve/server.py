@@ -6,7 +6,9 @@ import asyncio
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -27,12 +29,14 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, on_startup: Callable[[], None]) -> None:
         self._service: Service = app.state.service
         self._on_startup = on_startup
+        self._stalled: dict[Any, tuple[Any, float]] = {}
         limits = self._service.limits
         config = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,
             server_header=False,
+            ws="none",
             limit_concurrency=limits.connections,
             timeout_graceful_shutdown=int(limits.timeout) + 1,
         )
@@ -42,12 +46,35 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         self._on_startup()
 
+    async def on_tick(self, counter: int) -> bool:
+        """Drop, each second, the connections whose client has let the timeout pass: uvicorn would wait for ever."""
+        if counter % 10 == 0:
+            now, stalled = time.monotonic(), {}
+            for connection in list(self.server_state.connections):
+                if (state := _waits_for_client(connection)) is None:
+                    continue
+                before, since = self._stalled.get(connection, (None, now))
+                stalled[connection] = state, since if state == before else now
+                if now - stalled[connection][1] > self._service.limits.timeout:
+                    connection.transport.abort()
+            self._stalled = stalled
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.stopping = True
         for server in self.servers:
             server.close()
         await asyncio.sleep(0.1)  # for requests that have arrived and are not read yet
         await super().shutdown(sockets)
+
+
+def _waits_for_client(connection: Any) -> tuple[Any, int] | None:
+    """Return what changes where a client goes on that is waited for; None where the service works for it.
+
+    A client is waited for until a request's headers are complete, and while it does not read a response.
+    """
+    cycle, unsent = connection.cycle, connection.transport.get_write_buffer_size()
+    return (cycle, unsent) if unsent or cycle is None or cycle.response_complete else None
 
 
 def bind(host: str, port: int) -> socket.socket:

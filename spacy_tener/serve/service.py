@@ -16,7 +16,7 @@ from ..annotate.batches import TOGETHER, Task
 from ..annotate.finding import entity_task, labels
 from ..explain import explain
 from ..pipeline.entities import FoundEntity
-from ..pipeline.finding import recognisers
+from ..pipeline.finding import find_recogniser, recognisers
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
 from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError, text_too_long
@@ -87,7 +87,7 @@ class Service:
             return "failed"
         if self.stopping:
             return "stopping"
-        return "overloaded" if any(worker.full for worker in workers) else "ok"
+        return "overloaded" if any(worker.is_full() for worker in workers) else "ok"
 
     def model(self, name: str | None) -> ServedModel:
         if name is None:
@@ -111,7 +111,7 @@ class Service:
         for number, text in enumerate(texts):
             self.check(text, f"Text {number}")
         served = self.model(options.model)
-        if served.worker.full:
+        if served.worker.is_full():
             raise served.worker.overloaded()
         found: list[list[FoundEntity]] = []
         for part in batch_by_size(texts, TOGETHER):
@@ -127,7 +127,9 @@ class Service:
             raise ServiceError(422, "not_explained", message)
         if len(text) > self.limits.explained:
             raise text_too_long(len(text), self.limits.explained)
-        answer: str = await served.worker.answer(served.explanations[form], text)
+        # Each of its characters is masked once, and what the model reads together with it is read again.
+        cost = len(text) * min(len(text), find_recogniser(served.nlp).settings.window)
+        answer: str = await served.worker.answer(served.explanations[form], text, cost=cost)
         return answer
 
     def check(self, text: str, where: str = "The text") -> None:

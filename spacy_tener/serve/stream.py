@@ -22,14 +22,14 @@ _MAX_PENDING = 256
 
 @dataclass(frozen=True)
 class PendingLine:
-    """A line that was read, and its answer to come or its error."""
+    """A line that was read, and its answer to come or its error. Its size is that of the text and of the id."""
 
     number: int
     request: LineRequest | None
     answer: asyncio.Future[Any] | ServiceError
 
     def __len__(self) -> int:
-        return len(self.request.text) if self.request else 0
+        return len(self.request.text) + len(str(self.request.id)) if self.request else 0
 
 
 class NdjsonResponse(Response):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 from ..annotate.batches import Task, alike, answer_each
@@ -24,14 +24,24 @@ LINGER = 0.002  # seconds that a batch waits for more, where the one before had 
 
 @dataclass(frozen=True, eq=False)
 class QueuedText:
-    """A text that waits for a task, and the future of its answer."""
+    """A text that waits for a task, and the future of its answer.
+
+    cost: How many characters the task reads: those of the text, or many times as many.
+    priority: 0 for texts that are read once, 1 for those that wait for them.
+    """
 
     task: Task
     text: str
+    cost: int
+    priority: int
     future: asyncio.Future[Any]
 
     def __len__(self) -> int:
-        return len(self.text)
+        return self.cost
+
+
+_END = (2, 0, None)
+"""The last entry of a queue."""
 
 
 class Worker:
@@ -45,12 +55,13 @@ class Worker:
 
     def __init__(self, name: str, executor: Executor, limits: Limits, metrics: Metrics) -> None:
         self.name = name
-        self.waiting = 0
+        self._waiting = [0, 0]  # by priority
         self._executor = executor
         self._limits = limits
         self._metrics = metrics
         self._done, self._busy = 0, 0.0
-        self._queue: asyncio.Queue[QueuedText | None] = asyncio.Queue()
+        self._queue: asyncio.PriorityQueue[tuple[int, int, QueuedText | None]] = asyncio.PriorityQueue()
+        self._numbers = count()
         self._not_full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         metrics.waiting_texts.labels(name).set_function(lambda: self._queue.qsize())
@@ -61,40 +72,49 @@ class Worker:
         return self._task is not None and self._task.done() and not self._task.cancelled()
 
     @property
-    def full(self) -> bool:
-        return self.waiting >= self._limits.queue
+    def waiting(self) -> int:
+        """The characters to be read for all that waits."""
+        return sum(self._waiting)
+
+    def is_full(self, priority: int = 0) -> bool:
+        """Tell whether no more is taken of this priority, which waits for all that has it or a lower number."""
+        return sum(self._waiting[: priority + 1]) >= self._limits.queue
 
     def start(self) -> None:
         """Begin to answer in this event loop, unless that has begun."""
         if self._task is None or self._task.cancelled():
-            self.waiting, self._queue, self._not_full = 0, asyncio.Queue(), asyncio.Event()
+            self._waiting, self._queue, self._not_full = [0, 0], asyncio.PriorityQueue(), asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
         """Finish what was accepted."""
         if self._task is not None:
-            self._queue.put_nowait(None)
+            self._queue.put_nowait(_END)
             await self._task
             self._task = None
 
-    async def answer(self, task: Task, text: str) -> Any:
+    async def answer(self, task: Task, text: str, *, cost: int | None = None) -> Any:
         """Return the answer for a text."""
-        return await self.wait_for(await self.submit(task, text))
+        return await self.wait_for(await self.submit(task, text, cost=cost))
 
-    async def submit(self, task: Task, text: str, *, block: bool = False) -> asyncio.Future[Any]:
+    async def submit(
+        self, task: Task, text: str, *, cost: int | None = None, block: bool = False
+    ) -> asyncio.Future[Any]:
         """Put a text into the queue.
 
+        cost: The characters to be read for it, where the text is read many times: others then go first.
         block: Wait where the queue is full, instead of raising.
         """
         self.start()  # nobody else does where the application is mounted in another one
-        while self.full:
+        cost, priority = (len(text), 0) if cost is None else (cost, 1)
+        while self.is_full(priority):
             if not block:
                 raise self.overloaded()
             self._not_full.clear()
             await self._not_full.wait()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.waiting += len(text)
-        self._queue.put_nowait(QueuedText(task, text, future))
+        self._waiting[priority] += cost
+        self._queue.put_nowait((priority, next(self._numbers), QueuedText(task, text, cost, priority, future)))
         return future
 
     async def wait_for(self, future: asyncio.Future[Any]) -> Any:
@@ -119,12 +139,12 @@ class Worker:
                 wanted = [queued for queued in batch if not queued.future.cancelled()]
                 answers = await loop.run_in_executor(self._executor, _answers, wanted)
                 self._deliver(wanted, answers, time.perf_counter() - start)
-                self.waiting -= sum(map(len, batch))
+                self._waiting[batch[0].priority] -= sum(map(len, batch))
                 self._not_full.set()
 
     async def _gather(self, lingers: bool) -> list[QueuedText]:
-        """Take the next texts out of the queue in the order of their arrival; none at its end."""
-        queued = await self._queue.get()
+        """Take the next texts out of the queue, by priority in the order of their arrival; none at its end."""
+        _, _, queued = await self._queue.get()
         if lingers:
             await asyncio.sleep(LINGER)
         gathered: list[QueuedText] = []
@@ -134,9 +154,9 @@ class Worker:
             size += len(queued)
             if size >= MAX_GATHERED or self._queue.empty():
                 return gathered
-            queued = self._queue.get_nowait()
+            _, _, queued = self._queue.get_nowait()
         if gathered:
-            self._queue.put_nowait(None)
+            self._queue.put_nowait(_END)
         return gathered
 
     def _deliver(self, batch: Sequence[QueuedText], answers: Sequence[Any], seconds: float) -> None:
@@ -156,8 +176,9 @@ class Worker:
 
 
 def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
-    """Group texts by task and like length, the shortest first, so that no short text waits for a long one."""
-    for _, group in groupby(sorted(queued, key=lambda each: id(each.task)), key=lambda each: each.task):
+    """Group texts by priority, task and like cost, the shortest first, so that no short text waits for a long one."""
+    in_order = sorted(queued, key=lambda each: (each.priority, id(each.task)))
+    for _, group in groupby(in_order, key=lambda each: (each.priority, each.task)):
         yield from alike(group)
 
 

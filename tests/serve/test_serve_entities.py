@@ -104,6 +104,18 @@ def test_an_explanation_as_data_and_as_a_page(served, nlp):
     assert served.client.post("/v1/explanation", json={"text": "京" * 101}).status_code == 413
 
 
+def test_an_explanation_is_charged_what_it_costs(served, monkeypatch):
+    costs = []
+    worker = served.service.models["tener"].worker
+    submit = worker.submit
+    monkeypatch.setattr(
+        worker, "submit", lambda *args, **options: costs.append(options["cost"]) or submit(*args, **options)
+    )
+    for text in ("王小明去了上海", "王" * 100):
+        assert served.client.post("/v1/explanation", json={"text": text}).status_code == 200
+    assert costs == [7 * 7, 100 * 100]
+
+
 def test_what_texts_bring_into_the_vocabulary_is_forgotten(served):
     strings = served.service.models["tener"].nlp.vocab.strings
     before = len(strings)

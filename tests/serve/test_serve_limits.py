@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 import socket
 import threading
+import time
 
 import httpx
 import pytest
 import spacy
 from spacy.language import Language
+from spacy.tokens import Span
 from waiting import wait_until
 
 from spacy_tener.serve import Limits
@@ -107,6 +112,66 @@ def test_a_body_that_does_not_come(start):
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b'"code": "too_slow"' in answer
         assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nhost: x\r\n"])
+def test_silent_connections_are_dropped(sent, start):
+    """Clients that never end their headers do not keep others out for longer than the timeout."""
+    with start({"blank": spacy.blank("en")}, Limits(timeout=0.3, connections=8)) as service:
+        silent = [socket.create_connection(service.place) for _ in range(8)]
+        for each in silent:
+            each.sendall(sent)
+        began = time.monotonic()
+        wait_until(lambda: service.client.get("/health").status_code == 200)
+        assert time.monotonic() - began < 5
+        for each in silent:
+            each.settimeout(5)
+            assert b"200" not in read_all(each)
+            each.close()
+
+
+def read_all(client: socket.socket) -> bytes:
+    """Return what is received until the connection ends."""
+    received = bytearray()
+    with contextlib.suppress(ConnectionError):
+        while chunk := client.recv(2**16):
+            received += chunk
+    return bytes(received)
+
+
+def test_a_connection_that_is_in_use_or_waits_for_its_answer_is_kept(start, blocked):
+    nlp, component = blocked
+    with start({"blocked": nlp}, Limits(timeout=1.5)) as service, httpx.Client(trust_env=False) as client:
+        ports = set()
+        for _ in range(12):
+            answer = client.get(f"{service.url}/health")
+            ports.add(answer.extensions["network_stream"].get_extra_info("client_addr"))
+            time.sleep(0.25)
+        assert len(ports) == 1
+        threading.Timer(1.2, component.go.set).start()
+        assert client.post(f"{service.url}/v1/entities", json={"text": "a"}).status_code == 200
+
+
+def test_a_response_that_is_not_read_is_dropped(start):
+    def find_all(doc):
+        doc.ents = [Span(doc, token.i, token.i + 1, "X") for token in doc]
+        return doc
+
+    nlp = spacy.blank("en")
+    Language.component("find_all", func=find_all)
+    nlp.add_pipe("find_all")
+    body = json.dumps({"texts": ["a " * 3000] * 8}).encode()
+    head = b"POST /v1/entities/batch HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    with (
+        start({"all": nlp}, Limits(timeout=2), send_buffer=4096) as service,
+        socket.create_connection(service.place) as client,
+    ):
+        client.settimeout(10)
+        client.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+        wait_until(lambda: b'batch",status="200"' in service.client.get("/metrics").content, seconds=20)
+        time.sleep(6)
+        head, _, body = read_all(client).partition(b"\r\n\r\n")
+        assert len(body) < int(re.findall(rb"content-length: (\d+)", head)[0])
 
 
 class Blocked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import re
@@ -16,7 +17,10 @@ import spacy
 from fastapi import FastAPI
 from waiting import wait_until
 
+from spacy_tener.annotate.batches import TOGETHER
 from spacy_tener.serve import Limits, make_app
+from spacy_tener.serve.schema import LineRequest, ServiceError
+from spacy_tener.serve.stream import PendingLine, _PendingLines
 
 PATH = "/v1/entities/stream"
 
@@ -128,6 +132,23 @@ def test_who_does_not_read_answers_is_not_read(start):
             assert invalid() == before
             wait_until(lambda: b'path="%s",status="200"' % path in service.client.get("/metrics").content)
         assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
+
+
+def test_ids_count_as_their_texts_do():
+    """A stream whose answers nobody reads holds few lines with long ids."""
+
+    async def fill():
+        pending, n_lines = _PendingLines(), 0
+        line = PendingLine(1, LineRequest(text="a", id="x" * (TOGETHER // 4)), ServiceError(400, "a", "b"))
+        with contextlib.suppress(TimeoutError):
+            while True:
+                await asyncio.wait_for(pending.put(line), 0.1)
+                n_lines += 1
+        assert await pending.get() is line
+        await asyncio.wait_for(pending.put(line), 1)
+        return n_lines
+
+    assert asyncio.run(fill()) == 3
 
 
 def test_a_stream_that_stands_still_is_ended(start):

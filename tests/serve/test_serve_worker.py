@@ -11,7 +11,7 @@ import pytest
 
 from spacy_tener.annotate.batches import TOGETHER
 from spacy_tener.serve.metrics import Metrics
-from spacy_tener.serve.schema import Limits
+from spacy_tener.serve.schema import Limits, ServiceError
 from spacy_tener.serve.worker import QueuedText, Worker, batches_by_task
 
 
@@ -64,7 +64,9 @@ def test_what_comes_while_a_batch_is_read_is_read_together():
 
 def test_texts_of_like_length_are_read_together():
     lengths = [1, TOGETHER, 5, 3000, 2, 2000, 9 * TOGETHER, 3]
-    queued = [QueuedText(str.upper, "x" * length, None) for length in lengths] + [QueuedText(str.lower, "x", None)]
+    queued = [QueuedText(str.upper, "x" * length, length, 0, None) for length in lengths] + [
+        QueuedText(str.lower, "x", 1, 0, None)
+    ]
     groups = [[(each.task, len(each)) for each in group] for group in batches_by_task(queued)]
     upper = [[length for _, length in group] for group in groups if group[0][0] is str.upper]
     assert upper == [[1, 2, 3, 5, 2000], [3000], [TOGETHER], [9 * TOGETHER]]
@@ -83,6 +85,29 @@ def test_a_lone_text_waits_for_nobody(monkeypatch: pytest.MonkeyPatch):
 
     assert work(ask) < 2.0
     assert reader.batches == [["x"]] * 20
+
+
+def test_costly_texts_wait_for_the_others_and_are_refused_first():
+    reader = Reader(waits=True)
+
+    async def ask(worker):
+        costly = Limits().queue // 2
+        futures = [await worker.submit(reader, "first")]
+        while not reader.batches:
+            await asyncio.sleep(0.001)
+        futures += [await worker.submit(reader, text, cost=costly) for text in ("one", "two")]
+        with pytest.raises(ServiceError) as error:
+            await worker.submit(reader, "three", cost=costly)
+        assert error.value.code == "overloaded"
+        assert not worker.is_full()
+        assert worker.waiting == 2 * costly + len("first")
+        futures.append(await worker.submit(reader, "text"))
+        reader.go.set()
+        await asyncio.gather(*futures)
+        assert worker.waiting == 0
+
+    work(ask)
+    assert reader.batches == [["first"], ["text"], ["one"], ["two"]]
 
 
 def test_closing_finishes_what_was_accepted():
