@@ -21,8 +21,9 @@ from scipy.special import expit, logit
 from spacy.language import Language
 from spacy.training import Corpus, Example
 
-from spacy_tener.pipeline.confidence import TEMPERATURE, ConfidentPipe
+from spacy_tener.pipeline.confidence import ConfidentPipe
 from spacy_tener.pipeline.decoding import Probabilities
+from spacy_tener.pipeline.settings import TEMPERATURE
 from spacy_tener.types import BoolArray, IntArray
 from spacy_tener.workbench.calibration.fitting import fit_temperature, fit_thresholds
 from spacy_tener.workbench.calibration.outcomes import Judge, find_outcomes

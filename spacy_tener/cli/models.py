@@ -24,8 +24,9 @@ from thinc.api import Model as ThincModel
 from ..errors import RemedyError
 from ..files import check_folder, writing
 from ..models.embed.tables import count_rows, table_nodes, trim
-from ..pipeline.confidence import TEMPERATURE, ConfidentPipe
+from ..pipeline.confidence import ConfidentPipe
 from ..pipeline.finding import find_recogniser
+from ..pipeline.settings import TEMPERATURE
 from ..pipeline.units import View, view_of
 from ..workbench.calibration.fitting import Threshold, cross_validated, fit_temperature, fit_thresholds
 from ..workbench.calibration.outcomes import check_enough, find_outcomes

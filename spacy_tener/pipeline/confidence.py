@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,14 +23,15 @@ from ..tagging import TagLayout
 from .decoding import Decoding, Probabilities, joined
 from .entities import FoundEntity
 from .learning.targets import make_target
-from .settings import NERSettings
+from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .tags import LabelIndex, agreeing_tags, decodable_tags
 from .units import DocView, view_of
 from .windows import DocReader, check_shared
 
-TEMPERATURE = "temperature"
-"""Key of a component's `cfg`: the divisor of all scores of the CRF that `spacy tener calibrate` fits. It belongs to the
-weights, so it is no setting of the config."""
+_SEEN = 50
+"""Tokens after which their length is compared with that of training."""
+_LONGER = 1.2
+"""Mean length of tokens that are not single characters."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class ConfidentPipe(TrainablePipe):
     cfg: dict[str, Any]
     _process: int
     """The process that made the component."""
+    _seen: tuple[int, int] | None = (0, 0)
+    """Tokens and characters read so far; None once they were compared with those of training."""
 
     @property
     def settings(self) -> NERSettings:
@@ -244,6 +248,8 @@ class ConfidentPipe(TrainablePipe):
             if views:
                 yield views, _decoding_of_nothing(index.layout, len(views))
             return
+        if self._seen and settings.view == "tokens":
+            self._compare_tokens(views)
         # Before the emissions: a GPU that has nothing to do yet hands the weights over at once.
         reader, scorer = DocReader.of(self.model, settings), path_scorer(self.model)
         if reader.listens and not annotated:
@@ -262,6 +268,23 @@ class ConfidentPipe(TrainablePipe):
             start, end = views[text].char_span(unit, stop)
             found.append(FoundEntity(start, end, labels[label], weight))
         return found
+
+    def _compare_tokens(self, views: Sequence[DocView]) -> None:
+        """Warn once where the model was trained on single characters and reads words, or the other way round."""
+        trained = self.cfg.get(TOKEN_LENGTH)
+        n_tokens, n_characters = self._seen or (0, 0)
+        n_tokens += sum(len(view) for view in views)
+        n_characters += sum(int(view.places()[:, 1].sum()) for view in views)
+        self._seen = (n_tokens, n_characters) if trained and n_tokens < _SEEN else None
+        if trained and self._seen is None and (trained > _LONGER) != (n_characters / n_tokens > _LONGER):
+            advice = "Use the tokenizer that it was trained with."
+            if trained <= _LONGER:
+                advice = f"To read their characters: nlp.get_pipe('{self.name}').cfg['view'] = 'characters'"
+            warnings.warn(
+                f"'{self.name}' was trained on tokens of {trained:.1f} characters, and these Docs have tokens of "
+                f"{n_characters / n_tokens:.1f}: it will hardly find entities. {advice}",
+                stacklevel=2,
+            )
 
     def _check_process(self) -> None:
         if self.model.ops.name == "cupy" and os.getpid() != self._process:

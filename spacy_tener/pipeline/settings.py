@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from ..errors import check_choice
 from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"
+
+TEMPERATURE = "temperature"
+"""Key of a component's `cfg`: the divisor of all scores of the CRF that `spacy tener calibrate` fits."""
+
+TOKEN_LENGTH = "token_length"
+"""Key of a component's `cfg`: the mean length in characters of the tokens that it was trained on."""
+
+STATE = {"labels", TEMPERATURE, TOKEN_LENGTH}
+"""Keys of a component's `cfg` that belong to the weights, so that they are no settings of the config."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,13 @@ class NERSettings:
     @classmethod
     def of(cls, cfg: Mapping[str, Any]) -> NERSettings:
         """Return the settings in a component's `cfg`."""
-        return cls(**{name: cfg[name] for name in _NAMES if name in cfg})
+        settings = {name: value for name, value in cfg.items() if name not in STATE}
+        if not settings.keys() <= _TYPES.keys():
+            raise ValueError(
+                f"The cfg of tener_ner has no setting {', '.join(sorted(settings.keys() - _TYPES.keys()))}. Use: "
+                f"{', '.join(_TYPES)}."
+            )
+        return cls(**settings)
 
     @property
     def asks_probabilities(self) -> bool:
@@ -45,8 +60,11 @@ class NERSettings:
         return [self.threshold.get(label, 0.0) for label in labels]
 
     def __post_init__(self) -> None:
-        check_choice("view of tener_ner", self.view, get_args(View))
-        check_choice("alignment_mode of tener_ner", self.alignment_mode, get_args(Alignment))
+        for name, kind in _TYPES.items():
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"The setting '{name}' of tener_ner is {getattr(self, name)!r}: it must be {kind}.")
+        check_choice("view of tener_ner", self.view, _VIEWS)
+        check_choice("alignment_mode of tener_ner", self.alignment_mode, _ALIGNMENTS)
         if self.overlap < 1 or self.window <= 2 * self.overlap:
             raise ValueError(
                 f"The setting 'window' of tener_ner is {self.window} and 'overlap' is {self.overlap}: a window must be "
@@ -63,12 +81,23 @@ class NERSettings:
                 "of spans differ. Use two names."
             )
         thresholds = self.threshold.values() if isinstance(self.threshold, dict) else [self.threshold]
-        if not all(0.0 <= threshold <= 1.0 for threshold in thresholds):
+        if not all(isinstance(each, int | float) and 0.0 <= each <= 1.0 for each in thresholds):
             raise ValueError(
                 f"The setting 'threshold' of tener_ner is {self.threshold}. Use a probability, from 0 to 1, or one for "
                 "each label."
             )
 
 
-# Looked up once, since a short text has time for little else.
-_NAMES = tuple(field.name for field in fields(NERSettings))
+# Made once, since a short text has time for little else.
+_TYPES = {
+    "view": str,
+    "alignment_mode": str,
+    "window": int,
+    "overlap": int,
+    "max_units": int,
+    "incorrect_spans_key": str | None,
+    "chars_key": str | None,
+    "spans_key": str | None,
+    "threshold": int | float | dict,
+}
+_VIEWS, _ALIGNMENTS = get_args(View), get_args(Alignment)

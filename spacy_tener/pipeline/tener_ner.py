@@ -25,13 +25,13 @@ from ..models.embed.gazetteer import Annotation, gazetteers
 from ..models.embed.segment import requirements
 from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
-from .confidence import TEMPERATURE, ConfidentPipe
+from .confidence import ConfidentPipe
 from .entities import UnitEntity, set_entities
 from .learning.targets import Target, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, wrap_load_errors
 from .scoring import score_char_entities
-from .settings import NERSettings
+from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .units import view_of
 from .windows import DocReader, documents
 from .words import PipelineWords
@@ -202,7 +202,10 @@ class TenerNER(ConfidentPipe):
             self.cfg["labels"] = [*first, *(label for label in self.cfg["labels"] if label not in first)]
         self.cfg.pop(TEMPERATURE, None)
         set_labels(self.model, len(self.labels))
-        self.model.initialize(X=self._sample(get_examples()) or None)
+        sample = self._sample(get_examples())
+        lengths = [len(token) for doc in sample for token in doc]
+        self.cfg[TOKEN_LENGTH], self._seen = sum(lengths) / len(lengths) if lengths else None, (0, 0)
+        self.model.initialize(X=sample or None)
         crf(self.model)
         for gazetteer in gazetteers(self.model):
             gazetteer.count(minibatch(self._annotated_docs(get_examples()), _OBSERVED_AT_ONCE), len(self.labels))
@@ -394,7 +397,9 @@ class TenerNER(ConfidentPipe):
         exclude = set(exclude)
         kept = asdict(self.settings) if "cfg" in exclude else {}
         with wrap_load_errors(self.name, source):
-            self.cfg.pop(TEMPERATURE, None)  # that of other weights
+            for key in (TEMPERATURE, TOKEN_LENGTH):  # those of other weights
+                self.cfg.pop(key, None)
+            self._seen = (0, 0)
             load(exclude=exclude - {"cfg"})
             self.cfg.update(kept)
             _ = self.settings, self.temperature  # checks them

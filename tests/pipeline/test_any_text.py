@@ -12,6 +12,8 @@ from small_systems import TEXTS
 from spacy.tokens import Doc, Span
 from trained import SYSTEMS, trained
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*was trained on tokens")
+
 KINDS = [*SYSTEMS]
 LABELS = ["PER", "ORG", "LOC", "GPE", "PLANET"]
 

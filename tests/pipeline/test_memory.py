@@ -13,6 +13,8 @@ from trained import trained
 
 from spacy_tener.features import keys
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*was trained on tokens")
+
 MOST, WORDS, WIDTH = 500, 3000, 50
 
 

@@ -305,7 +305,7 @@ def test_a_model_file_runs_no_code(saved, tmp_path, kind):
 def test_what_is_saved_is_plain(saved):
     """Labels and settings are JSON, weights are safetensors in msgpack."""
     cfg = json.loads((saved / "tener_ner" / "cfg").read_text())
-    assert cfg == {"labels": ["GPE", "ORG", "PER"], **asdict(NERSettings())}
+    assert cfg == {"labels": ["GPE", "ORG", "PER"], "token_length": 1.0, **asdict(NERSettings())}
     message = srsly.msgpack_loads((saved / "tener_ner" / "model").read_bytes())
     blocks = [safetensors.numpy.load(shim) for shims in message["shims"] for shim in shims]
     assert all(array.dtype == "f" for block in blocks for array in block.values())
