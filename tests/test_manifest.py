@@ -210,6 +210,14 @@ def test_an_output_of_other_settings_or_inputs_is_refused_by_what_changed(tmp_pa
     assert resume(tmp_path / "out", inputs=[file_input(tmp_path / name) for name in ("x", "moved")], **same).parts
 
 
+def test_of_many_inputs_that_changed_three_are_named(tmp_path: Path) -> None:
+    inputs = [file_input(name, content="before") for name in "abcd"]
+    for number, end in ((3, "inputs: a, b, c changed"), (4, "inputs: a, b, c ... changed")):
+        write_parts(tmp_path / str(number), "a", inputs=inputs[:number])
+        changed = [file_input(name, content=f"after {name}") for name in "abcd"[:number]]
+        assert refusal(tmp_path / str(number), inputs=changed).endswith(end)
+
+
 def test_what_can_be_read_only_once_is_never_the_same(tmp_path: Path) -> None:
     write_parts(tmp_path / "out", "a", texts=[stream_input("standard input")])
     reason = refusal(tmp_path / "out", texts=[stream_input("standard input")])

@@ -291,6 +291,32 @@ def test_a_value_and_a_section_of_one_name_are_refused(overlay) -> None:
     assert refusal(path).reason == f"{path}: training.batcher: found conflicting values"
 
 
+def test_a_section_without_a_name_is_refused(overlay) -> None:
+    path = overlay("[training..batcher]\nsize = 1\n")
+    assert refusal(path).reason == f"{path}: the section [training..batcher] has an empty part in its name"
+
+
+@pytest.mark.parametrize("section", ["components", "initialize.components"])
+def test_a_value_in_place_of_a_component_s_section_is_refused(overlay, section: str) -> None:
+    parent, _, last = section.rpartition(".")
+    texts = [f"[{section}]\ntener_ner = {value}\n" for value in ("3", "null")]
+    for text in (*texts, *([f"[{parent}]\n{last} = 3\n"] if parent else [])):
+        path = overlay(text)
+        assert refusal(path).reason == f"{path}: [{section}] has a value in place of a section"
+    with pytest.raises(ConfigError, match=r"--set components.tener_ner=null: \[components\] has a value"):
+        compose("weibo", settings=["components.tener_ner=null"])
+
+
+def test_a_pipeline_that_is_no_list_is_refused(overlay) -> None:
+    path = overlay("[nlp]\npipeline = 3\n")
+    assert refusal(path).reason == f"{path}: nlp.pipeline is no list"
+
+
+def test_a_source_that_is_not_there_is_told_in_one_line(overlay) -> None:
+    path = overlay('[components.tener_ner]\nsource = "/nowhere"\n')
+    assert "Can't find model '/nowhere'" in refusal(path).reason
+
+
 def test_a_missing_file_and_one_that_is_no_text_are_named(overlay, tmp_path: Path) -> None:
     assert "nope.cfg: cannot be read: No such file" in refusal(tmp_path / "nope.cfg").reason
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")

@@ -7,7 +7,7 @@ import pytest
 import spacy
 from spacy.cli._util import app
 from spacy.language import Language
-from spacy.tokens import DocBin
+from spacy.tokens import Doc, DocBin
 from spacy.training import Corpus
 from typer.testing import CliRunner
 
@@ -77,6 +77,12 @@ def test_the_least_probability_itself_is_kept():
     assert iob_of(keep_sure(believed, Sureness())) == ["B-PER", "I-PER", "I-PER", "O", "O", "", ""]
 
 
+def test_a_token_is_outside_where_all_of_its_characters_are():
+    doc = Doc(spacy.blank("zh").vocab, words=["王小明", "去了"], spaces=[False, False])
+    believed = Belief(doc, {}, np.array([0.9, 0.2, 0.9, 0.9, 0.9]))
+    assert iob_of(keep_sure(believed, Sureness())) == ["", "O"]
+
+
 def test_of_entities_that_exclude_each_other_the_likelier_is_kept():
     believed = belief({(0, 3, "PER"): 0.6, (1, 3, "ORG"): 0.9, (5, 7, "GPE"): 0.7}, [0.6, 0, 0, 1, 1, 0, 0])
     found = iob_of(keep_sure(believed, Sureness(entity=0.55, outside=0.55)))
@@ -93,6 +99,8 @@ def test_what_other_components_of_a_teacher_say_counts(trained):
         teacher.add_pipe("no_places", last=True)
         assert [(ent.text, ent.label_) for ent in teacher(TEXT).ents] == [("王小明", "PER"), ("去了", "VERB")]
         [found] = beliefs([teacher], [TEXT])
+        assert found.outside[3:5].tolist() == [0.0, 0.0]
+        assert (found.entities[3, 5, "VERB"], (5, 7, "GPE") in found.entities) == (1.0, False)
         assert iob_of(keep_sure(found, Sureness())) == ["B-PER", "I-PER", "I-PER", "B-VERB", "I-VERB", "", ""]
         assert unknown_labels({"all": teacher, "crf": spacy.load(trained)}) == {"crf": ["VERB"]}
 

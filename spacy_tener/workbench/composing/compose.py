@@ -79,6 +79,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     notes: list[str] = []
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
     for name, overlay in read.items():
+        _check_shape(overlay, name)
         _check_overlay(overlay, config, name)
         _check_values(overlay, config, name)
         _check_system(overlay, config, name)
@@ -144,6 +145,17 @@ def _without_replaced_components(config: Config, updates: Config) -> Config:
 def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return a component's factory, or the pipeline that it is sourced from."""
     return next(((key, component[key]) for key in ("factory", "source") if key in component), None)
+
+
+def _check_shape(updates: Config, name: str) -> None:
+    """Refuse a value in place of a component's section, and a pipeline that is no list."""
+    for key in ("components", "initialize.components"):
+        section = _get(updates, key) or {}
+        if not isinstance(section, Mapping) or not all(isinstance(each, Mapping) for each in section.values()):
+            remedy = "Give it settings. A component is removed by an nlp.pipeline without it."
+            raise ConfigError(f"{name}: [{key}] has a value in place of a section", remedy)
+    if not isinstance(_get(updates, "nlp.pipeline") or [], list):
+        raise ConfigError(f"{name}: nlp.pipeline is no list", 'Write names as in ["tener_ner"].')
 
 
 def _check_overlay(overlay: Config, config: Config, name: str) -> None:
@@ -268,7 +280,9 @@ def _read_setting(setting: str, config: Config, what: str) -> Config:
         value = srsly.json_loads(text.strip())
     except ValueError:  # a string without quotes
         value = text.strip()
-    return Config(dot_to_dict({key.strip(): value}), is_interpolated=False)
+    updates = Config(dot_to_dict({key.strip(): value}), is_interpolated=False)
+    _check_shape(updates, f"{what} {setting}")
+    return updates
 
 
 def _get(config: Mapping[str, Any], key: str) -> Any:
@@ -299,7 +313,7 @@ def wrap_config_errors(what: str) -> Iterator[None]:
     except ConfigValidationError as error:
         title = f"{error.title}: " if error.errors else ""
         raise ConfigError(f"{what}: {title}{problems(error).removesuffix('.')}", _CORRECT) from error
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         raise _refused(str(error), what) from error
 
 
