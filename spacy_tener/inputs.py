@@ -14,6 +14,7 @@ import itertools
 import json
 import lzma
 import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -154,6 +155,8 @@ def size_and_version(address: str) -> tuple[int, str]:
         status = os.stat(address)
     except FileNotFoundError as error:
         raise InputError(address, "cannot be read: No such file or directory", "Check the path.") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(address, "is a pipe or a device, and can be read only once", "Write it to a file first.")
     return status.st_size, str(status.st_mtime_ns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -51,7 +52,13 @@ class AnnotateSettings:
         return [self.entities, *([self.readings] if self.k_best else []), self.error]
 
     def check_columns(self, names: Sequence[str], *others: str) -> None:
-        """Refuse records that have columns with the names of the added ones. others: Further names that are added."""
+        """Refuse records with columns of the names of the added ones, or with several of one name.
+
+        others: Further names that are added.
+        """
+        if several := [name for name, count in Counter(names).items() if count > 1]:
+            remedy = "Give each column a name of its own."
+            raise RemedyError(f"The records have several columns named {', '.join(several)}", remedy)
         taken = [name for name in (*self.added, *others) if name in names]
         if taken:
             remedy = "Give the added columns other names by a prefix (--prefix), as in tener_."

@@ -19,7 +19,7 @@ from spacy.util import minibatch
 
 from ..errors import RemedyError
 from ..files import digest
-from ..inputs import STDIN, open_file
+from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.entities import Place, place_of
 from ..pipeline.finding import entity_finders, recognisers
@@ -212,7 +212,7 @@ def _as_input(source: str) -> dict[str, str | None]:
     if comes_once(source):
         return stream_input("standard input" if source == STDIN else source)
     with open_file(source):  # names what is wrong with a file that cannot be read
-        return file_input(source)
+        return file_input(source, str(size_and_version(source)) if is_remote(source) else None)
 
 
 def write_silver(

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 
 import fsspec
 import pyarrow as pa
@@ -206,6 +207,12 @@ def test_a_doc_of_a_spacy_file_brings_its_user_data(tmp_path) -> None:
     doc.user_data["._.", "x", None, None] = 1
     DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")
     assert read(tmp_path / "a.spacy") == [{"text": "上海 ", "key": "k"}]
+
+
+def test_a_pipe_is_refused(tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match=r"pipe: is a pipe or a device, and can be read only once"):
+        read(tmp_path / "pipe")
 
 
 def test_columns_of_one_name_are_all_kept(tmp_path) -> None:

@@ -6,10 +6,12 @@ import json
 from datetime import datetime
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from archives import read_output
+from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate import AnnotateSettings
 from spacy_tener.annotate.tables import schema_of_rows, table_of_rows
@@ -213,6 +215,25 @@ def test_docs_keep_dates_and_large_numbers_and_no_strings_stay_behind(tmp_path, 
     rows = read_output(tmp_path / "out", nlp)
     assert (rows[1]["at"], rows[1]["n"]) == ("2020-01-02 03:04:05", 2**63 + 1)
     assert (rows[-1]["n"], list(rows[-1]["l"])) == (str(2**70), [str(2**64), -(2**63)])
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+def test_whatever_user_data_holds_is_written(tmp_path, run, nlp, format) -> None:
+    doc = Doc(nlp.vocab, ["上海"], spaces=[False])
+    doc.user_data |= {"scores": np.array([0.5, 1.5]), "n": np.float64(2.5), "pairs": {("a", 1): 2}, "京": {"京": 1}}
+    DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "in.spacy")
+    run([tmp_path / "in.spacy"], tmp_path / "out", format)
+    (row,) = read_output(tmp_path / "out", nlp)
+    pairs, inner = (json.loads(row[name]) if format == "parquet" else row[name] for name in ("pairs", "京"))
+    assert (list(row["scores"]), row["n"], inner) == ([0.5, 1.5], 2.5, {"京": 1})
+    assert list(pairs.values()) == [2]
+
+
+def test_tables_with_several_columns_of_one_name_are_refused(tmp_path, run) -> None:
+    table = pa.Table.from_arrays([pa.array(["x"]), pa.array([1]), pa.array([2])], names=["text", "a", "a"])
+    pq.write_table(table, tmp_path / "in.parquet")
+    with pytest.raises(RemedyError, match="several columns named a"):
+        run([tmp_path / "in.parquet"], tmp_path / "out", "parquet")
 
 
 def test_columns_of_all_tables_are_checked_before_anything_is_written(tmp_path, run) -> None:
