@@ -212,6 +212,20 @@ def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences
         lessons_of(asked, sentences, labels)
 
 
+def test_a_calibrated_teacher_teaches_at_its_temperature_whatever_the_units(teacher_path, sentences):
+    warm, calibrated = load_teacher(teacher_path, temperature=3.0), spacy.load(teacher_path)
+    labels = warm.pipe.labels
+    calibrated.get_pipe("tener_ner").cfg["temperature"] = 2.0
+    calibrated.to_disk(teacher_path)
+    both = load_teacher(teacher_path, temperature=1.5)
+    assert torch.allclose(both.crf.start, warm.crf.start)
+    for one, other in zip(*(lessons_of(teacher, sentences, labels) for teacher in (warm, both)), strict=True):
+        if isinstance(one, EmissionLesson):
+            np.testing.assert_allclose(one.scores, other.scores, rtol=1e-5)
+        else:
+            np.testing.assert_allclose(one.weights, other.weights, rtol=1e-5)
+
+
 def test_a_damaged_lesson_is_told(teacher_path, sentences, tmp_path):
     path, labels = tmp_path / "lessons.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
     lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)

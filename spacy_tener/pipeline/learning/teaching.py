@@ -32,6 +32,8 @@ _MB = 1 << 20
 class Teacher:
     """A trained pipeline that another `tener_ner` learns from. See `load_teacher`.
 
+    temperature: Divisor of all scores of its CRF.
+
     Not a dataclass, which spaCy's validation of `initialize` would turn into a dictionary.
     """
 
@@ -49,7 +51,7 @@ class Teacher:
         self.nlp = nlp
         self.pipe = pipe
         self.share = share
-        self.temperature = temperature
+        self.temperature = temperature * pipe.temperature
         self.k_best = k_best
         self.limit = limit
         self.file = file
@@ -114,7 +116,7 @@ class Teacher:
         return [
             EmissionLesson(model.ops.to_numpy(next(scores)).astype(np.float32) / self.temperature)
             if equal
-            else _path_lesson(view, next(parses), labels, self.temperature)
+            else _path_lesson(view, next(parses), labels, self.temperature / pipe.temperature)
             for view, equal in zip(views, same, strict=True)
         ]
 
@@ -138,7 +140,8 @@ def load_teacher(
     component (str): Name of the `tener_ner` in it.
     share (float): The teacher's share of the loss; the rest is the annotation's. Where there is no annotation, the
         loss has the teacher's part alone.
-    temperature (float): Divisor of the teacher's scores: above 1, its second best readings weigh more.
+    temperature (float): Divisor of the teacher's scores, beside the temperature that it was calibrated to: above 1, its
+        second best readings weigh more.
     k_best (int): Number of its best readings that are learned where the units differ.
     cache_mb (int): Most memory for its answers, in MB; texts beyond it are read again on each epoch.
     cache_file (Optional[Union[str, Path]]): A file, new or not, that keeps its answers for other trainings with the
