@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
@@ -143,6 +144,18 @@ def read_meta(model: Path) -> dict[str, Any]:
         return read_json(model / "meta.json")
     except RemedyError as error:
         raise RemedyError(error.reason, "Restore it from a copy, or train the pipeline again.") from error
+
+
+def check_file(path: Path | None) -> None:
+    """Refuse a place that no file can be written to, before anything is computed. None is none."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise RemedyError(f"{path}: is a directory", "Name a file.")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        reason = "not writable" if above.is_dir() else "not a directory"
+        raise RemedyError(f"{path}: cannot be written, as {above} is {reason}", "Choose another place.")
 
 
 def no_text(sources: Sequence[object]) -> RemedyError:

@@ -26,6 +26,7 @@ from ..workbench.suggestions.tasks import TOOLS, make_tasks
 from ..workbench.vectors.raw_text import find_texts, read_all
 from . import options
 from ._common import (
+    check_file,
     command,
     counted,
     gpu_of_runs,
@@ -46,8 +47,10 @@ def silver_cli(
     teachers: Annotated[str, typer.Argument(help="Pipelines with entities, with commas between them")],
     raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of .spacy files to write")],
-    sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept")] = 0.51,
-    outside: Annotated[float, typer.Option(help="Least probability of a token that is kept as no entity")] = 0.51,
+    sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept", min=0.5, max=1)] = 0.51,
+    outside: Annotated[
+        float, typer.Option(help="Least probability of a token that is kept as no entity", min=0.5, max=1)
+    ] = 0.51,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
     part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
     gpu_id: options.GpuId = -1,
@@ -121,7 +124,8 @@ def suggest_cli(
     by: Annotated[str, typer.Option(help=f"Measure of uncertainty: {', '.join(MEASURES)}")] = "entropy",
     known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
     agree: Annotated[
-        float, typer.Option(help="Least probability of what is written as partial annotation too; 0 for none")
+        float,
+        typer.Option(help="Least probability of what is written as partial annotation too; 0 for none", min=0, max=1),
     ] = 0.0,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -137,6 +141,7 @@ def suggest_cli(
     it is less sure of are without annotation, and are learned as such.
     """
     check_choice("annotation tool", format, tuple(TOOLS))
+    check_file(output)
     sure = Sureness(agree, agree) if agree else None
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)

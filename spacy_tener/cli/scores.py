@@ -24,7 +24,7 @@ from ..workbench.report.runs import FoundRuns, Run, find_runs, has_setting
 from ..workbench.report.scores import CountingScorer
 from ..workbench.report.tables import FORMATS, format_table
 from . import options
-from ._common import command, counted, load_pipeline, msg, names, setup_gpu
+from ._common import check_file, command, counted, load_pipeline, msg, names, setup_gpu
 
 _WARMING = 16
 # Each kind of figure, what draws it, and the options that mean something for it.
@@ -71,8 +71,8 @@ def evaluate_cli(
 
     --displacy-path draws entities, which `spacy evaluate --displacy-path` does for the factory `ner` only.
     """
-    if output and output.is_dir():
-        raise RemedyError(f"--output {output}: is a directory", "Name a file, as in -o metrics.json.")
+    check_file(output)
+    check_file(displacy_path and displacy_path / "entities.html")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
@@ -138,6 +138,7 @@ def table_cli(
         format = output.suffix.removeprefix(".") if output else "terminal"
         if format not in FORMATS:
             raise RemedyError(f"{output}: no format has this ending", f"Name one by --format: {', '.join(FORMATS)}.")
+    check_file(output)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     table = make_table(
         found,
@@ -213,6 +214,7 @@ def plot_cli(
         raise RemedyError(f"{shown}: means nothing for a figure of {kind}", "Leave it out.")
     if kind == "sweep" and x is None:
         raise RemedyError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
+    check_file(output)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     warn_left_out(found)
     drawn = _drawable(kind, found, given)

@@ -30,6 +30,7 @@ from ..workbench.vectors.raw_text import read_texts
 from . import options
 from ._common import (
     check_engine,
+    check_file,
     check_gpu,
     command,
     counted,
@@ -157,6 +158,7 @@ def explain_cli(
     if kind not in (".html", ".json", *ENDINGS):
         remedy = "Name a file by -o that ends in .html, .json, .png or .svg; or give --json."
         raise RemedyError(f"{output}: no format has this ending" if output else "No output file given", remedy)
+    check_file(output)
     setup_gpu(gpu_id, silent=as_json)
     nlp = load_pipeline(model)
     texts = _texts(nlp, text, corpus, limit + 1)

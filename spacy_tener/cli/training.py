@@ -23,7 +23,7 @@ from ..workbench.runs.search import SAMPLERS, Search, SearchPlan, TrialRow, open
 from ..workbench.runs.search_space import read_space
 from ..workbench.runs.training import OUTPUT
 from . import options
-from ._common import command, gpu_of_runs, msg, names, numbers, training_engine
+from ._common import check_file, command, gpu_of_runs, msg, names, numbers, training_engine
 from .scores import warn_table
 
 STDOUT = "-"
@@ -53,6 +53,7 @@ def config_cli(
     learning rate's schedule, total_steps changes with it, unless it is set too.
     """
     overlays, settings = overlays or [], settings or []
+    check_file(None if output == STDOUT else Path(output))
     composed = compose(base, overlays, settings)
     arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
     heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())

@@ -19,7 +19,7 @@ from ..pipeline.finding import find_recogniser
 def check_new(output: Path) -> None:
     """Refuse a place that cannot be written before anything is computed."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise RemedyError(f"--output {output}: is there already", "Name a new directory.")
+        raise RemedyError(f"--output {output}: exists already", "Name a new directory.")
 
 
 def change_cfg(nlp: Language, name: str, changes: Mapping[str, Any], output: Path | None) -> Path:

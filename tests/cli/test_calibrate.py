@@ -97,7 +97,7 @@ def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
     code, output = calibrate(model, data(), "--output", tmp_path / "new" / "model")
     assert code == 1
-    assert "is there already" in output
+    assert "exists already" in output
 
 
 def test_thresholds_keep_a_wished_precision(model, data):

@@ -82,7 +82,7 @@ def test_what_cannot_be_done_is_said(saved, tmp_path):
     (tmp_path / "there" / "thesis.txt").write_text("x")
     for arguments, message in [
         ((tmp_path / "empty.txt", "-o", tmp_path / "out"), "there is no text"),
-        ((tmp_path / "raw.txt", "-o", tmp_path / "there"), "is there already Name a new directory."),
+        ((tmp_path / "raw.txt", "-o", tmp_path / "there"), "exists already Name a new directory."),
         ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--component", "ner"), "has no tener_ner named 'ner'"),
         ((tmp_path / "raw.txt", "-o", tmp_path / "out", "--min-count", "0"), "min-count"),
     ]:

@@ -121,10 +121,10 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object."""
     try:
         data = json.loads(path.read_text(encoding="utf8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise RemedyError(f"{path}: cannot be read: {error}", "Check the file.") from error
-    except json.JSONDecodeError as error:
-        raise RemedyError(f"{path}: broken JSON: {error}", "Write it again, or remove the run.") from error
+    except OSError as error:
+        raise RemedyError(f"{path}: cannot be read: {error.strerror or error}", "Check the path.") from error
+    except ValueError as error:  # bytes that are not UTF-8 too
+        raise RemedyError(f"{path}: not valid JSON: {error}", "Write it again, or remove the run.") from error
     if not isinstance(data, dict):
         raise RemedyError(f"{path}: expected a JSON object, but got: {type(data).__name__}", "Write it again.")
     return data

@@ -130,7 +130,7 @@ def test_a_seed_twice_is_an_error_where_one_is_unfinished(tmp_path: Path) -> Non
 def test_broken_files_are_named(tmp_path: Path) -> None:
     folder = make_run(tmp_path, "weibo/tener/1", COUNTS)
     (folder / "model-best/meta.json").write_text("{", encoding="utf8")
-    with pytest.raises(RemedyError, match=r"model-best/meta\.json: broken JSON"):
+    with pytest.raises(RemedyError, match=r"model-best/meta\.json: not valid JSON"):
         find_runs([tmp_path])
 
 

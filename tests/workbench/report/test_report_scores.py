@@ -74,7 +74,7 @@ def test_what_spacy_evaluate_writes_has_no_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"ents_p": 1,', ["broken JSON"]),
+        ('{"ents_p": 1,', ["not valid JSON"]),
         ("[1]", ["expected a JSON object", "list"]),
         ('{"ents_p": 1, "ents_r": 1}', ["there is no 'ents_f'", "finds entities"]),
         ('{"ents_p": null, "ents_r": null, "ents_f": null}', ["no scores of entities", "annotated"]),
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, words: 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RemedyError, match=r"metrics\.json: cannot be read"):
+    with pytest.raises(RemedyError, match=r"metrics\.json: not valid JSON"):
         read_scores(path)
 
 

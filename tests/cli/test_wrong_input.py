@@ -1,0 +1,102 @@
+"""Ordinary wrong input: one clear message, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import spacy
+from command_line import run_tener
+from made_runs import make_run
+from spacy.tokens import DocBin
+
+TEXT = "王小明去了上海"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pipelines with a `tener_ner` and without, a corpus, a text, a run, an empty and a damaged file."""
+    folder = tmp_path_factory.mktemp("work")
+    nlp = spacy.blank("zh")
+    nlp.to_disk(folder / "blank")
+    nlp.add_pipe("tener_ner").add_label("PER")
+    nlp.initialize()
+    nlp.to_disk(folder / "model")
+    doc = nlp.make_doc(TEXT)
+    doc.ents = [doc.char_span(0, 3, label="PER")]
+    DocBin(docs=[doc]).to_disk(folder / "gold.spacy")
+    (folder / "text.txt").write_text(TEXT, encoding="utf8")
+    (folder / "empty.txt").touch()
+    (folder / "broken.json").write_text("{", encoding="utf8")
+    make_run(folder / "runs", "weibo/tener/1", f=0.5)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "evaluate model gold.spacy --output",
+        "explain model text.txt --output",
+        "suggest model text.txt --output",
+        "table runs --format md --output",
+        "plot runs --kind scores --output",
+        "config sample --output",
+    ],
+)
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("folder.html", "folder.html: is a directory Name a file."),
+        ("text.txt/new/a.html", "text.txt/new/a.html: cannot be written, as {}/text.txt is not a directory"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, output: str, message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    Path("folder.html").mkdir(exist_ok=True)
+    monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
+    ran = run_tener(*words.split(), output)
+    assert ran.code == 1
+    assert message.format(folder) in ran.text
+    assert Path("text.txt").read_text(encoding="utf8") == TEXT
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("suggest blank text.txt -o {new}.jsonl", "The pipeline has no tener_ner"),
+        ("explain blank text.txt -o {new}.html", "The pipeline has no tener_ner"),
+        ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
+        ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
+        ("trim blank text.txt -o {new}", "The pipeline has no tener_ner"),
+        ("serve blank", "blank: no component finds entities Name a pipeline with a trained tener_ner."),
+        ("annotate blank text.txt -o {new} -f jsonl", "has no component that finds entities"),
+        (
+            "card model {new} --metrics nope.json",
+            "nope.json: cannot be read: No such file or directory",
+        ),
+        ("card model {new} --metrics broken.json", "broken.json: not valid JSON"),
+        ("calibrate model gold.spacy -o model", "--output model: exists already Name a new directory."),
+        ("silver model empty.txt -o {new}", "empty.txt: there is no text"),
+        ("trim model empty.txt -o {new}", "empty.txt: there is no text"),
+        ("annotate model empty.txt -o {new} -f jsonl", "empty.txt: there is no text"),
+        ("suggest model empty.txt -o {new}.jsonl", "empty.txt: there is no text"),
+        ("explain model empty.txt -o {new}.html", "empty.txt: there is nothing in it"),
+    ],
+)
+def test_one_message_says_what_is_wrong(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    ran = run_tener(*words.format(new=tmp_path / "new").split())
+    assert ran.code == 1
+    assert message in ran.text
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_probability_out_of_range_names_its_option(folder: Path) -> None:
+    for option in ("--sure", "--outside"):
+        ran = run_tener("silver", folder / "model", folder / "text.txt", "-o", folder / "new", option, 1.5)
+        assert (ran.code, option in ran.text) == (2, True)
