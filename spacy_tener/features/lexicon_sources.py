@@ -129,7 +129,7 @@ def read_word_list(path: Path, tag: str | None, min_frequency: int, max_length: 
         entries += read_list(file, default if tag is None else tag)
         uncounted = next((entry for entry in entries if entry.frequency is None), None)
         if min_frequency > 0 and uncounted is not None:
-            reason = f"{uncounted.word!r} has no frequency, so min_frequency must be 0"
+            reason = f"{uncounted.word[:60]!r} has no frequency, so min_frequency must be 0"
             raise InputError(str(file), reason, "Set it so.", line=uncounted.line)
     return _select(entries, min_frequency, max_length)
 

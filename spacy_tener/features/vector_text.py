@@ -22,7 +22,7 @@ from ..types import FloatArray
 _BOM = b"\xef\xbb\xbf"
 _CHUNK = 1 << 22
 _BIG_FILE = 1 << 25
-_HEADER = re.compile(rb"([0-9]+) ([0-9]+)")
+_HEADER = re.compile(rb"([0-9]{1,18}) ([0-9]{1,18})")
 _FLORET_HEADER = re.compile(rb"([0-9]+ ){6}\S+ \S+")
 _NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE)
 _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")

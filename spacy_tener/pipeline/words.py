@@ -189,7 +189,7 @@ class PipelineWords:
     def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:
         if tag and not any(vocabulary.knows_tag(tag) for vocabulary in self._vocabularies):
             known = dict.fromkeys(name for vocabulary in self._vocabularies for name in vocabulary.tag_names)
-            reason = f"Unknown tag of words '{tag}'"
+            reason = f"Unknown tag of words {tag[:60]!r}"
             remedy = f"Use one that the model was trained with: {', '.join(known)}." if known else "Give none."
             raise InputError(str(path), reason, remedy, line=line) if path else RemedyError(reason, remedy)
 

@@ -62,8 +62,10 @@ def test_characters_beyond_the_basic_plane_are_one_each():
 
 
 def test_of_a_very_long_token_both_ends_are_read():
-    fits, longer = "ab" * HALF, "x" * HALF + "y" * 1000 + "z" * HALF
-    assert read(doc_of(fits, longer)) == [fits, "x" * HALF + "z" * HALF]
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 2 * HALF + 1)))
+    for length in (HALF + 1, 2 * HALF):
+        assert read(doc_of(text[:length])) == [text[:length]]
+    assert read(doc_of(text)) == [text[:HALF] + text[-HALF:]]
 
 
 def test_docs_of_several_vocabs_may_be_in_one_batch():

@@ -92,7 +92,9 @@ def test_harmless_differences_of_writing_do_not_matter(read: Read, content: str)
 # Odd strings
 
 
-@pytest.mark.parametrize("string", ["\u3000", "\u00a0", "\u2028", "\u0085", "\x1c", "\t", "😀", " ", "#", "a\u3000b"])
+@pytest.mark.parametrize(
+    "string", [" 3.5", "\u3000", "\u00a0", "\u2028", "\u0085", "\x1c", "\t", "😀", " ", "#", "a\u3000b"]
+)
 def test_odd_string_keeps_its_row(read: Read, string: str) -> None:
     vectors = read(f"x 1 2\n{string} 3 4\ny 5 6\n")
     assert vectors.strings == ["x", string, "y"]

@@ -354,8 +354,9 @@ def test_nested_words_are_bounded_as_those_of_the_lexicon_are(nlp):
 
 
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
-def test_threads_read_while_words_change(nlp, place):
-    failures = []
+def test_threads_read_while_words_change(nlp, place, tmp_path):
+    failures, path = [], tmp_path / "names.txt"
+    path.write_text(NEW, encoding="utf8")
 
     def read():
         for _ in range(20):
@@ -371,6 +372,8 @@ def test_threads_read_while_words_change(nlp, place):
     for _ in range(20):
         words_of(nlp).add([NEW], place)
         words_of(nlp).remove([NEW])
+        words_of(nlp).read(path, place)
+        words_of(nlp).clear()
     for thread in threads:
         thread.join()
     assert failures == []
