@@ -580,3 +580,12 @@ def test_an_error_ends_observing():
         raise RuntimeError
     model.predict(inputs())
     assert not seen
+
+
+@pytest.mark.parametrize("names", [["own.weight", "other"], ["other"]], ids=["too many", "others"])
+def test_weights_of_other_settings_are_refused_where_torch_is_not_needed(names):
+    shim = TorchShim(build_own, doubled)
+    with pytest.raises(ValueError, match="in loading state_dict"):
+        shim.load_arrays({name: np.zeros((WIDTH_OUT, WIDTH_IN), dtype="f") for name in names}, {"nI": WIDTH_IN})
+    assert not shim.is_built
+    assert shim.sizes == {}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _GROWTH = 8
 FEW = 1000
-"""Tables with fewer rows are not trimmed: those of tags, of a segmenter's words, of the parts of characters."""
+"""Tables with at most so many rows are not trimmed: those of tags, of a segmenter's words, of radicals."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import spacy
 from spacy.training import Example
 
 from spacy_tener.features.entity_counts import ALWAYS, NEVER, OFTEN, SELDOM, UNSEEN, EntityCounts
+from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.word_lists import ListedWord, WordList
-from spacy_tener.models.embed.gazetteer import GazetteerVocabulary
+from spacy_tener.models.embed.gazetteer import Annotation, GazetteerVocabulary
 
 GOOD = ["北京", "上海", "天津", "广州", "南京", "武汉", "花园"]
 WRONG = ["苹果", "天气", "电影", "手机", "汽车", "音乐", "水果"]
@@ -182,3 +183,53 @@ def test_words_given_after_training_are_worth_what_their_list_is(nlp):
     assert found(nlp, "说到木头就笑") == []
     words.clear()
     assert found(nlp, "说到石头就笑") == []
+
+
+def gazetteer(*words, max_words=5):
+    """A vocabulary of words without tags, which has counted nothing."""
+    vocabulary = GazetteerVocabulary(max_words)
+    vocabulary.take(Lexicon(words), "spacy_tener.GazetteerEmbed.v1")
+    return vocabulary
+
+
+def keys_of(vocabulary, text):
+    return vocabulary.read([spacy.blank("zh").make_doc(text)]).keys["match"].tolist()
+
+
+def test_each_place_in_a_word_has_a_row_of_its_own_and_so_have_tokens_under_no_word():
+    vocabulary = gazetteer("北京大学", "天津")
+    begin, inside, also_inside, end, none = keys_of(vocabulary, "北京大学在")
+    assert inside == also_inside
+    assert len({begin, inside, end, none}) == 4
+    assert none == 0
+    assert keys_of(vocabulary, "天津") == [begin, end]
+
+
+def test_of_words_over_a_token_the_longest_counts():
+    longer = keys_of(gazetteer("北京大学"), "在北京大学")
+    assert keys_of(gazetteer("北京", "京大", "大学", "北京大学"), "在北京大学") == longer
+
+
+@pytest.mark.parametrize("unknown", range(4))
+def test_only_words_over_annotated_tokens_are_counted(unknown):
+    """在 and the word 北京, then another token; a word with an unknown token at its beginning or end says nothing."""
+    vocabulary, doc = gazetteer("北京"), spacy.blank("zh").make_doc("在北京了")
+    known = np.arange(4) != unknown
+    one = np.array([1]), np.array([3]), np.array([0])
+    vocabulary.count([[(doc, Annotation(*one, known=known))]], n_labels=1)
+    assert vocabulary.counts.words.tolist() == ([] if unknown in (1, 2) else [0])
+    assert vocabulary.counts.counts.tolist() == ([] if unknown in (1, 2) else [[0, 1]])
+
+
+def test_entities_of_several_texts_are_counted_in_their_own():
+    vocabulary, nlp = gazetteer("北京", "上海"), spacy.blank("zh")
+    nothing = np.zeros(0, dtype=np.int64)
+    batch = [
+        (nlp.make_doc("北京在"), Annotation(nothing, nothing, nothing, known=np.ones(3, dtype=bool))),
+        (nlp.make_doc("在上海"), Annotation(np.array([1]), np.array([3]), np.array([1]), known=np.ones(3, dtype=bool))),
+    ]
+    vocabulary.count([batch, batch[:1]], n_labels=2)
+    level, label = vocabulary.counts.judge(vocabulary.lexicon.index(["北京", "上海"]).astype(np.uint64), keys(0, 0))
+    assert level.tolist() == [NEVER, ALWAYS]
+    assert label.tolist() == [0, 2]
+    assert vocabulary.counts.counts[vocabulary.counts.words == 0].tolist() == [[2, 0, 0]]

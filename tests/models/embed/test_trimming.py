@@ -83,6 +83,8 @@ def test_what_was_trimmed_goes_on_learning(nlp):
     assert heights(nlp)["unigram"] == 1 + len(known)
 
 
-def test_small_tables_stay_whole(nlp, monkeypatch):
-    monkeypatch.setattr(tables, "FEW", 10_000)
-    assert all(each.rows[0] == each.rows[1] for each in trimmed(nlp, FEW).values())
+@pytest.mark.parametrize("fewer", [0, 1])
+def test_tables_of_at_most_so_many_rows_stay_whole(nlp, monkeypatch, fewer):
+    monkeypatch.setattr(tables, "FEW", heights(nlp)["unigram"] - fewer)
+    before, after = trimmed(nlp, FEW)["char_embed", "unigram"].rows
+    assert (before == after) == (fewer == 0)

@@ -142,19 +142,34 @@ def test_texts_that_stand_twice_in_a_batch_are_read_once(tiny, read):
     np.testing.assert_array_equal(first, again)
 
 
-def test_once_full_it_takes_no_more_and_the_rest_is_read_together():
+@pytest.mark.parametrize("rows", [5, 7])
+def test_once_full_it_takes_no_more_and_the_rest_is_read_together(rows):
     batches = []
 
     def read(docs):
         batches.append([doc.text for doc in docs])
         return torch.cat([torch.full((len(doc), 4), float(len(doc))) for doc in docs])
 
-    cache = FeatureCache(5 * 4 * 4)
+    cache = FeatureCache(rows * 4 * 4)
     docs = [characters("一二三"), characters("四五六七"), characters("八"), characters("九十")]
     for _ in range(2):
         assert cache(docs, read, training=True)[:, 0].tolist() == [3.0] * 3 + [4.0] * 4 + [1.0] + [2.0] * 2
     assert batches == [["一二三"], ["四五六七"], ["八", "九十"], ["八", "九十"]]
     assert cache.size == 7 * 4 * 4
+
+
+def test_without_room_every_text_is_read_as_it_comes():
+    batches = []
+
+    def read(docs):
+        batches.append([doc.text for doc in docs])
+        return torch.zeros(sum(map(len, docs)), 4)
+
+    cache = FeatureCache(0)
+    for training in (True, False, True):
+        cache([characters("一二"), characters("一二")], read, training=training)
+    assert batches == [["一二", "一二"]] * 3
+    assert cache.size == 0
 
 
 def test_on_a_gpu_what_is_missing_is_read_at_once_and_kept():
