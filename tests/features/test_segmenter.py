@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import rjieba
 import spacy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from spacy.strings import get_string_id
 from spacy.tokens import Doc, Token
@@ -18,7 +18,15 @@ from spacy.vocab import Vocab
 
 from spacy_tener.features import segmenter as module
 from spacy_tener.features.characters import join_texts
-from spacy_tener.features.segmenter import SOURCE_DOC, Division, JiebaSegmenter, TokenSegmenter, token_keys
+from spacy_tener.features.segmenter import (
+    SOURCE_DOC,
+    Division,
+    JiebaSegmenter,
+    TokenSegmenter,
+    token_keys,
+    with_listed_words,
+)
+from spacy_tener.features.word_lists import ListedWord, WordList
 
 VOCAB = Vocab()
 
@@ -121,3 +129,57 @@ def test_without_rjieba_one_is_told_what_to_install(monkeypatch):
     module._jieba.cache_clear()
     with pytest.raises(ImportError, match=r"package rjieba, which is not installed.*pip install 'spacy_tener\[zh\]'"):
         JiebaSegmenter().identity  # noqa: B018
+
+
+def is_latin(char):
+    return char.isascii() and char.isalnum()
+
+
+def over(text, division, words):
+    """Words of a list over a division, character by character: the longest first, from the left."""
+    owners = [(word, tag) for word, (length, tag) in enumerate(division) for _ in range(length)]
+    place = 0
+    while place < len(text):
+        found = [word for word in words if text.startswith(word, place) and not cuts(text, place, place + len(word))]
+        if found:
+            word = max(found, key=len)
+            end = place + len(word)
+            owners[place:end] = [((place, "listed"), words[word] or owners[end - 1][1])] * len(word)
+            place = end
+        else:
+            place += 1
+    return [(len(list(group)), tag) for (_, tag), group in itertools.groupby(owners)]
+
+
+def cuts(text, *places):
+    return any(0 < place < len(text) and is_latin(text[place - 1]) and is_latin(text[place]) for place in places)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_words_of_lists_stand_over_those_of_the_segmenter(data):
+    texts = data.draw(st.lists(st.text("甲乙丙aZ9", max_size=9), min_size=1, max_size=4))
+    docs = [Doc(VOCAB, words=list(text), spaces=[False] * len(text)) for text in texts]
+    divisions = []
+    for text in texts:
+        ends = sorted(data.draw(st.sets(st.integers(1, max(len(text), 1))))) if text else []
+        ends = [*(end for end in ends if end < len(text)), len(text)] if text else []
+        divisions.append([(end - start, data.draw(st.integers(1, 3))) for start, end in itertools.pairwise([0, *ends])])
+    whole = [part for division in divisions for part in [*division, (1, 0)]]
+    lengths, tags = np.array(whole, dtype=np.int64).T
+    words = st.dictionaries(st.text("甲乙丙aZ9", min_size=2, max_size=4), st.sampled_from(["", "x", "y"]), max_size=5)
+    lists = data.draw(st.lists(st.tuples(words, st.sets(st.integers(0, len(texts) - 1), min_size=1)), max_size=2))
+    made = [
+        (WordList({word: ListedWord(tag) for word, tag in words.items()}), np.array(sorted(places)))
+        for words, places in lists
+        if words
+    ]
+    told, _ = with_listed_words(join_texts(docs), Division(lengths, tags.astype(np.uint64)), made)
+    expected = []
+    for place, (text, division) in enumerate(zip(texts, divisions, strict=True)):
+        for words, places in lists:
+            if place in places:
+                hashes = {word: get_string_id(tag) if tag else 0 for word, tag in words.items()}
+                division = over(text, division, hashes)
+        expected += [*division, (1, 0)]
+    assert list(zip(told.lengths.tolist(), told.tags.tolist(), strict=True)) == expected
