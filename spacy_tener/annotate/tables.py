@@ -74,12 +74,15 @@ def schema_of_rows(rows: Sequence[Row], settings: AnnotateSettings) -> pa.Schema
 
 def table_of_rows(rows: Sequence[Row], schema: pa.Schema, settings: AnnotateSettings) -> pa.Table:
     """Return annotated rows as a table with the columns of a schema, the added ones, and `rest`."""
-    rows = [encodable(row) for row in rows]
-    known = {*schema.names, *settings.added}
-    rest: list[Row] = [{name: value for name, value in row.items() if name not in known} for row in rows]
-    arrays = [_array(field, [row.get(field.name) for row in rows], rest) for field in schema]
+    names = {*schema.names}
+    own = [encodable({name: value for name, value in row.items() if name not in settings.added}) for row in rows]
+    rest: list[Row] = [{name: value for name, value in row.items() if name not in names} for row in own]
+    arrays = [_array(field, [row.get(field.name) for row in own], rest) for field in schema]
     added = added_fields(settings)
-    arrays += [pa.array([row[field.name] for row in rows], type=field.type) for field in added]
+    for field in added:
+        values = [row[field.name] for row in rows]
+        # An error may repeat what no UTF-8 can hold; entities are of texts that it can.
+        arrays.append(pa.array(encodable(values) if field.name == settings.error else values, type=field.type))
     arrays.append(pa.array([dump_json(row) if row else None for row in rest], type=pa.string()))
     return pa.Table.from_arrays(arrays, schema=pa.schema([*schema, *added, (settings.prefix + REST, pa.string())]))
 
@@ -106,11 +109,23 @@ def _array(field: pa.Field, values: list[Any], rest: list[Row]) -> pa.Array:
     """Return a column. A value that would not come back equal is null, and put into the `rest` of its row."""
     if field.metadata:
         return pa.array([None if value is None else dump_json(value) for value in values], type=field.type)
+    if not pa.types.is_nested(field.type) and (array := _whole(values, field.type)) is not None:
+        return array
     kept = [value if _comes_back(value, field.type) else None for value in values]
     for row, value, each in zip(rest, values, kept, strict=True):
         if each is None and value is not None:
             row[field.name] = value
     return pa.array(kept, type=field.type)
+
+
+def _whole(values: list[Any], of: pa.DataType) -> pa.Array | None:
+    """Return a column whose values all come back as they were; None if some may not."""
+    try:
+        array = pa.array(values, type=of)
+    except (pa.ArrowException, OverflowError):
+        return None
+    back = array.to_pylist()
+    return array if back == values and list(map(type, back)) == list(map(type, values)) else None
 
 
 def _comes_back(value: Any, type: pa.DataType) -> bool:
