@@ -152,7 +152,7 @@ def explain_cli(
     and what the encoder looked at. One page that needs no network. With --corpus, the page says where entities differ
     from the annotation. Figures are of one text, and need matplotlib: pip install 'spacy_tener[plot]'
     """
-    from ..explain import explain  # it needs torch, which spaCy's other commands do without
+    from ..explain import explain  # slow to import, for commands that do without
 
     kind = ".json" if as_json else "" if output is None else output.suffix
     if kind not in (".html", ".json", *ENDINGS):

@@ -29,7 +29,7 @@ class PendingLine:
     answer: asyncio.Future[Any] | ServiceError
 
     def __len__(self) -> int:
-        return len(self.request.text) + len(str(self.request.id)) if self.request else 0
+        return len(self.request.text) + len(str(self.request.id or "")) if self.request else 0
 
 
 class NdjsonResponse(Response):

@@ -13,7 +13,9 @@ from spacy.training import Example
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
-from spacy_tener.explain.explaining import UNKNOWN
+from spacy_tener.explain.explaining import UNKNOWN, _overlap, _possible
+from spacy_tener.pipeline.confidence import Parse
+from spacy_tener.pipeline.entities import FoundEntity
 
 TEXT = "吴重阳在中国银行工作。"
 
@@ -119,14 +121,34 @@ def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
     """Twelve sentences in windows of 40 characters: what is masked lies near, and nothing is far from its place."""
     (text,) = explain(learned(), TEXT * 12).texts
     assert len(text.entities) > 12
+    assert {entity.start - entity.evidence[0].start for entity in text.entities} >= {0, 20}
+    assert max(entity.start - entity.evidence[0].start for entity in text.entities) == 20
+    assert max(entity.evidence[-1].end - entity.end for entity in text.entities) == 20
     for entity in text.entities:
-        assert entity.evidence
-        assert all(entity.start - 20 <= each.start < entity.end + 20 for each in entity.evidence)
+        starts = [each.start for each in entity.evidence]
+        assert starts == [*range(starts[0], starts[-1] + 1)]
         strongest = max(entity.evidence, key=lambda each: each.drop)
         assert entity.start - 1 <= strongest.start <= entity.end
     rows = sum(len(passage.units) for passage in text.passages)
     assert rows == len(text.text)
     assert max(each.weights.shape[1] for passage in text.passages for each in passage.maps) <= 40
+
+
+def test_an_entity_at_the_end_of_a_text_has_evidence(learned):
+    (text,) = explain(learned("TENER"), "王小明去了上海", maps=False).texts
+    assert [entity.end for entity in text.entities] == [3, 7]
+    assert all(len(entity.evidence) == 7 for entity in text.entities)
+
+
+def test_entities_of_other_readings_are_possible_from_two_percent_on():
+    found = [FoundEntity(0, 2, "A", 0.9)]
+    others = [FoundEntity(4, 5, "A", 0.02), FoundEntity(0, 2, "B", 0.5), FoundEntity(2, 3, "A", 0.0199), *found]
+    assert _possible(found, [Parse(0.5, found, 0.0), Parse(0.1, others, 0.0)]) == [others[1], others[0]]
+
+
+@pytest.mark.parametrize(("start", "end", "expected"), [(0, 2, False), (1, 3, True), (3, 4, True), (5, 6, False)])
+def test_entities_overlap_where_they_share_characters(start, end, expected):
+    assert _overlap(FoundEntity(2, 5, "A", 1.0), FoundEntity(start, end, "B", 1.0)) is expected
 
 
 def test_what_is_not_wanted_is_left_out(learned):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+
 import numpy as np
 import pytest
 import spacy
 
 from spacy_tener.explain import explain
 from spacy_tener.explain.encoders import find_encoders, record_maps
+from spacy_tener.explain.explanation import HeatMap, _map_as_bytes
 from spacy_tener.explain.passages import find_vocabulary, lexicon_words
 from spacy_tener.models.embed.lexicon import LexiconVocabulary
 
@@ -33,6 +36,7 @@ def test_what_a_character_looks_at_adds_up_to_one(name, looked):
     n_keys = {"TENER": 11, "FLAT": 11 + 5, "FLAT_ATSSA": 11, "MECT": 11 + 5}[name]
     maps = [each for (kind, _), each in looked(name).items() if kind == "attention"]
     assert len(maps) == (2 if name == "MECT" else 1)
+    assert {each.layer for each in looked(name).values()} == {1}
     for each in maps:
         assert each.weights.shape == (2, 11, n_keys)
         np.testing.assert_allclose(each.weights.sum(-1), 1.0, atol=1e-5)
@@ -66,6 +70,7 @@ def test_relations_are_those_of_grn_s_figure(learned, looked):
     with torch.inference_mode():
         (expected,) = encoder.relation_strengths(torch.from_numpy(embedded), [len(TEXT)])
     np.testing.assert_allclose(looked("GRN")["relations", ""].weights[0], expected, atol=1e-5)
+    assert looked("GRN")["relations", ""].layer == 1
 
 
 def test_looking_leaves_nothing_behind(learned, looked):
@@ -83,6 +88,24 @@ def test_a_pipeline_that_predicts_without_torch_goes_on_doing_so(learned):
     shims = [shim for node in loaded.get_pipe("tener_ner").model.walk() for shim in node.shims]
     assert shims
     assert [shim for shim in shims if shim._model is not None] == []
+
+
+def test_a_part_of_a_map_has_its_units_and_words():
+    weights = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
+    kept = np.arange(6).reshape(2, 3)
+    part = HeatMap("attention", 1, "", weights, kept).part(slice(1, 3), np.array([1]))
+    np.testing.assert_array_equal(part.weights, weights[:, 1:3][:, :, [1, 2, 4]])
+    np.testing.assert_array_equal(part.kept, kept[:, 1:3])
+    words = HeatMap("words", 1, "", weights).part(slice(1, 3), np.array([0, 4]))
+    np.testing.assert_array_equal(words.weights, weights[:, 1:3][:, :, [0, 4]])
+    alone = HeatMap("relations", 1, "", weights[:, :, :3]).part(slice(1, 3), np.array([1]))
+    np.testing.assert_array_equal(alone.weights, weights[:, 1:3, 1:3])
+
+
+def test_a_packed_map_tells_zero_from_little():
+    packed = _map_as_bytes(HeatMap("attention", 1, "", np.array([[[0.0, 1e-6, 0.5, 2.0]]])))
+    assert list(base64.b64decode(packed["weights"])) == [0, 1, 64, 255]
+    assert (packed["largest"], packed["shape"]) == (2.0, [1, 1, 4])
 
 
 @pytest.mark.parametrize("name", ["FLAT", "FLAT_ATSSA", "MECT"])

@@ -33,3 +33,15 @@ def test_passages_cover_a_doc_and_keep_entities_whole(steps: list[tuple[int, int
         inside = [(first, last) for first, last in entities if passage.start <= first < passage.end]
         assert all(last <= passage.end or last > passage.window.end for first, last in inside)
         assert passage.end - passage.start <= MAX_UNITS or any(last == passage.end for _, last in inside) or inside
+
+
+def test_passages_end_after_a_sentence_and_before_the_entity_that_begins_there() -> None:
+    def cut(words: list[str], entities: list[tuple[int, int]]) -> list[int]:
+        view = TokenView(Doc(VOCAB, words=words, spaces=[False] * len(words)))
+        return [passage.end for passage in cut_passages(view, entities, NERSettings(window=200, overlap=20))]
+
+    assert cut(["王"] * MAX_UNITS, []) == [MAX_UNITS]
+    assert cut(["王"] * 130, [(MAX_UNITS, 70), (127, 130)]) == [MAX_UNITS, 130]
+    assert cut(["王"] * 40 + ["。"] + ["王"] * 59, []) == [41, 100]
+    assert cut(["王"] * 40 + ["。"] + ["王"] * 59, [(39, 41)]) == [41, 100]
+    assert cut(["王"] * 40 + ["。"] + ["王"] * 59, [(39, 42)]) == [MAX_UNITS, 100]

@@ -67,6 +67,16 @@ def test_a_line_without_end(served):
     assert [answer.get("error", {}).get("code") for answer in answers] == [None, "line_too_long"]
 
 
+def test_a_line_may_have_as_many_bytes_as_the_longest_text_written_in_escapes(served):
+    longest = json.dumps({"text": "😀" * 500}).encode()
+    limit = served.service.limits.line
+    lines = [longest, b'{"text": "a"}'.ljust(limit), b'{"text": "a"}'.ljust(limit + 1)]
+    answers = post(served, b"\n".join(lines) + b"\n")
+    assert len(longest) > 12 * 500
+    assert limit >= 12 * 500 + 100
+    assert [answer.get("error", {}).get("code") for answer in answers] == [None, None, "line_too_long"]
+
+
 def test_behind_a_line_that_is_too_long_the_stream_goes_on(served):
     ok = '{"text": "京"}'.encode()
     chunks = [ok + b"\n" + b"a" * 5000, b"a" * 5000, b"a" * 10 + b"\n" + ok, b"\n" + b"a" * 9000 + b"\n", ok]
@@ -137,9 +147,9 @@ def test_who_does_not_read_answers_is_not_read(start):
 def test_ids_count_as_their_texts_do():
     """A stream whose answers nobody reads holds few lines with long ids."""
 
-    async def fill():
+    async def fill(request):
         pending, n_lines = _PendingLines(), 0
-        line = PendingLine(1, LineRequest(text="a", id="x" * (TOGETHER // 4)), ServiceError(400, "a", "b"))
+        line = PendingLine(1, request, ServiceError(400, "a", "b"))
         with contextlib.suppress(TimeoutError):
             while True:
                 await asyncio.wait_for(pending.put(line), 0.1)
@@ -148,7 +158,8 @@ def test_ids_count_as_their_texts_do():
         await asyncio.wait_for(pending.put(line), 1)
         return n_lines
 
-    assert asyncio.run(fill()) == 3
+    assert asyncio.run(fill(LineRequest(text="a", id="x" * (TOGETHER // 4)))) == 3
+    assert asyncio.run(fill(None)) == 256
 
 
 def test_a_stream_that_stands_still_is_ended(start):

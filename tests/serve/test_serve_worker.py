@@ -12,7 +12,7 @@ import pytest
 from spacy_tener.annotate.batches import TOGETHER
 from spacy_tener.serve.metrics import Metrics
 from spacy_tener.serve.schema import Limits, ServiceError
-from spacy_tener.serve.worker import QueuedText, Worker, batches_by_task
+from spacy_tener.serve.worker import MAX_GATHERED, QueuedText, Worker, batches_by_task
 
 
 class Reader:
@@ -85,6 +85,22 @@ def test_a_lone_text_waits_for_nobody(monkeypatch: pytest.MonkeyPatch):
 
     assert work(ask) < 2.0
     assert reader.batches == [["x"]] * 20
+
+
+def test_no_more_is_gathered_than_the_limit():
+    """Short texts overtake long ones only among those that are taken out of the queue together."""
+    reader = Reader(waits=True)
+
+    async def ask(worker):
+        futures = [await worker.submit(reader, "first")]
+        while not reader.batches:
+            await asyncio.sleep(0.001)
+        futures += [await worker.submit(reader, text) for text in ("x" * MAX_GATHERED, "y" * MAX_GATHERED, "z")]
+        reader.go.set()
+        await asyncio.gather(*futures)
+
+    work(ask)
+    assert [[text[0] for text in batch] for batch in reader.batches] == [["f"], ["x"], ["y"], ["z"]]
 
 
 def test_costly_texts_wait_for_the_others_and_are_refused_first():
