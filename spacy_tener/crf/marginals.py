@@ -174,6 +174,8 @@ def finite(scores: AnyFloats) -> AnyFloats:
 
 Sums = NDArray[np.float64]
 
+SPREAD = 100.0
+"""Emissions of one token that are further apart are left to log-space, even though float64 could hold each."""
 SCALED_EVERY = 4
 """Steps. Emissions are at most 1, and transitions rarely above e^10."""
 
@@ -230,7 +232,7 @@ class ScaledSums:
         row = self.packing.offsets[spans.sequence] + spans.start
         between = np.where(single, -self.emissions[row, tag], self._between(spans, row))
         total, other_way = self.log_partitions(spans.sequence)
-        reliable = bool((np.abs(total - other_way) < 1e-6 * (1.0 + np.abs(total))).all())
+        reliable = bool((np.abs(total - other_way) < 1e-9 * (1.0 + np.abs(total))).all())
         barred = np.isneginf(ahead) | np.isneginf(behind)
         return np.where(barred, -np.inf, ahead + between + behind - total), reliable
 
@@ -291,5 +293,10 @@ def span_probabilities(
     [n_spans]
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        found, reliable = ScaledSums.of(emissions, transitions, packing).log_probabilities(spans)
+        sums = ScaledSums.of(emissions, transitions, packing)
+        # Both ways may lose the same path where one token takes it far below the others.
+        far = np.count_nonzero(sums.emissions > -SPREAD) < np.count_nonzero(sums.emissions > -np.inf)
+        if far:
+            return None
+        found, reliable = sums.log_probabilities(spans)
         return np.exp(found) if reliable else None

@@ -56,6 +56,17 @@ def test_the_error_stays_below_one_in_ten_thousand_however_long_the_text(monkeyp
     assert starts.size > length / 20
 
 
+@pytest.mark.parametrize("seed", [1, 52])
+def test_scores_that_both_ways_lose_almost_alike_are_summed_in_log_space(seed):
+    """Where the best path takes a tag far below the best of its token, sums forwards and backwards differ by little."""
+    lengths = [3, 11]
+    crf = brute.random_crf(2, seed=seed, scale=40.0).float()
+    emissions = brute.random_emissions(crf, lengths, seed=seed, scale=200.0).float()
+    spans = all_spans(crf, lengths)
+    found = crf.scorer.span_probabilities(*arrays(emissions, lengths, spans))
+    np.testing.assert_allclose(found, brute.found_spans(crf, emissions.double(), lengths, spans), atol=1e-4)
+
+
 def test_scores_too_far_apart_for_the_scale_are_summed_in_log_space():
     """Over eight tokens a path falls behind by 1,600, more than float64 has room for, and is the best in the end."""
     crf = CRF(1)
