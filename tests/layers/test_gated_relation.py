@@ -15,7 +15,8 @@ from paper_forms import reference_relation
 from torch import Tensor, nn
 
 from spacy_tener.layers import relation
-from spacy_tener.layers.relation import Relation
+from spacy_tener.layers.ragged import Ragged
+from spacy_tener.layers.relation import Rectangles, Relation
 from spacy_tener.settings import EXPONENT_LIMIT, RelationKind
 
 LENGTHS = [7, 1, 0, 30, 12]
@@ -52,6 +53,23 @@ def test_gradients_equal_those_of_the_papers_form(kind: str) -> None:
     module, x = make(kind), tokens().requires_grad_()
     wanted = gradients(reference_relation(module, x, LENGTHS), module, x)
     for a, b in zip(gradients(module(x, LENGTHS), module, x), wanted, strict=True):
+        assert torch.allclose(a, b, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["gated", "attention"])
+def test_sequences_side_by_side_as_a_gpu_takes_them_give_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x = make(kind), tokens().requires_grad_()
+    expected = reference_relation(module, x, LENGTHS)
+    wanted = gradients(expected, module, x)
+
+    def side_by_side(lengths: list[int], like: Tensor) -> Rectangles:
+        return Rectangles(list(lengths), Ragged.of(lengths, price=10_000))
+
+    assert side_by_side(LENGTHS, x).most > 1
+    monkeypatch.setattr(Rectangles, "of", side_by_side)
+    got = module(x, LENGTHS)
+    assert torch.allclose(got, expected, atol=1e-12)
+    for a, b in zip(gradients(got, module, x), wanted, strict=True):
         assert torch.allclose(a, b, atol=1e-12)
 
 
