@@ -1,5 +1,6 @@
 """Errors of probabilities, temperatures and thresholds, on outcomes whose true probabilities are known."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,3 +139,30 @@ def test_labels_with_enough_have_their_own_and_the_others_one_together():
 def test_of_equal_probabilities_all_are_kept():
     (found,) = fit_thresholds(np.full(300, 0.9), np.zeros(300, dtype=int), np.arange(300) % 50 > 0, ["A"], 0.9, 0.9)
     assert (found.value, found.kept, found.right) == (0.9, 300, 294)
+
+
+def test_a_label_of_a_hundred_entities_has_a_threshold_of_its_own():
+    label = np.repeat([0, 1], [100, 99])
+    found = fit_thresholds(np.full(199, 0.9), label, np.ones(199, dtype=bool), ["A", "B"], 0.8, 0.9)
+    assert [each.labels for each in found] == [["A"], ["B"]]
+    found = fit_thresholds(np.full(198, 0.9), label[1:], np.ones(198, dtype=bool), ["A", "B"], 0.8, 0.9)
+    assert [each.labels for each in found] == [["A", "B"]]
+
+
+def test_a_threshold_is_promised_by_the_binomial_test_and_by_no_entity_less():
+    def tail(right, count=300, precision=0.8):
+        """Return P(at least so many right)."""
+        rest = range(right, count + 1)
+        return sum(math.comb(count, k) * precision**k * (1 - precision) ** (count - k) for k in rest)
+
+    fewest = next(right for right in range(301) if tail(right) <= 0.1)
+    for right, promised in ((fewest, True), (fewest - 1, False)):
+        (found,) = fit_thresholds(np.full(300, 0.9), np.zeros(300, dtype=int), np.arange(300) < right, ["A"], 0.8, 0.9)
+        assert (found.value is not None) == promised
+
+
+def test_the_first_threshold_lies_below_a_fifth_of_the_entities():
+    probability = np.linspace(1.0, 0.0, 1000)
+    (found,) = fit_thresholds(probability, np.zeros(1000, dtype=int), np.arange(1000) < 200, ["A"], 0.9, 0.9)
+    assert 200 <= found.kept < 250
+    assert found.right == 200
