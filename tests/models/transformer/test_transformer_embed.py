@@ -181,6 +181,7 @@ def test_a_frozen_transformer_stays_bit_for_bit_and_leaves_nothing_in_the_optimi
 def test_a_frozen_transformer_computes_no_gradient_and_has_no_dropout_of_its_own(tiny):
     model = embedder(tiny, frozen=True)
     module = module_of(model)
+    assert not any(parameter.requires_grad for parameter in module.parameters())
     modes = []
     module.register_forward_hook(lambda *_: modes.append((module.training, module.transformer.training)))
     assert not module.train()(DOCS).requires_grad
@@ -281,6 +282,14 @@ def test_mixed_precision_says_nearly_the_same_in_full_floats(tiny):
         for parameter in module_of(mixed).parameters()
         if parameter.grad is not None
     )
+
+
+@pytest.mark.parametrize(("capability", "mixes"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_mixed_precision_for_a_gpu_needs_one_with_bfloat16(tiny, monkeypatch, capability, mixes):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    module = module_of(embedder(tiny, mixed_precision="gpu"))
+    assert module._mixes(torch.device("cuda")) == mixes
+    assert not module._mixes(torch.device("cpu"))
 
 
 def test_mixed_precision_for_a_gpu_leaves_a_cpu_s_floats_as_they_are(tiny):
