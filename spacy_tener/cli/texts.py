@@ -86,6 +86,7 @@ def annotate_cli(
     given: dict[str, Any] = {"--address": address, "--actors": actors}
     given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
     on_ray = check_engine(engine, given)
+    least, most = _least_and_most(actors)
     gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
@@ -107,9 +108,7 @@ def annotate_cli(
         Progress(size, msg.info) as progress,
     ):
         if on_ray:
-            pool = Actors(
-                *_least_and_most(actors), 1 if cpus_per_actor is None else cpus_per_actor, gpus_per_actor or 0
-            )
+            pool = Actors(least, most, 1 if cpus_per_actor is None else cpus_per_actor, gpus_per_actor or 0)
             total = annotate_on_ray(job, progress, pool)
         else:
             total = annotate_locally(job, progress)

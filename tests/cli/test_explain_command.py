@@ -49,6 +49,7 @@ def test_of_a_file_each_line_is_a_text(model: Path, tmp_path: Path) -> None:
     assert "Only the first 2 texts are explained" in printed
     data = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))
     assert [text["text"] for text in data["texts"]] == [TEXT, "北京"]
+    assert "Only the first" not in explain(model, tmp_path / "texts.txt", "-n", "3", "-o", tmp_path / "data.json")[1]
 
 
 def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from command_line import run_tener
 
 from spacy_tener.cli import MODULES, Commands
-from spacy_tener.cli._common import Messages
+from spacy_tener.cli._common import Messages, counted
 
 
 def test_a_list_below_a_title_keeps_its_lines_and_long_ones_are_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,3 +40,17 @@ def test_the_first_sentence_of_every_command_is_whole_in_the_help_of_the_group()
     shown = {words[0]: words[1:] for words in map(str.split, lines) if words}
     assert set(shown) == set(MODULES)
     assert all(words[-1].endswith(".") and not words[-1].endswith("..") for words in shown.values()), shown
+
+
+@pytest.mark.parametrize(("number", "said"), [(0, "0 entities"), (1, "1 entity"), (1200, "1,200 entities")])
+def test_numbers_have_their_noun(number: int, said: str) -> None:
+    assert counted(number, "entity", "entities") == said
+    assert counted(number, "text") == said.replace("entities", "texts").replace("entity", "text")
+
+
+@pytest.mark.parametrize(("number", "shown"), [(0, []), (2, ["0", "1"]), (3, ["0", "1", "... 1 more"])])
+def test_a_long_list_is_cut(number: int, shown: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Messages().warn_list("Left out", range(number), most=2)
+    title, *lines = capsys.readouterr().out.splitlines() or [""]
+    assert title.endswith(f"Left out: {number}" if number else "")
+    assert lines == shown

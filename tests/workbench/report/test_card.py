@@ -142,6 +142,8 @@ def test_limitations_follow_from_the_results() -> None:
     assert "Labels with fewer than 100 entities in test, so that their own scores are rough: GPE." in text
     assert "Of 170 entities in test it missed 75; 15 that it found are wrong." in text
     assert "Its tokens are single characters." in text
+    enough = {"PER": Confusion(100, 0, 0), "GPE": Confusion(50, 0, 49)}
+    assert "are rough: GPE." in section(replace(CARD, test=replace(TEST, counts=enough)), "Limitations")
 
 
 def test_the_corpus_own_tokens_are_said_to_be_kept() -> None:

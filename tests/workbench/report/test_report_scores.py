@@ -284,6 +284,7 @@ def test_welchs_test_is_that_of_unequal_variances() -> None:
     ours, theirs = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
     assert welch_p(ours, theirs) == pytest.approx(0.2209, abs=1e-4)
     assert welch_p(theirs, ours) == welch_p(ours, theirs)
+    assert welch_p([1.0, 2.0], theirs) is not None, "two seeds have a deviation"
 
 
 @pytest.mark.parametrize("values", [([1.0], [2.0, 3.0]), ([1.0, 1.0], [2.0, 2.0])])
