@@ -83,6 +83,12 @@ def test_the_same_texts_give_the_same_suggestions(nlp: Language) -> None:
     assert [each.text for each in first[:2]] == [each.text for each in suggest(nlp, TEXTS, 2)]
 
 
+def test_equally_uncertain_texts_keep_their_order(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MEASURES, "entropy", lambda ner, docs: [1.0] * len(docs))
+    monkeypatch.setattr(module, "BATCH", 2)
+    assert [each.text for each in most_uncertain(nlp, TEXTS, 4)] == TEXTS[:4]
+
+
 def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     def cheap(ner: TenerNER, docs: list[Doc]) -> list[float]:
         return [float(hash(doc.text) % 1000) for doc in docs]
