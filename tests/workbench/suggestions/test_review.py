@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -54,6 +55,9 @@ def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overloo
     assert [(each.doc, each.kind) for each in found] == [(0, "label"), (0, "missing"), (1, "extra")]
     # Two of four entities of gold are not found.
     assert [each.suspicion for each in found] == pytest.approx([0.9 * 0.95, 0.8, 0.5 * 0.95])
+    # One of them has a label that the model does not know: two of three are not found.
+    found = rank_doubts([of_docs[0], replace(of_docs[1], unknown=1)])
+    assert found[-1].suspicion == pytest.approx(0.95 / 3)
 
 
 def test_what_both_have_is_no_doubt_and_what_touches_only_is_two() -> None:
@@ -105,6 +109,8 @@ def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
     partial = judged(nlp, gold((0, 3, "PER"), missing=(5, 7)))
     assert partial.doubts == ()
     assert partial.probability > 0.9
+    beside = judged(nlp, gold(missing=(3, 5)))
+    assert [(each.kind, each.start, each.end) for each in beside.doubts] == [("missing", 0, 3), ("missing", 5, 7)]
 
 
 def test_labels_that_the_model_does_not_know_are_counted_and_left_out(nlp: Language) -> None:

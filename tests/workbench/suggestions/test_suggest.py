@@ -83,6 +83,19 @@ def test_the_same_texts_give_the_same_suggestions(nlp: Language) -> None:
     assert [each.text for each in first[:2]] == [each.text for each in suggest(nlp, TEXTS, 2)]
 
 
+def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
+    nlp: Language, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = dict(zip(TEXTS, (5.0, 4.9, 4.8, 4.7, 1.0, 0.9, 0.8), strict=True))
+    monkeypatch.setitem(MEASURES, "entropy", lambda ner, docs: [values[doc.text] for doc in docs])
+    monkeypatch.setattr(module, "POOL", 2)
+    assert {each.text for each in suggest(nlp, TEXTS, 2, known=TEXTS[:0])} <= set(TEXTS[:4])
+    assert len(suggest(nlp, TEXTS, 1)) == 1
+    assert len(suggest(nlp, TEXTS, 7)) == 7
+    monkeypatch.setattr(module, "spread", lambda weights, *_: range(len(weights)))
+    assert [each.text for each in suggest(nlp, TEXTS, 3)] == TEXTS[:6]
+
+
 def test_equally_uncertain_texts_keep_their_order(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MEASURES, "entropy", lambda ner, docs: [1.0] * len(docs))
     monkeypatch.setattr(module, "BATCH", 2)
@@ -161,6 +174,8 @@ def test_a_profile_counts_every_pair_and_triple_with_the_blanks_around() -> None
     assert [int(np.count_nonzero(row)) for row in profiles(["", "京", "上海"])] == [1, 3, 5]
     once, twice = profiles(["上海", "上海上海"])
     assert 0 < once @ twice < 1
+    (row,) = profiles(["上海" * 4])
+    assert row.max() / row[row > 0].min() == pytest.approx(2.0)  # the root of four
     assert np.linalg.norm(profiles(["王小明去了上海"])) == pytest.approx(1.0, abs=1e-6)
 
 
