@@ -11,7 +11,7 @@ import pytest
 from made_runs import make_run
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.rows import ScoreTable, make_table
+from spacy_tener.workbench.report.rows import Comparison, Row, ScoreTable, make_table
 from spacy_tener.workbench.report.runs import find_runs
 from spacy_tener.workbench.report.tables import FORMATS, format_table
 
@@ -127,6 +127,14 @@ def test_small_probabilities_are_not_zero(tmp_path: Path) -> None:
         make_run(tmp_path, f"weibo/b/{seed}", f=0.8 + seed / 1001)
     text = format_table(make_table(find_runs([tmp_path]), baseline="a"), "md")
     assert "<0.0001 |" in text
+
+
+@pytest.mark.parametrize(("p", "shown"), [(0.0001, "0.0001"), (0.00009, "<0.0001"), (1.0, "1.0000"), (None, "+0.00")])
+def test_a_probability_has_four_digits(p: float | None, shown: str) -> None:
+    row = Row(key=("weibo", "a"), versus=Comparison(0.0, p, "bootstrap"))
+    text = format_table(ScoreTable(("corpus", "system"), "f", "b", [row], [], [], (), []), "terminal")
+    (line,) = [line for line in text.splitlines() if line.startswith("weibo")]
+    assert line.split()[-1] == shown
 
 
 def test_terminal_lines_up(report: ScoreTable) -> None:
