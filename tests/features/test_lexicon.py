@@ -314,6 +314,9 @@ def test_an_endless_list_is_refused(monkeypatch):
     monkeypatch.setattr("spacy_tener.features.lexicon.MOST_WORDS", 100)
     with pytest.raises(ValueError, match=r"more than 100 words\. Give fewer"):
         Lexicon(f"词{number}" for number in itertools.count())
+    with pytest.raises(ValueError, match="more than 100 words"):
+        Lexicon(f"词{number}" for number in range(101))
+    assert len(Lexicon(f"词{number}" for number in range(100))) == 100
     assert len(Lexicon(["甲乙"] * 200)) == 1
 
 

@@ -183,3 +183,11 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
                 division = over(text, division, hashes)
         expected += [*division, (1, 0)]
     assert list(zip(told.lengths.tolist(), told.tags.tolist(), strict=True)) == expected
+
+
+def test_words_side_by_side_are_found_beside_one_that_is_cut():
+    doc = Doc(VOCAB, words=list("甲乙丙丁aZ9"), spaces=[False] * 7)
+    lists = [(WordList(dict.fromkeys(["甲乙", "丙丁", "aZ"], ListedWord())), np.array([0]))]
+    division = Division(np.array([7, 1]), np.array([1, 0], dtype=np.uint64))
+    told, _ = with_listed_words(join_texts([doc]), division, lists)
+    assert told.lengths.tolist() == [2, 2, 3, 1]
