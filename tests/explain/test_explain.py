@@ -134,6 +134,12 @@ def test_of_a_long_text_each_entity_is_explained_where_it_stands(learned):
     assert max(each.weights.shape[1] for passage in text.passages for each in passage.maps) <= 40
 
 
+def test_in_a_text_of_one_window_every_unit_is_evidence_of_every_entity(learned):
+    (text,) = explain(learned("TENER"), TEXT * 3, maps=False).texts
+    assert len(text.entities) > 3
+    assert {len(entity.evidence) for entity in text.entities} == {33}
+
+
 def test_an_entity_at_the_end_of_a_text_has_evidence(learned):
     (text,) = explain(learned("TENER"), "王小明去了上海", maps=False).texts
     assert [entity.end for entity in text.entities] == [3, 7]
