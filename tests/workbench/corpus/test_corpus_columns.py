@@ -210,6 +210,7 @@ def test_a_first_column_that_numbers_the_tokens_is_passed_over(tmp_path: Path, b
 def test_numbers_that_do_not_count_the_tokens_are_tokens(tmp_path: Path) -> None:
     assert tokens(sentences(tmp_path, "1 CD O\n2 CD O\n\n7 CD O\n")) == ["1|2", "7"]
     assert tokens(sentences(tmp_path, "1 O\n2 O\n")) == ["1|2"]
+    assert tokens(sentences(tmp_path, "1 CD O\n\n1 CD O\n")) == ["1", "1"]
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:

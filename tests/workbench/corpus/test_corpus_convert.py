@@ -193,7 +193,7 @@ def test_the_language_is_told_by_the_letters_and_english_is_not_glued_together(w
     assert [report.lang for report in (english, chinese, texts)] == ["en", "zh", "en"]
     assert docs(tmp_path / "a.spacy")[0].text == "Jane sang "
     assert [token.text for token in docs(tmp_path / "c.spacy")[0]][:2] == ["Dr.", "Jane"]
-    with pytest.raises(ValueError, match=r"language cannot be told.*--lang"):
+    with pytest.raises(ValueError, match=r"language cannot be detected.*--lang"):
         convert([write("d.txt", "Привет B-X\n")], tmp_path)
     assert convert([tmp_path / "d.txt"], tmp_path, making=DocOptions(lang="ru"))[0].docs == 1
 

@@ -151,6 +151,15 @@ def test_characters_without_annotation_are_unknown_where_no_entity_covers_them()
     assert iob(doc) == "?BIO"
 
 
+def test_notes_of_several_files_keep_the_first_examples() -> None:
+    notes, other = Notes(), Notes()
+    for line in range(5):
+        notes.add(Event.BLANK, "a", line)
+        other.add(Event.BLANK, "b", line)
+    notes.update(other, source="x")
+    assert (notes.counts[Event.BLANK], notes.examples[Event.BLANK]) == (10, ["line 0: a", "line 1: a", "line 2: a"])
+
+
 def test_annotation_survives_the_binary_format() -> None:
     doc = doc_of(sentence("a|b|c", (0, 2, "X"), missing=(2,)), sentence("d", (0, 1, "Y")))
     stored = DocBin(attrs=["ENT_IOB", "ENT_TYPE", "SENT_START"], docs=[doc, text_doc("")]).to_bytes()

@@ -427,6 +427,7 @@ def test_all_bad_records_are_told_in_one_error(tmp_path: Path) -> None:
     assert caught.value.line == 2
     assert "2 more cannot be read: line 3: not valid JSON" in caught.value.remedy
     assert "line 4: span 0-9 is empty or outside" in caught.value.remedy
+    assert not caught.value.remedy.endswith("...")
 
 
 def test_regions_whose_names_stand_for_one_text_are_read_together(tmp_path: Path) -> None:
