@@ -589,3 +589,19 @@ def test_weights_of_other_settings_are_refused_where_torch_is_not_needed(names):
         shim.load_arrays({name: np.zeros((WIDTH_OUT, WIDTH_IN), dtype="f") for name in names}, {"nI": WIDTH_IN})
     assert not shim.is_built
     assert shim.sizes == {}
+
+
+def build_deaf(*, nI, nO):
+    """A module that hears nothing of its input."""
+    module = nn.Module()
+    module.bias = nn.Parameter(torch.ones(nO))
+    module.forward = lambda x, lengths: module.bias.expand(len(x), -1)
+    return module
+
+
+def test_the_gradient_of_what_a_module_does_not_use_is_zero():
+    model, X = layer(build_deaf), inputs()
+    model.initialize()
+    Y, backprop = model.begin_update(X)
+    for gradient, x in zip(backprop(Y), X, strict=True):
+        np.testing.assert_array_equal(gradient, np.zeros_like(x))
