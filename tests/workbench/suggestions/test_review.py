@@ -181,6 +181,15 @@ def test_the_page_marks_both_sides_and_escapes_what_it_shows() -> None:
     assert re.findall(r"(?:src|href)=", page) == []
 
 
+@pytest.mark.parametrize(("around", "shown"), [(40, "{0}<mark"), (41, "…{0}<mark")])
+def test_the_page_shows_forty_characters_around_a_place(around: int, shown: str) -> None:
+    doc = spacy.blank("zh").make_doc("x" * around + "王小明" + "y" * around)
+    doubt = Doubt(0, (), (entity(around, around + 3, "PER", 0.5),))
+    page = review_page("", "", [doubt], {0: JudgedDoc(0, doc, 0.5, (doubt,), 0)})
+    assert f"</span>{shown.format('x' * 40)}" in page
+    assert f"</mark>{'y' * 40}{'…' * (around > 40)}</p>" in page
+
+
 def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:
     doubts, docs = doubtful()
     records = [json.loads(line) for line in doubts_jsonl(doubts, docs).splitlines()]
