@@ -250,6 +250,8 @@ def test_probabilities_of_entities_that_exclude_each_other_add_up_to_at_most_one
     for i in range(len(TEXT)):
         covering = sum(p for p, (start, end, _) in zip(probabilities, spans, strict=True) if start <= i < end)
         assert covering + marginals.outside[i] == pytest.approx(1.0)
+    probable = {span: p for span, p in zip(spans, probabilities, strict=True) if p >= 0.05}
+    assert dict(zip(keys(marginals.entities), weights(marginals.entities), strict=True)) == pytest.approx(probable)
 
 
 @pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf"), "warm", None])

@@ -43,6 +43,8 @@ def test_errors_of_known_probabilities():
     assert found.brier == pytest.approx((0.04 + 0.64 + 0.01 + 0.01) / 4)
     assert found.nll == pytest.approx(-np.log([0.8, 0.2, 0.9, 0.9]).mean())
     assert found.count == 4
+    assert found.ece == pytest.approx((0.2 + 0.8 + 0.1 + 0.1) / 4)  # bins of one entity each
+    assert errors(np.full(25, 0.9), np.ones(25, dtype=bool)).ece == pytest.approx(0.1)  # of two or three
 
 
 def test_certain_and_wrong_costs_much_and_not_everything():
