@@ -186,8 +186,8 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
 
 
 def test_words_side_by_side_are_found_beside_one_that_is_cut():
-    doc = Doc(VOCAB, words=list("甲乙丙丁aZ9"), spaces=[False] * 7)
+    doc = Doc(VOCAB, words=list("大甲乙丙丁aZ9"), spaces=[False] * 8)
     lists = [(WordList(dict.fromkeys(["甲乙", "丙丁", "aZ"], ListedWord())), np.array([0]))]
-    division = Division(np.array([7, 1]), np.array([1, 0], dtype=np.uint64))
+    division = Division(np.array([8, 1]), np.array([1, 0], dtype=np.uint64))
     told, _ = with_listed_words(join_texts([doc]), division, lists)
-    assert told.lengths.tolist() == [2, 2, 3, 1]
+    assert told.lengths.tolist() == [1, 2, 2, 3, 1]
