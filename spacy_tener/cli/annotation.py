@@ -59,8 +59,9 @@ def silver_cli(
     """
     Annotate raw text by trained pipelines, as training data.
 
-    Entities that the teachers are sure of are kept, and tokens that they are sure are in none. The annotation of all
-    other tokens is missing, and learned as such. With several teachers, the mean of their probabilities counts.
+    Keeps the entities that the teachers give at least the probability --sure, and the tokens that they give at least
+    --outside to be in none. The annotation of all other tokens is missing, and learned as such. With several teachers,
+    the mean of their probabilities counts.
     `tener_ner` gives probabilities (`spacy tener calibrate` corrects them); what other components find has 1.
 
     Every line of the text is a text. The output is read by `spacy.Corpus.v1`, and beside annotation of your own by

@@ -248,8 +248,6 @@ class ConfidentPipe(TrainablePipe):
             if views:
                 yield views, _decoding_of_nothing(index.layout, len(views))
             return
-        if self._seen and settings.view == "tokens":
-            self._compare_tokens(views)
         # Before the emissions: a GPU that has nothing to do yet hands the weights over at once.
         reader, scorer = DocReader.of(self.model, settings), path_scorer(self.model)
         if reader.listens and not annotated:

@@ -242,7 +242,9 @@ class TenerNER(ConfidentPipe):
         RETURNS (List[List[UnitEntity]]): For each Doc, entities over its tokens, or its characters in that view.
         """
         labels, settings, found = self.labels, self.settings, []
-        for _, decoding in self.decodings(docs, annotated=True):
+        for views, decoding in self.decodings(docs, annotated=True):
+            if self._seen and settings.view == "tokens":
+                self._compare_tokens(views)
             best = decoding.best()
             weights, least = [1.0] * best.label.size, [0.0] * len(labels)
             if settings.asks_probabilities:

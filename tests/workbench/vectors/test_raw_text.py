@@ -93,7 +93,7 @@ def test_docs_of_a_spacy_file_are_read(tmp_path: Path) -> None:
 
 
 def test_file_that_is_no_docbin_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"x\.spacy: is no \.spacy file"):
+    with pytest.raises(InputError, match=r"x\.spacy: is not a \.spacy file"):
         list(read_texts(write(tmp_path / "x.spacy")))
 
 
