@@ -150,7 +150,7 @@ def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_pa
 
 @pytest.mark.slow
 def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
-    archive, out, rng = write_jsonl(tmp_path / "in.jsonl", TEXTS * 10), tmp_path / "out", random.Random(2)
+    archive, out, rng = write_jsonl(tmp_path / "in.jsonl", TEXTS * 30), tmp_path / "out", random.Random(2)
     run([archive], tmp_path / "whole", part_size=5)
     whole = parts(tmp_path / "whole")
     job = make_job([archive], out, part_size=5, processes=2, model=saved["tener"])

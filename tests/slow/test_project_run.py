@@ -30,7 +30,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(project: Path, workflow: str, *variables: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    plain = {"PYTHONIOENCODING": "utf8", "NO_COLOR": "1", "COLUMNS": "200"}
+    # The folder's own spacy_tener holds configs only: it must not stand before the package where Python looks for it.
+    plain = {"PYTHONSAFEPATH": "1", "PYTHONIOENCODING": "utf8", "NO_COLOR": "1", "COLUMNS": "200"}
     result = subprocess.run(
         [sys.executable, "-m", "spacy", "project", "run", workflow, ".", "--vars.settings", SHORT, *variables],
         cwd=project,
