@@ -112,7 +112,11 @@ def check(nlp, mades, batch_size):
     for was, doc in zip(before, alone, strict=True):
         check_promises(was, doc)
     together = nlp.pipe((made.doc(nlp.vocab) for made in mades), batch_size=batch_size)
-    assert [found_in(doc) for doc in together] == [found_in(doc) for doc in alone]
+    for made, doc, other in zip(mades, together, alone, strict=True):
+        if found_in(doc) != found_in(other):
+            # Sums of a batch are rounded otherwise, which may decide between two readings that are equally probable.
+            best, second = nlp.get_pipe("tener_ner").kbest([made.doc(nlp.vocab)], k=2)[0]
+            assert best.log_probability - second.log_probability < 1e-5
 
 
 def fuzzed(max_examples):
