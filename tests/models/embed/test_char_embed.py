@@ -9,6 +9,7 @@ import pytest
 import spacy
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
+from teaching import learn
 from thinc.api import SGD, Adam, Model, chain
 
 from spacy_tener.features.keys import Normaliser
@@ -45,15 +46,6 @@ def row_of(model, string, name=UNIGRAM):
 
 def weights(model, name=UNIGRAM):
     return torch_shim(model).module.tables[name].detach().numpy()
-
-
-def learn(model, docs, optimizer=None, steps=1):
-    optimizer = optimizer or SGD(0.1)
-    for _ in range(steps):
-        Y, backprop = model.begin_update(docs)
-        backprop([np.ones_like(y) for y in Y])
-        model.finish_update(optimizer)
-    return model
 
 
 def test_a_token_has_its_own_row_and_that_of_its_pair(doc_of):

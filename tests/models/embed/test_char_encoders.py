@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc
+from teaching import learn
 from thinc.api import SGD, Adam
 
 from spacy_tener.features.characters import HALF
@@ -57,15 +58,6 @@ def n_rows(model):
 
 def weights(model):
     return {name: value.detach().clone() for name, value in torch_shim(model).module.named_parameters()}
-
-
-def learn(model, docs, optimizer=None, steps=1):
-    optimizer = optimizer or SGD(0.1)
-    for _ in range(steps):
-        Y, backprop = model.begin_update(docs)
-        backprop([np.ones_like(y) for y in Y])
-        model.finish_update(optimizer)
-    return model
 
 
 @pytest.fixture

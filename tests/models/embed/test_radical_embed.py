@@ -12,6 +12,7 @@ from spacy.lang.en import English
 from spacy.lang.zh import Chinese
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
+from teaching import learn
 from thinc.api import SGD, Adam
 
 from spacy_tener.features.radicals import Structures, radicals_file
@@ -54,15 +55,6 @@ def doc_of():
 
 def doc_of_words(*words):
     return Doc(Vocab(), words=list(words))
-
-
-def learn(model, docs, optimizer=None, steps=1):
-    optimizer = optimizer or SGD(0.1)
-    for _ in range(steps):
-        Y, backprop = model.begin_update(docs)
-        backprop([np.ones_like(y) for y in Y])
-        model.finish_update(optimizer)
-    return model
 
 
 def known(model):

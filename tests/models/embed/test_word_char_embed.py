@@ -11,6 +11,7 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 from spacy.util import registry
+from teaching import learn
 from thinc.api import SGD, Adam
 
 from spacy_tener.models.bridge import torch_shim
@@ -49,15 +50,6 @@ def tables(model):
     """The rows that each table of the model has given, by the table's name."""
     nodes = [node for node in model.walk() if "vocabulary" in node.attrs]
     return {name: len(table) for node in nodes for name, table in node.attrs["vocabulary"].tables.items()}
-
-
-def learn(model, docs, optimizer=None, steps=1):
-    optimizer = optimizer or SGD(0.1)
-    for _ in range(steps):
-        Y, backprop = model.begin_update(docs)
-        backprop([np.ones_like(y) for y in Y])
-        model.finish_update(optimizer)
-    return model
 
 
 @pytest.fixture
