@@ -139,8 +139,8 @@ def decode(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None
     return crf.scorer.decode(array(emissions), lengths, array(allowed))
 
 
-def kbest(crf: CRF, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None) -> list[Any]:
-    return crf.scorer.kbest(array(emissions), lengths, k, array(allowed))
+def k_best(crf: CRF, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None) -> list[Any]:
+    return crf.scorer.k_best(array(emissions), lengths, k, array(allowed))
 
 
 def passes(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, **options) -> ForwardBackward:

@@ -51,7 +51,7 @@ for path in map(pathlib.Path, sys.argv[2:]):
         "emissions": sums,
         "long": len(long.ents),
         "probabilities": [entity.probability for found in ner.scored(docs) for entity in found],
-        "readings": [len(readings) for readings in ner.kbest(docs, k=3)],
+        "k_best": [len(parses) for parses in ner.k_best(docs, k=3)],
         "entropy": ner.entropy(docs),
     }
 print(json.dumps(answers))
@@ -71,7 +71,7 @@ def test_every_architecture_predicts_what_it_predicts_with_torch(monkeypatch):
         for sums, rows in zip(found["emissions"], emissions, strict=True):
             assert sums == pytest.approx(rows.sum(axis=1), rel=1e-3, abs=1e-3)
         assert all(0 < probability <= 1 for probability in found["probabilities"])
-        assert all(1 <= n <= 3 for n in found["readings"])
+        assert all(1 <= n <= 3 for n in found["k_best"])
         assert all(value >= 0 for value in found["entropy"])
         assert found["long"] > 0
 

@@ -28,7 +28,7 @@ def entity_task(nlp: Language, *, probability: bool = True) -> Task:
 
 def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
     """Return what finds the entities of texts, and their k best readings by the first tener_ner: a pair for each."""
-    return partial(_readings, nlp, find_recogniser(nlp), k, probability)
+    return partial(_k_best, nlp, find_recogniser(nlp), k, probability)
 
 
 def labels(nlp: Language) -> list[str]:
@@ -57,7 +57,7 @@ def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[li
         return [_sorted(doc, settings) for doc in nlp.pipe(texts)]
 
 
-def _readings(
+def _k_best(
     nlp: Language, pipe: ConfidentPipe, k: int, probability: bool, texts: Sequence[str]
 ) -> list[tuple[list[FoundEntity], list[Parse]]]:
     with nlp.memory_zone(), _settings(nlp, probability) as settings:
@@ -65,7 +65,7 @@ def _readings(
         names = nlp.pipe_names
         before, others = names[: names.index(pipe.name)], names[names.index(pipe.name) :]
         docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others))
-        parses = pipe.kbest(docs, k)
+        parses = pipe.k_best(docs, k)
         docs = list(nlp.pipe(docs, batch_size=len(texts), disable=before))
         return [(_sorted(doc, settings), found) for doc, found in zip(docs, parses, strict=True)]
 

@@ -37,9 +37,9 @@ class AnnotateSettings:
         return f"{self.prefix}entities"
 
     @property
-    def readings(self) -> str:
+    def k_best_column(self) -> str:
         """Name of the column of the k best readings."""
-        return f"{self.prefix}readings"
+        return f"{self.prefix}k_best"
 
     @property
     def error(self) -> str:
@@ -49,7 +49,7 @@ class AnnotateSettings:
     @property
     def added(self) -> list[str]:
         """Names of the added columns, in order."""
-        return [self.entities, *([self.readings] if self.k_best else []), self.error]
+        return [self.entities, *([self.k_best_column] if self.k_best else []), self.error]
 
     def check_columns(self, names: Sequence[str], *others: str) -> None:
         """Refuse records with columns of the names of the added ones, or with several of one name.
@@ -70,16 +70,16 @@ class Answer(NamedTuple):
 
     text: str
     entities: Sequence[FoundEntity] = ()
-    readings: Sequence[Parse] = ()
+    k_best: Sequence[Parse] = ()
     error: str | None = None
 
     def columns(self, settings: AnnotateSettings) -> dict[str, Any]:
         """Return the values of the added columns."""
         values: dict[str, Any] = {settings.entities: self._entities(self.entities, settings)}
         if settings.k_best:
-            values[settings.readings] = [
+            values[settings.k_best_column] = [
                 {"probability": each.probability, "entities": self._entities(each.entities, settings)}
-                for each in self.readings
+                for each in self.k_best
             ]
         return {**values, settings.error: self.error}
 

@@ -27,7 +27,7 @@ def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
     entities = pa.list_(pa.struct(entity))
     types = {
         settings.entities: entities,
-        settings.readings: pa.list_(pa.struct([("probability", pa.float64()), ("entities", entities)])),
+        settings.k_best_column: pa.list_(pa.struct([("probability", pa.float64()), ("entities", entities)])),
         settings.error: pa.string(),
     }
     return [pa.field(name, types[name]) for name in settings.added]

@@ -76,7 +76,7 @@ def annotate_cli(
     Annotate large collections of texts with a trained pipeline.
 
     Reads as many texts as there are, on all cores, in memory that stays bounded. Records keep their columns and their
-    order, and get `entities`, `error` and, if asked, `readings`. A text that cannot be read is written with its error.
+    order, and get `entities`, `error` and, if asked, `k_best`. A text that cannot be read is written with its error.
     Inputs may be compressed (.gz, .bz2, .xz, .zst), and stand wherever fsspec reads, as s3://bucket/texts/. Stopped at
     any moment, the same command goes on; the output holds each text once, in whole files. Parquet, .zst and addresses
     need: pip install 'spacy_tener[annotate]'

@@ -207,7 +207,7 @@ def next_ways(ways: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: Ta
     return np.concatenate([opened, continued.reshape(shape)], 1), np.concatenate(sources, 1)
 
 
-def forward_kbest(
+def forward_k_best(
     emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int
 ) -> tuple[AnyFloats, IntArray]:
     """Return the k best ways to each sequence's end in each tag, and every token's sources.
@@ -227,7 +227,7 @@ def forward_kbest(
     return ways, sources
 
 
-def backtrace_kbest(sources: IntArray, packing: Packing, last: IntArray) -> IntArray:
+def backtrace_k_best(sources: IntArray, packing: Packing, last: IntArray) -> IntArray:
     """Walk every path back from its last `tag * k + rank`. *Shape* [N, K, k] and [n_filled, k] to [N, k]"""
     k = sources.shape[-1]
     points: IntArray = np.empty((sources.shape[0], k), np.int64)
@@ -251,10 +251,10 @@ def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packin
     readings: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
     if not packing.steps:
         return readings
-    ways, sources = forward_kbest(emissions[packing.forward], transitions, packing, k)
+    ways, sources = forward_k_best(emissions[packing.forward], transitions, packing, k)
     values, last = k_largest((ways + transitions.end[:, None]).reshape(len(ways), -1), k)
     paths = np.empty((len(emissions), k), np.int64)
-    paths[packing.forward] = backtrace_kbest(sources, packing, last)
+    paths[packing.forward] = backtrace_k_best(sources, packing, last)
     for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):
         begin = packing.offsets[sequence]
         tags = paths[begin : begin + packing.lengths[sequence]]

@@ -37,7 +37,7 @@ class PathScorer:
         packing = packing_of(self.layout, emissions.shape, lengths)
         return viterbi(*self._decodable(emissions, packing, allowed), packing)
 
-    def kbest(
+    def k_best(
         self, emissions: AnyFloats, lengths: Lengths, k: int, allowed: BoolArray | None = None
     ) -> list[list[ScoredPath]]:
         """Return the k best paths of each sequence with their scores, best first; fewer where fewer exist."""

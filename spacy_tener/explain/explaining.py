@@ -50,7 +50,7 @@ def explain(
     texts: Text | Iterable[Text],
     *,
     name: str | None = None,
-    readings: int = 5,
+    k_best: int = 5,
     rivals: int = 3,
     evidence: bool = True,
     maps: bool = True,
@@ -61,7 +61,7 @@ def explain(
     texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One text or several. A Doc keeps its tokens;
         its entities do not change what is found. Those of an Example's reference are shown beside what is found.
     name (Optional[str]): The component's name; the first `tener_ner` if there is none.
-    readings (int): How many of the best readings of each text.
+    k_best (int): How many of the best readings of each text.
     rivals (int): How many rivals of each entity, at most.
     evidence (bool): Whether to mask units, one at a time: it takes as long as reading each text once per unit.
     maps (bool): Whether to show what the encoder looked at, in the passages with an entity.
@@ -72,7 +72,7 @@ def explain(
     explainer = _Explainer(recogniser, evidence=evidence, maps=maps)
     docs = recogniser.read(text.predicted if isinstance(text, Example) else text for text in given)
     ner = recogniser.ner
-    columns = (docs, ner.scored(docs), ner.rivals(docs, rivals), ner.kbest(docs, readings), ner.entropy(docs))
+    columns = (docs, ner.scored(docs), ner.rivals(docs, rivals), ner.k_best(docs, k_best), ner.entropy(docs))
     explained = [
         replace(explainer(doc, found, others, best), entropy=entropy, gold=_gold(text))
         for text, doc, found, others, best, entropy in zip(given, *columns, strict=True)
@@ -104,11 +104,11 @@ class _Explainer:
         return [note for note in (mask_note, self.map_note, word_note) if note]
 
     def __call__(
-        self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], readings: list[Parse]
+        self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], k_best: list[Parse]
     ) -> ExplainedText:
         """Explain a text, but for its entropy and annotation."""
         view = self.recogniser.view(doc)
-        possible = _possible(found, readings)
+        possible = _possible(found, k_best)
         entities = [*found, *possible]
         spans = [cast(Span, view.unit_span(entity.start, entity.end)) for entity in entities]
         evidence: dict[int, list[Evidence]] = {}
@@ -133,7 +133,7 @@ class _Explainer:
             text=doc.text,
             entities=explained[: len(found)],
             possible=explained[len(found) :],
-            readings=readings,
+            k_best=k_best,
             passages=passages,
             radicals=radicals_of(self.radicals, doc.text) if self.radicals else {},
         )
@@ -191,13 +191,13 @@ def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[Encoder], st
     return encoders, "" if encoders else none
 
 
-def _possible(found: Sequence[FoundEntity], readings: Sequence[Parse]) -> list[FoundEntity]:
+def _possible(found: Sequence[FoundEntity], k_best: Sequence[Parse]) -> list[FoundEntity]:
     """Return entities of other readings than the best that are not improbable, in the order of the text."""
     places = {(entity.start, entity.end, entity.label) for entity in found}
     others = {
         (entity.start, entity.end, entity.label): entity
-        for reading in readings
-        for entity in reading.entities
+        for parse in k_best
+        for entity in parse.entities
         if (entity.probability or 0.0) >= MIN_POSSIBLE
     }
     return [others[place] for place in sorted(others.keys() - places)]

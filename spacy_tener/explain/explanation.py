@@ -122,7 +122,7 @@ class ExplainedText:
     text: str
     entities: list[ExplainedEntity]
     possible: list[ExplainedEntity]
-    readings: list[Parse]
+    k_best: list[Parse]
     passages: list[Passage]
     entropy: float = 0.0
     gold: list[tuple[int, int, str]] | None = None

@@ -120,9 +120,9 @@
 
   function showReadings(text) {
     const best = text.entities;
-    $("readings").hidden = !text.readings.length;
+    $("readings").hidden = !text.k_best.length;
     $("readings").lastElementChild.replaceChildren(
-      ...text.readings.map((reading, i) => {
+      ...text.k_best.map((reading, i) => {
         const more = reading.entities.filter((one) => !best.some((other) => same(one, other)));
         const gone = best.filter((one) => !reading.entities.some((other) => same(one, other)));
         const changes = [...more.map((one) => ["with ", one, ""]), ...gone.map((one) => ["without ", one, "gone"])];

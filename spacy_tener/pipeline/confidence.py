@@ -155,7 +155,7 @@ class ConfidentPipe(TrainablePipe):
             answers.append(decoding.probabilities(repeated).reshape(len(views), len(spans)))
         return np.concatenate(answers)
 
-    def kbest(self, docs: Iterable[Doc], k: int = 5) -> list[list[Parse]]:
+    def k_best(self, docs: Iterable[Doc], k: int = 5) -> list[list[Parse]]:
         """Find the k most probable readings of each Doc as a whole, best first; fewer where there are fewer.
 
         docs (Iterable[Doc]): The Docs.
@@ -164,7 +164,7 @@ class ConfidentPipe(TrainablePipe):
         """
         answers = []
         for views, decoding in self.decodings(docs):
-            paths = decoding.kbest(k)
+            paths = decoding.k_best(k)
             spans = joined([entities for text in paths for _, entities in text])
             entities = iter(self._entities(views, spans, decoding.probabilities(spans)))
             for text in paths:

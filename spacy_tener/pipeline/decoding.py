@@ -80,9 +80,9 @@ class Decoding:
         )
         return found.astype(np.float64, copy=False)
 
-    def kbest(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
+    def k_best(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
         """Return up to k paths of each text, best first: the logarithm of each one's probability, and its entities."""
-        found = self.crf.kbest(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
+        found = self.crf.k_best(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
         log_z = self.passes.log_partition().tolist()
         return [
             [(score / self.temperature - total, self._entities(text, tags)) for score, tags in paths]

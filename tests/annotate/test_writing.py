@@ -43,7 +43,7 @@ def test_every_format_holds_all_columns_and_the_entities(tmp_path, archive, run,
     assert total.entities == sum(len(row["entities"]) for row in rows) > 0
     assert [bool(row["error"]) for row in rows] == [False, False, True, True, True]
     assert [row["key"] for row in rows][:2] == ["007", "008"]
-    assert len(rows[0]["readings"]) == 2
+    assert len(rows[0]["k_best"]) == 2
     assert {"start", "end", "label", "text", "probability"} == set(rows[0]["entities"][0])
     assert [row.get("number") for row in rows] == [None, None, 1, None, 2]
 

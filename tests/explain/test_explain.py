@@ -33,14 +33,14 @@ def test_a_text_may_be_longer_than_spacys_limit(learned, monkeypatch):
 def test_it_says_what_the_component_says(learned):
     nlp = learned()
     ner, doc = nlp.get_pipe("tener_ner"), nlp.make_doc(TEXT)
-    (text,) = explain(nlp, TEXT, rivals=2, readings=3).texts
+    (text,) = explain(nlp, TEXT, rivals=2, k_best=3).texts
     assert [(e.start, e.end, e.label) for e in text.entities] == [(0, 3, "PER"), (4, 8, "ORG")]
     assert [e.probability for e in text.entities] == [e.probability for e in ner.scored([doc])[0]]
     assert [e.rivals for e in text.entities] == ner.rivals([doc], 2)[0]
-    assert text.readings == ner.kbest([doc], 3)[0]
+    assert text.k_best == ner.k_best([doc], 3)[0]
     assert text.entropy == ner.entropy([doc])[0]
     found = {(e.start, e.end, e.label) for e in text.entities}
-    possible = [e for reading in text.readings for e in reading.entities if e.probability >= 0.02]
+    possible = [e for reading in text.k_best for e in reading.entities if e.probability >= 0.02]
     assert {(e.start, e.end, e.label) for e in text.possible} == {(e.start, e.end, e.label) for e in possible} - found
 
 

@@ -68,7 +68,7 @@ def test_it_is_as_sure_as_on_a_cpu(tok2vecs, device):
 
     def said(nlp):
         ner, docs = nlp.get_pipe("tener_ner"), [nlp.make_doc(text) for text in texts]
-        best = [reading for doc in ner.kbest(docs, k=3) for reading in doc]
+        best = [reading for doc in ner.k_best(docs, k=3) for reading in doc]
         entities = [entity for doc in ner.scored(docs) for entity in doc]
         numbers = [own.probability for own in (*best, *entities)] + ner.entropy(docs)
         return numbers, [(own.start, own.end, own.label) for own in entities]

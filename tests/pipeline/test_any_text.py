@@ -115,7 +115,7 @@ def check(nlp, mades, batch_size):
     for made, doc, other in zip(mades, together, alone, strict=True):
         if found_in(doc) != found_in(other):
             # Sums of a batch are rounded otherwise, which may decide between two readings that are equally probable.
-            best, second = nlp.get_pipe("tener_ner").kbest([made.doc(nlp.vocab)], k=2)[0]
+            best, second = nlp.get_pipe("tener_ner").k_best([made.doc(nlp.vocab)], k=2)[0]
             assert best.log_probability - second.log_probability < 1e-5
 
 

@@ -61,7 +61,7 @@ def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
     pipe = pipe_of(view=view)
     words = ["王", "小明"] if view == "characters" else ["王", "小", "明"]
     doc = Doc(pipe.vocab, words=words, spaces=[False] * len(words))
-    (readings,) = pipe.kbest([doc], k=100_000)
+    (readings,) = pipe.k_best([doc], k=100_000)
     assert sum(reading.probability for reading in readings) == pytest.approx(1.0)
     spans = spans_of(3, pipe.labels)
     expected = [sum(r.probability for r in readings if span in keys(r.entities)) for span in spans]
@@ -74,7 +74,7 @@ def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
 def test_the_first_reading_has_the_entities_that_are_found(pipe_of, sentences):
     pipe = pipe_of()
     docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text, _ in sentences]
-    for found, readings in zip(pipe.scored(docs), pipe.kbest(docs, k=3), strict=True):
+    for found, readings in zip(pipe.scored(docs), pipe.k_best(docs, k=3), strict=True):
         assert keys(readings[0].entities) == keys(found)
         assert weights(readings[0].entities) == pytest.approx(weights(found), abs=1e-6)
         assert len(readings) == 3
@@ -85,7 +85,7 @@ def test_the_first_reading_has_the_entities_that_are_found(pipe_of, sentences):
 def test_entropy_is_that_of_all_readings(pipe_of):
     pipe = pipe_of()
     docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text in ("京", "王小明", "")]
-    readings = pipe.kbest(docs, k=100_000)
+    readings = pipe.k_best(docs, k=100_000)
     expected = [-sum(r.probability * np.log(r.probability) for r in found) for found in readings]
     assert pipe.entropy(docs) == pytest.approx(expected, abs=1e-9)
     assert expected[1] > expected[2] == 0.0
@@ -120,7 +120,7 @@ def test_entities_of_the_doc_are_neither_used_nor_changed(pipe_of):
     bare, annotated = (Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT)) for _ in range(2))
     annotated.set_ents([Span(annotated, 1, 5, label="GPE")], blocked=[annotated[6:8]], default="outside")
     before = annotated.to_bytes()
-    for ask in (pipe.scored, pipe.kbest, pipe.rivals, pipe.entropy):
+    for ask in (pipe.scored, pipe.k_best, pipe.rivals, pipe.entropy):
         assert ask([annotated]) == ask([bare])
     assert annotated.to_bytes() == before
     assert len(pipe.scored([annotated])[0]) == 2
@@ -177,7 +177,7 @@ def test_probabilities_go_over_the_windows_of_a_long_doc(pipe_of):
     docs = [Doc(pipe.vocab, words=list(TEXT * n), spaces=[False] * (len(TEXT) * n)) for n in (8, 1, 5)]
     scored = pipe.scored(docs)
     assert len(scored[0]) > 8
-    for doc, found, readings in zip(docs, scored, pipe.kbest(docs, k=2), strict=True):
+    for doc, found, readings in zip(docs, scored, pipe.k_best(docs, k=2), strict=True):
         assert weights(found) == pytest.approx(pipe.probabilities(doc, keys(found)))
         assert keys(readings[0].entities) == keys(found)
         assert weights(readings[0].entities) == pytest.approx(weights(found), abs=1e-6)
@@ -193,7 +193,7 @@ def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
         assert weights(found) == pytest.approx(weights(expected), abs=1e-6)
     assert pipe.entropy(docs) == pytest.approx([pipe.entropy([doc])[0] for doc in docs[:5]] * 30, abs=1e-4)
     assert [len(found) for found in pipe.rivals(docs)] == [len(found) for found in alone]
-    for readings, expected in zip(pipe.kbest(docs, k=1), alone, strict=True):
+    for readings, expected in zip(pipe.k_best(docs, k=1), alone, strict=True):
         assert keys(readings[0].entities) == keys(expected)
 
 
@@ -205,7 +205,7 @@ def test_nothing_has_answers_too(pipe_of, blank):
         assert pipe.rivals([empty]) == [[]]
         assert pipe.entropy([empty]) == [0.0]
         assert pipe.probabilities(empty, []) == []
-        ((reading,),) = pipe.kbest([empty])
+        ((reading,),) = pipe.k_best([empty])
         assert (reading.probability, reading.entities) == (1.0, [])
 
 
@@ -266,7 +266,7 @@ def test_a_temperature_that_is_no_number_above_zero_is_refused(pipe_of, temperat
 def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_of, view):
     pipe = pipe_of(view=view)
     doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
-    (readings,) = pipe.kbest([doc], k=100_000)
+    (readings,) = pipe.k_best([doc], k=100_000)
     for span in (None, (0, 3, "PER"), (1, 2, "GPE")):
         whole, partial = doc.copy(), doc.copy()
         ents = [doc.char_span(*span[:2], label=span[2])] if span else []

@@ -54,7 +54,7 @@ def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
     decoding, scores = decoding_of(crf, masks=masks)
     before = [part.copy() for part in scores]
     best = decoding.best()
-    assert rows(best) == [row for readings in decoding.kbest(1) for row in rows(readings[0][1])]
+    assert rows(best) == [row for readings in decoding.k_best(1) for row in rows(readings[0][1])]
     assert {text for text, *_ in rows(best)} > {0}
     parts = [rows(EntitySpans(*(column[part] for column in best))) for part in decoding.per_text(best)]
     assert parts == [[row for row in rows(best) if row[0] == text] for text in range(len(LENGTHS))]
@@ -87,7 +87,7 @@ def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough
 def test_probabilities_of_all_readings_sum_to_one_at_any_temperature(crf):
     for temperature in (0.5, 1.0, 3.0):
         decoding, _ = decoding_of(crf, [4], temperature=temperature)
-        (readings,) = decoding.kbest(20_000)
+        (readings,) = decoding.k_best(20_000)
         weights = np.exp([log_probability for log_probability, _ in readings]).tolist()
         assert sum(weights) == pytest.approx(1.0)
         assert weights == sorted(weights, reverse=True)

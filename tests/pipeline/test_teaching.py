@@ -141,7 +141,7 @@ def test_temperature_flattens_the_shares_of_readings_of_a_text_of_any_length(tea
     """Over units that are not the teacher's."""
     doubtful = "北天王海好" * 2400
     teacher = load_teacher(teacher_path)
-    assert teacher.pipe.kbest([teacher.nlp.tokenizer(doubtful)], 1)[0][0].probability == 0.0
+    assert teacher.pipe.k_best([teacher.nlp.tokenizer(doubtful)], 1)[0][0].probability == 0.0
     words = spacy.util.get_lang_class("zh").from_config({"nlp": {"tokenizer": {"segmenter": "jieba"}}})
     for text in ("王小明去了上海", doubtful):
         plain, warm = (load_teacher(teacher_path, temperature=each) for each in (1.0, 2.0))

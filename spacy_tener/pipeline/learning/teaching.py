@@ -109,7 +109,7 @@ class Teacher:
         own = [view_of(doc, pipe.settings.view) for doc in docs]
         same = [np.array_equal(mine.places(), view.places()) for mine, view in zip(own, views, strict=True)]
         others = [doc for doc, equal in zip(docs, same, strict=True) if not equal]
-        parses = iter(pipe.kbest(others, self.k_best))
+        parses = iter(pipe.k_best(others, self.k_best))
         model, reader = pipe.model, DocReader.of(pipe.model, pipe.settings)
         groups = reader.groups([view for view, equal in zip(own, same, strict=True) if equal]) if any(same) else []
         scores = (rows for group in groups for rows in reader.emissions(model, group))

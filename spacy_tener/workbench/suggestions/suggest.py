@@ -53,7 +53,7 @@ def by_entropy(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
 
 def by_margin(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
     """Return one less the difference of the two most probable readings."""
-    found = ner.kbest(docs, k=2)
+    found = ner.k_best(docs, k=2)
     return [1.0 - readings[0].probability + sum(each.probability for each in readings[1:]) for readings in found]
 
 

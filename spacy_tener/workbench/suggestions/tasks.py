@@ -38,7 +38,7 @@ class Task:
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
     recogniser = Recogniser.of(nlp)
     docs = recogniser.read(each.text for each in chosen)
-    readings = recogniser.ner.kbest(docs, k=1)
+    readings = recogniser.ner.k_best(docs, k=1)
     return [
         Task(doc, best.entities, best.probability, each.uncertainty)
         for doc, (best,), each in zip(docs, readings, chosen, strict=True)

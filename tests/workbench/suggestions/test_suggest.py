@@ -48,7 +48,7 @@ def by_hand(nlp: Language, texts: Sequence[str], measure: str) -> dict[str, floa
     found = {}
     recogniser = Recogniser.of(nlp)
     for doc in recogniser.read(texts):
-        (readings,) = recogniser.ner.kbest([doc], k=5_000)
+        (readings,) = recogniser.ner.k_best([doc], k=5_000)
         shares = np.array([each.probability for each in readings])
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
         found[doc.text] = float(entropy) if measure == "entropy" else 1.0 - shares[0] + shares[1:2].sum()

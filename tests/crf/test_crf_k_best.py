@@ -19,7 +19,7 @@ def test_k_best_are_the_first_of_all_paths_sorted_by_score(n_labels, masked, k):
     crf = brute.random_crf(n_labels)
     emissions = brute.random_emissions(crf, LENGTHS)
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
-    readings = brute.kbest(crf, emissions, LENGTHS, k, allowed)
+    readings = brute.k_best(crf, emissions, LENGTHS, k, allowed)
     assert len(readings) == len(LENGTHS)
     for found, (paths, scores) in zip(readings, brute.each(crf, emissions, LENGTHS, allowed), strict=True):
         order = scores.argsort(descending=True)[:k]
@@ -29,7 +29,7 @@ def test_k_best_are_the_first_of_all_paths_sorted_by_score(n_labels, masked, k):
 
 def test_fewer_paths_than_asked_for_are_all_listed_once():
     crf = CRF(1)
-    ((*readings,),) = brute.kbest(crf, torch.zeros(3, crf.layout.n_tags), [3], 1000)
+    ((*readings,),) = brute.k_best(crf, torch.zeros(3, crf.layout.n_tags), [3], 1000)
     found = {tuple(tags.tolist()) for _, tags in readings}
     assert len(found) == len(readings)
     assert found == {tuple(path) for path in brute.all_paths(crf.layout, 3).tolist()}
@@ -39,14 +39,14 @@ def test_the_first_of_k_best_is_the_decoded_path():
     crf = brute.random_crf(3).float()
     lengths = [20, 0, 35, 1, 8]
     emissions = brute.random_emissions(crf, lengths).float()
-    first = [readings[0][1] for readings in brute.kbest(crf, emissions, lengths, 4)]
+    first = [readings[0][1] for readings in brute.k_best(crf, emissions, lengths, 4)]
     assert np.concatenate(first).tolist() == brute.decode(crf, emissions, lengths).tolist()
 
 
 @pytest.mark.parametrize("k", [1, 5, 40])
 def test_ties_are_broken_towards_the_lower_tag_at_the_last_difference(k):
     crf = CRF(2)
-    (readings,) = brute.kbest(crf, torch.zeros(3, crf.layout.n_tags), [3], k)
+    (readings,) = brute.k_best(crf, torch.zeros(3, crf.layout.n_tags), [3], k)
     paths = sorted(brute.all_paths(crf.layout, 3).tolist(), key=lambda path: path[::-1])
     assert [tags.tolist() for _, tags in readings] == paths[:k]
 
@@ -54,7 +54,7 @@ def test_ties_are_broken_towards_the_lower_tag_at_the_last_difference(k):
 def test_scores_are_those_of_the_paths_and_fall():
     crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, [25])
-    (readings,) = brute.kbest(crf, emissions, [25], 10)
+    (readings,) = brute.k_best(crf, emissions, [25], 10)
     scores = [score for score, _ in readings]
     assert scores == sorted(scores, reverse=True)
     for score, tags in readings:
@@ -64,7 +64,7 @@ def test_scores_are_those_of_the_paths_and_fall():
 def test_probabilities_of_all_paths_sum_to_one():
     crf = brute.random_crf(1)
     emissions = brute.random_emissions(crf, [4])
-    (readings,) = brute.kbest(crf, emissions, [4], 10_000)
+    (readings,) = brute.k_best(crf, emissions, [4], 10_000)
     log_z = crf.log_partition(emissions, [4]).item()
     assert sum(np.exp(score - log_z) for score, _ in readings) == pytest.approx(1.0)
 
@@ -73,14 +73,14 @@ def test_a_sequence_reads_the_same_alone_and_in_a_batch_even_among_ties():
     crf = CRF(2)
     lengths = [3, 5, 3, 1]
     emissions = brute.random_emissions(crf, lengths).round().float()
-    together = brute.kbest(crf, emissions, lengths, 6)
+    together = brute.k_best(crf, emissions, lengths, 6)
     for readings, part, length in zip(together, emissions.split(lengths), lengths, strict=True):
-        (alone,) = brute.kbest(crf, part, [length], 6)
+        (alone,) = brute.k_best(crf, part, [length], 6)
         assert [tags.tolist() for _, tags in readings] == [tags.tolist() for _, tags in alone]
 
 
 def test_a_sequence_of_no_tokens_has_its_one_empty_path():
-    (readings,) = brute.kbest(CRF(2), torch.zeros(0, 9), [0], 3)
+    (readings,) = brute.k_best(CRF(2), torch.zeros(0, 9), [0], 3)
     ((score, tags),) = readings
     assert score == 0.0
     assert tags.shape == (0,)
@@ -91,11 +91,11 @@ def test_a_sequence_with_no_allowed_path_has_no_reading():
     emissions = torch.zeros(3, crf.layout.n_tags)
     allowed = torch.ones(emissions.shape, dtype=torch.bool)
     allowed[1] = False
-    none, some = brute.kbest(crf, emissions, [2, 1], 3, allowed)
+    none, some = brute.k_best(crf, emissions, [2, 1], 3, allowed)
     assert none == []
     assert len(some) == 2
 
 
 def test_a_k_below_one_is_refused():
     with pytest.raises(ValueError, match="k of 1 or more, got 0"):
-        brute.kbest(CRF(1), torch.zeros(1, 5), [1], 0)
+        brute.k_best(CRF(1), torch.zeros(1, 5), [1], 0)
