@@ -37,6 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links into the repository to the pages made of its files."""
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]
     source = SOURCES.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     return LINK.sub(lambda match: match[1] + _link(match[2], source, page.file.src_uri) + match[3], markdown)
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from browser import Browser
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from pages import ROOT
@@ -26,3 +27,14 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     pages = [*site.rglob("*.html"), *site.rglob("*.css")]
     assert pages
     assert [path.name for path in pages if FETCHED.search(path.read_text(encoding="utf8"))] == []
+
+
+def test_the_site_is_searched_as_files_without_a_server(site: Path, browser: Browser) -> None:
+    browser.open((site / "confidence.html").as_uri())
+    field = browser.driver.find_element("css selector", "input.md-search__input")
+    browser.run("arguments[0].focus()", field)
+    field.send_keys("temperature of the CRF")
+    found = "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.getAttribute('href'))"
+    links = browser.wait(lambda: browser.run(found))
+    assert any(re.search(r"component\.html|confidence\.html", link) for link in links)
+    assert browser.said() == []
