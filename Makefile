@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 RUN_ENV := $(VENV)/.installed
 DEV_ENV := $(VENV)/.installed-dev
-PACKAGING := setup.py constraints.txt spacy_tener/about.py
+PACKAGING := pyproject.toml constraints.txt spacy_tener/about.py
 
 export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -89,7 +89,7 @@ $(PY):
 
 # Torch first: asked for by its exact version, pip takes whatever build of it the machine offers.
 # The metadata that setuptools leaves in the source tree goes: `python` run there would find its entry points before the
-# installed ones, also when they are those of an earlier setup.py.
+# installed ones, also when they are those of an earlier pyproject.toml.
 $(RUN_ENV): $(PACKAGING) | $(PY)
 	$(PY) -m pip install --constraint constraints.txt torch
 	$(PY) -m pip install --constraint constraints.txt --editable ".[train]"

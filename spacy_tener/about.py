@@ -1,4 +1,4 @@
-"""Name and version, for setup.py too, which reads them without importing the package."""
+"""Name and version; pyproject.toml reads the version from here."""
 
 __title__ = "spacy_tener"
-__version__ = "0.1.0"
+__version__ = "1.0.0"

@@ -1,8 +1,7 @@
-"""What setup.py declares is what the package has, and spaCy finds it."""
+"""What pyproject.toml declares is what the package has, and spaCy finds it."""
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import os
@@ -11,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
@@ -39,15 +39,9 @@ REGISTRIES = {
 }
 
 
-def constant(name: str) -> Any:
-    """A constant of setup.py, read without running it."""
-    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf8"))
-    assigned = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name]
-    return ast.literal_eval(assigned[0].value)
-
-
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]
 # Group -> name -> module:attribute.
-DECLARED = {group: dict(line.split(" = ") for line in lines) for group, lines in constant("ENTRY_POINTS").items()}
+DECLARED = PROJECT["entry-points"]
 ENTRIES = [(group, name, target) for group, names in DECLARED.items() for name, target in names.items()]
 NAMES = {name for _, name, _ in ENTRIES}
 
@@ -56,11 +50,11 @@ def test_installed_version_is_that_of_about() -> None:
     assert distribution("spacy_tener").version == spacy_tener.__version__
 
 
-def test_installed_entry_points_are_those_of_setup() -> None:
+def test_installed_entry_points_are_the_declared_ones() -> None:
     installed: dict[str, dict[str, str]] = {}
     for entry in distribution("spacy_tener").entry_points:
         installed.setdefault(entry.group, {})[entry.name] = entry.value
-    assert installed == DECLARED, "setup.py changed since the package was installed: run `make`"
+    assert installed == DECLARED, "pyproject.toml changed since the package was installed: run `make`"
 
 
 @pytest.mark.parametrize(("group", "name", "target"), ENTRIES)
@@ -105,7 +99,6 @@ def test_every_directory_of_the_package_is_packaged() -> None:
 
 def test_package_says_that_it_is_typed() -> None:
     assert (Path(spacy_tener.__file__).parent / "py.typed").exists()
-    assert '"py.typed"' in (ROOT / "setup.py").read_text(encoding="utf8")
 
 
 @pytest.fixture(scope="module")
@@ -180,12 +173,12 @@ def pinned_versions() -> dict[str, str]:
     }
 
 
-EXTRAS = constant("EXTRAS")
+EXTRAS = PROJECT["optional-dependencies"]
 # CuPy is for one kind of machine, and is not installed by `make`.
 INSTALLED = [text for extra in EXTRAS if not extra.startswith("cuda") for text in EXTRAS[extra]]
 
 
-@pytest.mark.parametrize("text", [*constant("REQUIRES"), *INSTALLED])
+@pytest.mark.parametrize("text", [*PROJECT["dependencies"], *INSTALLED])
 def test_every_requirement_is_pinned_to_a_version_that_it_accepts(text: str) -> None:
     requirement = Requirement(text)
     if requirement.name == "spacy_tener":

@@ -70,7 +70,7 @@ def calibrate_cli(
     stays the same; earlier thresholds are removed. Prints the expected calibration error (ECE) before and after, on
     --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the thresholds above which nine
     in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A label
-    that cannot keep the precision keeps its threshold. Needs: pip install 'spacy_tener[plot]'
+    that cannot keep the precision keeps its threshold. Needs: pip install 'spacy_tener[stats]'
     """
     if (output is not None) == in_place:
         raise RemedyError("One of --output and --in-place is needed", "Name a new directory by --output.")

@@ -129,7 +129,7 @@ def table_cli(
 
     --baseline adds each system's difference to that system and its two-sided probability under no difference: by a
     paired bootstrap over test documents and seeds together, or, for runs without the counts per document that `spacy
-    tener evaluate` writes, by Welch's t-test over seeds, which needs scipy: pip install 'spacy_tener[plot]'.
+    tener evaluate` writes, by Welch's t-test over seeds, which needs scipy: pip install 'spacy_tener[stats]'.
     --named-nominal needs such counts. --by takes the end of a setting's path (k for
     components.tener_ner.model.tok2vec.k); printed rows are given by corpus and system only. Runs that differ in more
     than their seed and their paths are not taken together.

@@ -26,7 +26,7 @@ SLOW = [page for page in PAGES if any(block.kind == "slow" for block in blocks(p
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with what a clone of the repository has, for commands to write into."""
-    for name in ("assets", "configs", "benchmarks", "scripts", "project.yml", "Makefile", "setup.py"):
+    for name in ("assets", "configs", "benchmarks", "scripts", "project.yml", "Makefile", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -19,15 +19,8 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")
 
 
-def constant(name: str) -> dict[str, list[str]]:
-    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf8"))
-    assigned = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name]
-    found: dict[str, list[str]] = ast.literal_eval(assigned[0].value)
-    return found
-
-
-ENTRIES = {line for group, lines in constant("ENTRY_POINTS").items() if group != "spacy_cli" for line in lines}
-NAMES = {entry.split(" = ")[0] for entry in ENTRIES}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]
+NAMES = {name for group, names in PROJECT["entry-points"].items() if group != "spacy_cli" for name in names}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -53,9 +46,9 @@ def test_registered_names_exist(page: str) -> None:
     assert set(REGISTERED.findall(text)) - NAMES - {"spacy_tener.Name.v1"} == set()
 
 
-def test_table_of_extras_is_that_of_setup() -> None:
+def test_table_of_extras_is_complete() -> None:
     table = re.findall(r"^\| `(\w+)` \|", section("README.md", "Extras"), flags=re.M)
-    assert sorted(table) == sorted(constant("EXTRAS"))
+    assert sorted(table) == sorted(PROJECT["optional-dependencies"])
 
 
 def test_settings_of_the_component_are_all_in_its_table() -> None:

@@ -243,5 +243,5 @@ def welch_p(ours: Sequence[float], baseline: Sequence[float]) -> float | None:
     try:
         from scipy.stats import ttest_ind
     except ImportError as error:
-        raise RemedyError("Comparing with a baseline needs scipy", "pip install 'spacy_tener[plot]'") from error
+        raise RemedyError("Comparing with a baseline needs scipy", "pip install 'spacy_tener[stats]'") from error
     return float(ttest_ind(ours, baseline, equal_var=False).pvalue)

@@ -294,5 +294,5 @@ def test_without_a_deviation_there_is_no_test(values: tuple[list[float], list[fl
 
 def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(RemedyError, match=r"pip install 'spacy_tener\[plot\]'"):
+    with pytest.raises(RemedyError, match=r"pip install 'spacy_tener\[stats\]'"):
         welch_p([1.0, 2.0], [3.0, 5.0])
