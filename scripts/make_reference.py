@@ -5,7 +5,7 @@ It stands between two comments of a page, and is made of signatures, docstrings 
     <!-- reference: spacy_tener.TENER.v1 -->
     <!-- end of reference -->
 
-A name is one of pyproject.toml's, a class by its dotted path, or `tener COMMAND`. tests/docs holds the pages to what this
+A name is a registered one, a class by its dotted path, or `tener COMMAND`. tests/docs holds the pages to what this
 writes.
 """
 
