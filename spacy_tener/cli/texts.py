@@ -225,6 +225,14 @@ def serve_cli(
         int, typer.Option("--queue", min=1, help="Characters that wait for a model before more are refused")
     ] = 1_000_000,
     max_connections: Annotated[int, typer.Option("--max-connections", min=1, help="Most connections")] = 512,
+    api_key_file: Annotated[
+        Path | None, typer.Option("--api-key-file", help="File with the key that clients must send, or TENER_API_KEY")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option("--allow-origin", help="Origin whose pages may ask, as https://host; may be repeated; * for all"),
+    ] = None,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Print a line for each request")] = False,
     code: options.Code = None,
 ) -> None:
     """
@@ -235,10 +243,10 @@ def serve_cli(
     service once all accepted requests are answered. Needs FastAPI and uvicorn: pip install 'spacy_tener[serve]'
     """
     try:
-        from ..serve import Limits, address, bind, make_app, serve
+        from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
     except ImportError as error:
         raise RemedyError(f"Serving needs {error.name}", "pip install 'spacy_tener[serve]'") from error
-    named = _named(models)
+    named, api_key, origins = _named(models), read_api_key(api_key_file), check_origins(allow_origin or ())
     with bind(host, port) as sock:
         pipelines = {name: _load(model) for name, model in named.items()}
         limits = Limits(
@@ -250,8 +258,9 @@ def serve_cli(
             queue=queue,
             connections=max_connections,
         )
-        app = make_app(pipelines, limits)
-        serve(app, sock, lambda: msg.good(f"{address(sock)}: {', '.join(named)}", "Ctrl-C stops it."))
+        app = make_app(pipelines, limits, api_key=api_key, allow_origins=origins)
+        started = f"{address(sock)}: {', '.join(named)}"
+        serve(app, sock, lambda: msg.good(started, "Ctrl-C stops it."), access_log=access_log)
 
 
 def _named(models: list[str]) -> dict[str, str]:

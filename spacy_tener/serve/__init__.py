@@ -1,7 +1,8 @@
 """The service: a page to try texts on, and an HTTP API. Needs the extra `serve`."""
 
+from .access import check_origins, read_api_key
 from .app import make_app
 from .schema import Limits
 from .server import Server, address, bind, serve
 
-__all__ = ["Limits", "Server", "address", "bind", "make_app", "serve"]
+__all__ = ["Limits", "Server", "address", "bind", "check_origins", "make_app", "read_api_key", "serve"]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from spacy.language import Language
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
@@ -23,6 +25,7 @@ from starlette.staticfiles import StaticFiles
 from .. import explain
 from ..about import __version__
 from . import schema
+from .access import has_key
 from .metrics import MetricsMiddleware
 from .service import Service
 from .stream import NdjsonResponse, StreamResponse
@@ -39,6 +42,7 @@ CONTENT_SECURITY_POLICY = (
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schema.ErrorResponse, "description": description}
     for status, description in {
+        401: "The service asks for its API key.",
         404: "There is no such model.",
         408: "The request took too long to arrive.",
         413: "A text, the texts or the body are over a limit.",
@@ -49,8 +53,18 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 NDJSON = str(NdjsonResponse.media_type)
 
 
-def make_app(models: Mapping[str, Language], limits: schema.Limits | None = None) -> FastAPI:
-    """Make an ASGI application that serves pipelines by their names."""
+def make_app(
+    models: Mapping[str, Language],
+    limits: schema.Limits | None = None,
+    *,
+    api_key: str = "",
+    allow_origins: Sequence[str] = (),
+) -> FastAPI:
+    """Make an ASGI application that serves pipelines by their names.
+
+    api_key: What requests must send; without one nobody is asked.
+    allow_origins: Origins whose pages may ask the service from a browser, as `https://host`; `*` for all.
+    """
     service = Service(models, limits or schema.Limits())
 
     @asynccontextmanager
@@ -61,10 +75,22 @@ def make_app(models: Mapping[str, Language], limits: schema.Limits | None = None
 
     app = FastAPI(title="spacy_tener", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
-    for router in (api, operation, pages):
+    app.state.api_key = api_key
+    # The key is checked by ProtectedRoute; this puts it into the schema.
+    protected = [Security(HTTPBearer(auto_error=False, description="The API key of the service."))] if api_key else []
+    for router in (api, monitoring):
+        app.include_router(router, dependencies=protected)
+    for router in (health_checks, pages):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
+    if allow_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=allow_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+        )
     for kind in (RequestValidationError, HTTPException):
         app.add_exception_handler(kind, _error_response)
     return app
@@ -105,6 +131,22 @@ class BoundedRoute(APIRoute):
             return await _unless_disconnected(handler, request)
 
         return bounded_handler if self.body_field else handler
+
+
+class ProtectedRoute(BoundedRoute):
+    """A bounded route that asks for the API key, where the service has one, before it reads a body."""
+
+    def get_route_handler(self) -> Any:
+        handler = super().get_route_handler()
+
+        async def protected_handler(request: Request) -> Response:
+            key: str = request.app.state.api_key
+            if key and not has_key(request.headers, key):
+                raise schema.unauthorized("authorization" in request.headers)
+            response: Response = await handler(request)
+            return response
+
+        return protected_handler
 
 
 async def _read_body(request: Request, limit: int) -> None:
@@ -149,8 +191,9 @@ async def _service(request: Request) -> Service:
 
 
 TheService = Annotated[Service, Depends(_service)]
-api = APIRouter(prefix="/v1", tags=["entities"], route_class=BoundedRoute)
-operation = APIRouter(tags=["operation"])
+api = APIRouter(prefix="/v1", tags=["entities"], route_class=ProtectedRoute)
+monitoring = APIRouter(tags=["operation"], route_class=ProtectedRoute)
+health_checks = APIRouter(tags=["operation"])
 pages = APIRouter(include_in_schema=False)
 
 
@@ -199,13 +242,13 @@ async def explain_text(request: schema.ExplanationRequest, service: TheService) 
     return Response(content, media_type="text/html" if request.format == "html" else "application/json")
 
 
-@operation.get("/health", responses={503: {"model": schema.HealthResponse}})
+@health_checks.get("/health", responses={503: {"model": schema.HealthResponse}})
 async def health(service: TheService, response: Response) -> schema.HealthResponse:
     """Check that the models' threads run. An overloaded service is healthy: ask `/ready` before sending it more."""
     return _health(service, response, {"failed"})
 
 
-@operation.get("/ready", responses={503: {"model": schema.HealthResponse}})
+@health_checks.get("/ready", responses={503: {"model": schema.HealthResponse}})
 async def ready(service: TheService, response: Response) -> schema.HealthResponse:
     """Check that further texts would be taken."""
     return _health(service, response, {"failed", "overloaded", "stopping"})
@@ -217,7 +260,7 @@ def _health(service: Service, response: Response, unavailable: set[str]) -> sche
     return health
 
 
-@operation.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@monitoring.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(service: TheService) -> Any:
     """Return counters in Prometheus' text format."""
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -155,9 +155,33 @@ def request_timeout(limits: Limits) -> ServiceError:
     return ServiceError(408, "too_slow", message, {"connection": "close"})
 
 
+def unauthorized(is_wrong: bool) -> ServiceError:
+    reason = "This is not the API key of the service" if is_wrong else "The service asks for its API key"
+    message = f"{reason}. Send it in the header Authorization: Bearer KEY."
+    return ServiceError(401, "unauthorized", message, {"www-authenticate": "Bearer"})
+
+
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
-    """Return the first of pydantic's errors. The value itself is not repeated: it may be large, or no valid text."""
-    first = errors[0]
-    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    """Return pydantic's errors as one: unknown and missing fields by their names, or else the first error.
+
+    Values are not repeated: they may be large, or no valid text.
+    """
+    unknown, missing = (_fields(errors, kind) for kind in ("extra_forbidden", "missing"))
+    if unknown:
+        needed = f" Missing: {', '.join(missing)}." if missing else ""
+        return ServiceError(422, "invalid", f"Unknown field: {', '.join(unknown)}.{needed}")
+    place = _place(errors[0])
     more = f" ({len(errors) - 1} more like this)" if len(errors) > 1 else ""
-    return ServiceError(422, "invalid", f"{place}: {first['msg']}.{more}" if place else f"{first['msg']}.{more}")
+    message = f"{errors[0]['msg']}.{more}"
+    return ServiceError(422, "invalid", f"{place}: {message}" if place else message)
+
+
+def _fields(errors: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
+    """Return the places of the errors of one kind; of many the first three."""
+    places = [_place(error) for error in errors if error["type"] == kind and _place(error)]
+    return [*places[:3], "..."] if len(places) > 3 else places
+
+
+def _place(error: Mapping[str, Any]) -> str:
+    parts = [str(part) for part in error["loc"] if part not in ("body", "query")]
+    return ".".join(part if len(part) <= 40 else f"{part[:40]}..." for part in parts)

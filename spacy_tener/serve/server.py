@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -24,9 +25,10 @@ class Server(uvicorn.Server):
     """A uvicorn server that answers what is on its way when it is told to stop.
 
     on_startup: Called once requests are accepted.
+    access_log: Print a line for each request: client, method, path and status. It holds no text and no key.
     """
 
-    def __init__(self, app: FastAPI, on_startup: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI, on_startup: Callable[[], None], *, access_log: bool = False) -> None:
         self._service: Service = app.state.service
         self._on_startup = on_startup
         self._stalled: dict[Any, tuple[Any, float]] = {}
@@ -34,13 +36,15 @@ class Server(uvicorn.Server):
         config = uvicorn.Config(
             app,
             log_level="warning",
-            access_log=False,
+            access_log=access_log,
             server_header=False,
             ws="none",
             limit_concurrency=limits.connections,
             timeout_graceful_shutdown=int(limits.timeout) + 1,
         )
         super().__init__(config)
+        if access_log:
+            logging.getLogger("uvicorn.access").setLevel(logging.INFO)  # `log_level` is also that of these lines
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -95,9 +99,9 @@ def address(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None]) -> None:
+def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None], *, access_log: bool = False) -> None:
     """Serve until SIGTERM or Ctrl-C. What was accepted until then is answered."""
     # uvicorn raises the signal again behind its graceful stop: that is no failure.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH)
-    Server(app, on_startup).run([sock])
+    Server(app, on_startup, access_log=access_log).run([sock])

@@ -20,6 +20,8 @@ import spacy
 from command_line import run_tener
 from waiting import wait_until
 
+KEY = "a-key-of-this-test"
+
 
 def printed(*arguments: str | Path) -> str:
     """What a command that cannot begin says."""
@@ -38,6 +40,10 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, "x")
+    assert "'here' is no origin" in printed("--allow-origin", "here", "x")
+    assert f"{tmp_path}/none: No such file" in printed("--api-key-file", tmp_path / "none", "x")
+    (tmp_path / "key").write_text("two words\n")
+    assert f"There is no API key in {tmp_path}/key" in printed("--api-key-file", tmp_path / "key", "x")
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for name in [name for name in sys.modules if name.startswith("spacy_tener.serve")]:
         monkeypatch.delitem(sys.modules, name)
@@ -48,7 +54,8 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def process(tmp_path: Path, saved: dict[str, Path]) -> Iterator[subprocess.Popen[str]]:
     model = f"zh={saved['tener']}"
     command = [sys.executable, "-um", "spacy", "tener", "serve", model, "--port", "0", "--max-characters", "90000"]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command.append("--access-log")
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "TENER_API_KEY": KEY}
     with subprocess.Popen(
         command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as started:
@@ -60,10 +67,15 @@ def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[s
     assert process.stdout is not None
     # Before it may stand warnings of libraries.
     url = next(filter(None, (re.search(r"http://127\.0\.0\.1:\d+", line) for line in process.stdout)))
-    with httpx.Client(base_url=url[0], trust_env=False, timeout=60) as client, ThreadPoolExecutor(8) as threads:
+    authorization = {"Authorization": f"Bearer {KEY}"}
+    with (
+        httpx.Client(base_url=url[0], trust_env=False, timeout=60, headers=authorization) as client,
+        ThreadPoolExecutor(8) as threads,
+    ):
         stream = http.client.HTTPConnection(client.base_url.host, client.base_url.port, timeout=60)
         stream.putrequest("POST", "/v1/entities/stream")
         stream.putheader("Transfer-Encoding", "chunked")
+        stream.putheader("Authorization", f"Bearer {KEY}")
         stream.endheaders()
         stream.send(b'f\r\n{"text": "a"}\n\n\r\n')
         lines = stream.getresponse()
@@ -80,4 +92,8 @@ def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[s
         last = [json.loads(line) for line in lines.read().splitlines()]
         assert [line.get("error", {}).get("code") for line in last] == [None, "stopping"]
     assert process.wait(60) == 0
-    assert "Traceback" not in process.stdout.read()
+    said = process.stdout.read()
+    assert "Traceback" not in said
+    assert said.count('"POST /v1/entities HTTP/1.1" 200') == 8
+    assert KEY not in said
+    assert "王小明" not in said

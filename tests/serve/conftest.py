@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -38,9 +39,9 @@ class Running:
 
 @contextmanager
 def running(
-    models: Mapping[str, Language], limits: Limits | None = None, *, send_buffer: int | None = None
+    models: Mapping[str, Language], limits: Limits | None = None, *, send_buffer: int | None = None, **access: Any
 ) -> Iterator[Running]:
-    app, listens = make_app(models, limits), threading.Event()
+    app, listens = make_app(models, limits, **access), threading.Event()
     server = Server(app, listens.set)
     sock = bind("127.0.0.1", 0)
     if send_buffer:

@@ -83,7 +83,7 @@ def test_every_route_is_in_the_schema_and_answers_fit_it(served):
     }
     for path in ("/v1/entities", "/v1/entities/batch"):
         responses = schema["paths"][path]["post"]["responses"]
-        assert set(responses) == {"200", "404", "408", "413", "422", "503"}
+        assert set(responses) == {"200", "401", "404", "408", "413", "422", "503"}
         errors = {
             body["content"]["application/json"]["schema"]["$ref"] for code, body in responses.items() if code != "200"
         }

@@ -68,7 +68,12 @@ def test_what_is_wrong_is_named(served):
     def message(**body):
         return refused(served.client.post("/v1/entities", json=body), 422, "invalid")
 
-    assert message(txet="b").startswith("text: Field required")
+    assert message(txt="b") == "Unknown field: txt. Missing: text."
+    assert message(text="a", **dict.fromkeys("bcde")) == "Unknown field: b, c, d, ...."
+    assert len(message(text="a", **{"b" * 5000: 1})) < 80
+    assert message() == "text: Field required."
+    stream = served.client.post("/v1/entities/stream?txt=1", content=b"{}")
+    assert refused(stream, 422, "invalid") == "Unknown field: txt."
     assert "offsets" in message(text="a", offsets="bytes")
     assert "text: " in refused(
         served.client.post("/v1/entities", content=b'{"text": "\\ud800"}', headers=JSON), 422, "invalid"

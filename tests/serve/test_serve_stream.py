@@ -43,15 +43,17 @@ def test_lines_are_answered_in_order_whatever_is_wrong_with_some(served):
         "[" * 5000,
         '{"text": ""}',
         '{"text": "😀京"}',
+        '{"txt": "京"}',
     ]
     answers = post(served, "\n".join(lines).encode(), offsets="utf16", model="characters")
-    assert [answer["line"] for answer in answers] == [1, 3, 4, 5, 6, 7, 8, 9]
+    assert [answer["line"] for answer in answers] == [1, 3, 4, 5, 6, 7, 8, 9, 10]
     assert [answer.get("id") for answer in answers][:3] == ["a", None, 7]
     codes = [answer.get("error", {}).get("code") for answer in answers]
-    assert codes == [None, "invalid", None, "text_too_long", "invalid", "invalid", None, None]
+    assert codes == [None, "invalid", None, "text_too_long", "invalid", "invalid", None, None, "invalid"]
     assert [entity["text"] for entity in answers[0]["entities"]] == ["王小明", "上海"]
-    assert answers[-2]["entities"] == []
-    assert [each["end"] for each in answers[-1]["entities"]] in ([], [3])
+    assert answers[-3]["entities"] == []
+    assert [each["end"] for each in answers[-2]["entities"]] in ([], [3])
+    assert answers[-1]["error"]["message"] == "Unknown field: txt. Missing: text."
     assert post(served, b"") == []
 
 

@@ -1,0 +1,54 @@
+"""Who may use the service: holders of its API key, and the pages of other origins."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ..errors import RemedyError
+
+VARIABLE = "TENER_API_KEY"
+_ORIGIN = re.compile(r"\*|https?://[^/\s]+")
+
+
+def read_api_key(path: Path | None) -> str:
+    """Return the API key in a file, or else in the environment; an empty string where the service has none."""
+    key, place = os.environ.get(VARIABLE, ""), VARIABLE
+    if path is not None:
+        try:
+            key, place = path.read_text(encoding="utf8"), str(path)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "is not text"
+            raise RemedyError(f"{path}: {reason}", "Name a file with the API key alone in it.") from error
+    key = key.strip()
+    if (path is not None and not key) or not key.isascii() or not key.isprintable() or " " in key:
+        raise RemedyError(f"There is no API key in {place}", "A key is one word of ASCII letters, digits and signs.")
+    return key
+
+
+def check_origins(origins: Iterable[str]) -> list[str]:
+    """Return origins as browsers send them."""
+    origins = list(origins)
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise RemedyError(
+                f"'{origin}' is no origin", "Write it as https://host or https://host:port, or * for all."
+            )
+    return origins
+
+
+def has_key(headers: Mapping[str, str], key: str) -> bool:
+    """Check the header `Authorization`: `Bearer KEY`, or `Basic` with the key as the password, in constant time."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            given = base64.b64decode(given.strip(), validate=True).decode("latin-1").partition(":")[2]
+        except ValueError:
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return secrets.compare_digest(given.strip().encode("latin-1", "replace"), key.encode())

@@ -1,0 +1,113 @@
+"""An API key, and the pages of other origins."""
+
+from __future__ import annotations
+
+import base64
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import spacy
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.serve import check_origins, read_api_key
+
+KEY, ORIGIN = "open-sesame", "https://tool.example"
+
+
+@pytest.fixture(scope="module")
+def protected(start) -> Iterator:
+    """A service with a key, which the pages of one origin may ask."""
+    with start({"blank": spacy.blank("en")}, api_key=KEY, allow_origins=[ORIGIN]) as service:
+        yield service
+
+
+def basic(password: str) -> str:
+    return f"Basic {base64.b64encode(f'user:{password}'.encode()).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (f"Bearer {KEY}", 200),
+        (f"bearer {KEY}", 200),
+        (basic(KEY), 200),
+        (None, 401),
+        ("", 401),
+        ("Bearer", 401),
+        (KEY, 401),
+        (f"Bearer {KEY}x", 401),
+        (f"Bearer {KEY[:-1]}", 401),
+        (f"Token {KEY}", 401),
+        (basic(""), 401),
+        ("Basic ???", 401),
+        ("Bearer \xff", 401),
+    ],
+)
+def test_who_has_the_key_is_answered(protected, header, status):
+    headers = {} if header is None else {"Authorization": header.encode("latin-1")}
+    answer = protected.client.post("/v1/entities", json={"text": "Berlin"}, headers=headers)
+    assert answer.status_code == status
+    if status == 401:
+        assert answer.json()["error"]["code"] == "unauthorized"
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert KEY not in answer.text
+
+
+def test_everything_that_tells_of_models_or_texts_asks_for_the_key(protected):
+    open_to_all = {"/health", "/ready"}
+    for path, methods in protected.client.get("/openapi.json").json()["paths"].items():
+        for method, route in methods.items():
+            answer = protected.client.request(method, path)
+            assert answer.status_code == (200 if path in open_to_all else 401), path
+            assert ("security" in route) == (path not in open_to_all)
+    for path in ("/", "/docs", "/static/page.js"):
+        assert protected.client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/entities", "/v1/entities/stream"])
+def test_a_body_is_not_waited_for_without_the_key(protected, path):
+    with socket.create_connection(protected.place) as client:
+        client.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n".encode())
+        client.settimeout(5)
+        assert client.recv(100).startswith(b"HTTP/1.1 401 ")
+
+
+def test_without_a_key_nobody_is_asked(served):
+    assert served.client.get("/v1/models", headers={"Authorization": "Bearer whatever"}).status_code == 200
+    assert "security" not in served.client.get("/openapi.json").text
+
+
+def test_pages_of_the_origins_named_may_ask(protected, served):
+    wish = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    preflight = protected.client.options("/v1/entities", headers={"Origin": ORIGIN, **wish})
+    assert preflight.status_code == 200
+    assert preflight.headers["access-control-allow-origin"] == ORIGIN
+    asked = {"Origin": ORIGIN, "Authorization": f"Bearer {KEY}"}
+    answer = protected.client.post("/v1/entities", json={"text": "a"}, headers=asked)
+    assert answer.headers["access-control-allow-origin"] == ORIGIN
+    other = protected.client.options("/v1/entities", headers={"Origin": "https://other.example", **wish})
+    assert other.status_code == 400
+    assert "access-control-allow-origin" not in other.headers
+    assert "access-control-allow-origin" not in served.client.get("/health", headers={"Origin": ORIGIN}).headers
+
+
+def test_the_key_is_in_a_file_or_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("TENER_API_KEY", raising=False)
+    assert read_api_key(None) == ""
+    monkeypatch.setenv("TENER_API_KEY", "from-environment")
+    assert read_api_key(None) == "from-environment"
+    (tmp_path / "key").write_text("from-file\n")
+    assert read_api_key(tmp_path / "key") == "from-file"
+    for content in (b"", b"\n", b"two words", "schlüssel".encode(), b"\xff\xfe"):
+        (tmp_path / "key").write_bytes(content)
+        with pytest.raises(RemedyError, match="key"):
+            read_api_key(tmp_path / "key")
+
+
+@pytest.mark.parametrize("origin", ["tool.example", "https://tool.example/", "https://tool.example/page", "null", ""])
+def test_what_no_browser_sends_as_an_origin_is_refused(origin):
+    with pytest.raises(RemedyError, match="no origin"):
+        check_origins([origin])
+    assert check_origins(["*", "http://localhost:3000"]) == ["*", "http://localhost:3000"]
