@@ -94,17 +94,17 @@ def methods(owner: type) -> Iterator[str]:
         function = member.fget if isinstance(member, property) else member
         if name.startswith("_") or not getattr(function, "__module__", "").startswith("spacy_tener."):
             continue
-        heading = name if isinstance(member, property) else f"{name}{signature(function)}"
-        yield from ("", f"#### `{owner.__name__}.{heading}`", "", *described(function, {}))
+        yield from ("", f"#### `{owner.__name__}.{name}`", "", *described(function, optional(function)))
 
 
-def signature(function: Any) -> str:
-    """Return the arguments of a method as they are written in a call."""
-    shown = []
-    for parameter in list(inspect.signature(function).parameters.values())[1:]:
-        default = "" if parameter.default is inspect.Parameter.empty else f"={parameter.default!r}"
-        shown.append(f"{str(parameter).partition(':')[0].partition('=')[0]}{default}")
-    return f"({', '.join(shown)})"
+def optional(method: Any) -> dict[str, str]:
+    """Return the default of each argument of a method; empty where it has none. A property has no arguments."""
+    shown = {
+        name: "" if parameter.default is inspect.Parameter.empty else f"`{parameter.default!r}`"
+        for name, parameter in list(inspect.signature(method).parameters.items())[1:]
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    }
+    return shown if any(shown.values()) else {}
 
 
 def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
@@ -112,7 +112,7 @@ def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
     text, arguments, returned = parse(inspect.getdoc(target) or "")
     text = re.sub(r"^Registered as `[^`]+`\.\s*", "", text, flags=re.M)
     yield re.sub(r"\n{3,}", "\n\n", text).strip()
-    names = [*arguments, *(name for name in defaults if name not in arguments)]
+    names = [*defaults, *(name for name in arguments if name not in defaults)]
     if names and defaults:
         yield from ("", "| argument | type | default | meaning |", "| --- | --- | --- | --- |")
         for name in names:

@@ -238,7 +238,8 @@ class ConfidentPipe(TrainablePipe):
     ) -> Iterator[tuple[Sequence[DocView], Decoding]]:
         """Read the Docs in groups of bounded size: yield the views of each group, and the CRF's answers about them.
 
-        annotated: Keep the entities that the Docs have. Otherwise they are not looked at.
+        docs (Iterable[Doc]): The Docs.
+        annotated (bool): Keep the entities that the Docs have. Otherwise they are not looked at.
         """
         self._check_process()
         settings, index, temperature = self.settings, self._label_index, self.temperature

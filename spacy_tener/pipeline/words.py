@@ -55,7 +55,10 @@ class PipelineWords:
             vocabulary.lists.limits = limits
 
     def words(self, name: str = "") -> dict[str, str]:
-        """Return the words of a list with their tags."""
+        """Return the words of a list with their tags.
+
+        name (str): The list; the one that counts for every Doc without a name.
+        """
         entries = self._list(name).entries
         return {word: entry.tag for word, entry in entries.items() if not entry.hidden}
 
@@ -91,12 +94,19 @@ class PipelineWords:
         self._change(name, {word: ListedWord(own, nearest.get(word, tuple(like))) for word, own in rows}, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
-        """Take words out of a list, and hide those that the model's own lexicon has."""
+        """Take words out of a list, and hide those that the model's own lexicon has.
+
+        words (Iterable[str]): The words.
+        name (str): The list; the one that counts for every Doc without a name.
+        """
         _check_name(name)
         self._change(name, {}, gone=[_stripped(word) for word in self._bounded(_listed(words), name)])
 
     def clear(self, name: str = "") -> None:
-        """Take a list away, with all that it added and hid."""
+        """Take a list away, with all that it added and hid.
+
+        name (str): The list; the one that counts for every Doc without a name.
+        """
         with LOCK:
             for vocabulary in self._vocabularies:
                 vocabulary.lists.put(name, None)
