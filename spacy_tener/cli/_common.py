@@ -98,8 +98,11 @@ def setup_gpu(gpu_id: int, *, silent: bool = False) -> None:
     """Choose the GPU, or -1 for the CPU."""
     try:
         spacy_cli.setup_gpu(gpu_id, silent=silent)
-    except (ValueError, RuntimeError) as error:  # from Thinc; from CuPy where there is no such device
+    except ValueError as error:
         raise _no_gpu(gpu_id, str(error)) from error
+    except RuntimeError as error:  # from CuPy
+        remedy = "Give the number of a GPU that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
+        raise RemedyError(f"--gpu-id {gpu_id}: GPU {gpu_id} cannot be used: {error}", remedy) from error
 
 
 def check_gpu(gpu_id: int) -> None:

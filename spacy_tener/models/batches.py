@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar, cast
 
 from spacy.tokens import Doc
 from thinc.api import Ops
 from thinc.types import Floats2d
 
+from ..errors import RemedyError
 from ..types import IntArray
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 EmbedOutput = tuple[list[Floats2d], Callable[[list[Floats2d]], list[Doc]]]
 RaggedOutput = tuple[list[Floats2d], Callable[[list[Floats2d]], list[Floats2d]]]
@@ -46,3 +51,41 @@ def token_counts(docs: Sequence[Doc]) -> list[int]:
 def no_backprop(dY: list[Floats2d]) -> list[Floats2d]:
     """Refuse the gradient of a prediction."""
     raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")
+
+
+def in_halves(compute: Callable[[list[Item]], list[Result]], items: list[Item]) -> list[Result]:
+    """Compute a batch at once, or, where the GPU's memory is too small for it, each half by itself."""
+    try:
+        return compute(items)
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+        if len(items) < 2:
+            raise RemedyError(
+                "The GPU's memory is too small to read one text",
+                "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
+            ) from error
+    # Not inside the handler: until it is left, the error holds what the failed attempt had computed.
+    middle = len(items) // 2
+    return in_halves(compute, items[:middle]) + in_halves(compute, items[middle:])
+
+
+@contextlib.contextmanager
+def wrap_memory_errors(lengths: Sequence[int]) -> Iterator[None]:
+    """Say what a batch is made of, and what to lower, where the GPU's memory is too small to learn from it."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+        tokens = f"{sum(lengths)} tokens, the longest text {max(lengths, default=0)}"
+        raise RemedyError(
+            f"The GPU's memory is too small to learn from {len(lengths)} texts at once ({tokens})",
+            "Lower `size` in [training.batcher], or `max_units` of tener_ner. A transformer takes less with "
+            "mixed_precision.",
+        ) from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Return whether a GPU has no more memory. torch and CuPy each have an error of this name."""
+    return any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)

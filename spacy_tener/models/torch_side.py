@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..layers.devices import on_device
 from ..optim.updates import StepTogether, apply_row_gradient
-from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows
+from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows, wrap_memory_errors
 
 __all__ = ["StepTogether"]
 
@@ -65,14 +65,16 @@ def run_torch(
             return split(ops, module(*inputs, *rest), lengths), no_backprop
     module.train()
     try:
-        outputs = module(*inputs, *rest)
+        with wrap_memory_errors(lengths):
+            outputs = module(*inputs, *rest)
     finally:
         module.eval()
 
     def backprop(dY: list[Floats2d]) -> list[Floats2d]:
         # The module may have nothing to learn: where it is frozen, or where there are no tokens.
         if outputs.requires_grad:
-            outputs.backward(join(ops, dY, device))
+            with wrap_memory_errors(lengths):
+                outputs.backward(join(ops, dY, device))
         # Nor need it have used what there was none of, or what a setting leaves out.
         gradients = [torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs]
         return [_to_ops(ops, gradient) for gradient in gradients]

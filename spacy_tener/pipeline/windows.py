@@ -13,6 +13,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
+from ..models.batches import in_halves
 from ..models.tagger import TaggerModel
 from .settings import NERSettings
 from .units import CharacterView, DocView
@@ -139,7 +140,7 @@ class DocReader:
         """
         cores: list[list[Floats2d]] = [[] for _ in views]
         for batch in self.batches(views):
-            for piece, scores in zip(batch, model.predict(documents(batch, views)), strict=True):
+            for piece, scores in zip(batch, in_halves(model.predict, documents(batch, views)), strict=True):
                 cores[piece.index].append(scores[piece.window.core])
         return [_joined(model, parts) for parts in cores]
 

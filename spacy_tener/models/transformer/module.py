@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,11 +13,13 @@ from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 from torch import Tensor, nn
 
+from ...errors import RemedyError
 from ...layers.dense import Dropout
 from ...layers.devices import on_device
 from ...layers.ragged import Ragged, Segments
 from ...settings import Count, Probability, Settings, Size, check
 from .pieces import PieceReader, Pieces
+from .precision import in_bfloat16
 
 Key = tuple[str, bytes]
 Read = Callable[[Sequence[Doc]], Tensor]
@@ -23,9 +27,12 @@ Read = Callable[[Sequence[Doc]], Tensor]
 _NOTED = 100_000
 """At most so many predicted texts are remembered between two updates, and as many of before: more than a corpus has in
 its dev part."""
-_AT_ONCE = 4096
-"""Pieces, padding among them, that the transformer reads at once: what bounds memory where a batch has long texts."""
-_PIECES_PER_CALL = {"cpu": 32, "cuda": 256}
+_AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
+"""At most so many pieces, padding among them, are read at once where nothing is learned: what bounds memory where a
+batch has long texts. On a GPU they are fewer where less memory is free."""
+_FREE_SHARE = 0.5
+"""The share of a GPU's free memory that they may take."""
+_PIECES_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 """The price of one more call in pieces: computing so many pieces of padding takes as long as launching a dozen
 layers."""
 
@@ -119,10 +126,30 @@ class PretrainedTransformer(nn.Module):
         return device
 
     def _mixes(self, device: torch.device) -> bool:
-        if self.config.mixed_precision != "gpu":
-            return self.config.mixed_precision
-        # The first GPUs with bfloat16 are of compute capability 8.0.
-        return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+        if self.config.mixed_precision == "gpu":
+            # The first GPUs with bfloat16 are of compute capability 8.0.
+            return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+        if self.config.mixed_precision and device.type == "cuda" and not torch.cuda.is_bf16_supported():
+            raise RemedyError(
+                "spacy_tener.TransformerEmbed.v1: mixed_precision is true, but this GPU does not have bfloat16",
+                'Set mixed_precision = "gpu", which leaves it off on such a GPU, or false.',
+            )
+        return self.config.mixed_precision
+
+    def _at_once(self, device: torch.device) -> int:
+        """Return how many pieces are read at once."""
+        if device.type != "cuda":
+            return _AT_ONCE["cpu"]
+        if torch.is_grad_enabled():
+            # Whatever is computed stays for the gradient, in one call or in several.
+            return sys.maxsize
+        free: int = torch.cuda.mem_get_info(device)[0]
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        config: Any = self.transformer.config
+        # What is in memory at the widest place of a layer, in full floats.
+        floats: int = 16 * config.hidden_size + 3 * getattr(config, "intermediate_size", 4 * config.hidden_size)
+        floats += config.num_hidden_layers * config.hidden_size if self.config.layers > 1 else 0
+        return min(_AT_ONCE["cuda"], int(_FREE_SHARE * free) // (4 * floats))
 
     def _hidden(self, pieces: Pieces, device: torch.device) -> Tensor:
         """Return the rows of all pieces. *Shape: [M, width]*"""
@@ -131,20 +158,26 @@ class PretrainedTransformer(nn.Module):
         price = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
         ragged = Ragged.of(pieces.lengths, device=device, price=price, by_tokens=True)
         windows = ragged.pad(on_device(pieces.ids[:, None], device))
-        # One context for all calls: in each, weights are cast once.
-        with torch.autocast(device.type, torch.bfloat16, enabled=self._mixes(device)):
+        computes = in_bfloat16(self.transformer, device) if self._mixes(device) else nullcontext(self.transformer)
+        at_once = self._at_once(device)
+        with computes as transformer:
             read = [
-                torch.cat(list(self._read(ids[:, 0, :, 0], bucket.mask)))
+                torch.cat(list(self._read(transformer, ids[:, 0, :, 0], bucket.mask, at_once)))
                 for ids, bucket in zip(windows, ragged.buckets, strict=True)
             ]
         return ragged.join([part[:, None] for part in read])
 
-    def _read(self, ids: Tensor, mask: Tensor | None) -> Iterator[Tensor]:
-        """Windows of one length, some at a time. ids, mask: *Shape: [n, L]*. Each result: *Shape: [<= n, L, width]*"""
-        n_layers, at_once = self.config.layers, max(1, _AT_ONCE // ids.shape[1])
+    def _read(
+        self, transformer: Callable[..., Any], ids: Tensor, mask: Tensor | None, at_once: int
+    ) -> Iterator[Tensor]:
+        """Yield the rows of windows of one length, some windows at a time.
+
+        ids, mask: *Shape: [n, L]*; at_once: pieces. Each result: *Shape: [<= n, L, width]*
+        """
+        n_layers, step = self.config.layers, max(1, at_once // ids.shape[1])
         masks = torch.ones_like(ids) if mask is None else mask.long()
-        for some, real in zip(ids.split(at_once), masks.split(at_once), strict=True):
-            output = self.transformer(
+        for some, real in zip(ids.split(step), masks.split(step), strict=True):
+            output = transformer(
                 input_ids=some, attention_mask=real, output_hidden_states=n_layers > 1, return_dict=True
             )
             last = output.last_hidden_state

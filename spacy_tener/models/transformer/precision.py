@@ -1,0 +1,87 @@
+"""Mixed precision: a transformer's matrices in bfloat16, cast all at once, and attention that makes no plans."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+_ALONE = threading.RLock()
+"""Held while a transformer computes so: its weights are exchanged meanwhile, and torch's choice of attention kernels is
+that of the whole process."""
+
+
+@contextlib.contextmanager
+def in_bfloat16(transformer: nn.Module, device: torch.device) -> Iterator[Callable[..., Any]]:
+    """Yield the transformer in mixed precision, as torch's autocast has it: the same numbers, in fewer kernels.
+
+    Autocast casts one weight after the other, and each gradient back: hundreds of kernels a step. Here one kernel casts
+    the weights of all linear layers, once for all calls, and one casts their gradients.
+    """
+    names, weights = _matrices(transformer)
+    with _ALONE, _without_cudnn_attention(device), torch.autocast(device.type, torch.bfloat16):
+        exchanged = dict(zip(names, _Cast.apply(*weights), strict=True))  # type: ignore[no-untyped-call]
+        yield partial(_call, transformer, exchanged)
+
+
+def _call(transformer: nn.Module, weights: dict[str, Tensor], **inputs: Any) -> Any:
+    return functional_call(transformer, weights, (), inputs, tie_weights=False)
+
+
+def _matrices(transformer: nn.Module) -> tuple[list[str], list[Tensor]]:
+    """Return the weights and biases that autocast would cast, those of linear layers, by name."""
+    found = {
+        f"{place}.{name}": weight
+        for place, layer in transformer.named_modules()
+        if isinstance(layer, nn.Linear)
+        for name, weight in layer.named_parameters(recurse=False)
+    }
+    return list(found), list(found.values())
+
+
+class _Cast(torch.autograd.Function):
+    """Weights in bfloat16. Their gradients come back in the weights' own precision."""
+
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.dtypes = [weight.dtype for weight in weights]
+        return tuple(_copies(list(weights), [torch.bfloat16] * len(weights)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        places = [place for place, gradient in enumerate(gradients) if gradient is not None]
+        given = [cast(Tensor, gradients[place]) for place in places]
+        made = dict(zip(places, _copies(given, [ctx.dtypes[place] for place in places]), strict=True))
+        return tuple(map(made.get, range(len(gradients))))
+
+
+def _copies(tensors: list[Tensor], dtypes: list[torch.dtype]) -> list[Tensor]:
+    made = [torch.empty_like(tensor, dtype=dtype) for tensor, dtype in zip(tensors, dtypes, strict=True)]
+    if made:
+        torch._foreach_copy_(made, tensors)
+    return made
+
+
+@contextlib.contextmanager
+def _without_cudnn_attention(device: torch.device) -> Iterator[None]:
+    """Let torch use its other attention kernels inside. What a call used forwards is used backwards too.
+
+    cuDNN's makes a plan for every new shape, in milliseconds for each layer and direction, and hardly two batches of
+    text have the same shape.
+    """
+    before = device.type == "cuda" and torch.backends.cuda.cudnn_sdp_enabled()
+    if not before:
+        yield
+        return
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
