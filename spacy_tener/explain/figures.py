@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +21,14 @@ class Panel:
     """A table of numbers as colours.
 
     values: *Shape: [rows, columns]*
+    unit: What the numbers are, beside the bar of colours.
     signed: Whether 0 is in the middle of the colours.
     """
 
     values: NDArray[np.floating[Any]]
     rows: Sequence[str]
     columns: Sequence[str]
+    unit: str
     signed: bool = False
 
 
@@ -48,10 +51,10 @@ def _passage_panels(text: ExplainedText, passage: Passage) -> Iterator[tuple[str
     units = [text.text[start:end] for start, end in passage.units]
     entities = [entity for entity in _entities_of(text, passage) if entity.evidence]
     if entities:
-        names = [f"{text.text[own.start : own.end]} {own.label} {own.probability:.0%}" for own in entities]
+        names = [f"{text.text[own.start : own.end]} {own.label} {percent(own.probability)}" for own in entities]
         drops = [{evidence.start: evidence.drop for evidence in own.evidence} for own in entities]
         values = np.array([[drop.get(start, 0.0) for start, _ in passage.units] for drop in drops])
-        yield "what entities rest on (drop of log-odds)", Panel(values, names, units, signed=True)
+        yield "what entities rest on", Panel(values, names, units, "drop of log-odds", signed=True)
     for found in passage.maps:
         yield from _map_panels(found, units, [word.text for word in passage.words], _entity_rows(text, passage))
 
@@ -67,22 +70,38 @@ def _map_panels(
 ) -> Iterator[tuple[str, Panel]]:
     keys = list(words) if found.kind == "words" else [*units, *words][: found.weights.shape[2]]
     rows = entities if found.kind == "relations" and entities else range(len(units))
+    unit = "strength" if found.kind == "relations" else "attention"
     stream = f"{found.stream}, " if found.stream else ""
     for head, weights in enumerate(found.weights if keys else (), start=1):
         # Only attention has layers and streams, of one head or several.
         whole = len(found.weights) == 1 and found.kind != "attention"
         one = found.kind if whole else f"{found.kind}, {stream}layer {found.layer}, head {head}"
-        yield one, Panel(weights[list(rows)], [units[row] for row in rows], keys)
+        yield one, Panel(weights[list(rows)], [units[row] for row in rows], keys, unit)
+
+
+def percent(probability: float) -> str:
+    """Return a probability as the page writes it (`percent` of parts.js)."""
+    if probability > 0.9995:
+        return "> 99.9 %"
+    if probability < 0.0005:
+        return "< 0.1 %"
+    digits = "1" if 0.1 < probability < 0.9 else "0.1"
+    return f"{Decimal(100 * probability).quantize(Decimal(digits), ROUND_HALF_UP)} %"
 
 
 def paint(axes: Axes, panel: Panel) -> None:
-    """Draw a panel on matplotlib's axes."""
+    """Draw a panel on matplotlib's axes, with a bar that says what its colours mean."""
     values = panel.values
     if panel.signed:
         limit = max(float(np.abs(values).max(initial=0.0)), 0.5)
-        axes.imshow(values, cmap="BrBG", vmin=-limit, vmax=limit, aspect="auto")
+        image = axes.imshow(values, cmap="BrBG", vmin=-limit, vmax=limit, aspect="auto")
     else:
-        axes.imshow(values, cmap="Blues", aspect="auto")
+        low = None if panel.unit == "strength" else 0.0
+        image = axes.imshow(values, cmap="Blues", vmin=low, aspect="auto")
+    bar = axes.figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02)
+    bar.set_label(panel.unit, fontsize=7)
+    bar.ax.tick_params(labelsize=7)
+    bar.outline.set_visible(False)
     axes.set_xticks(range(len(panel.columns)), map(_stacked, panel.columns), fontsize=_size(panel.columns))
     axes.set_yticks(range(len(panel.rows)), panel.rows, fontsize=_size(panel.rows))
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)

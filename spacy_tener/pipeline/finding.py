@@ -71,8 +71,13 @@ class Recogniser:
         return [self.nlp.get_pipe(name) for name in self.shared]
 
     def describe(self) -> dict[str, str]:
-        """Return the pipeline's name, language and version, the component and its view."""
+        """Return the pipeline's language, name and version, the component and its view.
+
+        spaCy calls a pipeline that was never packaged `pipeline 0.0.0`: its name is where it was loaded from.
+        """
         meta = {name: str(self.nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
+        if (meta["name"], meta["version"]) == ("pipeline", "0.0.0"):
+            meta.update(name=str(self.nlp.path or ""), version="")
         return {**meta, "component": self.ner.name, "view": self.ner.settings.view}
 
     def read(self, texts: Iterable[str | Doc]) -> list[Doc]:

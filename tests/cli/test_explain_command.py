@@ -58,8 +58,10 @@ def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> N
     doc.ents = [doc.char_span(0, 3, label="PER")]
     DocBin(docs=[doc]).to_disk(tmp_path / "test.spacy")
     assert explain(model, "--corpus", tmp_path / "test.spacy", "-o", tmp_path / "data.json")[0] == 0
-    (text,) = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))["texts"]
-    assert text["gold"] == [[0, 3, "PER"]]
+    data = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))
+    assert [text["gold"] for text in data["texts"]] == [[[0, 3, "PER"]]]
+    # It was never packaged, and has no name but its place.
+    assert (data["pipeline"]["name"], data["pipeline"]["version"]) == (str(model), "")
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
