@@ -79,8 +79,10 @@ def _map_panels(
         yield one, Panel(weights[list(rows)], [units[row] for row in rows], keys, unit)
 
 
-def percent(probability: float) -> str:
+def percent(probability: float | None) -> str:
     """Return a probability as the page writes it (`percent` of parts.js)."""
+    if probability is None:
+        return "–"
     if probability > 0.9995:
         return "> 99.9 %"
     if probability < 0.0005:
