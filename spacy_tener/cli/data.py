@@ -19,6 +19,8 @@ from ..errors import RemedyError
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
+from ..workbench.corpus.decisions import ANNOTATORS, ANSWERS, DecisionOptions
+from ..workbench.corpus.docs import INCORRECT
 from ..workbench.corpus.reader import FORMATS, CorpusOptions
 from ..workbench.corpus.records import OVERLAPS, UNITS
 from ..workbench.docbins import NamingCorpus
@@ -54,6 +56,12 @@ def convert_cli(
     ] = "auto",
     offsets: Annotated[str, typer.Option(help=f"What JSON offsets count: {', '.join(UNITS)}")] = "codepoint",
     overlap: Annotated[str, typer.Option(help=f"What to do where JSON spans overlap: {', '.join(OVERLAPS)}")] = "error",
+    answers: Annotated[
+        str, typer.Option(help=f"What Prodigy's answers are about, the text or the spans: {', '.join(ANSWERS)}")
+    ] = "auto",
+    annotators: Annotated[
+        str, typer.Option(help=f"What to read of several annotations of a text: {', '.join(ANNOTATORS)}")
+    ] = "first",
     glob: Annotated[str, typer.Option("--glob", "-g", help="Files to take from directories, as in '*.bmes'")] = "",
     encoding: Annotated[str, typer.Option(help="Encoding of the inputs, as gb18030")] = "utf-8",
     token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,
@@ -73,6 +81,10 @@ def convert_cli(
     tokens and tags (Hugging Face); brat's .ann beside .txt. Any of it plain, .gz, .bz2 or .xz. An output is named after
     its input without the endings that name a format (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
 
+    Spans that were accepted or rejected one by one (Prodigy's binary answers) are entities, or spans known to be wrong
+    (`doc.spans["incorrect_spans"]`), in texts without other annotation. Where several people annotated a text in Label
+    Studio, --annotators says what is read: one of them, or the entities and the gaps that all or most agree on.
+
     Tags that cannot stand where they do are read as conlleval reads them (an I-X after O or after another type begins
     an entity), counted and reported; so is everything else that is not taken as written.
     """
@@ -81,6 +93,7 @@ def convert_cli(
         scheme=scheme,
         offsets=offsets,
         overlap=overlap,
+        decisions=DecisionOptions(answers, annotators),
         new_testament=include_nt,
         encoding=encoding,
         token_column=token_column,
@@ -91,10 +104,13 @@ def convert_cli(
     jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
-    outputs = []
+    outputs, incorrect = [], 0
     for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
         _print_conversion(report, detected=lang == "auto")
         outputs += [report.output] * bool(report.docs)
+        incorrect += report.incorrect
+    if incorrect:
+        msg.info("To learn from spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
     if options := _training_options(outputs):
         msg.info("To train", f"python -m spacy train CONFIG {options}")
 
@@ -127,6 +143,7 @@ def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
         "Docs written": report.docs,
         "Tokens": report.tokens,
         "Tokens without annotation": report.missing,
+        **({"Spans known to be wrong": report.incorrect} if report.incorrect else {}),
         "Entities": report.entities,
         **{f"  {label}": count for label, count in sorted(report.labels.items())},
     }

@@ -109,6 +109,26 @@ def test_overlaps_and_offsets_follow_the_options(tmp_path: Path) -> None:
     assert [entity.text for entity in docs(tmp_path / "a.spacy")[0].ents] == ["北京大学"]
 
 
+def test_decisions_are_counted_and_the_way_to_learn_them_is_named(tmp_path: Path) -> None:
+    record = {"text": "北京大学", "spans": [{"start": 0, "end": 2, "label": "LOC"}], "_is_binary": True}
+    answers = [{**record, "answer": answer} for answer in ("accept", "reject", "ignore")]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    result = convert(tmp_path / "a.jsonl", tmp_path)
+    assert (
+        "Records that decide on single spans, whose texts are otherwise without annotation (--answers): 2"
+        in result.text
+    )
+    assert {"Docs written 2", "Tokens without annotation 6", "Spans known to be wrong 1", "Entities 1"} <= set(
+        result.lines
+    )
+    assert "--components.tener_ner.incorrect_spans_key incorrect_spans" in result.text
+    _, rejected = docs(tmp_path / "a.spacy")
+    assert [(span.text, span.label_) for span in rejected.spans["incorrect_spans"]] == [("北京", "LOC")]
+    result = convert(tmp_path / "a.jsonl", tmp_path, "--answers", "complete")
+    assert {"Docs written 1", "Tokens without annotation 0"} <= set(result.lines)
+    assert "incorrect_spans" not in result.text
+
+
 def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
     records = [{"text": "in Newcastle ", "label": [[3, 6, "X"]]}, {"text": "in York ", "label": [[3, 8, "LOC"]]}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
@@ -136,6 +156,8 @@ def test_a_bad_line_names_file_line_reason_and_remedy_and_exits_with_1(corpus: P
         ("--scheme", "BIX", "Unknown tag scheme 'BIX'"),
         ("--overlap", "first", "Unknown way to read overlaps 'first'"),
         ("--offsets", "bytes", "Unknown unit of offsets 'bytes'"),
+        ("--answers", "maybe", "Unknown way to read answers 'maybe'"),
+        ("--annotators", "best", "Unknown way to read several annotators 'best'"),
         ("--spaces", "maybe", "Unknown way to set spaces 'maybe'"),
         ("--n-sents", "-2", "n_sents is -2"),
         ("--lang", "qqq", "no tokenizer for the language 'qqq'"),

@@ -22,7 +22,7 @@ from ...errors import InputError, RemedyError, check_choice
 from ...files import write_file
 from ...inputs import COMPRESSED, STDIN, find_files, suffix_of
 from ..languages import UNSPACED, blank_pipeline, detect_language
-from .docs import group_sentences, sentences_to_doc, text_to_doc
+from .docs import INCORRECT, group_sentences, sentences_to_doc, text_to_doc
 from .reader import CorpusOptions, CorpusReader, is_brat
 from .records import AnnotatedText, CorpusError, Event, Notes
 
@@ -140,6 +140,7 @@ class ConversionReport:
 
     sentences: Sentences, or texts of the JSON formats.
     missing: Tokens without annotation.
+    incorrect: Spans known not to be entities of their label.
     """
 
     source: str
@@ -152,6 +153,7 @@ class ConversionReport:
     docs: int = 0
     tokens: int = 0
     missing: int = 0
+    incorrect: int = 0
     labels: Counter[str] = field(default_factory=Counter)
     notes: Notes = field(default_factory=Notes)
 
@@ -199,6 +201,7 @@ def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, pro
         report.docs += 1
         report.tokens += len(doc)
         report.missing += int((doc.to_array("ENT_IOB") == 0).sum())
+        report.incorrect += len(doc.spans.get(INCORRECT, ()))
         report.labels.update(entity.label_ for entity in doc.ents)
     if report.docs:
         write_file(job.output, lambda file: file.write(binary.to_bytes()))

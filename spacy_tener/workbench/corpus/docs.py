@@ -13,6 +13,9 @@ from .records import AnnotatedText, EntitySpan, Event, Sentence
 
 Note = Callable[[Event, str, int], None]
 
+INCORRECT = "incorrect_spans"
+"""Key of `doc.spans` for the spans known not to be entities of their label, as in spaCy's and Prodigy's examples."""
+
 
 def group_sentences(
     items: Iterable[Sentence | AnnotatedText], n_sents: int
@@ -60,14 +63,18 @@ def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: N
     starts = {token.idx: token.i for token in doc}
     ends = {token.idx + len(token): token.i + 1 for token in doc}
     entities: list[Span] = []
+    incorrect: list[Span] = []
     unknown = list(text.missing)
-    for span in text.spans:
+    for span in (*text.spans, *text.incorrect):
         if span.start in starts and span.end in ends:
-            entities.append(Span(doc, starts[span.start], ends[span.end], span.label))
+            known = incorrect if span in text.incorrect else entities
+            known.append(Span(doc, starts[span.start], ends[span.end], span.label))
         else:
             unknown.append((span.start, span.end))
             note(Event.MISALIGNED, f"{span.label} {text.text[span.start : span.end][:40]!r}", text.line)
     _set_entities(doc, entities, _touched(doc, unknown))
+    if incorrect:
+        doc.spans[INCORRECT] = incorrect
     return doc
 
 

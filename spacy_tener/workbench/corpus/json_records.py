@@ -9,7 +9,8 @@
 * `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
 
 A record that its annotator rejected, ignored or cancelled, or that nobody has annotated, says nothing about its
-entities; it is left out and counted.
+entities; it is left out and counted. Where the answer is about the spans of a record and not about its whole text, it
+is a decision: see `decisions`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 
 from ...errors import InputError
 from ...inputs import DamagedText, json_fault, parse_json
+from .decisions import ACCEPT, DECISIONS, IGNORE, DecisionOptions, combine, decided
 from .records import AnnotatedText, EntitySpan, Event, RecordError
 
 JsonRecord = dict[str, Any]
@@ -139,8 +141,9 @@ def detect(record: JsonRecord) -> str:
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
 
-def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
-    if (answer := record.get("answer", "accept")) != "accept":
+def parse_flat(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
+    answer, binary = _answer(record, ACCEPT), decisions.is_binary(record)
+    if answer == IGNORE or (answer != ACCEPT and not binary):
         note(Event.LEFT_OUT, f"its answer is '{answer}'")
         return []
     text = _expect(record.get("text", record.get("data")), str, "'text'", "a string")
@@ -154,9 +157,14 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     suggested = ({*record, *meta} if isinstance(meta := record.get("meta"), dict) else set(record)) >= _SUGGESTED_KEYS
     if suggested and not any(done in record for done in ("id", *_DONE_KEYS)):
         note(Event.SUGGESTED, f"'{text[:40]}'")
+    for _ in record["relations"] if isinstance(record.get("relations"), list) else ():
+        note(Event.RELATIONS, f"'{text[:40]}'")
     # Without a span anywhere, the list that should have them says what is wrong with its first.
     items = chain.from_iterable(found or sorted(known, key=len)[-1:])
-    return [AnnotatedText(text, tuple(span for item in items for span in _spans(item)))]
+    spans = [(span, _answer(item, answer)) for item in items for span in _spans(item)]
+    if binary:
+        note(Event.BINARY if spans else Event.LEFT_OUT, f"{answer} '{text[:40]}'")
+    return [decided(text, spans, binary=binary)] if spans or not binary else []
 
 
 def _holds_spans(items: list[object], expected: bool) -> bool:
@@ -173,7 +181,15 @@ def _is_span(item: object, expected: bool) -> bool:
     return placed and (expected or not keys.isdisjoint(_LABEL_KEYS))
 
 
-def parse_label_studio(record: JsonRecord, note: Note) -> list[AnnotatedText]:
+def _answer(item: object, default: str) -> str:
+    """Return the answer to a record or to a span in it, as Prodigy writes it."""
+    answer = item.get("answer", default) if isinstance(item, dict) else default
+    if answer not in DECISIONS:
+        raise RecordError(f"an answer is not one of {', '.join(DECISIONS)}: {_excerpt(answer)}", _SEE_HELP)
+    return str(answer)
+
+
+def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
     data = _expect(record.get("data"), dict, "'data'", "an object")
     # A task that nobody has annotated so far may have none, or predictions of a model.
     annotations = _expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
@@ -182,11 +198,24 @@ def parse_label_studio(record: JsonRecord, note: Note) -> list[AnnotatedText]:
         note(Event.LEFT_OUT, "no annotation, or cancelled ones only")
         return []
     if len(live) > 1:
-        note(Event.SEVERAL, f"{len(live)} annotations; the ground truth, or else the first, was read")
-    annotation = next((each for each in live if each.get("ground_truth")), live[0])
+        truth = [each for each in live if each.get("ground_truth")][:1]
+        if not truth and decisions.annotators == "error":
+            remedy = "Mark one as ground truth, or choose what to read by `--annotators`."
+            raise RecordError(f"{len(live)} annotations of one text", remedy)
+        note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else decisions.annotators}")
+        live = truth or (live[:1] if decisions.annotators == "first" else live)
+    read = [_texts_of_annotation(data, each, note) for each in live]
+    keys = dict.fromkeys(chain.from_iterable(read))
+    return [combine(data[key], [texts.get(key, []) for texts in read], decisions.annotators) for key in keys]
+
+
+def _texts_of_annotation(data: dict[str, Any], annotation: JsonRecord, note: Note) -> dict[str, list[EntitySpan]]:
+    """Return the spans of each text of a task, by its key in `data`."""
     spans: dict[str, list[EntitySpan]] = {}
     for region in _expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(_expect(region, dict, "a region", "an object").get("to_name", ""))
+        if region.get("type") == "relation":
+            note(Event.RELATIONS, f"{region.get('from_id')} to {region.get('to_id')}")
         spans.setdefault(name, []).extend(_region(region))
     # A region names the part of the interface that it is in, which mostly has the name of a text of the task.
     parts = {name: found for name, found in spans.items() if found} or {"": []}
@@ -197,10 +226,10 @@ def parse_label_studio(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     by_text: dict[str, list[EntitySpan]] = {}
     for name, found in parts.items():
         by_text.setdefault(_text_key(data, name), []).extend(found)
-    return [AnnotatedText(data[key], tuple(found)) for key, found in by_text.items()]
+    return by_text
 
 
-def parse_cluener(record: JsonRecord, note: Note) -> list[AnnotatedText]:
+def parse_cluener(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
     text = _expect(record.get("text"), str, "'text'", "a string")
     if not isinstance(labels := record.get("label"), dict):
         raise RecordError(f"'label' is not an object: {_excerpt(labels)}", 'A text without entities says "label": {}.')
@@ -214,7 +243,7 @@ def parse_cluener(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     return [AnnotatedText(text, tuple(spans))]
 
 
-PARSERS: dict[str, Callable[[JsonRecord, Note], list[AnnotatedText]]] = {
+PARSERS: dict[str, Callable[[JsonRecord, Note, DecisionOptions], list[AnnotatedText]]] = {
     "jsonl": parse_flat,
     "labelstudio": parse_label_studio,
     "cluener": parse_cluener,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from .columns import (
     split_line,
 )
 from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents
+from .decisions import DecisionOptions
 from .json_records import PARSERS, TOKENS, check_record, detect, parse_tokens, read_records, read_tag_names
 from .records import OVERLAPS, UNITS, AnnotatedText, EntitySpan, Event, Notes, RecordError, Sentence, resolve_spans
 
@@ -48,6 +49,7 @@ class CorpusOptions:
     scheme: One of `SCHEMES` or `ALIASES`, or `auto` to tell by the tags.
     offsets: Unit of character offsets: one of `UNITS`.
     overlap: Treatment of spans that overlap: one of `OVERLAPS`.
+    decisions: Treatment of what annotators accepted, rejected and disagree about.
     new_testament: Read the documents of the New Testament in `conll2012`, which have no names annotated.
     encoding: Encoding of the files' text.
     token_column, tag_column: Place of tokens and tags in `columns`, from 1, or from -1 for the last; None for the
@@ -59,6 +61,7 @@ class CorpusOptions:
     scheme: str = AUTO
     offsets: str = "codepoint"
     overlap: str = "error"
+    decisions: DecisionOptions = field(default_factory=DecisionOptions)
     new_testament: bool = False
     encoding: str = "utf-8"
     token_column: int | None = None
@@ -127,7 +130,7 @@ class CorpusReader:
                 for item in items:
                     self.items += 1
                     self.documents += item.starts_document
-                    entities += len(item.spans)
+                    entities += len(item.spans) + (len(item.incorrect) if isinstance(item, AnnotatedText) else 0)
                     yield item
         except RecordError as error:  # after which nothing can be read
             self._notes.refuse(error, line)
@@ -167,7 +170,8 @@ class CorpusReader:
         if self.format == AUTO:
             self.format = detect(record)
         if self.format != TOKENS:
-            return self._texts(PARSERS[self.format](record, partial(self.note, line=line)), line)
+            texts = PARSERS[self.format](record, partial(self.note, line=line), self.options.decisions)
+            return self._texts(texts, line)
         if self._tag_names is None:
             self._tag_names = read_tag_names(self.options.tag_names, self.path)
         tokens, tags = parse_tokens(record, self._tag_names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -64,6 +65,7 @@ class AnnotatedText:
 
     spans: As the file gives them; after `resolve_spans` sorted and without overlaps.
     missing: Stretches of characters whose annotation is unknown, where no entity covers them.
+    incorrect: Spans known not to be entities of their label. They may overlap.
     """
 
     text: str
@@ -71,6 +73,7 @@ class AnnotatedText:
     missing: tuple[tuple[int, int], ...] = ()
     line: int = 1
     starts_document: bool = True
+    incorrect: tuple[EntitySpan, ...] = ()
 
 
 class Event(Enum):
@@ -88,7 +91,9 @@ class Event(Enum):
     NO_ENTITIES = "Files without a single entity (were they annotated, and are the format and the columns right?)"
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
     SUGGESTED = "Suggestions of a model that nobody has corrected, read as annotation (export them from a tool instead)"
-    SEVERAL = "Records annotated several times, of which one annotation was read"
+    SEVERAL = "Texts annotated several times (--annotators)"
+    BINARY = "Records that decide on single spans, whose texts are otherwise without annotation (--answers)"
+    RELATIONS = "Relations between entities, left out"
     COMMENT = "Comment lines left out"
     STRAY = "Files in directories that are no corpora, left out"
 
@@ -152,17 +157,12 @@ def resolve_spans(raw: AnnotatedText, notes: Notes, line: int, *, units: str, ov
     units: What offsets count: `codepoint`, or `utf16` as JavaScript does (an emoji is two).
     overlap: `error`, or `longest` to keep the longest of spans that overlap, the first of several as long.
     """
-    spans: dict[EntitySpan, None] = {}
-    for given in raw.spans if units == "codepoint" or raw.text.isascii() else _in_codepoints(raw):
-        span = _stripped(_checked(given, raw.text), raw.text)
-        if span.start == span.end:
-            notes.add(Event.BLANK, _shown(given, raw.text), line)
-            continue
-        if (span.start, span.end) != (given.start, given.end):
-            notes.add(Event.TRIMMED, _shown(given, raw.text), line)
-        if span in spans:
-            notes.add(Event.DUPLICATE, f"{span.label} {span.start}-{span.end}", line)
-        spans[span] = None
+    if units == "utf16" and not raw.text.isascii():
+        raw = _in_codepoints(raw)
+    spans, incorrect = (_cleaned(group, raw.text, notes, line) for group in (raw.spans, raw.incorrect))
+    if both := spans.keys() & incorrect.keys():
+        reason = f"{_shown(both.pop(), raw.text)} is both accepted and rejected"
+        raise RecordError(reason, "Decide on one of them.")
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
     kept = longest(ordered)
     if overlap == "error" and len(kept) < len(ordered):
@@ -173,7 +173,23 @@ def resolve_spans(raw: AnnotatedText, notes: Notes, line: int, *, units: str, ov
     for span in dropped:
         notes.add(Event.OVERLAP, _shown(span, raw.text), line)
     missing = (*((span.start, span.end) for span in dropped), *raw.missing)
-    return AnnotatedText(raw.text, tuple(kept), missing, line)
+    return AnnotatedText(raw.text, tuple(kept), missing, line, incorrect=tuple(incorrect))
+
+
+def _cleaned(group: Sequence[EntitySpan], text: str, notes: Notes, line: int) -> dict[EntitySpan, None]:
+    """Return spans that are in bounds, have a label, and touch no white space, each once."""
+    spans: dict[EntitySpan, None] = {}
+    for given in group:
+        span = _stripped(_checked(given, text), text)
+        if span.start == span.end:
+            notes.add(Event.BLANK, _shown(given, text), line)
+            continue
+        if (span.start, span.end) != (given.start, given.end):
+            notes.add(Event.TRIMMED, _shown(given, text), line)
+        if span in spans:
+            notes.add(Event.DUPLICATE, f"{span.label} {span.start}-{span.end}", line)
+        spans[span] = None
+    return spans
 
 
 def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
@@ -190,14 +206,20 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
     return sorted(kept, key=lambda span: span.start)
 
 
-def _in_codepoints(raw: AnnotatedText) -> list[EntitySpan]:
+def _in_codepoints(raw: AnnotatedText) -> AnnotatedText:
     widths = (2 if ord(character) > 0xFFFF else 1 for character in raw.text)
-    codepoint = {unit: index for index, unit in enumerate(accumulate(widths, initial=0))}
-    for span in raw.spans:
+    units = list(accumulate(widths, initial=0))
+    codepoint = {unit: index for index, unit in enumerate(units)}
+    for span in (*raw.spans, *raw.incorrect):
         if span.start not in codepoint or span.end not in codepoint:
             reason = f"span {span.start}-{span.end} is outside of the text or cuts a character in two"
             raise RecordError(reason, "Check the offsets, and whether they count UTF-16 units.")
-    return [replace(span, start=codepoint[span.start], end=codepoint[span.end]) for span in raw.spans]
+    spans, incorrect = (
+        tuple(replace(span, start=codepoint[span.start], end=codepoint[span.end]) for span in group)
+        for group in (raw.spans, raw.incorrect)
+    )
+    missing = tuple((bisect_left(units, start), bisect_left(units, end)) for start, end in raw.missing)
+    return replace(raw, spans=spans, incorrect=incorrect, missing=missing)
 
 
 def _checked(span: EntitySpan, text: str) -> EntitySpan:

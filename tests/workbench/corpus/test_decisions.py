@@ -1,0 +1,223 @@
+"""Answers to single spans, several annotators of a text, and what the component learns of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from conversion import convert
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+
+from spacy_tener.workbench.corpus.convert import DocOptions
+from spacy_tener.workbench.corpus.decisions import DecisionOptions
+from spacy_tener.workbench.corpus.docs import INCORRECT
+from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
+from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event
+
+TEXT = "吴小明在上海银行工作"
+PER, ORG, GPE = (0, 3, "PER"), (4, 8, "ORG"), (4, 6, "GPE")
+Span = tuple[int, int, str]
+
+
+def prodigy(answer: str, *spans: Span, text: str = TEXT, **more: Any) -> dict[str, Any]:
+    return {"text": text, "spans": [{"start": s, "end": e, "label": x} for s, e, x in spans], "answer": answer, **more}
+
+
+def task(*annotations: Sequence[Span], text: str = TEXT, truth: int = -1) -> dict[str, Any]:
+    """A task of Label Studio's with the annotation of each annotator."""
+    return {
+        "data": {"text": text},
+        "annotations": [
+            {"result": [region(*span) for span in spans], "was_cancelled": False, "ground_truth": number == truth}
+            for number, spans in enumerate(annotations)
+        ],
+    }
+
+
+def region(start: int, end: int, label: str) -> dict[str, Any]:
+    return {"type": "labels", "to_name": "text", "value": {"start": start, "end": end, "labels": [label]}}
+
+
+def reader_of(folder: Path, *records: dict[str, Any], **options: str) -> CorpusReader:
+    path = folder / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    decisions = {name: options.pop(name) for name in ("answers", "annotators") if name in options}
+    return CorpusReader(path, CorpusOptions(decisions=DecisionOptions(**decisions), **options))
+
+
+def read(folder: Path, record: dict[str, Any], **options: str) -> AnnotatedText:
+    (text,) = reader_of(folder, record, **options)
+    assert isinstance(text, AnnotatedText)
+    return text
+
+
+def entities(*spans: Span) -> tuple[EntitySpan, ...]:
+    return tuple(EntitySpan(*span) for span in spans)
+
+
+@pytest.mark.parametrize("mark", [{"_view_id": "ner"}, {"_is_binary": True}, {"_is_binary": True, "_view_id": "other"}])
+def test_binary_answers_decide_on_their_span_and_on_nothing_else(tmp_path: Path, mark: dict[str, Any]) -> None:
+    reader = reader_of(
+        tmp_path,
+        prodigy("accept", PER, **mark),
+        prodigy("reject", GPE, **mark),
+        prodigy("ignore", ORG, **mark),
+        prodigy("reject", **mark),
+    )
+    accepted, rejected = reader
+    assert accepted == AnnotatedText(TEXT, entities(PER), ((0, 10),), 1)
+    assert rejected == AnnotatedText(TEXT, (), ((0, 10),), 2, incorrect=entities(GPE))
+    assert reader.notes.counts == {Event.BINARY: 2, Event.LEFT_OUT: 2}
+    assert reader.notes.examples[Event.BINARY] == [f"line 1: accept '{TEXT}'", f"line 2: reject '{TEXT}'"]
+
+
+@pytest.mark.parametrize("mark", [{}, {"_view_id": "ner_manual"}, {"_is_binary": False, "_view_id": "ner"}])
+def test_other_answers_are_about_the_whole_text(tmp_path: Path, mark: dict[str, Any]) -> None:
+    reader = reader_of(tmp_path, prodigy("accept", PER, **mark), prodigy("reject", GPE, **mark))
+    assert list(reader) == [AnnotatedText(TEXT, entities(PER), (), 1)]
+    assert reader.notes.counts == {Event.LEFT_OUT: 1}
+
+
+def test_an_option_says_what_answers_are_about(tmp_path: Path) -> None:
+    assert read(tmp_path, prodigy("reject", GPE), answers="binary").incorrect == entities(GPE)
+    assert read(tmp_path, prodigy("accept", PER, _view_id="ner"), answers="complete").missing == ()
+
+
+def test_a_span_may_have_an_answer_of_its_own(tmp_path: Path) -> None:
+    record = prodigy("accept", PER, GPE, (8, 10, "ORG"))
+    record["spans"][1]["answer"] = "reject"
+    record["spans"][2]["answer"] = "ignore"
+    text = read(tmp_path, record)
+    assert (text.spans, text.incorrect) == (entities(PER), entities(GPE))
+    assert text.missing == ((4, 6), (8, 10))
+
+
+def test_offsets_of_rejected_spans_are_checked_like_those_of_entities(tmp_path: Path) -> None:
+    record = prodigy("reject", (2, 5, "PER"), text="😂张三 ", _is_binary=True)
+    assert read(tmp_path, record, offsets="utf16").incorrect == entities((1, 3, "PER"))
+    with pytest.raises(CorpusError, match="span 2-5 is empty or outside of the text"):
+        read(tmp_path, record)
+
+
+def test_answers_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    record = prodigy("accept", PER, PER)
+    record["spans"][1]["answer"] = "reject"
+    with pytest.raises(CorpusError, match="PER 0-3 '吴小明' is both accepted and rejected"):
+        read(tmp_path, record)
+    with pytest.raises(CorpusError, match='an answer is not one of accept, reject, ignore: "maybe"'):
+        read(tmp_path, prodigy("maybe", PER))
+
+
+TWO = task([PER, ORG], [PER, GPE])
+THREE = task([PER, ORG], [PER, GPE], [ORG, (8, 10, "PER")])
+
+
+@pytest.mark.parametrize(
+    ("record", "rule", "spans", "missing"),
+    [
+        (TWO, "first", [PER, ORG], ()),
+        # What is missing is missing where no entity covers it: here over the bank only.
+        (TWO, "agreement", [PER], ((0, 3), (4, 6), (6, 8))),
+        (TWO, "majority", [PER], ((0, 3), (4, 6), (6, 8))),
+        # Two of three have nothing over the last two characters; over the bank all three have something.
+        (THREE, "majority", [PER, ORG], ((0, 3), (4, 6), (6, 8))),
+        (THREE, "agreement", [], ((0, 3), (4, 6), (6, 8), (8, 10))),
+        (task([], []), "agreement", [], ()),
+        (task([PER], []), "majority", [], ((0, 3),)),
+        (task([PER], [PER], []), "majority", [PER], ((0, 3),)),
+    ],
+)
+def test_several_annotators(
+    tmp_path: Path, record: dict[str, Any], rule: str, spans: list[Span], missing: tuple[tuple[int, int], ...]
+) -> None:
+    text = read(tmp_path, record, annotators=rule)
+    assert text.spans == entities(*spans)
+    assert text.missing == missing
+
+
+def test_several_annotators_are_counted_or_refused(tmp_path: Path) -> None:
+    reader = reader_of(tmp_path, TWO, task([PER]), annotators="agreement")
+    assert len(list(reader)) == 2
+    assert reader.notes.examples == {Event.SEVERAL: ["line 1: 2 annotations; read: agreement"]}
+    with pytest.raises(CorpusError, match=r"a\.jsonl:1: 2 annotations of one text.*--annotators"):
+        read(tmp_path, TWO, annotators="error")
+
+
+@pytest.mark.parametrize("rule", ["first", "agreement", "majority", "error"])
+def test_a_ground_truth_stands_alone(tmp_path: Path, rule: str) -> None:
+    reader = reader_of(tmp_path, task([PER], [ORG], truth=1), annotators=rule)
+    (text,) = reader
+    assert isinstance(text, AnnotatedText)
+    assert (text.spans, text.missing) == (entities(ORG), ())
+    assert reader.notes.examples[Event.SEVERAL] == ["line 1: 2 annotations; read: ground truth"]
+
+
+def test_disagreement_is_found_in_the_unit_of_the_offsets(tmp_path: Path) -> None:
+    record = task([(2, 4, "PER")], [(2, 5, "PER")], text="😂张三丰😂来")
+    text = read(tmp_path, record, annotators="agreement", offsets="utf16")
+    assert (text.spans, text.missing) == ((), ((1, 3), (3, 4)))
+
+
+def test_relations_are_left_out_and_counted(tmp_path: Path) -> None:
+    doccano = {
+        "text": TEXT,
+        "entities": [
+            {"id": n, "start_offset": s, "end_offset": e, "label": x} for n, (s, e, x) in enumerate([PER, ORG])
+        ],
+        "relations": [{"id": 0, "from_id": 0, "to_id": 1, "type": "works_at"}],
+    }
+    reader = reader_of(tmp_path, doccano, {**doccano, "relations": []})
+    assert [text.spans for text in reader] == [entities(PER, ORG)] * 2
+    assert reader.notes.examples == {Event.RELATIONS: [f"line 1: '{TEXT}'"]}
+    related = task([PER, ORG])
+    related["annotations"][0]["result"].append({"type": "relation", "from_id": "a", "to_id": "b"})
+    reader = reader_of(tmp_path, related)
+    assert [text.spans for text in reader] == [entities(PER, ORG)]
+    assert reader.notes.examples == {Event.RELATIONS: ["line 1: a to b"]}
+
+
+def converted(folder: Path, *records: dict[str, Any], **decisions: str) -> list[Doc]:
+    (folder / "in.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    reading = CorpusOptions(decisions=DecisionOptions(**decisions))
+    convert([folder / "in.jsonl"], folder / "out.spacy", reading=reading, making=DocOptions(lang="zh"))
+    return list(DocBin().from_disk(folder / "out.spacy").get_docs(spacy.blank("zh").vocab))
+
+
+def test_a_rejected_span_off_the_token_edges_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(prodigy("reject", (0, 3, "GPE"), text="New York", _is_binary=True)))
+    (report,) = convert([tmp_path / "a.jsonl"], tmp_path, making=DocOptions(lang="en"))
+    assert (report.incorrect, report.missing) == (1, 2)
+    (tmp_path / "b.jsonl").write_text(json.dumps(prodigy("reject", (0, 2, "GPE"), text="New York", _is_binary=True)))
+    (report,) = convert([tmp_path / "b.jsonl"], tmp_path, making=DocOptions(lang="en"))
+    assert (report.incorrect, report.notes.counts[Event.MISALIGNED]) == (0, 1)
+
+
+@pytest.mark.parametrize("view", ["tener", "characters"])
+def test_decisions_are_learned_exactly(tmp_path: Path, saved: dict[str, Path], view: str) -> None:
+    """The loss of an accepted span is that of its probability, of a rejected one that of its absence."""
+    nlp = spacy.load(saved[view])
+    pipe = nlp.get_pipe("tener_ner")
+    pipe.cfg["incorrect_spans_key"] = INCORRECT
+    (marginals,) = pipe.marginals([nlp.make_doc(TEXT)], minimum=1e-9)
+    probability = next(each.probability for each in marginals.entities if (each.start, each.end, each.label) == ORG)
+    assert 0.001 < probability < 0.999
+    accepted, rejected = converted(tmp_path, prodigy("accept", ORG), prodigy("reject", ORG), answers="binary")
+    for gold, expected in ((accepted, probability), (rejected, 1 - probability)):
+        example = Example(nlp.make_doc(TEXT), gold)
+        loss, _ = pipe.get_loss([example], pipe.model.predict([example.predicted]))
+        assert loss == pytest.approx(-math.log(expected), rel=1e-3)
+
+
+def test_what_annotators_disagree_about_teaches_nothing(tmp_path: Path, saved: dict[str, Path]) -> None:
+    nlp = spacy.load(saved["tener"])
+    (gold,) = converted(tmp_path, TWO, annotators="agreement")
+    assert [(ent.text, ent.label_) for ent in gold.ents] == [("吴小明", "PER")]
+    assert "".join("?IOB"[token.ent_iob] for token in gold) == "BIIO????OO"
+    (target,) = nlp.get_pipe("tener_ner")._targets([Example(nlp.make_doc(TEXT), gold)])
+    assert [tag < 0 for tag in target.tags] == [False] * 4 + [True] * 4 + [False] * 2
