@@ -22,6 +22,7 @@ from packaging.utils import canonicalize_name
 from spacy.util import registry
 
 import spacy_tener
+from spacy_tener.pipeline.requirements import TRANSFORMER
 
 ROOT = Path(__file__).parent.parent
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")
@@ -185,6 +186,10 @@ def test_every_requirement_is_pinned_to_a_version_that_it_accepts(text: str) -> 
         assert requirement.extras <= set(EXTRAS)
         return
     assert requirement.specifier.contains(pinned_versions()[canonicalize_name(requirement.name)])
+
+
+def test_a_pipeline_with_a_transformer_asks_for_what_the_extra_installs() -> None:
+    assert set(TRANSFORMER) <= set(EXTRAS["transformers"])
 
 
 def test_no_pin_asks_for_one_machine_s_build() -> None:

@@ -22,7 +22,6 @@ from thinc.types import Floats2d
 
 from ..models.bridge import require_torch
 from ..models.embed.gazetteer import Annotation, gazetteers
-from ..models.embed.segment import requirements
 from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
 from .confidence import ConfidentPipe
@@ -30,6 +29,7 @@ from .entities import UnitEntity, set_entities
 from .learning.targets import Target, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, wrap_load_errors
+from .requirements import add_requirements
 from .scoring import score_char_entities
 from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .units import view_of
@@ -211,7 +211,7 @@ class TenerNER(ConfidentPipe):
             gazetteer.count(minibatch(self._annotated_docs(get_examples()), _OBSERVED_AT_ONCE), len(self.labels))
         observe(self.model, minibatch(self._whole_docs(get_examples()), _OBSERVED_AT_ONCE))
         if nlp is not None:
-            _add_requirements(nlp)
+            add_requirements(nlp)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
         """Return some Docs as the model's input: a long one in windows."""
@@ -438,11 +438,3 @@ def _rebuild(
     pipe = TenerNER(vocab, model, name, scorer=scorer)
     pipe.cfg.update(cfg)
     return pipe
-
-
-def _add_requirements(nlp: Language) -> None:
-    """Add the packages that the models need to meta.json, from which `spacy package` takes them."""
-    models = (getattr(pipe, "model", None) for _, pipe in nlp.pipeline)
-    needed = [name for model in models if isinstance(model, Model) for name in requirements(model)]
-    if needed:
-        nlp.meta["requirements"] = list(dict.fromkeys([*nlp.meta.get("requirements", []), *needed]))

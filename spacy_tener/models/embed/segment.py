@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from spacy.tokens import Doc
-from thinc.api import Model
 
 from ...features.characters import join_texts
 from ...features.segmenter import (
@@ -110,13 +109,6 @@ class SegmentVocabulary(Vocabulary):
                 f"otherwise: expect more errors. Install {theirs}, or train again.",
                 stacklevel=2,
             )
-
-
-def requirements(model: Model[Any, Any]) -> list[str]:
-    """Return the packages by which a model's segmenters read."""
-    vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
-    found = (each.segmenter.requirement for each in vocabularies if isinstance(each, SegmentVocabulary))
-    return [name for name in found if name]
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:

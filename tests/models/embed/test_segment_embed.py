@@ -15,6 +15,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import SGD
 
+from spacy_tener import __version__
 from spacy_tener.features.segmenter import JiebaSegmenter, token_segmenter
 from spacy_tener.models.embed.char import build_char_embed, build_join_embed
 from spacy_tener.models.embed.segment import SEGMENT, build_segment_embed
@@ -104,7 +105,11 @@ def test_a_pipeline_says_what_package_its_words_need(tmp_path, segmenter, shared
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc("北京"), {"entities": [(0, 2, "GPE")]})])
     nlp.to_disk(tmp_path)
     needed = [f"rjieba>={version('rjieba')}"] if segmenter == "JiebaSegmenter" else []
-    assert srsly.read_json(tmp_path / "meta.json")["requirements"] == ["numpy", *needed]
+    assert srsly.read_json(tmp_path / "meta.json")["requirements"] == [
+        "numpy",
+        f"spacy_tener>={__version__},<2",
+        *needed,
+    ]
 
 
 def test_tags_of_a_pipeline_reach_its_characters(entities_of):

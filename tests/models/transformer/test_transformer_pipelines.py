@@ -15,6 +15,7 @@ from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.models.bridge import TorchShim
 from spacy_tener.optim.optimizers import SGD, Adam
+from spacy_tener.pipeline.requirements import TRANSFORMER
 
 ARCHITECTURES = ["TENER", "FLAT", "FLAT_ATSSA", "MECT", "GRN"]
 TEXT = "吴重阳在中国银行工作。"
@@ -110,6 +111,7 @@ def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
     losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(5)]
     assert losses[-1] < 0.9 * losses[0]
     nlp.to_disk(tmp_path / "pipeline")
+    assert set(TRANSFORMER) <= set(nlp.meta["requirements"])
     shutil.rmtree(name)
     texts = [text for text, _ in sentences]
     loaded = spacy.load(tmp_path / "pipeline")

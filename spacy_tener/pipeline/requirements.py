@@ -1,0 +1,41 @@
+"""Packages that a pipeline needs to run, in meta.json: `spacy package` makes the requirements of a wheel of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from spacy.language import Language
+from spacy.util import split_requirement
+from thinc.api import Model
+
+from ..about import __title__, __version__
+from ..models.embed.segment import SegmentVocabulary
+
+# As in the extra `transformers` of pyproject.toml.
+TRANSFORMER = ("torch>=2.4", "transformers>=4.36")
+
+
+def add_requirements(nlp: Language) -> None:
+    """Add to meta.json what the models need, in place of what it had for the same packages.
+
+    Every version of this package up to the next major one loads the pipeline; without this `spacy package` would ask
+    for the same minor version.
+    """
+    major = int(__version__.partition(".")[0])
+    needed = [f"{__title__}>={__version__},<{major + 1}"]
+    for _, pipe in nlp.pipeline:
+        if isinstance(model := getattr(pipe, "model", None), Model):
+            needed += _requirements(model)
+    names = {split_requirement(requirement)[0] for requirement in needed}
+    kept = [each for each in nlp.meta.get("requirements", []) if split_requirement(each)[0] not in names]
+    nlp.meta["requirements"] = [*kept, *dict.fromkeys(needed)]
+
+
+def _requirements(model: Model[Any, Any]) -> Iterator[str]:
+    for node in model.walk():
+        if node.name == "transformer_embed":
+            yield from TRANSFORMER
+        vocabulary = node.attrs.get("vocabulary")
+        if isinstance(vocabulary, SegmentVocabulary) and vocabulary.segmenter.requirement:
+            yield vocabulary.segmenter.requirement
