@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from axe_core_python.selenium import Axe
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
@@ -53,6 +54,23 @@ class Browser:
     def fetched(self) -> list[str]:
         """The addresses of all that the page asked for beside itself."""
         return self.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+
+    def prefer(self, scheme: str) -> None:
+        """Let the system prefer the colours `light` or `dark`."""
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+    def violations(self) -> list[str]:
+        """What axe-core finds that keeps people from using the page, in the colours of light and of dark."""
+        found = []
+        for scheme in ("dark", "light"):
+            self.prefer(scheme)
+            result = Axe().run(self.driver)
+            failed = [each for each in result["violations"] if each["impact"] in ("serious", "critical")]
+            # A rule that axe itself cannot run has nodes of nothing: the colours, where it cannot read one.
+            failed += [each for each in result["incomplete"] if not each["nodes"]]
+            found += [f"{scheme}: {each['id']}: {[node['html'] for node in each['nodes']]}" for each in failed]
+        return found
 
     def wait(self, condition: Callable[[], Any], seconds: float = 5.0) -> Any:
         """What a condition returns once it is true."""

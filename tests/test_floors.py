@@ -27,6 +27,7 @@ FOREIGN = {
     "settings": {"spacy", "thinc", "torch"},
     "batching": {"spacy", "thinc", "torch"},
     "crf": {"spacy", "thinc", "torch"},
+    "pages": {"spacy", "thinc", "torch", "numpy"},
     "runtime": {"spacy", "thinc", "torch"},
     "layers": {"spacy", "thinc"},
     "features": {"torch", "thinc"},

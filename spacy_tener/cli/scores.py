@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,11 +17,14 @@ from spacy.training import Example
 
 from ..errors import RemedyError, check_choice
 from ..files import write_text
+from ..pages import displacy_options
+from ..pipeline.finding import known_labels
 from ..workbench.docbins import NamingCorpus
+from ..workbench.report.errors import compare_texts, errors_page, surest_errors
 from ..workbench.report.plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
 from ..workbench.report.rows import ScoreTable, make_table
 from ..workbench.report.runs import FoundRuns, Run, find_runs, has_setting
-from ..workbench.report.scores import CountingScorer
+from ..workbench.report.scores import CountingScorer, parse_scores, read_scores
 from ..workbench.report.tables import FORMATS, format_table
 from . import options
 from ._common import check_file, command, counted, load_pipeline, msg, names, setup_gpu
@@ -48,9 +51,15 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
 
 @command("evaluate")
 def evaluate_cli(
-    model: options.Model,
-    data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of them", exists=True)],
+    model: Annotated[str, typer.Argument(help="Pipeline: a package's name or a directory; or a JSON file of scores")],
+    data: Annotated[
+        Path | None, typer.Argument(help="A .spacy file, or a directory of them", exists=True, show_default=False)
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file to write")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="HTML file to write: scores, confusions, errors")] = None,
+    explained: Annotated[
+        int, typer.Option("--explain", min=0, help="Explain so many texts with errors, on a page beside --page")
+    ] = 0,
     gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Keep the tokens of the data")] = False,
     displacy_path: Annotated[
         Path | None, typer.Option("--displacy-path", "-dp", help="Directory to write entities.html to")
@@ -69,34 +78,93 @@ def evaluate_cli(
     three of each document. With them `spacy tener table` takes labels together exactly (--named-nominal), which
     precision, recall and F1 by label do not allow, and tests whether systems differ (--baseline).
 
+    --page writes one HTML file that needs no network: scores, a confusion matrix, and all texts with their errors, to
+    filter, sort and search. --explain 20 explains the 20 of them that the pipeline is surest of; the page links to the
+    explanations. A page of scores alone is made of a JSON file: tener evaluate metrics.json --page scores.html
+
     --displacy-path draws entities, which `spacy evaluate --displacy-path` does for the factory `ner` only.
     """
-    check_file(output)
-    check_file(displacy_path and displacy_path / "entities.html")
+    for path in (output, page, displacy_path and displacy_path / "entities.html"):
+        check_file(path)
+    if explained and page is None:
+        raise RemedyError("--explain: there is no page to link from", "Name one by --page errors.html.")
+    if data is None:
+        _write_scores(Path(model), page)
+        return
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
     # What a first text loads, such as a dictionary, is no part of the speed.
     deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
-    scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
+    scorer = CountingScorer(nlp)
+    scores = nlp.evaluate(examples, scorer=scorer)
     if scores.get("ents_f") is None:
-        raise RemedyError(f"{data}: no entities to score", "Are they annotated, and does the pipeline find any?")
-    gold = {label: each["tp"] + each["fn"] for label, each in scores["ents_counts"].items()}
-    overall = {part: scores[f"ents_{part}"] for part in "prf"}
-    shown = [("All", overall, sum(gold.values()))]
-    shown += [(label, each, gold[label]) for label, each in sorted(scores["ents_per_type"].items())]
-    rows = [(label, *(f"{100 * each[part]:.2f}" for part in "prf"), str(count)) for label, each, count in shown]
-    msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
+        if page is None:
+            raise RemedyError(f"{data}: no entities to score", "Are they annotated, and does the pipeline find any?")
+        msg.warn(f"{data}: no entities to score", "The page has what was found.")
+    else:
+        _print_scores(scores)
     msg.info(f"{scores['speed']:.0f} tokens per second")
     if output:
         # A line for each score: one for each number would make the counts of documents a long file.
         lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
         write_text(output, "{\n  " + ",\n  ".join(lines) + "\n}\n")
         msg.good(str(output))
+    if page:
+        _write_errors(page, nlp, data, scores, scorer.examples, explained)
     if displacy_path:
         docs = list(nlp.pipe(example.predicted for example in examples[:displacy_limit]))
-        write_text(displacy_path / "entities.html", displacy.render(docs, style="ent", page=True, jupyter=False))
+        shown = displacy_options({ent.label_ for doc in docs for ent in doc.ents})
+        drawn = displacy.render(docs, style="ent", page=True, jupyter=False, options=shown)
+        write_text(displacy_path / "entities.html", drawn)
         msg.good(f"{displacy_path / 'entities.html'}: {counted(len(docs), 'text')}")
+
+
+def _print_scores(scores: Mapping[str, Any]) -> None:
+    gold = {label: each["tp"] + each["fn"] for label, each in scores["ents_counts"].items()}
+    overall = {part: scores[f"ents_{part}"] for part in "prf"}
+    shown = [("All", overall, sum(gold.values()))]
+    shown += [(label, each, gold[label]) for label, each in sorted(scores["ents_per_type"].items())]
+    rows = [(label, *(f"{100 * each[part]:.2f}" for part in "prf"), str(count)) for label, each, count in shown]
+    msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
+
+
+def _write_scores(path: Path, page: Path | None) -> None:
+    """Write the page of the scores in a JSON file."""
+    if page is None or path.suffix != ".json":
+        raise RemedyError(
+            f"{path}: there is no corpus to score on", "Name one behind the pipeline; or a .json of scores and --page."
+        )
+    write_text(page, errors_page(f"Scores of {path.name}", read_scores(path), about=str(path)))
+    msg.good(f"{page.resolve()}: scores alone")
+
+
+def _write_errors(
+    page: Path, nlp: Language, data: Path, scores: Mapping[str, Any], examples: Sequence[Example], explained: int
+) -> None:
+    """Write the page of errors, and the page of explanations beside it if any are asked for."""
+    compared = list(compare_texts(nlp, examples))
+    texts = [(example.reference, pairs) for example, pairs in compared]
+    numbers = surest_errors(texts, explained)
+    why = page.with_name(f"{page.stem}-why.html")
+    if numbers:
+        from ..explain import explain  # slow to import, for commands that do without
+
+        found = explain(nlp, [compared[number][0] for number in numbers])
+        write_text(why, found.to_html(title=f"Errors on {data.stem}, explained"))
+        msg.good(f"{why.resolve()}: {counted(len(numbers), 'text')}")
+    content = errors_page(
+        f"Errors on {data.stem}",
+        None if scores.get("ents_f") is None else parse_scores(scores, data),
+        texts,
+        labels=known_labels(nlp),
+        about=f"{nlp.meta['name']} on {data}, {counted(len(texts), 'text')}",
+        lang=str(nlp.lang),
+        explained=(why.name, numbers),
+    )
+    write_text(page, content)
+    wrong = sum(any(pair.is_error for pair in pairs) for _, pairs in texts)
+    msg.good(f"{page.resolve()}: {counted(wrong, 'text')} with errors of {len(texts):,}")
 
 
 @command("table", prints_result=True)

@@ -22,6 +22,14 @@ def entity_finders(nlp: Language) -> list[str]:
     return [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
 
 
+def known_labels(nlp: Language) -> set[str] | None:
+    """Return the labels that a pipeline can find, None where a component that finds entities does not list its own."""
+    finding, told = entity_finders(nlp), nlp.pipe_labels
+    if not finding or any(name not in told for name in finding):
+        return None
+    return {label for name in finding for label in told[name]}
+
+
 def recognisers(nlp: Language) -> dict[str, ConfidentPipe]:
     """Return all `tener_ner` by their names, in the order of the pipeline."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, ConfidentPipe)}

@@ -22,7 +22,7 @@ from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.entities import Place, place_of
-from ..pipeline.finding import entity_finders, recognisers
+from ..pipeline.finding import entity_finders, known_labels, recognisers
 from .vectors.raw_text import comes_once, make_docs
 
 FloatArray = NDArray[np.float64]
@@ -61,22 +61,15 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 
     Teachers with a component that finds entities and does not list its labels are left out.
     """
-    known = {name: labels for name, teacher in teachers.items() if (labels := _labels(teacher)) is not None}
+    known = {name: labels for name, teacher in teachers.items() if (labels := known_labels(teacher)) is not None}
     every = set().union(*known.values())
     return {name: sorted(every - labels) for name, labels in known.items() if every - labels}
-
-
-def _labels(teacher: Language) -> set[str] | None:
-    finding, told = entity_finders(teacher), teacher.pipe_labels
-    if not finding or any(name not in told for name in finding):
-        return None
-    return {label for name in finding for label in told[name]}
 
 
 def check_teachers(teachers: Mapping[str, Language]) -> None:
     """Refuse teachers that would find nothing anywhere."""
     for name, teacher in teachers.items():
-        if _labels(teacher) == set():
+        if known_labels(teacher) == set():
             raise RemedyError(f"{name}: no component has a label of entities", "Name a trained pipeline.")
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from spacy.scorer import Scorer
+from spacy.tokens import Span
 from spacy.training import Example
 
 from ...errors import RemedyError
@@ -73,10 +74,15 @@ class Scores:
 
 class CountingScorer(Scorer):
     """spaCy's scorer, with counts in what it returns: `ents_counts`, label -> tp, fp, fn, and `ents_counts_per_doc`,
-    where the three of each document stand in that order."""
+    where the three of each document stand in that order.
+
+    examples: Those that were scored last, with the pipeline's entities.
+    """
+
+    examples: Sequence[Example] = ()
 
     def score(self, examples: Iterable[Example], *, per_component: bool = False) -> dict[str, Any]:
-        examples = list(examples)
+        self.examples = examples = list(examples)
         docs = [count_entities(example) for example in examples]
         labels = sorted(set().union(*docs))
         counts = {label: total(each[label] for each in docs if label in each)._asdict() for label in labels}
@@ -93,7 +99,7 @@ def count_entities(example: Example) -> dict[str, Confusion]:
         return {}
     gold = {(ent.label_, ent.start, ent.end) for ent in example.reference.ents}
     counts = {label: [0, 0, 0] for label in {ent.label_ for ent in (*example.predicted.ents, *example.reference.ents)}}
-    for found in _known_entities(example):
+    for _, found in known_entities(example):
         counts[found[0]][0 if found in gold else 1] += 1
         gold.discard(found)
     for label, _, _ in gold:
@@ -101,15 +107,16 @@ def count_entities(example: Example) -> dict[str, Confusion]:
     return {label: Confusion(*each) for label, each in counts.items()}
 
 
-def _known_entities(example: Example) -> Iterator[tuple[str, int, int]]:
-    """Yield the entities found, over the reference's tokens, where these are annotated."""
+def known_entities(example: Example) -> Iterator[tuple[Span, tuple[str, int, int]]]:
+    """Yield the entities found, each with its label, start and end over the reference's tokens, where these are
+    annotated."""
     to_reference = example.alignment.x2y
     for ent in example.predicted.ents:
         indices = to_reference[ent.start : ent.end]
         if len(indices):
             start, end = int(indices[0]), int(indices[-1]) + 1
             if all(token.ent_iob for token in example.reference[start:end]):
-                yield ent.label_, start, end
+                yield ent, (ent.label_, start, end)
 
 
 def total(counts: Iterable[Confusion]) -> Confusion:

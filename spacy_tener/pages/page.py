@@ -1,0 +1,64 @@
+"""A page as one file: the shell of page.html, filled with style, script and data, under a policy that allows no more.
+
+The body, style and script of a page called `name` are the files `name.html`, `name.css` and `name.js` of a package; a
+page without a style of its own has no `name.css`. page.css and parts.js come before them on every page.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+
+
+def make_page(package: str, name: str, data: Any, *, title: str, about: str = "", lang: str = "en") -> str:
+    """Return a page that needs neither network nor server.
+
+    package, name: Where the body, style and script of the page are, see above.
+    data: What JSON can hold; `parts.data` in the script.
+    about: The line below the title.
+    lang: The language of the texts, `{{lang}}` in the body.
+    """
+    style, script = _sources(package, name)
+    parts = {
+        "title": html.escape(title),
+        "about": html.escape(about),
+        "lang": html.escape(lang),
+        "policy": page_policy(package, name),
+        "style": style,
+        "script": script,
+        # Inside of a script element nothing but `<` may end it.
+        "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+    }
+    shell = _read(__package__, "page.html").replace("{{body}}", _read(package, f"{name}.html"))
+    # In one pass, so that what is filled in is not read as a placeholder.
+    return _PLACEHOLDER.sub(lambda match: parts[match[1]], shell)
+
+
+def page_policy(package: str, name: str) -> str:
+    """Return the Content-Security-Policy of a page: nothing runs, and nothing is styled, but what it came with."""
+    style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name))
+    return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; base-uri 'none'"
+
+
+@lru_cache
+def _sources(package: str, name: str) -> tuple[str, str]:
+    """Return the style and the script of a page, the shared ones first."""
+    style = _read(__package__, "page.css") + _read(package, f"{name}.css", needed=False)
+    return style, _read(__package__, "parts.js") + _read(package, f"{name}.js")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf8")).digest()).decode("ascii")
+
+
+def _read(package: str, name: str, *, needed: bool = True) -> str:
+    path = files(package).joinpath(name)
+    return path.read_text(encoding="utf8") if needed or path.is_file() else ""
