@@ -146,10 +146,11 @@ const parts = (() => {
     });
     return {
       show: (found) => { items = found; turn(0); },
-      redraw() {
-        const old = list.children[current - first];
+      /** Draw an item again, the current one if none is named. */
+      redraw(item = items[current]) {
+        const index = items.indexOf(item), old = list.children[index - first];
         if (!old) return;
-        const node = row(items[current], current), had = old.contains(document.activeElement);
+        const node = row(item, index), had = old.contains(document.activeElement);
         old.replaceWith(node);
         if (had) node.focus({ preventScroll: true });
       },

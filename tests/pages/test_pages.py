@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from browser import DESKTOP, PHONE, Browser
+from browser import PHONE, Browser
 
 from spacy_tener.pages import displacy_options, label_hue, make_page
 from spacy_tener.workbench.report.errors import errors_page
@@ -96,17 +96,16 @@ def test_places_count_characters_where_scripts_count_units(browser: Browser, bla
     assert browser.run("return parts.excerpts('😀'.repeat(500), [{ start: 501, end: 503 }], 80, 600)") == [[420, 582]]
 
 
-@pytest.mark.parametrize("size", [PHONE, DESKTOP])
-def test_the_theme_button_remembers(browser: Browser, blank: str, size: tuple[int, int]) -> None:
+def test_the_theme_button_remembers(browser: Browser, blank: str) -> None:
     browser.prefer("light")
-    browser.open(blank, size)
+    browser.open(blank)
     ground = "return getComputedStyle(document.body).backgroundColor"
     light = browser.run(ground)
     try:
         browser.driver.find_element("id", "theme").click()
         dark = browser.run(ground)
         assert dark != light
-        browser.open(f"{blank}?again", size)
+        browser.open(f"{blank}?again", PHONE)
         assert browser.run(ground) == dark
         assert browser.driver.find_element("id", "theme").get_attribute("aria-pressed") == "true"
     finally:

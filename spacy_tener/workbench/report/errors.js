@@ -115,7 +115,7 @@
     const facts = [`Text ${(one.number + 1).toLocaleString("en")}`, ...new Set(wrong.map((pair) => KINDS[pair.kind]))];
     const place = data.explained.texts[one.number];
     const whole = el("button", { type: "button", class: "plain" }, `Show all ${[...one.text].length.toLocaleString("en")} characters`);
-    whole.addEventListener("click", () => { state.open.add(one.number); list.redraw(); });
+    whole.addEventListener("click", () => { state.open.add(one.number); list.redraw(one); });
     return [
       el("p", { class: "quiet" }, facts.join(" · "), ...(place === undefined ? [] : [" · ", el("a", { href: `${data.explained.page}#text-${place}` }, "why")])),
       one.text ? el("p", { class: "line" }, ...line) : el("p", { class: "quiet" }, "This text is empty."), ...(clipped ? [whole] : []),

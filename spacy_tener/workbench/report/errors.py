@@ -76,9 +76,8 @@ def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[
             pairs = _compare(example, sure)
             missed = [pair.gold for pair in pairs if pair.gold and not pair.found]
             if ner and missed:
-                values = ner.probabilities(example.predicted, missed)
-                other = {place: 1.0 - value for place, value in zip(missed, values, strict=True)}
-                pairs = [pair if pair.found else pair._replace(probability=other[pair.gold]) for pair in pairs]
+                values = iter(ner.probabilities(example.predicted, missed))
+                pairs = [pair if pair.found else pair._replace(probability=1.0 - next(values)) for pair in pairs]
             yield example, pairs
 
 

@@ -1,0 +1,211 @@
+"""The page of errors: what is paired with what, and the page in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from browser import DESKTOP, PHONE, Browser
+from selenium.webdriver import Keys
+from selenium.webdriver.support.select import Select
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Example
+
+from spacy_tener.workbench.report.errors import Pair, compare_texts, errors_page, pair_entities, surest_errors
+from spacy_tener.workbench.report.scores import CountingScorer, Scores, parse_scores
+
+PER, ORG = (0, 2, "PER"), (4, 8, "ORG")
+
+
+@pytest.mark.parametrize(
+    ("gold", "found", "pairs"),
+    [
+        ([PER], [PER], [(PER, PER)]),
+        ([PER], [(0, 2, "ORG")], [(PER, (0, 2, "ORG"))]),
+        ([ORG], [(4, 6, "ORG"), (6, 7, "LOC")], [(ORG, (4, 6, "ORG")), (None, (6, 7, "LOC"))]),
+        ([PER], [ORG], [(PER, None), (None, ORG)]),
+        ([(0, 3, "A"), (3, 9, "A")], [(2, 9, "A")], [((0, 3, "A"), None), ((3, 9, "A"), (2, 9, "A"))]),
+        ([], [], []),
+    ],
+)
+def test_entities_are_paired_by_what_they_share(gold: Any, found: Any, pairs: Any) -> None:
+    assert [(pair.gold, pair.found) for pair in pair_entities(gold, found)] == pairs
+
+
+@pytest.fixture(scope="module")
+def nlp() -> Language:
+    """Finds 张三 as PER and 北京 as LOC."""
+    made = spacy.blank("zh")
+    patterns = [{"label": "PER", "pattern": "张三"}, {"label": "LOC", "pattern": "北京"}]
+    made.add_pipe("entity_ruler").add_patterns(patterns)
+    return made
+
+
+def examples_of(nlp: Language, texts: Any) -> list[Example]:
+    examples = []
+    for text, spans in texts:
+        doc = nlp.make_doc(text)
+        if spans is not None:
+            doc.set_ents([doc.char_span(start, end, label) for start, end, label in spans], default="outside")
+        examples.append(Example(nlp.make_doc(text), doc))
+    return examples
+
+
+TEXTS = [
+    ("张三见了李四。", [(0, 2, "PER"), (4, 6, "PER")]),
+    ("他在北京大学。", [(2, 6, "ORG")]),
+    ("北京张三", [(0, 2, "GPE"), (2, 4, "PER")]),
+    ("张三来了", []),
+    ("张三走了", None),
+    ("好", []),
+]
+
+
+def write(nlp: Language, path: Path, examples: list[Example], **options: Any) -> str:
+    scorer = CountingScorer(nlp)
+    scores = nlp.evaluate(examples, scorer=scorer)
+    compared = [(example.reference, pairs) for example, pairs in compare_texts(nlp, scorer.examples)]
+    scored: Scores | None = None if scores.get("ents_f") is None else parse_scores(scores, path)
+    path.write_text(errors_page("Errors", scored, compared, **options), encoding="utf8")
+    return path.as_uri()
+
+
+def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
+    scorer = CountingScorer(nlp)
+    scores = nlp.evaluate(examples_of(nlp, TEXTS), scorer=scorer)
+    compared = [pairs for _, pairs in compare_texts(nlp, scorer.examples)]
+    assert compared[1] == [Pair((2, 6, "ORG"), (2, 4, "LOC"))]
+    assert compared[4] == [Pair(None, (0, 2, "PER"), judged=False)]
+    for label, counts in scores["ents_counts"].items():
+        pairs = [pair for each in compared for pair in each if pair.judged]
+        right = sum(pair.gold == pair.found and pair.gold[2] == label for pair in pairs if pair.gold)
+        assert counts["tp"] == right
+        assert counts["fn"] == sum(pair.gold is not None and pair.gold[2] == label for pair in pairs) - right
+        assert counts["fp"] == sum(pair.found is not None and pair.found[2] == label for pair in pairs) - right
+
+
+def test_the_surest_errors_come_first() -> None:
+    doc = Doc(spacy.blank("zh").vocab)
+    pairs = [[Pair(PER, None, True, sure)] for sure in (0.2, None, 0.9)]
+    texts = [(doc, [Pair(PER, PER, True, 1.0)]), *((doc, each) for each in pairs)]
+    assert surest_errors(texts, 2) == [3, 1]
+
+
+def lines(browser: Browser) -> list[str]:
+    return browser.run("return [...document.querySelectorAll('#list .line')].map((line) => line.textContent)")
+
+
+def choose(browser: Browser, name: str, value: str) -> None:
+    Select(browser.driver.find_element("id", name)).select_by_value(value)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_errors_are_filtered_by_kind_label_cell_and_text(
+    browser: Browser, nlp: Language, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    browser.open(write(nlp, tmp_path / "errors.html", examples_of(nlp, TEXTS)), size)
+    assert lines(browser) == [
+        "张三PER见了李四− PER。",
+        "他在北京+ LOC大学− ORG。",
+        "北京GPE → LOC张三PER",
+        "张三+ PER来了",
+    ]
+    choose(browser, "kind", "label")
+    assert lines(browser) == ["北京GPE → LOC张三PER"]
+    choose(browser, "kind", "errors")
+    choose(browser, "label", "ORG")
+    assert lines(browser) == ["他在北京+ LOC大学− ORG。"]
+    choose(browser, "label", "")
+    cell = browser.driver.find_element(
+        "css selector", "#matrix button[aria-label='1: annotated PER, found not at all']"
+    )
+    browser.run("arguments[0].click()", cell)
+    assert lines(browser) == ["张三PER见了李四− PER。"]
+    browser.driver.find_element("id", "cell").click()
+    assert len(lines(browser)) == 4
+    browser.driver.find_element("tag name", "body").send_keys("/")
+    browser.driver.switch_to.active_element.send_keys("大学")
+    browser.wait(lambda: lines(browser) == ["他在北京+ LOC大学− ORG。"])
+    browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert browser.driver.find_element("id", "shown").text == "4 texts"
+    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert (browser.violations(), browser.said(), browser.fetched()) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        ([("张三来了", None)], "Nothing in these texts is annotated"),
+        ([("张三来了", [])], "No entity is annotated in these texts"),
+        ([("张三好", [(2, 3, "ORG")])], "does not have the labels ORG (1)"),
+        (None, "These are scores alone."),
+    ],
+)
+def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, told: str) -> None:
+    if texts is None:
+        path = tmp_path / "scores.html"
+        scores = {"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": {"PER": {"p": 1, "r": 1, "f": 1}}}
+        path.write_text(errors_page("Scores", parse_scores(scores, path)), encoding="utf8")
+        browser.open(path.as_uri())
+    else:
+        examples = examples_of(nlp, texts)
+        browser.open(write(nlp, tmp_path / "errors.html", examples, labels=["PER", "LOC"]))
+    assert told in browser.driver.find_element("id", "state").text
+    assert len(lines(browser)) == (texts is not None)
+    assert (browser.violations(), browser.said()) == ([], [])
+
+
+def test_any_text_and_label_is_shown_as_it_is(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+    hostile = "</script><img src=x onerror=document.title='taken'>\u202e😀𠮷e\u0301 שלום 张三"
+    place = hostile.index("张三")
+    examples = examples_of(nlp, [(hostile, [(place, place + 2, "<b>'\"")])])
+    long = examples_of(nlp, [("好" * 99_998 + "李四", [(99_998, 100_000, "PER")])])
+    browser.open(write(nlp, tmp_path / "errors.html", [*examples, *long]))
+    shown = lines(browser)
+    assert shown[0] == hostile[:place] + "张三<b>'\" → PER"
+    assert shown[1] == " … ".lstrip() + "好" * 80 + "李四− PER"
+    assert browser.run("return document.querySelectorAll('img, main b b').length") == 0
+    whole = browser.driver.find_element("xpath", "//button[contains(., 'Show all 100,000 characters')]")
+    browser.run("arguments[0].click()", whole)
+    assert len(lines(browser)[1]) == 100_000 + len("− PER")
+
+
+def test_the_keyboard_goes_from_text_to_text_over_pages(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+    texts = [(f"张三{number}", []) for number in range(120)]
+    browser.open(write(nlp, tmp_path / "errors.html", examples_of(nlp, texts)))
+    assert len(lines(browser)) == 50
+    first = browser.driver.find_element("css selector", "#list li")
+    browser.run("arguments[0].focus()", first)
+    focused = "return document.activeElement.querySelector('.line').textContent"
+
+    def press(key: str) -> str:
+        browser.driver.switch_to.active_element.send_keys(key)
+        return str(browser.run(focused))
+
+    assert press(Keys.ARROW_DOWN) == "张三+ PER1"
+    assert press(Keys.PAGE_DOWN) == "张三+ PER50"
+    assert press(Keys.ARROW_UP) == "张三+ PER49"
+    assert press(Keys.END) == "张三+ PER119"
+    assert len(lines(browser)) == 20
+
+
+@pytest.mark.slow
+def test_ten_thousand_texts_open_within_a_second_and_stay_small(
+    browser: Browser, nlp: Language, tmp_path: Path
+) -> None:
+    text, spans = (
+        "今天，" + "天气很好，" * 8 + "张三和李四在北京。",
+        [(43, 45, "PER"), (46, 48, "PER"), (49, 51, "LOC")],
+    )
+    (example,) = examples_of(nlp, [(text, spans)])
+    ((_, pairs),) = compare_texts(nlp, [Example(nlp(text), example.reference)])
+    path = tmp_path / "errors.html"
+    texts = [(example.reference, pairs)] * 10_000
+    path.write_text(errors_page("Errors", None, texts), encoding="utf8")
+    browser.open(path.as_uri())
+    assert browser.open(path.as_uri() + "?again") < 1.0
+    assert browser.run("return document.querySelectorAll('*').length") < 2000
+    assert browser.driver.find_element("id", "shown").text == "10,000 texts"
