@@ -1,14 +1,55 @@
-"""Learning rate schedules of the papers: endless generators, from which Thinc's optimizers read one value a step."""
+"""Learning rate schedules of the papers: endless iterators, from which Thinc's optimizers read one value a step."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from thinc.api import registry
 
 
+class RateSchedule:
+    """Learning rates, one for each update.
+
+    rate: the last one that was read.
+    steps: how many were read. An optimizer reads the first when it is made.
+    updates: how many updates each component made.
+    """
+
+    def __init__(self, rates: Iterator[float]) -> None:
+        self.rate = 0.0
+        self.steps = 0
+        self.updates: Counter[str] = Counter()
+        self._rates = rates
+
+    def __iter__(self) -> RateSchedule:
+        return self
+
+    def __next__(self) -> float:
+        self.steps += 1
+        self.rate = next(self._rates)
+        return self.rate
+
+
+def warm_up(sgd: Any, component: str) -> None:
+    """Raise the learning rate before an update, where nobody steps the schedule.
+
+    `spacy train` calls `step_schedules()` after each update, a loop in Python hardly ever. There the rate rises as the
+    schedule does and then stays, since nobody knows how many updates will follow. A rate that was set by hand stays.
+
+    sgd (Optimizer): Of others, such as a function that collects gradients, nothing is changed.
+    """
+    schedule = getattr(sgd, "schedules", {}).get("learn_rate")
+    if not isinstance(schedule, RateSchedule):
+        return
+    schedule.updates[component] += 1
+    if schedule.updates[component] > schedule.steps and sgd.learn_rate == schedule.rate:
+        schedule.rate = sgd.learn_rate = max(sgd.learn_rate, next(schedule))
+
+
 @registry.schedules("spacy_tener.triangular.v1")
-def triangular(max_rate: float, total_steps: int, *, warmup: float = 0.01) -> Iterator[float]:
+def triangular(max_rate: float, total_steps: int, *, warmup: float = 0.01) -> RateSchedule:
     """Make TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
 
     The first step already has a rate: `max_rate / (warmup * total_steps)`, or `max_rate` where warm-up is shorter than
@@ -21,7 +62,7 @@ def triangular(max_rate: float, total_steps: int, *, warmup: float = 0.01) -> It
     _check("triangular", "max_rate", max_rate, max_rate >= 0.0, "at least 0")
     _check("triangular", "total_steps", total_steps, total_steps >= 1, "at least 1")
     _check("triangular", "warmup", warmup, 0.0 <= warmup < 1.0, "at least 0 and below 1")
-    return _triangular(max_rate, total_steps, warmup * total_steps)
+    return RateSchedule(_triangular(max_rate, total_steps, warmup * total_steps))
 
 
 def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float]:
@@ -34,7 +75,7 @@ def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float
 
 
 @registry.schedules("spacy_tener.inverse_time.v1")
-def inverse_time(rate: float, *, decay: float, steps_per_epoch: int) -> Iterator[float]:
+def inverse_time(rate: float, *, decay: float, steps_per_epoch: int) -> RateSchedule:
     """Make GRN's schedule: `rate / (1 + decay * epoch)`, the same for all steps of an epoch, the first being epoch 0.
 
     rate: the rate of the first epoch.
@@ -44,7 +85,7 @@ def inverse_time(rate: float, *, decay: float, steps_per_epoch: int) -> Iterator
     _check("inverse_time", "rate", rate, rate >= 0.0, "at least 0")
     _check("inverse_time", "decay", decay, decay >= 0.0, "at least 0")
     _check("inverse_time", "steps_per_epoch", steps_per_epoch, steps_per_epoch >= 1, "at least 1")
-    return _inverse_time(rate, decay, steps_per_epoch)
+    return RateSchedule(_inverse_time(rate, decay, steps_per_epoch))
 
 
 def _inverse_time(rate: float, decay: float, steps_per_epoch: int) -> Iterator[float]:

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -24,6 +23,7 @@ from ..models.bridge import require_torch
 from ..models.embed.gazetteer import Annotation, gazetteers
 from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
+from ..optim.schedules import warm_up
 from .confidence import ConfidentPipe
 from .entities import UnitEntity, set_entities
 from .learning.targets import Target, make_target
@@ -47,7 +47,6 @@ DEFAULT_MODEL = Config().from_str(_DEFAULT_MODEL)["model"]
 
 _SAMPLE = 10
 _OBSERVED_AT_ONCE = 256
-_UPDATES_WITHOUT_STEPS, _LOW_RATE = 20, 1e-4
 
 
 @Language.factory(
@@ -353,26 +352,12 @@ class TenerNER(ConfidentPipe):
         return losses
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Take a step along the gradients. Warn where a schedule of the learning rate is not followed.
+        """Take a step along the gradients. Where nobody steps a schedule of this package, its warm-up is followed.
 
         sgd (Optimizer): The optimizer.
         """
+        warm_up(sgd, self.name)
         super().finish_update(sgd)
-        schedules: dict[str, Any] = getattr(sgd, "schedules", {})
-        if "learn_rate" not in schedules:
-            return
-        if not isinstance(schedules["learn_rate"], _CountedSchedule):
-            schedules["learn_rate"] = _CountedSchedule(schedules["learn_rate"])
-        schedule = schedules["learn_rate"]
-        schedule.updates += 1
-        if schedule.steps == 0 and schedule.updates == _UPDATES_WITHOUT_STEPS and sgd.learn_rate < _LOW_RATE:
-            warnings.warn(
-                f"'{self.name}' hardly learns: the learning rate stays at {sgd.learn_rate:.2g}, the first of its "
-                "schedule. Train on with a constant rate, by optimizer = nlp.resume_training(sgd=nlp.get_pipe("
-                f"'{self.name}').create_optimizer()), or call optimizer.step_schedules() after each update, as "
-                "`spacy train` does.",
-                stacklevel=2,
-            )
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "TenerNER":
         """Load the component from a directory.
@@ -416,19 +401,6 @@ class TenerNER(ConfidentPipe):
                 raise OtherLabelsError(
                     f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {wanted}"
                 )
-
-
-class _CountedSchedule:
-    """A schedule of rates, and the number of its steps and of the updates meanwhile."""
-
-    def __init__(self, rates: Iterator[float]) -> None:
-        self.rates = rates
-        self.steps = 0
-        self.updates = 0
-
-    def __next__(self) -> float:
-        self.steps += 1
-        return next(self.rates)
 
 
 def _rebuild(

@@ -1,5 +1,7 @@
 """Training: labels, optimizers, gradients, rehearsal."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import spacy
@@ -9,6 +11,7 @@ from spacy.training import Example
 from thinc.api import Adam, fix_random_seed
 
 from spacy_tener.optim.optimizers import SGD
+from spacy_tener.optim.schedules import triangular
 
 TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
@@ -295,43 +298,49 @@ class TestTrainingOn:
         nlp = learned()
         nlp.config["training"]["optimizer"]["learn_rate"] = {
             "@schedules": "spacy_tener.triangular.v1",
-            "max_rate": 0.01,
+            "max_rate": 0.001,
             "total_steps": 2550,
-            "warmup": 0.5,
+            "warmup": 0.05,
         }
         nlp.to_disk(tmp_path)
         nlp = spacy.load(tmp_path)
         nlp.get_pipe("tener_ner").add_label("NEW")
         return nlp
 
-    @pytest.fixture
-    def update(self, make_examples):
-        def updates(nlp, optimizer, *, steps, after=lambda: None):
-            examples = make_examples(nlp, [(TEXT, [(0, 3, "NEW")])])
-            losses = []
-            for _ in range(steps):
-                losses.append(nlp.update(examples, sgd=optimizer)["tener_ner"])
-                after()
-            return losses
-
-        return updates
-
-    def test_a_schedule_that_nobody_steps_is_told_once(self, loaded, update):
-        with pytest.warns(UserWarning, match=r"the learning rate stays at 7\.8e-06.*create_optimizer") as told:
-            update(loaded, loaded.resume_training(), steps=50)
-        assert len(told) == 1
-
-    @pytest.mark.filterwarnings("error")
-    def test_the_optimizer_of_the_component_learns(self, loaded, update):
-        optimizer = loaded.resume_training(sgd=loaded.get_pipe("tener_ner").create_optimizer())
-        losses = update(loaded, optimizer, steps=60)
-        assert losses[-1] < 0.1 * losses[0]
-
-    @pytest.mark.filterwarnings("error")
-    def test_nothing_is_told_where_the_schedule_is_stepped_or_the_rate_is_set(self, loaded, update):
+    @pytest.mark.parametrize("given", [True, False], ids=["given to update", "kept by the pipeline"])
+    def test_a_new_label_is_learned_by_a_plain_loop(self, loaded, make_examples, entities_of, given):
         optimizer = loaded.resume_training()
-        update(loaded, optimizer, steps=25, after=optimizer.step_schedules)
-        assert optimizer.learn_rate == pytest.approx(26 * 0.01 / 1275)
-        optimizer = loaded.create_optimizer()
-        optimizer.learn_rate = 0.001
-        update(loaded, optimizer, steps=25)
+        examples = make_examples(loaded, [(TEXT, [(0, 3, "NEW")])])
+        for _ in range(200):
+            loss = loaded.update(examples, sgd=optimizer if given else None)["tener_ner"]
+        assert loss < 0.05
+        assert entities_of(loaded(TEXT)) == [(0, 3, "NEW")]
+
+    @pytest.mark.parametrize("components", [1, 2])
+    def test_the_rate_warms_up_and_stays(self, loaded, learned, make_examples, components):
+        if components == 2:
+            loaded.add_pipe("tener_ner", name="second", source=learned())
+        optimizer = loaded.resume_training()
+        examples, rates = make_examples(loaded, [(TEXT, [])]), []
+        for _ in range(140):
+            loaded.update(examples, sgd=optimizer)
+            rates.append(optimizer.learn_rate)
+        assert rates[:127] == list(islice(triangular(0.001, 2550, warmup=0.05), 127))
+        assert max(rates) == pytest.approx(0.001, rel=0.01)
+        assert rates[127:] == [rates[127]] * 13
+
+    def test_who_steps_the_schedule_follows_it(self, loaded, make_examples):
+        optimizer = loaded.resume_training()
+        examples, rates = make_examples(loaded, [(TEXT, [])]), []
+        for _ in range(140):
+            loaded.update(examples, sgd=optimizer)
+            rates.append(optimizer.learn_rate)
+            optimizer.step_schedules()
+        assert rates == list(islice(triangular(0.001, 2550, warmup=0.05), 140))
+
+    def test_a_rate_that_was_set_stays(self, loaded, make_examples):
+        optimizer = loaded.resume_training()
+        optimizer.learn_rate = 0.0005
+        for _ in range(3):
+            loaded.update(make_examples(loaded, [(TEXT, [])]), sgd=optimizer)
+        assert optimizer.learn_rate == 0.0005
