@@ -87,20 +87,20 @@ class WordLists:
     """The lists of an embedder by their names. Threads may read while one changes them."""
 
     def __init__(self) -> None:
+        _register()
         self.limits = ListLimits()
         # Replaced at once, so that no thread sees half of a change.
         self.lists: dict[str, WordList] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        _register()
         self.__dict__.update(state)
-        _register(self.lists)
 
     def put(self, name: str, words: WordList | None) -> None:
         """Replace a list, or take it away."""
         with LOCK:
             changed = {**self.lists, name: words}
             self.lists = {other: known for other, known in changed.items() if known is not None}
-            _register(self.lists)
 
     def active(self, docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
         """Return the lists that count for some of the Docs, the later above the earlier, and the places of these Docs.
@@ -140,12 +140,11 @@ class WordLists:
         }
         with LOCK:
             self.lists = {**{name: words for name, words in self.lists.items() if not words.saved}, **read}
-            _register(self.lists)
 
 
-def _register(lists: Iterable[str]) -> None:
-    """Let Docs name their lists, where there are any with a name."""
-    if any(lists) and not Doc.has_extension(ATTRIBUTE):
+def _register() -> None:
+    """Let Docs name their lists, also before there are any."""
+    if not Doc.has_extension(ATTRIBUTE):
         Doc.set_extension(ATTRIBUTE, default=None)
 
 

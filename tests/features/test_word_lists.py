@@ -135,6 +135,11 @@ def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
     other.from_message(message)
     assert list(other.lists) == ["own", "kept", "bare"]
     assert other.lists["kept"].entries == lists.lists["kept"].entries
+
+
+def test_docs_may_name_lists_before_there_are_any() -> None:
+    Doc.remove_extension(ATTRIBUTE)
+    WordLists()
     assert Doc.has_extension(ATTRIBUTE)
 
 
