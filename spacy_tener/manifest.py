@@ -79,6 +79,7 @@ class Manifest:
         self.versions = installed_versions() if versions is None else dict(versions)
         self.parts = dict(parts or {})
         self._no_save_before = 0.0
+        self._saved: bytes | None = None
 
     @classmethod
     def read(cls, folder: Folder | Path) -> Manifest | None:
@@ -127,10 +128,14 @@ class Manifest:
             self.save()
 
     def save(self) -> None:
-        """Write the manifest."""
+        """Write the manifest. Refuses to go on where another process has written its own meanwhile."""
         start = time.monotonic()
+        if self._saved is not None and self.folder.read(NAME) != self._saved:
+            remedy = "Stop one of the two, then give the command again: finished parts stay."
+            raise RemedyError("Another process writes to the output", remedy)
         data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
-        self.folder.write(NAME, f"{json.dumps(data, indent=1)}\n".encode())
+        self._saved = f"{json.dumps(data, indent=1)}\n".encode()
+        self.folder.write(NAME, self._saved)
         self._no_save_before = time.monotonic() + _MIN_SAVE_INTERVAL_FACTOR * (time.monotonic() - start)
 
 

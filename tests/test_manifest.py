@@ -11,7 +11,7 @@ from thinc.api import Config
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.files import digest
-from spacy_tener.manifest import NAME, Manifest, file_input, stream_input
+from spacy_tener.manifest import NAME, LocalFolder, Manifest, file_input, stream_input
 from spacy_tener.workbench.runs.training import TrainingRun
 
 TEXT = """
@@ -241,22 +241,31 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
     resume(out)
 
 
+@pytest.mark.parametrize("second", ["the same settings", "others"])
+def test_of_two_processes_that_write_one_output_one_ends(tmp_path: Path, second: str) -> None:
+    manifests = [resume(tmp_path / "out", text=text) for text in ("the same settings", second)]
+    refused = []
+    for manifest in manifests:
+        try:
+            manifest.save()
+            manifest.parts["part-00000"] = None
+            manifest.save()
+        except RemedyError as error:
+            refused.append(error.reason)
+    assert refused == ["Another process writes to the output"]
+
+
 def test_the_list_is_saved_at_most_a_twentieth_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now, saved = [0.0], []
 
-    class Slow:
-        def names(self) -> set[str]:
-            return set()
-
-        def read(self, name: str) -> bytes | None:
-            return None
-
+    class Slow(LocalFolder):
         def write(self, name: str, content: bytes) -> None:
+            super().write(name, content)
             now[0] += 1.0
             saved.append(now[0])
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    manifest = Manifest.resume(Slow(), {}, remedy=REMEDY)
+    manifest = Manifest.resume(Slow(tmp_path / "out"), {}, remedy=REMEDY)
     for number in range(30):
         manifest.finish(f"part-{number}")
         now[0] += 1.0

@@ -90,6 +90,7 @@ def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[FoundEntity]:
 
 
 def _overlap_priority(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:
-    """Of several entities in the same tokens, `doc.ents` has the longest, or the first of the longest."""
+    """Return a sort key by which, of entities in the same tokens, the one in `doc.ents` is last: the longest, or the
+    first of the longest."""
     _, (start, end) = row
     return end - start, -start

@@ -59,7 +59,7 @@ class AnnotationJob:
 
     @property
     def made_of(self) -> dict[str, Any]:
-        """All that the output depends on."""
+        """Settings and inputs that the output depends on."""
         model = self.annotator.model
         weights = digest(get_package_path(model) if is_package(model) else Path(model))
         return {
@@ -142,7 +142,7 @@ def open_output(job: AnnotationJob, **made_of: Any) -> Iterator[Manifest]:
 @contextmanager
 def _locked(folder: Folder) -> Iterator[None]:
     if not isinstance(folder, LocalFolder):
-        yield  # there is no lock that all stores have
+        yield  # There is no lock that all stores have: the manifest notices another process.
         return
     with locked(folder.path / _LOCK):
         with writing(folder.path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -83,18 +84,19 @@ def silver_cli(
         lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
         msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
     settings = {**made_of(list(pipelines), list(pipelines.values()), sources), "limit": limit}
-    with interrupted_by_signals(), locked(output / ".lock"):
-        total = write_silver(
-            list(pipelines.values()),
-            itertools.islice(read_all(sources), limit or None),
-            output,
-            kept,
-            settings=settings,
-            part_size=part_size,
-            done=lambda stats, made: msg.info(f"{_described(stats)} (made before)" if made else _described(stats)),
-        )
-    if not total.texts:
-        raise no_text(raw)
+    with closing(read_all(sources)) as texts:
+        if (first := next(texts, None)) is None:
+            raise no_text(raw)
+        with interrupted_by_signals(), locked(output / ".lock"):
+            total = write_silver(
+                list(pipelines.values()),
+                itertools.islice(itertools.chain([first], texts), limit or None),
+                output,
+                kept,
+                settings=settings,
+                part_size=part_size,
+                done=lambda stats, made: msg.info(f"{_described(stats)} (made before)" if made else _described(stats)),
+            )
     msg.good(f"{output}: {_described(total)}")
     _warn_starved(total, "--sure")
 

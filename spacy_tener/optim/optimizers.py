@@ -36,7 +36,7 @@ class RatedOptimizer(Optimizer):
         self._check("L2", self.L2, self.L2 >= 0.0, "at least 0")
 
     def factor_of(self, name: str) -> float:
-        """By what the learning rate of the parameter of this name is multiplied."""
+        """Return the factor of the learning rate for the parameter of this name."""
         return next((rate for pattern, rate in self.rates.items() if fnmatchcase(name, pattern)), 1.0)
 
     def rate_of(self, name: str) -> float:

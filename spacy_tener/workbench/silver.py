@@ -155,7 +155,7 @@ class SilverStats:
 
     @property
     def is_starved(self) -> bool:
-        """Whether less than half of the expected entities are kept, beside the tokens in none."""
+        """Tell whether less than half of the expected entities are kept, beside the tokens in none."""
         return 2 * self.entities + 1 < self.expected
 
     def add(self, other: SilverStats) -> None:

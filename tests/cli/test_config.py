@@ -442,3 +442,8 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     code, _, messages = run(BASE, "-o", tmp_path / "file" / "out.cfg")
     assert code == 1
     assert "cannot be written" in messages
+
+
+def test_the_overlay_tener_is_the_base_as_it_is() -> None:
+    assert compose("weibo", ["tener"]).config == compose("weibo").config
+    assert compose("weibo", ["tener", "segment"]).config == compose("weibo", ["segment"]).config

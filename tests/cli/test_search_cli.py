@@ -48,6 +48,13 @@ def test_help_says_what_is_kept_and_the_extra() -> None:
         assert word in text
 
 
+def test_a_space_whose_overlay_is_missing_names_it(tmp_path: Path) -> None:
+    result = search("weibo", "mect", "--space", "mect", "-o", tmp_path / "new", "--trials", "1")
+    assert result.code == 1
+    assert "training.optimizer.momentum" in result.text
+    assert "Name an overlay that has it: sgd." in result.text
+
+
 def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(arguments, tmp_path: Path) -> None:
     arguments += needs_code(tmp_path)
     result = search(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")

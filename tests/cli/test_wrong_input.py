@@ -96,6 +96,12 @@ def test_one_message_says_what_is_wrong(
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize("command", ["silver", "suggest", "trim"])
+def test_without_a_text_nothing_is_written(folder: Path, tmp_path: Path, command: str) -> None:
+    assert run_tener(command, folder / "model", folder / "empty.txt", "-o", tmp_path / "new").code == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_probability_out_of_range_names_its_option(folder: Path) -> None:
     for option in ("--sure", "--outside"):
         ran = run_tener("silver", folder / "model", folder / "text.txt", "-o", folder / "new", option, 1.5)

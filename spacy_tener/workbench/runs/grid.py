@@ -18,15 +18,13 @@ from thinc.api import Config
 from ...files import digest
 from ...manifest import NAME, Manifest
 from ..composing.compose import compose
-from ..composing.files import SHIPPED, ConfigError, corpus_reader, find_in, missing_requirements, names_in
+from ..composing.files import BASE_NAMES, SHIPPED, ConfigError, corpus_reader, find_in, missing_requirements, names_in
 from ..report.runs import METRICS, MODEL
 from .engines import Engine, Task, run_tasks
 from .processes import Processes
 from .training import TrainingResult, TrainingRun, evaluate, train
 
 LOCK = ".grid.lock"
-BASE_NAMES = ("base", "tener")
-"""Names of a corpus' config without an overlay, unless an overlay has the name."""
 PARTS = ("train", "dev", "test")
 
 

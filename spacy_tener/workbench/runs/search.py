@@ -29,7 +29,17 @@ from thinc.api import Config
 from ...errors import check_choice
 from ...files import locked, write_text
 from ..composing.compose import compose, with_settings
-from ..composing.files import ConfigError, corpus_reader, did_you_mean, keys, missing_requirements
+from ..composing.files import (
+    OVERLAYS,
+    ConfigError,
+    corpus_reader,
+    did_you_mean,
+    find_overlay,
+    keys,
+    missing_requirements,
+    names_in,
+    read_config,
+)
 from ..report.runs import CONFIG, MODEL
 from .engines import Engine, Task, run_tasks
 from .processes import Processes
@@ -83,7 +93,11 @@ class SearchPlan:
         there = list(keys(self.fixed))
         for name in self.space.settings:
             if name not in there:
-                remedy = did_you_mean(name, there, "A space decides settings that the filled config has.")
+                having = [overlay for overlay in names_in(OVERLAYS) if name in keys(read_config(find_overlay(overlay)))]
+                otherwise = "A space decides settings that the filled config has."
+                remedy = did_you_mean(name, there, otherwise)
+                if having:
+                    remedy = f"Name an overlay that has it: {' or '.join(having)}."
                 raise ConfigError(f"The config has no '{name}', which the space decides", remedy)
         self.config(self.space.values(self.space.example()))
 
@@ -158,7 +172,7 @@ class Search:
 
     @property
     def rows(self) -> list[TrialRow]:
-        """All trials, in their order."""
+        """Rows of the trials, in their order."""
         return [TrialRow.of(trial, self.plan.space) for trial in self.study.get_trials(deepcopy=False)]
 
     @property

@@ -6,7 +6,7 @@ Nothing is held but the paragraph at hand, except that a `.spacy` file is one pi
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from spacy.language import Language
@@ -52,7 +52,7 @@ def read_texts(source: str | Path) -> Iterator[str]:
         yield from (line for _, line in read_lines(source))
 
 
-def read_all(sources: Sequence[str]) -> Iterator[str]:
+def read_all(sources: Sequence[str]) -> Generator[str]:
     """Yield the paragraphs of several files without blanks at their edges, but for those that are all blank."""
     return (text.strip() for source in sources for text in read_texts(source) if text.strip())
 
@@ -114,7 +114,7 @@ def raw_text(
             remedy = "Give `path` in its section of the config a file or a directory, as by --paths.raw_text."
             raise InputError("RawText", "no text is named", remedy)
         sources, _ = find_texts([path] if isinstance(path, (str, Path)) else path)
-        texts = read_all(sources)
+        texts: Iterator[str] = read_all(sources)
         if shuffle:
             held = list(texts)
             random.shuffle(held)
