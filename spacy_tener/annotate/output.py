@@ -18,6 +18,18 @@ from ..files import check_folder, digest, locked, writing
 from ..inputs import file_system, is_remote
 from ..manifest import Folder, LocalFolder, Manifest, file_input
 from .annotator import Annotator
+from .entity_tables import (
+    COUNTED_COLUMNS,
+    COUNTS,
+    ENTITIES,
+    JSONL,
+    PARQUET,
+    TABLE_FORMATS,
+    columns_of,
+    count_entities,
+    entity_rows,
+    table_bytes,
+)
 from .reading import Part, ReadOptions, Row, Source, parquet_columns, read_parts
 from .settings import AnnotateSettings
 from .values import dump_json, packable
@@ -25,7 +37,7 @@ from .values import dump_json, packable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARQUET, JSONL, SPACY = "parquet", "jsonl", "spacy"
+SPACY = "spacy"
 OUTPUTS = (PARQUET, JSONL, SPACY)
 _LOCK = ".lock"
 
@@ -37,6 +49,8 @@ class AnnotationJob:
     output: A directory, local or by an address of fsspec.
     format: That of the output's parts: parquet, jsonl or spacy.
     processes: How many annotate; 1 for the calling one alone.
+    entities: Format of a table with a row for each entity, beside the records: parquet, csv or jsonl; None for none.
+    document: The column that names the document in it, which else is named by the record's part and row.
     """
 
     annotator: Annotator
@@ -45,12 +59,16 @@ class AnnotationJob:
     options: ReadOptions
     format: str = PARQUET
     processes: int = 1
+    entities: str | None = None
+    document: str | None = None
 
     def __post_init__(self) -> None:
         check_choice("output format", self.format, OUTPUTS)
+        if self.entities is not None:
+            check_choice("format of entities", self.entities, TABLE_FORMATS)
         if self.processes < 1:
             raise RemedyError(f"processes = {self.processes}", "Give one or more.")
-        if self.format == PARQUET:
+        if PARQUET in (self.format, self.entities):
             try:
                 import pyarrow  # noqa: F401
             except ImportError as error:
@@ -67,6 +85,8 @@ class AnnotationJob:
             **asdict(self.annotator.settings),
             **asdict(self.options),
             "format": self.format,
+            "entities": self.entities,
+            "document": self.document,
             "inputs": [file_input(each.address, f"{each.size} {each.version}") for each in self.sources],
         }
 
@@ -133,6 +153,9 @@ def open_output(job: AnnotationJob, **made_of: Any) -> Iterator[Manifest]:
     with _locked(folder):
         remedy = "Name another output, or remove this one to annotate everything anew."
         manifest = Manifest.resume(folder, {**job.made_of, **made_of}, remedy=remedy)
+        if job.entities:
+            there = _folder_of(job, ENTITIES).names()
+            manifest.parts = {name: known for name, known in manifest.parts.items() if _beside(job, name) in there}
         try:
             yield manifest
         finally:
@@ -146,13 +169,22 @@ def _locked(folder: Folder) -> Iterator[None]:
         return
     with locked(folder.path / _LOCK):
         with writing(folder.path):
-            for beside in folder.path.glob(".*.tmp"):
+            for beside in folder.path.rglob(".*.tmp"):
                 beside.unlink(missing_ok=True)
         yield
 
 
 def part_name(job: AnnotationJob, number: int) -> str:
     return f"part-{number:05}.{job.format}"
+
+
+def _folder_of(job: AnnotationJob, name: str) -> Folder:
+    return open_folder(f"{job.output.rstrip('/')}/{name}")
+
+
+def _beside(job: AnnotationJob, part: str) -> str:
+    """Return the name of the file with a part's entities."""
+    return f"{Path(part).stem}.{job.entities}"
 
 
 def check_columns(job: AnnotationJob) -> pa.Schema | None:
@@ -170,6 +202,9 @@ def check_columns(job: AnnotationJob) -> pa.Schema | None:
         if settings.text not in first.columns:
             remedy = f"Their columns are: {', '.join(first.columns) or 'none'}. Choose one by --text."
             raise RemedyError(f"The records have no column '{settings.text}'", remedy)
+        if job.document is not None and job.document not in first.columns:
+            remedy = f"Their columns are: {', '.join(first.columns)}. Choose one by --document."
+            raise RemedyError(f"The records have no column '{job.document}'", remedy)
     rows = [source for source in job.sources if source not in tables]
     part = next(read_parts(rows, job.options, settings.text), None)
     return _schema_of(job, part) if part else None
@@ -196,20 +231,40 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
             table = table_of_rows(annotator(part.rows), schema or _schema_of(job, part), settings)
         else:
             table = annotator(pa.concat_tables(part.tables))
-        texts = values_of(table[settings.text]) if settings.text in table.column_names else []
+        texts, documents = (
+            values_of(table[name]) if name in table.column_names else [None] * len(table)
+            for name in (settings.text, job.document)
+        )
         entities, errors = (table[name].to_pylist() for name in (settings.entities, settings.error))
         content = parquet_bytes(table)
     else:
         rows = annotator(part.rows or _rows_of_tables(part.tables))
         texts = [row.get(settings.text) for row in rows]
+        documents = [None if job.document is None else row.get(job.document) for row in rows]
         entities, errors = ([row[name] for row in rows] for name in (settings.entities, settings.error))
         if job.format == JSONL:
             content = "".join(f"{dump_json(row)}\n" for row in rows).encode()
         else:
             content = _spacy_bytes(rows, annotator.nlp, settings)
+    if job.entities:  # first: a part whose records are there is finished
+        found = list(entity_rows(Path(name).stem, documents, entities))
+        table_of_entities = table_bytes(found, columns_of(settings), job.entities)
+        _folder_of(job, ENTITIES).write(_beside(job, name), table_of_entities)
     open_folder(job.output).write(name, content)
     characters = sum(len(text) for text in texts if isinstance(text, str))
     return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
+
+
+def write_counts(job: AnnotationJob) -> None:
+    """Count the documents that hold each entity of a finished output, by its tables of entities."""
+    assert job.entities is not None
+    folder = open_folder(job.output)
+    manifest = Manifest.read(folder)
+    names = [_beside(job, name) for name in sorted(manifest.parts)] if manifest else []
+    with _locked(folder):
+        for number, rows in enumerate(count_entities(_folder_of(job, ENTITIES), names, job.entities)):
+            content = table_bytes(rows, COUNTED_COLUMNS, job.entities)
+            _folder_of(job, COUNTS).write(f"part-{number:05}.{job.entities}", content)
 
 
 def _spacy_bytes(rows: Sequence[Row], nlp: Language, settings: AnnotateSettings) -> bytes:

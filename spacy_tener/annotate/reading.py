@@ -67,14 +67,19 @@ class Source:
 
 
 def find_sources(inputs: Sequence[str], output: str | None = None) -> tuple[list[Source], list[str]]:
-    """Return the files to read, in order, and those in directories that have none of the known endings.
+    """Return the files to read, in order, and those in directories that have none of the known endings, or lie below a
+    directory whose name begins with an underscore, as an output's tables of entities.
 
     output: The directory of an output, whose files are not read where it is below a directory that is.
     """
     remedy = f"Name the files themselves, or let them end in {', '.join(FORMATS)}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
     files = [file for file in files if not (output and file.found and _is_below(file.address, output))]
-    return [Source(file.address, *size_and_version(file.address)) for file in files], left_out
+    beside = [
+        file.address for file in files if file.found and any(name[0] == "_" for name in Path(file.name).parts[:-1])
+    ]
+    sources = [Source(file.address, *size_and_version(file.address)) for file in files if file.address not in beside]
+    return sources, [*left_out, *beside]
 
 
 def _is_below(address: str, directory: str) -> bool:

@@ -15,9 +15,10 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ..annotate import AnnotateSettings, Annotator
+from ..annotate.entity_tables import COUNTS, ENTITIES, PARQUET, TABLE_FORMATS
 from ..annotate.local import Progress, annotate_locally
 from ..annotate.on_ray import Actors, annotate_on_ray
-from ..annotate.output import OUTPUTS, PARQUET, AnnotationJob
+from ..annotate.output import OUTPUTS, AnnotationJob, write_counts
 from ..annotate.reading import ReadOptions, find_sources
 from ..cluster import connected
 from ..errors import RemedyError
@@ -60,6 +61,17 @@ def annotate_cli(
     probability: Annotated[bool, typer.Option("--probability", help="Say how sure each entity is")] = False,
     k_best: Annotated[int, typer.Option(help="Add the k best readings of each text as a whole", min=0)] = 0,
     prefix: Annotated[str, typer.Option(help="Before the names of the columns that are added")] = "",
+    entities: Annotated[
+        str | None,
+        typer.Option(help=f"Write a row per entity too, to OUTPUT/{ENTITIES}, as {', '.join(TABLE_FORMATS)}"),
+    ] = None,
+    document: Annotated[
+        str | None,
+        typer.Option(help="Column that names the document of an entity", show_default="part and row of the record"),
+    ] = None,
+    counts: Annotated[
+        bool, typer.Option("--counts", help=f"Write how many documents hold each entity, to OUTPUT/{COUNTS}")
+    ] = False,
     encoding: Annotated[str, typer.Option(help="Of text files, JSONL and CSV")] = "utf-8",
     whole_files: Annotated[bool, typer.Option("--whole-files", help="A text file is one text, not one a line")] = False,
     part_size: Annotated[int, typer.Option(help="Most texts of a file of the output", min=1)] = 10_000,
@@ -77,6 +89,7 @@ def annotate_cli(
 
     Reads as many texts as there are, on all cores, in memory that stays bounded. Records keep their columns and their
     order, and get `entities`, `error` and, if asked, `k_best`. A text that cannot be read is written with its error.
+    --entities adds a table with a row per entity, --counts one of how many documents hold each name.
     Inputs may be compressed (.gz, .bz2, .xz, .zst), and stand wherever fsspec reads, as s3://bucket/texts/. Stopped at
     any moment, the same command goes on; the output holds each text once, in whole files. Parquet, .zst and addresses
     need: pip install 'spacy_tener[annotate]'
@@ -87,6 +100,8 @@ def annotate_cli(
     given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
     on_ray = check_engine(engine, given)
     least, most = _least_and_most(actors)
+    if (counts or document is not None) and entities is None:
+        raise RemedyError("--counts and --document are about the table of entities", "Add --entities parquet.")
     gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
@@ -99,7 +114,8 @@ def annotate_cli(
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
     sources, left_out = find_sources(inputs, output)
     msg.warn_list("Files of other kinds, left out", left_out, most=5)
-    job = AnnotationJob(annotator, sources, output, ReadOptions(encoding, whole_files, part_size), format, n_processes)
+    reading = ReadOptions(encoding, whole_files, part_size)
+    job = AnnotationJob(annotator, sources, output, reading, format, n_processes, entities, document)
     size = sum(each.size for each in sources)
     # Ray takes signals for itself when it connects.
     with (
@@ -112,8 +128,10 @@ def annotate_cli(
             total = annotate_on_ray(job, progress, pool)
         else:
             total = annotate_locally(job, progress)
-    if not total.texts:
-        raise no_text(inputs)
+        if not total.texts:
+            raise no_text(inputs)
+        if counts:
+            write_counts(job)
     msg.good(f"{output}: {progress.summary}")
 
 

@@ -84,7 +84,7 @@ def an_actor() -> int:
 def test_what_tasks_read_and_actors_write_is_that_of_one_machine(here: Path) -> None:
     annotate("alone", "--processes", "1")
     sources, _ = find_sources(["in"])
-    job = AnnotationJob(Annotator("plain"), sources, "there", ReadOptions(part_size=10))
+    job = AnnotationJob(Annotator("plain"), sources, "there", ReadOptions(part_size=10), entities="csv")
     maker = _Writer(here, job, check_columns(job))
     group = {"group": [0], "sources": [pickle.dumps(sources)]}
     made = [maker(part) for part in _read(group, here, job.options, "text", frozenset({3}))]
@@ -92,6 +92,9 @@ def test_what_tasks_read_and_actors_write_is_that_of_one_machine(here: Path) -> 
     assert sum(each["bytes"][0] for each in made) == sum(source.size for source in sources)
     kept = rows("alone")
     assert rows("there") == kept[:30] + kept[40:]
+    tables = {path.stem: path.read_text(encoding="utf8").splitlines()[1:] for path in Path("there/_entities").iterdir()}
+    assert tables["part-00000-00000"][0] == "part-00000-00000:0,5,7,上海,GPE"
+    assert sum(map(len, tables.values())) == sum(len(json.loads(row)["entities"]) for row in rows("there"))
 
 
 @pytest.mark.slow

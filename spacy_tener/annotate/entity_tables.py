@@ -1,0 +1,112 @@
+"""Tables of an archive's entities: a row for each of them, and how many documents hold each name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
+
+from ..errors import RemedyError
+from ..manifest import Folder
+from .reading import Row
+from .settings import AnnotateSettings
+from .values import dump_json, encodable
+
+PARQUET, CSV, JSONL = "parquet", "csv", "jsonl"
+TABLE_FORMATS = (PARQUET, CSV, JSONL)
+# Arrow and Spark leave out directories with such names where they read the one above, which holds the records.
+ENTITIES, COUNTS = "_entities", "_counts"
+COUNTED_COLUMNS = ("text", "label", "documents", "mentions")
+COUNTED = 100_000
+"""Most rows of a file of counts."""
+_TYPES: dict[str, type] = {"start": int, "end": int, "probability": float, "documents": int, "mentions": int}
+_COUNT = """
+SELECT text, label, count(DISTINCT document) AS documents, count(*) AS mentions FROM entities
+GROUP BY text, label ORDER BY documents DESC, mentions DESC, text, label
+"""
+
+
+def columns_of(settings: AnnotateSettings) -> list[str]:
+    return ["document", "start", "end", "text", "label", *(["probability"] if settings.probability else [])]
+
+
+def entity_rows(part: str, documents: Sequence[Any], entities: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Row]:
+    """Yield a row for each entity of a part.
+
+    part: The name of the part's file without its ending.
+    documents: What names the document of each record. Where that is null, the record's part and row do.
+    entities: Those of each record.
+    """
+    for row, (name, found) in enumerate(zip(documents, entities, strict=True)):
+        document = f"{part}:{row}" if name is None else name if isinstance(name, str) else dump_json(name)
+        for each in found:
+            yield {"document": encodable(document), **each}
+
+
+def table_bytes(rows: Sequence[Row], columns: Sequence[str], format: str) -> bytes:
+    """Return rows as the content of a file. Columns have the same types in each."""
+    if format == PARQUET:
+        import pyarrow as pa
+
+        from .tables import parquet_bytes
+
+        types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+        schema = pa.schema([(name, types[_TYPES.get(name, str)]) for name in columns])
+        return parquet_bytes(pa.Table.from_pylist(rows, schema=schema))
+    if format == JSONL:
+        return "".join(f"{dump_json({name: row[name] for name in columns})}\n" for row in rows).encode()
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, columns)
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+def read_table(content: bytes, format: str) -> Iterator[Row]:
+    """Yield the rows of `table_bytes`."""
+    if format == PARQUET:
+        import pyarrow.parquet as pq
+
+        yield from pq.read_table(io.BytesIO(content)).to_pylist()
+    elif format == JSONL:
+        yield from map(json.loads, io.StringIO(content.decode(), newline="\n"))
+    else:
+        for row in csv.DictReader(io.StringIO(content.decode(), newline="")):
+            numbers = {name: kind(row[name]) if row[name] else None for name, kind in _TYPES.items() if name in row}
+            yield {**row, **numbers}
+
+
+def count_entities(folder: Folder, names: Sequence[str], format: str) -> Iterator[list[Row]]:
+    """Yield a row for each name and label: in how many documents it is, and how often. Those of most documents come
+    first, in lists of at most `COUNTED`; where there are none, one list is empty.
+
+    SQLite sorts them on disk, so that memory does not grow with the number of names.
+
+    folder, names: The files of entities.
+    """
+    with (
+        TemporaryDirectory() as scratch,
+        closing(sqlite3.connect(Path(scratch) / "entities", isolation_level=None)) as db,
+    ):
+        try:
+            db.execute("PRAGMA journal_mode = OFF")
+            db.execute("CREATE TABLE entities (document TEXT, text TEXT, label TEXT)")
+            db.execute("BEGIN")
+            for name in names:
+                rows = read_table(folder.read(name) or b"", format)
+                values = ((row["document"], row["text"], row["label"]) for row in rows)
+                db.executemany("INSERT INTO entities VALUES (?, ?, ?)", values)
+            db.execute("COMMIT")
+            counted, first = db.execute(_COUNT), True
+            while (found := counted.fetchmany(COUNTED)) or first:
+                yield [dict(zip(COUNTED_COLUMNS, row, strict=True)) for row in found]
+                first = False
+        except sqlite3.Error as error:
+            reason = f"The entities cannot be counted: {error}"
+            raise RemedyError(reason, f"Make room in {gettempdir()}, or name another place by TMPDIR.") from error

@@ -1,0 +1,229 @@
+"""A row for each entity beside the records, and how many documents hold each name."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from archives import read_output, write_jsonl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from spacy.cli._util import app
+from typer.testing import CliRunner
+
+import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener.annotate import AnnotateSettings, entity_tables
+from spacy_tener.annotate.entity_tables import (
+    TABLE_FORMATS,
+    columns_of,
+    count_entities,
+    entity_rows,
+    read_table,
+    table_bytes,
+)
+from spacy_tener.annotate.output import write_counts
+from spacy_tener.annotate.reading import find_sources
+from spacy_tener.errors import RemedyError
+
+TEXTS = ["王小明去了上海", "", "今天天气很好", "上海的王小明和上海的吴重阳"]
+
+# What UTF-8 holds: tabs, quotes, ends of lines and line separators among it.
+strings = st.text(
+    st.one_of(st.sampled_from('\t\n\r",\x00\x85\u2028京😂'), st.characters(codec="utf-8")), min_size=1, max_size=8
+)
+rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "document": strings | st.just(""),
+            "start": st.integers(0, 10**9),
+            "end": st.integers(0, 10**9),
+            "text": strings,
+            "label": strings,
+            "probability": st.floats(0, 1),
+        }
+    ),
+    max_size=6,
+)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return write_jsonl(tmp_path / "in.jsonl", TEXTS)
+
+
+def tables(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in sorted(folder.glob("part-*")) for row in read_table(path.read_bytes(), path.suffix[1:])]
+
+
+def annotate(*words: object) -> str:
+    result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, ["tener", "annotate", *map(str, words)])
+    assert result.exit_code in (0, 1), result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("format", TABLE_FORMATS)
+@pytest.mark.parametrize("records", ["jsonl", "parquet", "spacy"])
+def test_there_is_a_row_for_each_entity_of_each_record(tmp_path, archive, run, nlp, records, format) -> None:
+    total = run([archive], tmp_path / "out", records, probability=True, entities=format, part_size=3)
+    expected = [
+        {"document": f"part-0000{key // 3}:{key % 3}", **each}
+        for key, row in enumerate(read_output(tmp_path / "out", nlp))
+        for each in row["entities"]
+    ]
+    assert len(expected) == total.entities > 2
+    assert tables(tmp_path / "out" / "_entities") == expected
+
+
+def test_columns_have_the_same_types_in_each_part(tmp_path, archive, run) -> None:
+    run([archive], tmp_path / "out", "parquet", entities="parquet", part_size=1)
+    folder = tmp_path / "out" / "_entities"
+    assert [len(pq.read_table(path)) > 0 for path in sorted(folder.iterdir())] == [True, False, False, True]
+    assert {str(pq.read_schema(path)) for path in folder.iterdir()} == {
+        "document: string\nstart: int64\nend: int64\ntext: string\nlabel: string"
+    }
+    # Whoever reads the directory of the records gets records only.
+    assert pq.read_table(tmp_path / "out")["text"].to_pylist() == TEXTS
+    assert len(pq.read_table(folder)) == sum(map(len, pq.read_table(tmp_path / "out")["entities"].to_pylist()))
+
+
+@pytest.mark.parametrize("format", TABLE_FORMATS)
+@settings(max_examples=40)
+@given(rows=rows)
+def test_what_is_written_is_read_back(format: str, rows: list[dict[str, Any]]) -> None:
+    columns = columns_of(AnnotateSettings(probability=True))
+    assert list(read_table(table_bytes(rows, columns, format), format)) == rows
+
+
+def test_documents_have_the_name_of_a_column(tmp_path, run) -> None:
+    names = ["a", None, 7, [1, "京"], "\ud800", ""]
+    (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps({'text': '去上海', 'id': name})}\n" for name in names))
+    run([tmp_path / "in.jsonl"], tmp_path / "out", entities="csv", document="id")
+    found = [row["document"] for row in tables(tmp_path / "out" / "_entities")]
+    assert found == ["a", "part-00000:1", "7", '[1, "京"]', "\\ud800", ""]
+    run([tmp_path / "in.jsonl"], tmp_path / "tables", "parquet", entities="csv", document="text")
+    assert {row["document"] for row in tables(tmp_path / "tables" / "_entities")} == {"去上海"}
+    with pytest.raises(RemedyError, match=r"no column 'key'\. Their columns are: text, id\. Choose one by --document"):
+        run([tmp_path / "in.jsonl"], tmp_path / "other", entities="csv", document="key")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_part_without_its_table_or_its_records_is_made_again(tmp_path, archive, run) -> None:
+    out = tmp_path / "out"
+    run([archive], out, entities="jsonl", part_size=1)
+    before = {path: path.read_bytes() for path in out.rglob("part-*")}
+    assert len(before) == 8
+    (out / "_entities" / "part-00000.jsonl").unlink()
+    (out / "part-00003.jsonl").unlink()
+    (out / "_entities" / ".part-00001.jsonl.1.tmp").write_text("half")
+    made = []
+    run([archive], out, entities="jsonl", part_size=1, seen=lambda part, _, there: made.append((part.number, there)))
+    assert sorted(made) == [(0, False), (1, True), (2, True), (3, False)]
+    assert {path: path.read_bytes() for path in out.rglob("*part-*")} == before
+    with pytest.raises(RemedyError, match='something else: entities: was "jsonl", is "csv"'):
+        run([archive], out, entities="csv", part_size=1)
+
+
+def test_a_place_that_cannot_be_written_is_named_and_the_records_are_not_finished(tmp_path, archive, run) -> None:
+    out = tmp_path / "out"
+    run([archive], out, entities="csv", part_size=4)
+    (out / "part-00000.jsonl").unlink()
+    (out / "_entities" / "part-00000.csv").unlink()
+    (out / "_entities").rmdir()
+    (out / "_entities").write_text("in the way")
+    with pytest.raises(RemedyError, match="_entities: not a directory"):
+        run([archive], out, entities="csv", part_size=4)
+    assert not list(out.glob("part-*"))
+
+
+@pytest.mark.parametrize("format", TABLE_FORMATS)
+@settings(max_examples=25)
+@given(parts=st.lists(rows, max_size=3))
+def test_counts_are_those_of_a_plain_count(format: str, parts: list[list[dict[str, Any]]]) -> None:
+    # Few names, so that they meet again.
+    parts = [[{**row, "text": row["text"][:1], "label": "AB"[len(row["label"]) % 2]} for row in part] for part in parts]
+    documents, mentions = defaultdict(set), Counter()
+    for row in (row for part in parts for row in part):
+        documents[row["text"], row["label"]].add(row["document"])
+        mentions[row["text"], row["label"]] += 1
+
+    class Folder:
+        def read(self, name: str) -> bytes:
+            return table_bytes(parts[int(name)], columns_of(AnnotateSettings(probability=True)), format)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entity_tables, "COUNTED", 2)
+        found = list(count_entities(Folder(), [str(number) for number in range(len(parts))], format))
+    assert [len(part) for part in found[:-1]] == [2] * (len(found) - 1)
+    counted = [tuple(row.values()) for part in found for row in part]
+    expected = [(*name, len(held), mentions[name]) for name, held in documents.items()]
+    assert sorted(counted) == sorted(expected)
+    assert [each[2:] for each in counted] == sorted((each[2:] for each in counted), reverse=True)
+
+
+def test_counts_are_written_when_all_is_annotated(tmp_path, ruler, archive) -> None:
+    out, words = tmp_path / "out", ["--processes", 1, "-f", "jsonl", "--part-size", 2, "--entities", "csv", "--counts"]
+    assert "4 texts, 3 entities, 0 errors" in annotate(ruler, archive, "-o", out, *words)
+    assert (out / "_counts" / "part-00000.csv").read_text().splitlines() == [
+        "text,label,documents,mentions",
+        "上海,GPE,2,3",
+    ]
+    # The same command goes on, and an output can be an input, without its tables.
+    assert "4 texts were there before" in annotate(ruler, archive, "-o", out, *words)
+    assert [Path(each.address).name for each in find_sources([str(out)])[0]] == ["part-00000.jsonl", "part-00001.jsonl"]
+
+
+def test_an_archive_without_entities_has_tables_without_rows(tmp_path, run, make_job) -> None:
+    archive = write_jsonl(tmp_path / "in.jsonl", ["今天天气很好"])
+    for format in TABLE_FORMATS:
+        run([archive], tmp_path / format, entities=format)
+        write_counts(make_job([archive], tmp_path / format, entities=format))
+        names = sorted(path.relative_to(tmp_path / format).as_posix() for path in (tmp_path / format).rglob("*.*"))
+        assert {f"_entities/part-00000.{format}", f"_counts/part-00000.{format}"} <= set(names)
+        assert tables(tmp_path / format / "_counts") == tables(tmp_path / format / "_entities") == []
+
+
+def test_an_address_is_counted_like_a_directory(tmp_path, archive, run, make_job) -> None:
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    try:
+        total = run([archive], "memory://tables/out/", entities="csv")
+        write_counts(make_job([archive], "memory://tables/out/", entities="csv"))
+        content = memory.cat_file("/tables/out/_counts/part-00000.csv")
+        assert sum(row["mentions"] for row in read_table(content, "csv")) == total.entities > 2
+    finally:
+        memory.rm("/tables", recursive=True)
+
+
+def test_what_cannot_be_done_is_said_before_anything_is_written(tmp_path, ruler, archive) -> None:
+    out = tmp_path / "out"
+    assert "Add --entities parquet" in annotate(ruler, archive, "-o", out, "--counts")
+    assert "Unknown format of entities 'xlsx'" in annotate(ruler, archive, "-o", out, "--entities", "xlsx")
+    assert not out.exists()
+    (tmp_path / "empty.jsonl").write_text("")
+    said = annotate(ruler, tmp_path / "empty.jsonl", "-o", out, "--entities", "csv", "--counts", "--processes", 1)
+    assert "no text" in said
+    assert not (out / "_counts").exists()
+
+
+def test_no_room_to_count_is_an_error_with_its_place(tmp_path, monkeypatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise entity_tables.sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(entity_tables, "read_table", fail)
+
+    class Folder:
+        def read(self, name: str) -> bytes:
+            return b""
+
+    with pytest.raises(RemedyError, match=r"cannot be counted: database or disk is full.*TMPDIR"):
+        list(count_entities(Folder(), ["1"], "csv"))
+
+
+def test_rows_come_in_the_order_of_the_records() -> None:
+    found = entity_rows("part-00001", ["x", None], [[{"start": 0}, {"start": 3}], [{"start": 1}]])
+    assert [(row["document"], row["start"]) for row in found] == [("x", 0), ("x", 3), ("part-00001:1", 1)]
