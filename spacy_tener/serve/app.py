@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response, Security
+from fastapi import APIRouter, FastAPI, Query, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from spacy.language import Language
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from .. import explain
 from ..about import __version__
 from . import schema
-from .access import has_key
 from .metrics import MetricsMiddleware
+from .routes import ERRORS, ProtectedRoute, TheService
 from .service import Service
 from .stream import NdjsonResponse, StreamResponse
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 STATIC = Path(__file__).parent / "static"
 EXPLANATION_STYLE = Path(explain.__file__).with_name("page.css")
@@ -39,17 +34,6 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; connect-src 'self'; frame-src 'self'; img-src data:; "
     "script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'"
 )
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schema.ErrorResponse, "description": description}
-    for status, description in {
-        401: "The service asks for its API key.",
-        404: "There is no such model.",
-        408: "The request took too long to arrive.",
-        413: "A text, the texts or the body are over a limit.",
-        422: "The request is not what the schema says.",
-        503: "Too many texts are waiting; Retry-After says how many seconds.",
-    }.items()
-}
 NDJSON = str(NdjsonResponse.media_type)
 
 
@@ -113,84 +97,9 @@ async def _error_response(request: Request, error: Exception) -> Response:
     return Response(content, error.status_code, error.headers, media_type="application/json")
 
 
-class BoundedRoute(APIRoute):
-    """A route that reads a body within the limits of size and time, and stops working for a client that has gone."""
-
-    def get_route_handler(self) -> Any:
-        handler = super().get_route_handler()
-
-        async def bounded_handler(request: Request) -> Response:
-            limits: schema.Limits = request.app.state.service.limits
-            try:
-                async with asyncio.timeout(limits.timeout):
-                    await _read_body(request, limits.body)
-            except TimeoutError:
-                raise schema.request_timeout(limits) from None
-            except ClientDisconnect:
-                return _client_closed_request()
-            return await _unless_disconnected(handler, request)
-
-        return bounded_handler if self.body_field else handler
-
-
-class ProtectedRoute(BoundedRoute):
-    """A bounded route that asks for the API key, where the service has one, before it reads a body."""
-
-    def get_route_handler(self) -> Any:
-        handler = super().get_route_handler()
-
-        async def protected_handler(request: Request) -> Response:
-            key: str = request.app.state.api_key
-            if key and not has_key(request.headers, key):
-                raise schema.unauthorized("authorization" in request.headers)
-            response: Response = await handler(request)
-            return response
-
-        return protected_handler
-
-
-async def _read_body(request: Request, limit: int) -> None:
-    """Read the body, of at most so many bytes, to where `request.body()` takes it from."""
-    too_large = schema.ServiceError(
-        413, "body_too_large", f"The body is larger than {limit:,} bytes. Send fewer texts at once."
-    )
-    content_length = request.headers.get("content-length", "")
-    if content_length.isdecimal() and int(content_length) > limit:
-        raise too_large
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise too_large
-    request._body = bytes(body)
-
-
-async def _unless_disconnected(handler: Handler, request: Request) -> Response:
-    """Return the handler's response, or cancel it when the client disconnects before."""
-    response = asyncio.ensure_future(handler(request))
-    disconnect = asyncio.ensure_future(request.receive())
-    try:
-        await asyncio.wait((response, disconnect), return_when=asyncio.FIRST_COMPLETED)
-        return response.result() if response.done() else _client_closed_request()
-    finally:
-        response.cancel()
-        disconnect.cancel()
-
-
-def _client_closed_request() -> Response:
-    """Return a response that nobody reads, with the status by which nginx counts such requests."""
-    return Response(status_code=499)
-
-
 # --- the API
 
 
-async def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-TheService = Annotated[Service, Depends(_service)]
 api = APIRouter(prefix="/v1", tags=["entities"], route_class=ProtectedRoute)
 monitoring = APIRouter(tags=["operation"], route_class=ProtectedRoute)
 health_checks = APIRouter(tags=["operation"])
