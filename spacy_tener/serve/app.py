@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 
 from .. import explain
 from ..about import __version__
-from . import schema
+from . import label_studio, schema
 from .metrics import MetricsMiddleware
 from .routes import ERRORS, ProtectedRoute, TheService
 from .service import Service
@@ -34,6 +34,8 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; connect-src 'self'; frame-src 'self'; img-src data:; "
     "script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'"
 )
+# Label Studio knows a backend by its URL: this one tells the models of a service apart.
+LABEL_STUDIO = "/label-studio/{model}"
 NDJSON = str(NdjsonResponse.media_type)
 
 
@@ -62,10 +64,12 @@ def make_app(
     app.state.api_key = api_key
     # The key is checked by ProtectedRoute; this puts it into the schema.
     protected = [Security(HTTPBearer(auto_error=False, description="The API key of the service."))] if api_key else []
-    for router in (api, monitoring):
+    for router in (api, label_studio.router, monitoring):
         app.include_router(router, dependencies=protected)
     for router in (health_checks, pages):
         app.include_router(router)
+    for router in (label_studio.router, health_checks):
+        app.include_router(router, prefix=LABEL_STUDIO, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     if allow_origins:

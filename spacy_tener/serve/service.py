@@ -8,13 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from spacy.language import Language
 
 from ..annotate.batches import TOGETHER, Task
-from ..annotate.finding import entity_task, labels
+from ..annotate.finding import entity_task, labels, reading_task
 from ..explain import explain
+from ..files import digest
+from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import find_recogniser, recognisers
 from ..pipeline.windows import batch_by_size
@@ -29,12 +32,16 @@ Form = Literal["json", "html"]
 class ServedModel:
     """A pipeline and the thread that runs it.
 
+    readings: The task that finds entities and the best reading of the first `tener_ner`; no reading without one.
+    model_version: The pipeline's name and version, and a digest of its files when they were loaded.
     explanations: The task of each form of an explanation; empty where the pipeline has no `tener_ner`.
     """
 
     nlp: Language
     worker: Worker
     entities: Task
+    readings: Task
+    model_version: str
     explanations: Mapping[Form, Task]
 
     @property
@@ -61,6 +68,8 @@ class Service:
                 nlp,
                 Worker(name, threads[id(nlp.vocab)], limits, self.metrics),
                 entity_task(nlp),
+                reading_task(nlp, 1) if recognisers(nlp) else partial(_without_readings, nlp),
+                _model_version(name, nlp),
                 _explanation_tasks(nlp),
             )
             for name, nlp in models.items()
@@ -104,20 +113,28 @@ class Service:
         return to_response(text, await served.worker.answer(served.entities, text), options)
 
     async def batch(self, texts: Sequence[str], options: Options) -> list[list[EntityOut]]:
-        """Find the entities of several texts. A part of them at a time is in the queue, so that others wait less."""
+        """Find the entities of several texts."""
         if len(texts) > self.limits.texts:
             message = f"There are {len(texts):,} texts, and the limit is {self.limits.texts:,}. Send fewer at once."
             raise ServiceError(413, "too_many_texts", message)
         for number, text in enumerate(texts):
             self.check(text, f"Text {number}")
         served = self.model(options.model)
+        answers = await self.answers(served, served.entities, texts)
+        if error := next((each for each in answers if isinstance(each, ServiceError)), None):
+            raise error
+        return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
+
+    async def answers(self, served: ServedModel, task: Task, texts: Sequence[str]) -> list[Any]:
+        """Return a task's answer for each text, or the error at it. A part of them at a time is in the queue, so that
+        others wait less."""
         if served.worker.is_full():
             raise served.worker.overloaded()
-        found: list[list[FoundEntity]] = []
+        answers: list[Any] = []
         for part in batch_by_size(texts, TOGETHER):
-            futures = [await served.worker.submit(served.entities, text, block=True) for text in part]
-            found += await served.worker.wait_for(asyncio.gather(*futures))
-        return [to_response(text, entities, options) for text, entities in zip(texts, found, strict=True)]
+            futures = [await served.worker.submit(task, text, block=True) for text in part]
+            answers += await served.worker.wait_for(asyncio.gather(*futures, return_exceptions=True))
+        return answers
 
     async def explanation(self, text: str, model: str | None, form: Form) -> str:
         """Explain the entities of a text, as a JSON document or a page."""
@@ -135,6 +152,15 @@ class Service:
     def check(self, text: str, where: str = "The text") -> None:
         if len(text) > self.limits.characters:
             raise text_too_long(len(text), self.limits.characters, where)
+
+
+def _without_readings(nlp: Language, texts: Sequence[str]) -> list[tuple[list[FoundEntity], list[Parse]]]:
+    return [(entities, []) for entities in entity_task(nlp)(texts)]
+
+
+def _model_version(name: str, nlp: Language) -> str:
+    weights = digest(Path(nlp.path))[:8] if nlp.path else ""
+    return " ".join(filter(None, [name, str(nlp.meta.get("version", "")), weights]))
 
 
 def _explanation_tasks(nlp: Language) -> dict[Form, Task]:

@@ -1,0 +1,272 @@
+"""The service as a backend of Label Studio: what its client sends is answered in its projects' labels."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import Any
+
+import httpx
+import pytest
+import spacy
+
+INTERFACE = """<View>
+  <Labels name="label" toName="text">
+    <Label value="PER"/><Label value="ORG"/><Label value="GPE"/>
+  </Labels>
+  <Text name="text" value="$text"/>
+</View>"""
+TEXT = "吴重阳在中国银行工作。"
+
+
+@pytest.fixture(scope="module")
+def nlp(saved):
+    return spacy.load(saved["tener"])
+
+
+def setup(served, interface: str, base: str = "") -> httpx.Response:
+    """Ask as Label Studio does when a backend is connected, and before each prediction."""
+    body = {"project": "1.1700000000", "schema": interface, "hostname": "", "access_token": "x", "extra_params": None}
+    return served.client.post(f"{base}/setup", json=body)
+
+
+def predict(served, *data: dict[str, Any], interface: str = INTERFACE, base: str = "") -> httpx.Response:
+    tasks = [{"id": 7 + number, "project": 1, "data": each, "meta": {}} for number, each in enumerate(data)]
+    params = {"login": None, "password": None, "context": None}
+    body = {"tasks": tasks, "project": "1.17", "label_config": interface, "params": params}
+    return served.client.post(f"{base}/predict", json=body)
+
+
+def found(nlp, text: str) -> list[tuple[int, int, str]]:
+    return [(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents]
+
+
+def regions(result: dict[str, Any], to_name: str = "text") -> list[tuple[int, int, str]]:
+    values = [each["value"] for each in result["result"] if each["to_name"] == to_name]
+    return [(value["start"], value["end"], value["labels"][0]) for value in values]
+
+
+def refusal(answer: httpx.Response, code: str) -> str:
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["error"]["code"] == code
+    return answer.json()["error"]["message"]
+
+
+def test_a_project_is_set_up_and_its_health_asked(served):
+    version = setup(served, INTERFACE).json()["model_version"]
+    name, _, weights = version.split()
+    assert (name, len(weights)) == ("tener", 8)
+    assert setup(served, INTERFACE).json()["model_version"] == version
+    assert served.client.get("/health").json()["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT,
+        "😀王小明𠮷去了上海",
+        "<b>王小明</b> &amp; 去了\r\n上海\r\n\r\n北京大学",
+        "e\u0301王小明\u200d去了上海",
+        "今天天气很好",
+        "",
+    ],
+)
+def test_regions_are_the_entities_of_the_text_as_it_is(served, nlp, text):
+    answer = predict(served, {"text": text}).json()
+    (result,) = answer["results"]
+    assert answer["errors"] == []
+    assert regions(result) == found(nlp, text)
+    for region in result["result"]:
+        assert (region["from_name"], region["to_name"], region["type"]) == ("label", "text", "labels")
+        assert region["value"]["text"] == text[region["value"]["start"] : region["value"]["end"]]
+
+
+def test_scores_are_probabilities(served, nlp):
+    (result,) = predict(served, {"text": TEXT}).json()["results"]
+    pipe = nlp.get_pipe("tener_ner")
+    (scored,) = pipe.scored([nlp.make_doc(TEXT)])
+    assert [region["score"] for region in result["result"]] == pytest.approx([each.probability for each in scored])
+    ((best,),) = pipe.k_best([nlp.make_doc(TEXT)], k=1)
+    assert result["score"] == pytest.approx(best.probability ** (1 / math.sqrt(len(TEXT))))
+
+
+def test_the_least_certain_task_has_the_lowest_score(served):
+    data = [{"text": TEXT}, {"text": "吴小明在上海银行工作。王重阳去了中国"}, {"text": ""}]
+    known, unseen, empty = [result["score"] for result in predict(served, *data).json()["results"]]
+    assert 0 < unseen < known < empty == 1
+
+
+def test_labels_are_those_of_the_project(served):
+    interface = INTERFACE.replace('"PER"', '"Person" predicted_values="NAME, PER"').replace('"ORG"', '"org"')
+    interface = interface.replace('<Label value="GPE"/>', '<Label value="Place" alias="GPE"/>')
+    (result,) = predict(served, {"text": "王小明去了上海"}, {"text": TEXT}, interface=interface).json()["results"][:1]
+    assert regions(result) == [(0, 3, "Person"), (5, 7, "GPE")]
+    (result,) = predict(served, {"text": TEXT}, interface=interface).json()["results"]
+    assert regions(result) == [(0, 3, "Person"), (4, 8, "org")]
+
+
+def test_entities_without_a_label_in_the_project_are_left_out_and_named(served, caplog):
+    interface = INTERFACE.replace('<Label value="ORG"/>', "")
+    assert setup(served, interface).status_code == 200
+    assert "no label for ORG over the text 'text'" in caplog.text
+    (result,) = predict(served, {"text": TEXT}, interface=interface).json()["results"]
+    assert regions(result) == [(0, 3, "PER")]
+
+
+def test_several_texts_of_a_task(served, nlp):
+    interface = """<View>
+      <labels name="people" toName="title, body"><Label value="PER"/></labels>
+      <Labels name="others" toname="body"><Label value="ORG"/><Label value="PER"/><Label value="GPE"/></Labels>
+      <Text name="title" value="$title"/><text name="body" value="$article.body"/><Text name="note" value="$note"/>
+      <Image name="image" value="$image"/>
+    </View>"""
+    data = {"title": "王小明去了上海", "article": {"body": TEXT}, "note": "京", "image": "a.png"}
+    (result,) = predict(served, data, interface=interface).json()["results"]
+    assert regions(result, "title") == [(0, 3, "PER")]
+    assert regions(result, "body") == found(nlp, TEXT)
+    assert [region["from_name"] for region in result["result"]] == ["people", "people", "others"]
+    assert len({region["id"] for region in result["result"]}) == 3
+    alone = [predict(served, {"text": text}).json()["results"][0]["score"] for text in (data["title"], TEXT)]
+    logs = sum(math.log(score) * math.sqrt(size) for score, size in zip(alone, (7, 11), strict=True))
+    assert result["score"] == pytest.approx(math.exp(logs / math.sqrt(18)))
+
+
+def test_tasks_that_cannot_be_read_get_no_prediction_and_the_others_theirs(served, nlp, caplog):
+    data = [{"text": TEXT}, {"image": "a.png"}, {"text": 3}, {"text": "好" * 501}, {"text": "京"}]
+    answer = predict(served, *data).json()
+    assert [regions(result) if result else result for result in answer["results"]] == [
+        found(nlp, TEXT),
+        [],
+        [],
+        [],
+        [(0, 1, "GPE")],
+    ]
+    assert [error["task"] for error in answer["errors"]] == [8, 9, 10]
+    assert "no text 'text'" in answer["errors"][0]["message"]
+    assert "501 characters" in answer["errors"][2]["message"]
+    assert "task 8: The task has no text 'text' in its data." in caplog.text
+
+
+def test_half_of_a_surrogate_pair_is_no_text(served):
+    body = b'{"label_config": "%s", "tasks": [{"id": 1, "data": {"text": "\\ud800"}}]}'
+    body = body % INTERFACE.replace('"', '\\"').replace("\n", " ").encode()
+    answer = served.client.post("/predict", content=body, headers={"content-type": "application/json"}).json()
+    assert answer["results"] == [[]]
+    assert "surrogate" in answer["errors"][0]["message"]
+
+
+def test_a_text_at_which_the_pipeline_fails_costs_the_others_nothing(start, nlp):
+    broken = spacy.blank("zh")
+
+    @spacy.Language.component("fails_at_x")
+    def fail(doc):
+        if "x" in doc.text:
+            raise ValueError("x")
+        return doc
+
+    broken.add_pipe("fails_at_x")
+    ruler = broken.add_pipe("entity_ruler")
+    ruler.add_patterns([{"label": "GPE", "pattern": "上海"}])
+    with start({"broken": broken}) as service:
+        answer = predict(service, {"text": "x"}, {"text": "去了上海"}).json()
+    assert [error["task"] for error in answer["errors"]] == [7]
+    assert answer["results"][0] == []
+    # Without a tener_ner there are no probabilities: nothing to sort by.
+    assert answer["results"][1]["score"] is None
+    assert regions(answer["results"][1]) == [(2, 4, "GPE")]
+    assert answer["results"][1]["result"][0]["score"] is None
+
+
+def test_more_tasks_than_texts_of_a_batch(served):
+    """Label Studio sends all tasks that were selected at once."""
+    answer = predict(served, *[{"text": "京"}] * 50).json()
+    assert [regions(result) for result in answer["results"]] == [[(0, 1, "GPE")]] * 50
+
+
+def test_a_model_by_its_name(served):
+    base = "/label-studio/characters"
+    assert served.client.get(f"{base}/health").status_code == 200
+    assert setup(served, INTERFACE, base).json()["model_version"].startswith("characters ")
+    assert predict(served, {"text": "京"}, base=base).json()["results"][0]["model_version"].startswith("characters ")
+    assert setup(served, INTERFACE, "/label-studio/none").status_code == 404
+
+
+BOMB = '<!DOCTYPE v [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><View>&b;</View>'
+EXTERNAL = '<!DOCTYPE v SYSTEM "file:///etc/passwd" [<!ENTITY x SYSTEM "file:///etc/passwd">]><View>&x;</View>'
+
+IMAGES = """<View>
+  <Image name="image" value="$image"/>
+  <RectangleLabels name="label" toName="image"><Label value="PER"/></RectangleLabels>
+</View>"""
+
+
+@pytest.mark.parametrize(
+    ("interface", "reason"),
+    [
+        ("", "is not XML"),
+        ("{}", "is not XML"),
+        ("<View><Text></View>", "is not XML: mismatched tag"),
+        ("<View>&a;</View>", "is not XML: undefined entity"),
+        (BOMB, "has a document type"),
+        (EXTERNAL, "has a document type"),
+        ("<View/>", "has no Labels over a Text, but nothing"),
+        (IMAGES, "has no Labels over a Text, but Image, Label, RectangleLabels"),
+        (INTERFACE.replace("Text", "HyperText"), "has no Labels over a Text, but HyperText, Label, Labels"),
+        (INTERFACE.replace('toName="text"', 'toName="other"'), "none of the labels over a Text that the model finds"),
+        (INTERFACE.replace("value=", "background="), "none of the labels over a Text that the model finds: GPE, ORG"),
+        (INTERFACE.replace('value="$text"', 'value="$text" valueType="url"'), "does not show one text of a task"),
+        (INTERFACE.replace('value="$text"', 'value="Read: $text"'), "does not show one text of a task"),
+        (INTERFACE.replace('value="$text"', 'value="$text" encoding="base64"'), "does not show one text of a task"),
+        ("<View>" * 500 + "</View>" * 500, "has no Labels over a Text, but View"),
+    ],
+)
+def test_interfaces_that_cannot_be_used_are_refused(served, interface, reason, caplog):
+    assert reason in refusal(setup(served, interface), "unusable_interface")
+    assert reason in refusal(predict(served, {"text": TEXT}, interface=interface), "unusable_interface")
+    # Label Studio shows the status alone, and sends people to this log.
+    setup_log, predict_log = caplog.messages
+    assert setup_log.startswith("Label Studio, /setup: The labelling interface ")
+    assert predict_log.startswith("Label Studio, /predict: The labelling interface ")
+    assert reason in setup_log
+
+
+def test_an_interface_with_a_declaration_comments_and_other_tags(served):
+    interface = '<?xml version="1.0" encoding="utf-16"?><!-- 😀 -->' + INTERFACE.replace(
+        "<Label ", "<Header/><Label ", 1
+    )
+    assert setup(served, interface).status_code == 200
+
+
+def test_webhooks_are_taken_note_of_again_and_again(served):
+    body = {"action": "ANNOTATION_CREATED", "annotation": {"result": []}, "task": {}, "project": {"id": 1}}
+    answers = [served.client.post("/webhook", json=body) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert len({answer.text for answer in answers}) == 1
+    assert answers[0].json()["status"] == "ignored"
+    assert served.client.post("/webhook", json={"annotation": {}}).status_code == 422
+
+
+def test_training_is_refused_where_it_is_asked_for(served):
+    answer = served.client.post("/webhook", json={"action": "START_TRAINING", "project": {"id": 1}})
+    assert answer.status_code == 501
+    assert "does not train" in answer.json()["error"]["message"]
+
+
+def test_requests_are_limited_and_counted_like_others(served, start, caplog):
+    caplog.set_level(logging.WARNING)
+    assert predict(served, {"text": "好" * 20_000}).status_code == 413
+    assert "Label Studio, /predict: The body is larger than 20,000 bytes" in caplog.text
+    assert 'tener_requests_total{path="/predict",status="413"}' in served.client.get("/metrics").text
+    with start({"blank": spacy.blank("zh")}, api_key="secret") as service:
+        assert service.client.get("/health").status_code == 200
+        assert setup(service, INTERFACE).status_code == 401
+        assert predict(service, {"text": "好"}).status_code == 401
+        service.client.auth = ("anyone", "secret")  # as Label Studio sends it
+        assert setup(service, INTERFACE).status_code == 422
+
+
+def test_setting_up_takes_no_time(served):
+    began = time.perf_counter()
+    setup(served, INTERFACE)
+    assert time.perf_counter() - began < 1  # Label Studio waits three seconds
