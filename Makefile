@@ -24,10 +24,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-run: $(RUN_ENV) ## convert the bundled sample corpus, train, evaluate, draw and explain the entities in HTML pages
+run: $(RUN_ENV) ## convert the bundled sample corpus, train, score, and explain errors in HTML pages
 	$(PY) -m spacy project run all . --vars.gpu $(GPU)
-	@echo "Entities, gold beside predicted: file://$(CURDIR)/pages/sample-tener.html"
-	@echo "Why they were found: file://$(CURDIR)/pages/sample-tener-why.html"
+	@echo "Scores and errors: file://$(CURDIR)/pages/sample-tener.html"
+	@echo "Some of the errors, explained: file://$(CURDIR)/pages/sample-tener-why.html"
 
 test: lint browser ## ruff, mypy and the test suite, on all cores
 	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses auto --dist worksteal

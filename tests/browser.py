@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from axe_core_python.selenium import Axe
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
@@ -62,6 +61,8 @@ class Browser:
 
     def violations(self) -> list[str]:
         """What axe-core finds that keeps people from using the page, in the colours of light and of dark."""
+        from axe_core_python.selenium import Axe
+
         found = []
         for scheme in ("dark", "light"):
             self.prefer(scheme)

@@ -95,7 +95,11 @@ OURS = [(name, words[4:]) for name, words in lines() if words[:4] == ["python", 
 
 
 @pytest.mark.parametrize(("name", "words"), OURS, ids=lambda value: value if isinstance(value, str) else value[0])
-def test_every_option_exists(name: str, words: list[str]) -> None:
+def test_every_option_exists(name: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(word) for word in words if word.endswith(".spacy")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     group: Any = typer.main.get_group(spacy_tener.cli.tener_cli)
     command = group.commands[words[0]]
     assert command.make_context(words[0], list(words[1:])).params

@@ -111,7 +111,7 @@ def evaluate_cli(
         write_text(output, "{\n  " + ",\n  ".join(lines) + "\n}\n")
         msg.good(str(output))
     if page:
-        _write_errors(page, nlp, data, scores, scorer.examples, explained)
+        _write_errors(page, nlp, f"{model} on {data}", data, scores, scorer.examples, explained)
     if displacy_path:
         docs = list(nlp.pipe(example.predicted for example in examples[:displacy_limit]))
         shown = displacy_options({ent.label_ for doc in docs for ent in doc.ents})
@@ -140,9 +140,16 @@ def _write_scores(path: Path, page: Path | None) -> None:
 
 
 def _write_errors(
-    page: Path, nlp: Language, data: Path, scores: Mapping[str, Any], examples: Sequence[Example], explained: int
+    page: Path,
+    nlp: Language,
+    about: str,
+    data: Path,
+    scores: Mapping[str, Any],
+    examples: Sequence[Example],
+    explained: int,
 ) -> None:
     """Write the page of errors, and the page of explanations beside it if any are asked for."""
+    title = f"Errors on {'/'.join(data.with_suffix('').parts[-2:])}"
     compared = list(compare_texts(nlp, examples))
     texts = [(example.reference, pairs) for example, pairs in compared]
     numbers = surest_errors(texts, explained)
@@ -151,14 +158,14 @@ def _write_errors(
         from ..explain import explain  # slow to import, for commands that do without
 
         found = explain(nlp, [compared[number][0] for number in numbers])
-        write_text(why, found.to_html(title=f"Errors on {data.stem}, explained"))
+        write_text(why, found.to_html(title=f"{title}, explained"))
         msg.good(f"{why.resolve()}: {counted(len(numbers), 'text')}")
     content = errors_page(
-        f"Errors on {data.stem}",
+        title,
         None if scores.get("ents_f") is None else parse_scores(scores, data),
         texts,
         labels=known_labels(nlp),
-        about=f"{nlp.meta['name']} on {data}, {counted(len(texts), 'text')}",
+        about=f"{about}, {counted(len(texts), 'text')}",
         lang=str(nlp.lang),
         explained=(why.name, numbers),
     )

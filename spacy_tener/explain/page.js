@@ -528,6 +528,7 @@
   $("notes").append(...data.notes.map((note) => el("li", {}, note)));
   setTheme(prefers.matches);
   listTexts();
-  if (data.texts.length) showText(0);
+  const asked = Number(/^#text-(\d+)$/.exec(location.hash)?.[1] || 0);
+  if (data.texts.length) showText(Math.min(asked, data.texts.length - 1));
   document.documentElement.dataset.ready = "true";
 })();

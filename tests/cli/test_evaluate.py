@@ -46,7 +46,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "test.spacy"
 
 
-def evaluate(*arguments: str | Path) -> tuple[int, str]:
+def evaluate(*arguments: object) -> tuple[int, str]:
     ran = run_tener("evaluate", *arguments)
     return ran.code, ran.text
 
@@ -205,3 +205,51 @@ def test_entities_are_drawn_as_by_spacy_evaluate_for_ner(model: Path, data: Path
     assert (code, "entities.html: 1 text" in text) == (0, True)
     assert page.count("<mark") == 3, "of the first text, what the pipeline finds"
     assert "PER.NAM" in page
+
+
+def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str, Path], tmp_path: Path) -> None:
+    nlp = spacy.load(saved["tener"])
+    doc = nlp.make_doc("王小明去了上海")
+    doc.set_ents([doc.char_span(0, 2, "ORG")], default="outside")
+    (tmp_path / "weibo").mkdir()
+    DocBin(docs=[nlp.make_doc("京"), doc]).to_disk(tmp_path / "weibo" / "test.spacy")
+    code, text = evaluate(
+        saved["tener"], tmp_path / "weibo" / "test.spacy", "--page", tmp_path / "e.html", "--explain", 5
+    )
+    assert code == 0, text
+    page, why = ((tmp_path / name).read_text(encoding="utf8") for name in ("e.html", "e-why.html"))
+    assert "<title>Errors on weibo/test</title>" in page
+    assert '"explained":{"page":"e-why.html","texts":{"1":0}}' in page
+    assert '"gold":[[0,2,"ORG"]]' in why
+    assert "e.html: 1 text with errors of 2" in text
+
+
+def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, tmp_path: Path) -> None:
+    DocBin(docs=[spacy.blank("zh").make_doc("王李")]).to_disk(tmp_path / "test.spacy")
+    code, text = evaluate(model, tmp_path / "test.spacy", "--page", tmp_path / "e.html")
+    assert (code, "no entities to score The page has what was found." in text) == (0, True)
+    assert '"scores":null,"texts":[["王李",[[0,[0,1,"PER.NAM"],null],[0,[1,2,"PER.NOM"],null]]]]' in (
+        tmp_path / "e.html"
+    ).read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "tener evaluate"])
+def test_a_page_is_made_of_scores_alone(model: Path, data: Path, tmp_path: Path, command: str) -> None:
+    assert Ran(*command.split(), model, data, "--output", tmp_path / "m.json").code == 0
+    code, text = evaluate(tmp_path / "m.json", "--page", tmp_path / "s.html")
+    assert (code, "s.html: scores alone" in text) == (0, True)
+    counts = "[2,2,2]" if command == "tener evaluate" else "null"
+    assert f'["All",0.5,0.5,0.5,{counts}]' in (tmp_path / "s.html").read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["model"], "there is no corpus to score on Name one behind the pipeline"),
+        (["scores.json"], "there is no corpus to score on"),
+        (["model", "--explain", "3"], "--explain: there is no page to link from"),
+    ],
+)
+def test_a_page_that_cannot_be_made_is_refused(options: list[str], told: str) -> None:
+    code, text = evaluate(*options)
+    assert (code, told in text) == (1, True)
