@@ -12,7 +12,11 @@ counts of tags and transitions, written down instead of being traced back throug
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -27,7 +31,7 @@ from ..crf.transitions import CRFArrays, Transitions, weight_gradients
 from ..tagging import TagLayout
 from ..types import AnyFloats, BoolArray, IntArray
 from .dense import Dropout, Linear
-from .devices import to_host
+from .devices import on_device, to_host
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -149,6 +153,9 @@ def subtract_path(counts: AnyFloats, moves: AnyFloats, tags: IntArray, weights: 
 CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
 """start, end, outside, inside: the parameters of a CRF."""
 
+Summed = Callable[..., Tensor]
+"""`_log_likelihood`, or the same on a GPU."""
+
 
 class CRF(nn.Module):
     """Transition scores between tags, and all that follows from them.
@@ -156,7 +163,8 @@ class CRF(nn.Module):
     Everywhere `allowed` is a mask of the tags that a token may have, [N, K]; without one, it may have any.
     Sums are computed in float32 at least, whatever the precision of the emissions.
 
-    All is computed on the CPU, and results are there, whatever devices emissions and weights are on: the recursions are
+    Sums over all paths, and the losses that are made of them, are computed where emissions and weights are, if that is
+    a GPU with Triton (`crf_triton`). Everything else is computed on the CPU, and results are there: the recursions are
     chains of hundreds of small steps, and a GPU would spend most of a training step on launching them.
     """
 
@@ -199,8 +207,8 @@ class CRF(nn.Module):
 
         *Shape* [N, K] to [n_sequences]
         """
-        emissions, weights = self.on_host(emissions)
-        sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
+        emissions, weights, summed = self._where_summed(emissions)
+        sums = summed(emissions, weights, self._packing(emissions, lengths), allowed)
         return sums.to(upcast(emissions).dtype)
 
     def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
@@ -231,17 +239,24 @@ class CRF(nn.Module):
         """
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
-        emissions, weights = self.on_host(emissions)
+        emissions, weights, summed = self._where_summed(emissions)
         packing = self._packing(emissions, lengths)
         if tags is not None:
-            return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
+            return summed(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
         assert allowed is not None
         # Both sums go step by step together, as one batch of twice as many sequences.
         every = torch.ones_like(allowed) if possible is None else possible
         twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
         masks = torch.cat([every, every & allowed])
-        free, agreeing = _log_likelihood(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
+        free, agreeing = summed(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
         return (free - agreeing).to(upcast(emissions).dtype)
+
+    def _where_summed(self, emissions: Tensor) -> tuple[Tensor, CRFWeights, Summed]:
+        """Return emissions and weights where sums over paths are computed, and what computes them."""
+        kernels = _kernels_for(emissions, self)
+        if kernels is None:
+            return *self.on_host(emissions), _log_likelihood
+        return emissions, self.weights, kernels.log_likelihood
 
     @property
     def scorer(self) -> PathScorer:
@@ -266,6 +281,38 @@ def _log_likelihood(
     return sums
 
 
+def _kernels_for(emissions: Tensor, crf: CRF) -> ModuleType | None:
+    """Return the kernels for emissions and a CRF that are on a GPU where these work."""
+    if not emissions.is_cuda or crf.start.device != emissions.device or emissions.dtype == torch.float64:
+        return None
+    kernels = _working_kernels(emissions.device) if emissions.numel() else None
+    return kernels if kernels is not None and crf.layout.n_tags <= kernels.MOST_TAGS else None
+
+
+@functools.lru_cache(maxsize=8)
+def _working_kernels(device: torch.device) -> ModuleType | None:
+    """Return the kernels where Triton is installed, compiles them, and computes on the device what the host does."""
+    if find_spec("triton") is None:
+        return None
+    example, tags = torch.linspace(-2.0, 2.0, 45).view(9, 5), torch.tensor([0, 4, 3, 1, 1, 1, 2, 0, 3])
+    crf, packing = CRF(1), Packing.of([5, 0, 4], 9)
+    try:
+        from . import crf_triton
+
+        weights = [weight.detach().to(device) for weight in crf.weights]
+        with torch.enable_grad():
+            there, here = (example.clone().to(place).requires_grad_() for place in (device, "cpu"))
+            crf_triton.log_likelihood(there, weights, packing, None, tags).sum().backward()
+            _log_likelihood(here, crf.weights, packing, None, tags).sum().backward()
+        torch.testing.assert_close(cast(Tensor, there.grad).cpu(), here.grad, rtol=1e-4, atol=1e-5)
+    # A compiler that is missing or too old has any kind of error.
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        warnings.warn(f"The CRF is trained on the host, since Triton does not work on {device}: {reason}", stacklevel=2)
+        return None
+    return crf_triton
+
+
 def cross_entropy(
     teacher: CRF,
     teacher_emissions: Tensor,
@@ -281,11 +328,11 @@ def cross_entropy(
     which come first; a new type the teacher never predicts.
     """
     layout = student.layout
-    emissions, weights = student.on_host(emissions)
-    known = torch.from_numpy(teacher.layout.within(layout))
+    emissions, weights, _ = student._where_summed(emissions)
+    known = on_device(teacher.layout.within(layout), emissions.device)
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     scores[:, known] = teacher_emissions.detach().to(scores)
-    grown = teacher.resize(layout.n_labels).cpu()
+    grown = teacher.resize(layout.n_labels).to(emissions.device)
     features = (scores.requires_grad_(), *grown.weights)
     with torch.enable_grad():
         counts = torch.autograd.grad(grown.log_partition(scores, lengths, possible).sum(), features)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,6 +20,29 @@ def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tenso
     # Apple's GPU would read the host's memory later, when there may be something else in it
     # (https://github.com/pytorch/pytorch/issues/139550).
     return tensor.to(device, non_blocking=device.type != "mps")
+
+
+def on_device_together(arrays: Sequence[NDArray[Any] | Tensor], device: torch.device | str) -> list[Tensor]:
+    """Return arrays of the host on a device, by one copy of all, each with its own type of numbers."""
+    device = torch.device(device)
+    if device.type == "cpu" or len(arrays) < 2:
+        return [on_device(array, device) for array in arrays]
+    parts = [np.ascontiguousarray(array) for array in arrays]
+    # A tensor of numbers of 8 bytes begins at a multiple of 8.
+    sizes = [-(-part.nbytes // 8) * 8 for part in parts]
+    block = np.empty(sum(sizes), np.uint8)
+    ends = np.cumsum(sizes).tolist()
+    for part, size, end in zip(parts, sizes, ends, strict=True):
+        block[end - size : end - size + part.nbytes] = part.reshape(-1).view(np.uint8)
+    there = on_device(block, device)
+    return [
+        there[end - size : end - size + part.nbytes].view(_dtype(part)).view(part.shape)
+        for part, size, end in zip(parts, sizes, ends, strict=True)
+    ]
+
+
+def _dtype(array: NDArray[Any]) -> torch.dtype:
+    return torch.from_numpy(array[:0]).dtype
 
 
 def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -73,13 +73,18 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     weights = torch.tensor([target.weight for target in targets], dtype=torch.float64)
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
-        return losses @ weights.to(losses)
+        return losses @ _beside(losses, weights)
     allowed = agreeing_tags(tags, possible, crf.layout)
     losses = crf.loss(emissions, lengths, allowed=tensor(allowed), possible=tensor(possible))
-    loss = losses @ weights.to(losses)
+    loss = losses @ _beside(losses, weights)
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
+
+
+def _beside(losses: Tensor, weights: Tensor) -> Tensor:
+    """Return weights where losses are, in their precision, without waiting for the device."""
+    return on_device(weights.to(losses.dtype), losses.device)
 
 
 def tensor(mask: Mask | None) -> Tensor | None:
@@ -102,7 +107,7 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
     mask, free = tensor(np.concatenate(masks)), tensor(allowed[index])
     log_share = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
     # A span of probability one has an infinite loss; a hair below one keeps loss and gradient finite, and large.
-    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)) @ torch.tensor(weights).to(log_share)
+    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)) @ _beside(log_share, torch.tensor(weights))
 
 
 def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
@@ -158,7 +163,7 @@ def _listed_loss(
     tags = torch.from_numpy(np.concatenate([each.tags.ravel() for each in paths]))
     weights = torch.from_numpy(np.concatenate([each.weights for each in paths]))
     scores = student.path_score(emissions[on_device(rows, emissions.device)], sizes, tags)
-    return student.log_partition(emissions, lengths, possible).sum() - scores @ weights.to(scores)
+    return student.log_partition(emissions, lengths, possible).sum() - scores @ _beside(scores, weights)
 
 
 PieceLoss = Callable[[Sequence[Piece], list[Doc], Tensor], Tensor]

@@ -1,0 +1,270 @@
+"""The CRF's sums over all paths on a GPU: one Triton kernel forwards and one backwards, a program for each sequence.
+
+With emissions `e`, transitions `T` (-inf where there is no path) and `b` the score behind the last token, `end`:
+
+    a_1 = start + e_1        a_t[j] = e_t[j] + log sum_i exp(a_(t-1)[i] + T[i, j])
+    b_n = end                b_t[i] = log sum_j exp(T[i, j] + e_(t+1)[j] + b_(t+1)[j])
+                             log Z = log sum_j exp(a_n[j] + end[j])
+
+`a_t` and `b_t` are kept relative to their largest number, whose sum over the tokens, in float64, is put back at the end
+into log Z alone. The gradients of log Z are probabilities, which do not ask what all scores have in common:
+
+    d log Z / d e_t[j]   =       softmax over j of      a_t[j] + b_t[j]
+    d log Z / d T[i, j]  = sum_t softmax over i and j of a_(t-1)[i] + T[i, j] + e_t[j] + b_t[j]
+
+so their errors do not grow with the length of a text. A program holds `T` in registers, its tags padded to a power of
+two, and each sequence adds up its own counts of transitions: nothing depends on the order in which programs run.
+
+The host's form, in `crf`, is for everything else: a CPU, a device without Triton, decoding and single paths.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..batching.sequences import Packing
+from ..crf.transitions import Transitions
+from ..tagging import TagLayout
+from ..types import IntArray
+from .devices import on_device_together
+
+MOST_TAGS = 128
+"""The tables of more do not fit into a program's registers."""
+
+
+@triton.jit
+def _finite_max(x, axis: tl.constexpr):
+    """The maximum along an axis, or 0 where that is -inf, so that it can be subtracted."""
+    largest = tl.max(x, axis)
+    return tl.where(largest == float("-inf"), 0.0, largest)
+
+
+@triton.jit
+def _row(table, row, tag, K, real):
+    """A row of a [N, K] table in float32; -inf for tags that are padding."""
+    return tl.load(table + row * K + tag, mask=real, other=float("-inf")).to(tl.float32)
+
+
+@triton.jit
+def _emitted(emissions, allowed, row, tag, K, real, MASKED: tl.constexpr):
+    """The emissions of a token, -inf where a tag is not allowed."""
+    scores = _row(emissions, row, tag, K, real)
+    if MASKED:
+        scores = tl.where(tl.load(allowed + row * K + tag, mask=real, other=0) != 0, scores, float("-inf"))
+    return scores
+
+
+@triton.jit
+def _table(spread, tag, K, real):
+    """The transitions. *Shape: [from, to]*"""
+    both = real[:, None] & real[None, :]
+    return tl.load(spread + 2 * K + tag[:, None] * K + tag[None, :], mask=both, other=float("-inf"))
+
+
+@triton.jit
+def forward_kernel(
+    emissions, allowed, tags, begins, lengths, spread, alpha, sums, K, P: tl.constexpr, MASKED: tl.constexpr,
+    TAGGED: tl.constexpr,
+):  # fmt: skip
+    """Write a_t of each token, and log Z of each sequence, less the score of its tags if there are such."""
+    sequence = tl.program_id(0)
+    begin, length = tl.load(begins + sequence), tl.load(lengths + sequence)
+    tag = tl.arange(0, P)
+    real = tag < K
+    table = _table(spread, tag, K, real)
+    end = _row(spread, 1, tag, K, real)
+    ways = _row(spread, 0, tag, K, real)
+    # A sequence without tokens has one path, of score 0.
+    ended = tl.where(tag == 0, 0.0, float("-inf"))
+    total = tl.full((), 0.0, tl.float64)
+    previous = tl.full((), 0, tl.int64)
+    for t in range(length):
+        row = begin + t
+        ways += _emitted(emissions, allowed, row, tag, K, real, MASKED)
+        largest = _finite_max(ways, 0)
+        ways -= largest
+        total += largest.to(tl.float64)
+        tl.store(alpha + row * K + tag, ways, mask=real)
+        ended = ways + end
+        if TAGGED:
+            current = tl.load(tags + row)
+            came = tl.where(t == 0, current, 2 * K + previous * K + current)
+            total -= tl.load(emissions + row * K + current).to(tl.float64) + tl.load(spread + came).to(tl.float64)
+            previous = current
+        joint = ways[:, None] + table
+        top = _finite_max(joint, 0)
+        ways = top + tl.log(tl.sum(tl.exp(joint - top[None, :]), 0))
+    largest = _finite_max(ended, 0)
+    total += (largest + tl.log(tl.sum(tl.exp(ended - largest), 0))).to(tl.float64)
+    if TAGGED:
+        total -= tl.load(spread + K + previous, mask=length > 0, other=0.0).to(tl.float64)
+    tl.store(sums + sequence, total)
+
+
+@triton.jit
+def backward_kernel(
+    emissions, allowed, tags, begins, lengths, spread, alpha, weights, d_emissions, d_spread, K, P: tl.constexpr,
+    MASKED: tl.constexpr, TAGGED: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of emissions, and of each sequence's start, end and transitions, from the end of each."""
+    sequence = tl.program_id(0)
+    begin, length = tl.load(begins + sequence), tl.load(lengths + sequence)
+    weight = tl.load(weights + sequence).to(tl.float32)
+    tag = tl.arange(0, P)
+    real = tag < K
+    table = _table(spread, tag, K, real)
+    behind = _row(spread, 1, tag, K, real)
+    # Counts of some hundred tokens add up without the rounding errors of each sum, which `lost` has of the last one.
+    moves = tl.zeros((P, P), tl.float32)
+    lost = tl.zeros((P, P), tl.float32)
+    first = tl.zeros((P,), tl.float32)
+    last = tl.zeros((P,), tl.float32)
+    for back in range(length):
+        t = length - 1 - back
+        row = begin + t
+        through = _row(alpha, row, tag, K, real) + behind
+        likely = tl.exp(through - _finite_max(through, 0))
+        whole = tl.sum(likely, 0)
+        first = likely * (weight / tl.where(whole == 0.0, 1.0, whole))
+        if TAGGED:
+            current = tl.load(tags + row)
+            first -= tl.where(tag == current, weight, 0.0)
+        tl.store(d_emissions + row * K + tag, first, mask=real)
+        last = tl.where(back == 0, first, last)
+        onward = table + (_emitted(emissions, allowed, row, tag, K, real, MASKED) + behind)[None, :]
+        before = _row(alpha, row - 1, tag, K, real & (t > 0))
+        joint = before[:, None] + onward
+        likely_moves = tl.exp(joint - _finite_max(tl.max(joint, 1), 0))
+        whole = tl.sum(tl.sum(likely_moves, 1), 0)
+        added = likely_moves * (weight / tl.where(whole == 0.0, 1.0, whole))
+        if TAGGED:
+            came = tl.load(tags + row - 1, mask=t > 0, other=-1)
+            added -= tl.where((tag[:, None] == came) & (tag[None, :] == current), weight, 0.0)
+        added -= lost
+        counted = moves + added
+        lost = (counted - moves) - added
+        moves = counted
+        top = _finite_max(onward, 1)
+        behind = top + tl.log(tl.sum(tl.exp(onward - top[:, None]), 1))
+        behind -= _finite_max(behind, 0)
+    own = d_spread + sequence * (2 * K + K * K)
+    tl.store(own + tag, first, mask=real)
+    tl.store(own + K + tag, last, mask=real)
+    tl.store(own + 2 * K + tag[:, None] * K + tag[None, :], moves, mask=real[:, None] & real[None, :])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The sequences of a batch on a device.
+
+    begins, lengths: *Shape: [n_sequences]*
+    allowed: a mask of tags. *Shape: [N, K]*
+    tags: one path of each sequence. *Shape: [N]*
+    """
+
+    layout: TagLayout
+    begins: Tensor
+    lengths: Tensor
+    allowed: Tensor | None
+    tags: Tensor | None
+
+    @classmethod
+    def of(
+        cls, layout: TagLayout, packing: Packing, allowed: Tensor | None, tags: Tensor | None, device: torch.device
+    ) -> Batch:
+        arrays = packing.offsets, packing.lengths, None if allowed is None else allowed.cpu(), tags
+        given = iter(on_device_together([array for array in arrays if array is not None], device))
+        return cls(layout, *(None if array is None else next(given) for array in arrays))  # type: ignore[arg-type]
+
+    def launch(self, kernel: Any, emissions: Tensor, spread: Tensor, alpha: Tensor, *others: Tensor) -> None:
+        n_tags = self.layout.n_tags
+        padded = max(16, triton.next_power_of_2(n_tags))
+        # Where there is none, something stands in its place that is not read.
+        allowed = self.begins if self.allowed is None else self.allowed
+        tags = self.begins if self.tags is None else self.tags
+        inputs = emissions, allowed, tags, self.begins, self.lengths, spread, alpha
+        kernel[(len(self.begins),)](
+            *inputs,
+            *others,
+            n_tags,
+            P=padded,
+            MASKED=self.allowed is not None,
+            TAGGED=self.tags is not None,
+            num_warps=max(padded // 8, 1),
+        )
+
+
+class _LogLikelihood(torch.autograd.Function):
+    """log Z of each sequence over the paths of allowed tags, less the score of one path if the batch names it."""
+
+    @staticmethod
+    def forward(ctx: Any, emissions: Tensor, batch: Batch, *weights: Tensor) -> Tensor:
+        emissions = emissions.contiguous()
+        index, _ = _places(batch.layout.n_labels, emissions.device)
+        barred = emissions.new_full((1,), -torch.inf, dtype=torch.float32)
+        spread = torch.cat([*(weight.flatten() for weight in weights), barred]).index_select(0, index)
+        alpha = torch.empty_like(emissions, dtype=torch.float32)
+        sums = torch.empty(len(batch.begins), dtype=torch.float64, device=emissions.device)
+        batch.launch(forward_kernel, emissions, spread, alpha, sums)
+        ctx.batch, ctx.shapes = batch, [weight.shape for weight in weights]
+        ctx.save_for_backward(emissions, spread, alpha)
+        return sums
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        emissions, spread, alpha = ctx.saved_tensors
+        batch: Batch = ctx.batch
+        d_emissions = torch.empty_like(alpha)
+        d_spread = alpha.new_empty(len(batch.begins), len(spread))
+        batch.launch(backward_kernel, emissions, spread, alpha, gradients[0].contiguous(), d_emissions, d_spread)
+        _, inverse = _places(batch.layout.n_labels, emissions.device)
+        joined = d_spread.sum(0).index_select(0, inverse)
+        parts = joined.split([shape.numel() for shape in ctx.shapes])
+        d_weights = (part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
+        return d_emissions.to(emissions.dtype), None, *d_weights
+
+
+def log_likelihood(
+    emissions: Tensor,
+    weights: Sequence[Tensor],
+    packing: Packing,
+    allowed: Tensor | None = None,
+    tags: Tensor | None = None,
+) -> Tensor:
+    """Return log Z of each sequence over the paths of allowed tags, less the score of one path if `tags` names it.
+
+    *Shape* emissions, allowed: [N, K]; tags: [N]; result: [n_sequences], in float64
+    """
+    layout = TagLayout(weights[-1].shape[1] // 2)
+    batch = Batch.of(layout, packing, allowed, tags, emissions.device)
+    sums: Tensor = _LogLikelihood.apply(emissions, batch, *weights)
+    return sums
+
+
+@functools.lru_cache(maxsize=64)
+def _places(n_labels: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return where start, end and table over all tags find their scores among the CRF's parameters, joined, with -inf
+    behind them; and where each parameter stands there. *Shape: [2 K + K K], [n_parameters]*"""
+    layout = TagLayout(n_labels)
+    shapes = (layout.n_open,), (layout.n_open,), (layout.n_open, layout.n_open), (2, 2 * n_labels)
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    numbers = np.split(np.arange(ends[-1], dtype=np.float64), ends[:-1])
+    tables = Transitions.of(*(part.reshape(shape) for part, shape in zip(numbers, shapes, strict=True)))
+    spread = np.concatenate([tables.start, tables.end, tables.table.ravel()])
+    learned = spread > -np.inf
+    index = np.where(learned, spread, ends[-1]).astype(np.int64)
+    inverse: IntArray = np.empty(ends[-1], np.int64)
+    inverse[index[learned]] = np.flatnonzero(learned)
+    index_there, inverse_there = on_device_together([index, inverse], device)
+    return index_there, inverse_there

@@ -1,0 +1,95 @@
+"""Where a CRF computes: in kernels of the device, if Triton works there, else on the host."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from spacy_tener.layers import crf as module
+from spacy_tener.layers.crf import CRF
+
+CPU = torch.device("cpu")
+
+
+def kernels(factor: float = 1.0, most: int = 128) -> ModuleType:
+    """What stands for the module of kernels: the host's form, or one that is wrong."""
+    made: Any = ModuleType("spacy_tener.layers.crf_triton")
+    made.MOST_TAGS = most
+    made.log_likelihood = lambda *given: factor * module._log_likelihood(*given)
+    return made
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Let a module be that of the kernels."""
+    module._working_kernels.cache_clear()
+    monkeypatch.setattr(module, "find_spec", lambda name: object())
+
+    def install(made: ModuleType | None) -> None:
+        import spacy_tener.layers as package
+
+        monkeypatch.setitem(sys.modules, "spacy_tener.layers.crf_triton", made)
+        monkeypatch.setattr(package, "crf_triton", made, raising=False)
+
+    yield install
+    module._working_kernels.cache_clear()
+
+
+def test_kernels_that_compute_what_the_host_does_are_taken(installed):
+    made = kernels()
+    installed(made)
+    assert module._working_kernels(CPU) is made
+
+
+def test_kernels_that_do_not_are_left_with_a_warning(installed):
+    installed(kernels(factor=1.01))
+    with pytest.warns(UserWarning, match="trained on the host, since Triton does not work on cpu: Tensor-likes"):
+        assert module._working_kernels(CPU) is None
+
+
+def test_without_triton_the_host_computes(installed, monkeypatch):
+    installed(kernels())
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert module._working_kernels(CPU) is None
+
+
+def on_gpu(n_tags: int = 5, device: str = "cuda:0", dtype: torch.dtype = torch.float32, n: int = 3) -> Any:
+    return SimpleNamespace(
+        is_cuda=device.startswith("cuda"), device=torch.device(device), dtype=dtype, numel=lambda: n * n_tags
+    )
+
+
+@pytest.mark.parametrize(
+    ("emissions", "taken"),
+    [
+        (on_gpu(), True),
+        (on_gpu(dtype=torch.bfloat16), True),
+        (on_gpu(dtype=torch.float64), False),
+        (on_gpu(n=0), False),
+        (on_gpu(device="cpu"), False),
+        (on_gpu(device="cuda:1"), False),
+    ],
+    ids=["floats", "half", "doubles", "no tokens", "CPU", "another GPU"],
+)
+@pytest.mark.parametrize(("n_labels", "fits"), [(1, True), (2, False)])
+def test_kernels_serve_emissions_of_their_device_in_floats_and_tables_that_fit(
+    monkeypatch, emissions, taken, n_labels, fits
+):
+    made = kernels(most=8)
+    monkeypatch.setattr(module, "_working_kernels", lambda device: made)
+    crf: Any = SimpleNamespace(start=SimpleNamespace(device=torch.device("cuda:0")), layout=CRF(n_labels).layout)
+    assert module._kernels_for(emissions, crf) is (made if taken and fits else None)
+
+
+def test_losses_come_from_the_kernels(monkeypatch):
+    crf, emissions, tags = CRF(1), torch.randn(4, 5), torch.ones(4, dtype=torch.long)
+    wanted = [crf.loss(emissions, [4], tags=tags), crf.loss(emissions, [4], allowed=torch.ones(4, 5, dtype=torch.bool))]
+    wanted.append(crf.log_partition(emissions, [4]))
+    monkeypatch.setattr(module, "_kernels_for", lambda emissions, crf: kernels(factor=2.0))
+    found = [crf.loss(emissions, [4], tags=tags), crf.loss(emissions, [4], allowed=torch.ones(4, 5, dtype=torch.bool))]
+    found.append(crf.log_partition(emissions, [4]))
+    torch.testing.assert_close(torch.cat(found), 2.0 * torch.cat(wanted))
