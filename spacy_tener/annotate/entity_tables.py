@@ -82,7 +82,7 @@ def read_table(content: bytes, format: str) -> Iterator[Row]:
             yield {**row, **numbers}
 
 
-def count_entities(folder: Folder, names: Sequence[str], format: str) -> Iterator[list[Row]]:
+def count_names(folder: Folder, names: Sequence[str], format: str) -> Iterator[list[Row]]:
     """Yield a row for each name and label: in how many documents it is, and how often. Those of most documents come
     first, in lists of at most `COUNTED`; where there are none, one list is empty.
 

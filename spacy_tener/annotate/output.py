@@ -26,7 +26,7 @@ from .entity_tables import (
     PARQUET,
     TABLE_FORMATS,
     columns_of,
-    count_entities,
+    count_names,
     entity_rows,
     table_bytes,
 )
@@ -262,7 +262,7 @@ def write_counts(job: AnnotationJob) -> None:
     manifest = Manifest.read(folder)
     names = [_beside(job, name) for name in sorted(manifest.parts)] if manifest else []
     with _locked(folder):
-        for number, rows in enumerate(count_entities(_folder_of(job, ENTITIES), names, job.entities)):
+        for number, rows in enumerate(count_names(_folder_of(job, ENTITIES), names, job.entities)):
             content = table_bytes(rows, COUNTED_COLUMNS, job.entities)
             _folder_of(job, COUNTS).write(f"part-{number:05}.{job.entities}", content)
 

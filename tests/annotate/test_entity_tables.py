@@ -20,7 +20,7 @@ from spacy_tener.annotate import AnnotateSettings, entity_tables
 from spacy_tener.annotate.entity_tables import (
     TABLE_FORMATS,
     columns_of,
-    count_entities,
+    count_names,
     entity_rows,
     read_table,
     table_bytes,
@@ -156,7 +156,7 @@ def test_counts_are_those_of_a_plain_count(format: str, parts: list[list[dict[st
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(entity_tables, "COUNTED", 2)
-        found = list(count_entities(Folder(), [str(number) for number in range(len(parts))], format))
+        found = list(count_names(Folder(), [str(number) for number in range(len(parts))], format))
     assert [len(part) for part in found[:-1]] == [2] * (len(found) - 1)
     counted = [tuple(row.values()) for part in found for row in part]
     expected = [(*name, len(held), mentions[name]) for name, held in documents.items()]
@@ -221,7 +221,7 @@ def test_no_room_to_count_is_an_error_with_its_place(tmp_path, monkeypatch) -> N
             return b""
 
     with pytest.raises(RemedyError, match=r"cannot be counted: database or disk is full.*TMPDIR"):
-        list(count_entities(Folder(), ["1"], "csv"))
+        list(count_names(Folder(), ["1"], "csv"))
 
 
 def test_rows_come_in_the_order_of_the_records() -> None:
