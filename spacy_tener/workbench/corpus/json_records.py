@@ -19,29 +19,20 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from ...errors import InputError
 from ...inputs import DamagedText, json_fault, parse_json
 from .decisions import ACCEPT, DECISIONS, IGNORE, DecisionOptions, combine, decided
-from .records import AnnotatedText, EntitySpan, Event, RecordError
+from .records import SEE_HELP, AnnotatedText, EntitySpan, Event, JsonRecord, RecordError, excerpt, expect, whole_number
+from .token_records import TOKENS, has_tokens
 
-JsonRecord = dict[str, Any]
 Note = Callable[[Event, str], None]
 
-TOKENS = "tokens"
-
-_T = TypeVar("_T")
 _LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
 # What an export of finished annotations puts into every record, also into one in which no entity was found.
 _DONE_KEYS = ("answer", "annotation_id")
 _SUGGESTED_KEYS = {"uncertainty", "probability"}
-_TOKEN_KEYS = ("tokens", "words")
-_TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
-_NAME_FILES = ("dataset_info.json", "dataset_infos.json")
-_SEE_HELP = "`python -m spacy tener convert --help` names the formats."
 _DECODER = json.JSONDecoder()
 _BETWEEN_VALUES = re.compile(r"[\s,]*")
 
@@ -136,7 +127,7 @@ def detect(record: JsonRecord) -> str:
     """Return the name of the format that a record is in."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
-    if _has_tokens(record):
+    if has_tokens(record):
         return TOKENS
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
@@ -146,7 +137,7 @@ def parse_flat(record: JsonRecord, note: Note, decisions: DecisionOptions) -> li
     if answer == IGNORE or (answer != ACCEPT and not binary):
         note(Event.LEFT_OUT, f"its answer is '{answer}'")
         return []
-    text = _expect(record.get("text", record.get("data")), str, "'text'", "a string")
+    text = expect(record.get("text", record.get("data")), str, "'text'", "a string")
     lists = {key: value for key, value in record.items() if isinstance(value, list)}
     found = [value for key, value in lists.items() if _holds_spans(value, key in _SPAN_KEYS)]
     known = [lists[key] for key in _SPAN_KEYS if key in lists]
@@ -185,15 +176,15 @@ def _answer(item: object, default: str) -> str:
     """Return the answer to a record or to a span in it, as Prodigy writes it."""
     answer = item.get("answer", default) if isinstance(item, dict) else default
     if answer not in DECISIONS:
-        raise RecordError(f"an answer is not one of {', '.join(DECISIONS)}: {_excerpt(answer)}", _SEE_HELP)
+        raise RecordError(f"an answer is not one of {', '.join(DECISIONS)}: {excerpt(answer)}", SEE_HELP)
     return str(answer)
 
 
 def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
-    data = _expect(record.get("data"), dict, "'data'", "an object")
+    data = expect(record.get("data"), dict, "'data'", "an object")
     # A task that nobody has annotated so far may have none, or predictions of a model.
-    annotations = _expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
-    live = [each for each in annotations if not _expect(each, dict, "an annotation", "an object").get("was_cancelled")]
+    annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
+    live = [each for each in annotations if not expect(each, dict, "an annotation", "an object").get("was_cancelled")]
     if not live:
         note(Event.LEFT_OUT, "no annotation, or cancelled ones only")
         return []
@@ -212,8 +203,8 @@ def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOption
 def _texts_of_annotation(data: dict[str, Any], annotation: JsonRecord, note: Note) -> dict[str, list[EntitySpan]]:
     """Return the spans of each text of a task, by its key in `data`."""
     spans: dict[str, list[EntitySpan]] = {}
-    for region in _expect(annotation.get("result"), list, "'result'", "a list"):
-        name = str(_expect(region, dict, "a region", "an object").get("to_name", ""))
+    for region in expect(annotation.get("result"), list, "'result'", "a list"):
+        name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
         if region.get("type") == "relation":
             note(Event.RELATIONS, f"{region.get('from_id')} to {region.get('to_id')}")
         spans.setdefault(name, []).extend(_region(region))
@@ -230,16 +221,16 @@ def _texts_of_annotation(data: dict[str, Any], annotation: JsonRecord, note: Not
 
 
 def parse_cluener(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
-    text = _expect(record.get("text"), str, "'text'", "a string")
+    text = expect(record.get("text"), str, "'text'", "a string")
     if not isinstance(labels := record.get("label"), dict):
-        raise RecordError(f"'label' is not an object: {_excerpt(labels)}", 'A text without entities says "label": {}.')
+        raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
     spans = []
     for label, entities in labels.items():
-        for name, places in _expect(entities, dict, f"'{label}'", "an object of places by entity").items():
-            for place in _expect(places, list, f"'{name}'", "a list of [first, last]"):
+        for name, places in expect(entities, dict, f"'{label}'", "an object of places by entity").items():
+            for place in expect(places, list, f"'{name}'", "a list of [first, last]"):
                 if not isinstance(place, list) or len(place) != 2:
-                    raise RecordError(f"'{name}' has a place that is not [first, last]: {_excerpt(place)}", _SEE_HELP)
-                spans.append(EntitySpan(_offset(place[0]), _offset(place[1]) + 1, label, name))
+                    raise RecordError(f"'{name}' has a place that is not [first, last]: {excerpt(place)}", SEE_HELP)
+                spans.append(EntitySpan(whole_number(place[0]), whole_number(place[1]) + 1, label, name))
     return [AnnotatedText(text, tuple(spans))]
 
 
@@ -257,7 +248,7 @@ def _text_key(data: dict[str, Any], name: str) -> str:
         if key in texts:
             return key
     if len(texts) != 1:
-        reason = f"'data' has no 'text', and {len(texts)} other strings: {_excerpt(list(data))}"
+        reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(data))}"
         raise RecordError(reason, "Name the labelled text 'text' in the export.")
     return texts[0]
 
@@ -280,90 +271,8 @@ def _spans(item: object) -> Iterator[EntitySpan]:
         labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
         quoted = item.get("text")
     else:
-        raise RecordError(f"an entity is not [start, end, label]: {_excerpt(item)}", _SEE_HELP)
+        raise RecordError(f"an entity is not [start, end, label]: {excerpt(item)}", SEE_HELP)
     labels = labels or [""]
     for label in labels if isinstance(labels, list) else [labels]:
         quotation = quoted if isinstance(quoted, str) else None
-        yield EntitySpan(_offset(start), _offset(end), _expect(label, str, "a label", "a string"), quotation)
-
-
-def _offset(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise RecordError(f"an offset is not a whole number: {_excerpt(value)}", _SEE_HELP)
-    return value
-
-
-def _expect(value: object, kind: type[_T], what: str, shape: str) -> _T:
-    if not isinstance(value, kind):
-        raise RecordError(f"{what} is not {shape}: {_excerpt(value)}", _SEE_HELP)
-    return value
-
-
-# Tokens with tags
-
-
-def _has_tokens(record: JsonRecord) -> bool:
-    """Tell whether a record holds tokens with tags."""
-    if not any(_is_strings(record.get(key)) for key in _TOKEN_KEYS):
-        return False
-    lists = (record.get(key) for key in _TAG_KEYS)
-    tagged = any(isinstance(tags, list) and tags and isinstance(tags[0], (str, int)) for tags in lists)
-    return tagged or "text" not in record
-
-
-def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-    """Return tokens and their tags. names: Names of tags that are numbers."""
-    tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)
-    tags = next((record[key] for key in _TAG_KEYS if key in record), None)
-    if not _is_strings(tokens) or not all(tokens):
-        raise RecordError(f"'tokens' is not a list of strings: {_excerpt(tokens)}", _SEE_HELP)
-    if not isinstance(tags, list) or len(tags) != len(tokens):
-        reason = f"no list of {len(tokens)} tags, one for each token, under any of: {', '.join(_TAG_KEYS)}"
-        raise RecordError(reason, _SEE_HELP)
-    return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
-
-
-def _tag_name(tag: object, names: tuple[str, ...]) -> str:
-    if tag == -100:  # what Hugging Face's trainers pass over
-        return "-"
-    if not isinstance(tag, int) or isinstance(tag, bool):
-        raise RecordError(f"a tag is neither a string nor a number: {_excerpt(tag)}", _SEE_HELP)
-    if not 0 <= tag < len(names):
-        remedy = "Give the names of all tags in their order: --tag-names O,B-PER,I-PER or a dataset_info.json."
-        raise RecordError(f"tag {tag} has no name: {len(names)} names are known", remedy)
-    return names[tag]
-
-
-def read_tag_names(given: str, path: str | Path) -> tuple[str, ...]:
-    """Return the names of numbered tags.
-
-    given: Names between commas, or a JSON file: a list of names, or the description that Hugging Face keeps of a data
-        set. The empty string for such a file beside the corpus, if there is one.
-    """
-    files = [Path(given)] if given else [Path(path).parent / name for name in _NAME_FILES]
-    file = next((file for file in files if file.suffix == ".json" and (given or file.is_file())), None)
-    if file is None:
-        return tuple(name.strip() for name in given.split(",")) if given else ()
-    try:
-        found = _find_names(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise InputError(str(file), f"cannot be read: {error}", "Give a JSON file with the tags' names.") from error
-    if found is None:
-        raise InputError(str(file), "there are no names of tags in it", 'Give a JSON list: ["O", "B-PER", ...].')
-    return found
-
-
-def _find_names(value: object) -> tuple[str, ...] | None:
-    """Return the first list of names with an O in it, however deep."""
-    if _is_strings(value) and "O" in value:  # type: ignore[operator]
-        return tuple(value)  # type: ignore[arg-type]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return next((names for part in parts if (names := _find_names(part))), None)
-
-
-def _is_strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(part, str) for part in value)
-
-
-def _excerpt(value: object) -> str:
-    return "missing" if value is None else json.dumps(value, ensure_ascii=False)[:60]
+        yield EntitySpan(whole_number(start), whole_number(end), expect(label, str, "a label", "a string"), quotation)

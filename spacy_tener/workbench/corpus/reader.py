@@ -25,8 +25,9 @@ from .columns import (
 )
 from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents
 from .decisions import DecisionOptions
-from .json_records import PARSERS, TOKENS, check_record, detect, parse_tokens, read_records, read_tag_names
+from .json_records import PARSERS, check_record, detect, read_records
 from .records import OVERLAPS, UNITS, AnnotatedText, EntitySpan, Event, Notes, RecordError, Sentence, resolve_spans
+from .token_records import TOKENS, parse_tokens, read_tag_names
 
 BRAT = "brat"
 COLUMN_FORMATS = ("columns", "weibo")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import accumulate, pairwise
+from typing import Any, TypeVar
 
 from ...errors import InputError, RemedyError
 
 UNITS = ("codepoint", "utf16")
 OVERLAPS = ("error", "longest")
+SEE_HELP = "`python -m spacy tener convert --help` names the formats."
+
+JsonRecord = dict[str, Any]
+
+_T = TypeVar("_T")
 
 
 class CorpusError(InputError):
@@ -250,3 +257,25 @@ def _stripped(span: EntitySpan, text: str) -> EntitySpan:
 
 def _shown(span: EntitySpan, text: str) -> str:
     return f"{span.label} {span.start}-{span.end} '{text[span.start : span.end][:40]}'"
+
+
+# Shapes of JSON
+
+
+def whole_number(value: object) -> int:
+    """Return an offset, or raise what is wrong with it."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise RecordError(f"an offset is not a whole number: {excerpt(value)}", SEE_HELP)
+    return value
+
+
+def expect(value: object, kind: type[_T], what: str, shape: str) -> _T:
+    """Return a value of the type that it should have, or raise what is wrong with it."""
+    if not isinstance(value, kind):
+        raise RecordError(f"{what} is not {shape}: {excerpt(value)}", SEE_HELP)
+    return value
+
+
+def excerpt(value: object) -> str:
+    """Return the beginning of a value, for a message."""
+    return "missing" if value is None else json.dumps(value, ensure_ascii=False)[:60]
