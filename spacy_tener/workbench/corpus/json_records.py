@@ -6,7 +6,9 @@
   spaCy 2 was trained with, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
-* `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
+* `llm`: spacy-llm's examples, which name entities by their strings: `{"text": ..., "entities": {type: [string, ...]}}`,
+  each wherever it occurs, or `{"text": ..., "spans": [{"text", "is_entity", "label"}, ...]}`, one after another.
+* those with tokens: see `token_records`.
 
 A record that its annotator rejected, ignored or cancelled, or that nobody has annotated, says nothing about its
 entities; it is left out and counted. Where the answer is about the spans of a record and not about its whole text, it
@@ -24,7 +26,7 @@ from typing import Any
 from ...inputs import DamagedText, json_fault, parse_json
 from .decisions import ACCEPT, DECISIONS, IGNORE, DecisionOptions, combine, decided
 from .records import SEE_HELP, AnnotatedText, EntitySpan, Event, JsonRecord, RecordError, excerpt, expect, whole_number
-from .token_records import TOKENS, has_tokens
+from .token_records import detect_tokens
 
 Note = Callable[[Event, str], None]
 
@@ -127,8 +129,12 @@ def detect(record: JsonRecord) -> str:
     """Return the name of the format that a record is in."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
-    if has_tokens(record):
-        return TOKENS
+    if tokens := detect_tokens(record):
+        return tokens
+    spans = record.get("spans")
+    named = isinstance(spans, list) and any(isinstance(each, dict) and "is_entity" in each for each in spans)
+    if named or isinstance(record.get("entities"), dict):
+        return "llm"
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
 
@@ -234,10 +240,41 @@ def parse_cluener(record: JsonRecord, note: Note, decisions: DecisionOptions) ->
     return [AnnotatedText(text, tuple(spans))]
 
 
+def parse_llm(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
+    text = expect(record.get("text"), str, "'text'", "a string")
+    spans: list[EntitySpan] = []
+    if "spans" in record:
+        place = 0
+        for each in expect(record["spans"], list, "'spans'", "a list of objects"):
+            if expect(each, dict, "a span", "an object").get("is_entity"):
+                name = expect(each.get("text"), str, "'text' of a span", "a string")
+                start = _place(text, name, place)
+                place = start + len(name)
+                spans.append(EntitySpan(start, place, expect(each.get("label"), str, "a label", "a string")))
+        return [AnnotatedText(text, tuple(spans))]
+    for label, names in expect(record.get("entities"), dict, "'entities'", "an object of strings by type").items():
+        for name in expect(names, list, f"'{label}'", "a list of strings"):
+            place = _place(text, expect(name, str, "an entity", "a string"), 0)
+            while place >= 0:
+                spans.append(EntitySpan(place, place + len(name), label))
+                place = text.find(name, place + len(name))
+    return [AnnotatedText(text, tuple(spans))]
+
+
+def _place(text: str, name: str, start: int) -> int:
+    """Return where a string is in a text, from some character on."""
+    place = text.find(name, start) if name else -1
+    if place < 0:
+        behind = f" behind character {start}" if start else ""
+        raise RecordError(f"'{name}' is not in the text{behind}", "Write entities as they stand in the text.")
+    return place
+
+
 PARSERS: dict[str, Callable[[JsonRecord, Note, DecisionOptions], list[AnnotatedText]]] = {
     "jsonl": parse_flat,
     "labelstudio": parse_label_studio,
     "cluener": parse_cluener,
+    "llm": parse_llm,
 }
 
 

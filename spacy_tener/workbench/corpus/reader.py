@@ -26,12 +26,23 @@ from .columns import (
 from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents
 from .decisions import DecisionOptions
 from .json_records import PARSERS, check_record, detect, read_records
-from .records import OVERLAPS, UNITS, AnnotatedText, EntitySpan, Event, Notes, RecordError, Sentence, resolve_spans
-from .token_records import TOKENS, parse_tokens, read_tag_names
+from .records import (
+    OVERLAPS,
+    UNITS,
+    AnnotatedText,
+    EntitySpan,
+    Event,
+    Notes,
+    RecordError,
+    Sentence,
+    resolve_spans,
+    resolve_token_spans,
+)
+from .token_records import GLINER, TOKENS, parse_gliner, parse_tokens, read_tag_names
 
 BRAT = "brat"
 COLUMN_FORMATS = ("columns", "weibo")
-FORMATS = (*COLUMN_FORMATS, *PARSERS, TOKENS, BRAT, CONLL_2012)
+FORMATS = (*COLUMN_FORMATS, *PARSERS, TOKENS, GLINER, BRAT, CONLL_2012)
 
 Item = Sentence | AnnotatedText
 
@@ -170,6 +181,11 @@ class CorpusReader:
         record = check_record(value)
         if self.format == AUTO:
             self.format = detect(record)
+        if self.format == GLINER:
+            tokens, entities = parse_gliner(record)
+            overlap = self.options.overlap
+            kept, unknown = resolve_token_spans(tokens, entities, self._notes, line, overlap=overlap)
+            return [Sentence(tokens, kept, unknown, line, self.items == 0)]
         if self.format != TOKENS:
             texts = PARSERS[self.format](record, partial(self.note, line=line), self.options.decisions)
             return self._texts(texts, line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import accumulate, pairwise
@@ -170,17 +170,50 @@ def resolve_spans(raw: AnnotatedText, notes: Notes, line: int, *, units: str, ov
     if both := spans.keys() & incorrect.keys():
         reason = f"{_shown(both.pop(), raw.text)} is both accepted and rejected"
         raise RecordError(reason, "Decide on one of them.")
+    kept, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), notes, line, overlap)
+    missing = (*((span.start, span.end) for span in dropped), *raw.missing)
+    return AnnotatedText(raw.text, tuple(kept), missing, line, incorrect=tuple(incorrect))
+
+
+def resolve_token_spans(
+    tokens: tuple[str, ...], spans: Sequence[EntitySpan], notes: Notes, line: int, *, overlap: str
+) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
+    """Return entities over tokens that are in bounds, have a label and do not overlap, and the tokens whose annotation
+    is unknown: those that a span which is left out for a longer one had for itself."""
+    for span in spans:
+        place = f"entity {span.start}-{span.end - 1}"
+        if not 0 <= span.start < span.end <= len(tokens):
+            reason = f"{place} is empty or past the tokens, of which there are {len(tokens)}"
+            raise RecordError(reason, "Tokens count from 0, and the second number is that of the last one.")
+        if not span.label.strip():
+            raise RecordError(f"{place} has an empty label", "Give it a label or take it out.")
+    for span, count in Counter(spans).items():
+        for _ in range(count - 1):
+            notes.add(Event.DUPLICATE, f"{span.label} {span.start}-{span.end - 1}", line)
+
+    def shown(span: EntitySpan) -> str:
+        return f"{span.label} {span.start}-{span.end - 1} '{' '.join(tokens[span.start : span.end])[:40]}'"
+
+    kept, dropped = _without_overlaps(dict.fromkeys(spans), shown, notes, line, overlap)
+    covered = {index for span in kept for index in range(span.start, span.end)}
+    missing = {index for span in dropped for index in range(span.start, span.end)} - covered
+    return tuple(kept), tuple(sorted(missing))
+
+
+def _without_overlaps(
+    spans: Iterable[EntitySpan], shown: Callable[[EntitySpan], str], notes: Notes, line: int, overlap: str
+) -> tuple[list[EntitySpan], list[EntitySpan]]:
+    """Return the spans to keep, in order, and those left out for them."""
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
     kept = longest(ordered)
     if overlap == "error" and len(kept) < len(ordered):
         left, right = next((left, right) for left, right in pairwise(ordered) if left.end > right.start)
         remedy = "Take one of them out, or keep the longest with `--overlap longest`."
-        raise RecordError(f"{_shown(left, raw.text)} and {_shown(right, raw.text)} overlap", remedy)
+        raise RecordError(f"{shown(left)} and {shown(right)} overlap", remedy)
     dropped = [span for span in ordered if span not in kept]
     for span in dropped:
-        notes.add(Event.OVERLAP, _shown(span, raw.text), line)
-    missing = (*((span.start, span.end) for span in dropped), *raw.missing)
-    return AnnotatedText(raw.text, tuple(kept), missing, line, incorrect=tuple(incorrect))
+        notes.add(Event.OVERLAP, shown(span), line)
+    return kept, dropped
 
 
 def _cleaned(group: Sequence[EntitySpan], text: str, notes: Notes, line: int) -> dict[EntitySpan, None]:

@@ -1,0 +1,108 @@
+"""What GLiNER is trained on, and spacy-llm's examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spacy_tener.workbench.corpus.convert import ConversionJob, DocOptions, convert_jobs
+from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
+from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
+
+TOKENS = ("Steve", "Jobs", "founded", "Apple", "Inc.")
+SPANS = (EntitySpan(0, 2, "person"), EntitySpan(3, 5, "company"))
+
+
+def gliner(*entities: Any, tokens: Any = TOKENS) -> dict[str, Any]:
+    return {"tokenized_text": tokens, "ner": list(entities), "ner_labels": ["person", "company"]}
+
+
+def reader_of(folder: Path, records: Any, **options: Any) -> CorpusReader:
+    path = folder / "records.json"
+    path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf8")
+    return CorpusReader(path, CorpusOptions(**options))
+
+
+def test_ends_of_gliners_entities_include_the_last_token(tmp_path: Path) -> None:
+    reader = reader_of(tmp_path, [gliner([3, 4, "company"], [0, 1, "person"]), gliner()])
+    first, second = reader
+    assert first == Sentence(TOKENS, SPANS, (), 1, True)
+    assert (second.spans, second.missing) == ((), ())
+    assert (reader.format, reader.scheme) == ("gliner", None)
+
+
+def test_gliners_tokens_become_docs(tmp_path: Path) -> None:
+    chinese = gliner([0, 1, "GPE"], tokens=["上", "海", "市"])
+    source = reader_of(tmp_path, [chinese]).path
+    job = ConversionJob((str(source),), tmp_path / "x.spacy")
+    (report,) = convert_jobs([job], reading=CorpusOptions(), making=DocOptions(lang="zh"))
+    assert (report.tokens, dict(report.labels)) == (3, {"GPE": 1})
+
+
+def test_of_gliners_overlapping_entities_the_longest_can_be_kept(tmp_path: Path) -> None:
+    record = gliner([0, 1, "person"], [1, 3, "x"], [1, 1, "y"], [0, 1, "person"])
+    reader = reader_of(tmp_path, [record], overlap="longest")
+    (sentence,) = reader
+    assert sentence.spans == (EntitySpan(1, 4, "x"),)
+    assert sentence.missing == (0,)
+    assert reader.notes.counts == {Event.OVERLAP: 2, Event.DUPLICATE: 1}
+    with pytest.raises(CorpusError, match=r"person 0-1 'Steve Jobs' and y 1-1 'Jobs' overlap.*--overlap longest"):
+        list(reader_of(tmp_path, [record]))
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        (gliner([3, 5, "company"]), "entity 3-5 is empty or past the tokens, of which there are 5"),
+        (gliner([2, 1, "company"]), "entity 2-1 is empty or past the tokens, of which there are 5"),
+        (gliner([-1, 1, "company"]), "entity -1-1 is empty or past the tokens"),
+        (gliner([0, 1, " "]), "entity 0-1 has an empty label"),
+        (gliner([0, 1]), "an entity is not [first, last, label]: [0, 1]"),
+        (gliner([0, "1", "company"]), 'an offset is not a whole number: "1"'),
+        (gliner([0, 1, None]), "a label is not a string: missing"),
+        (gliner(tokens=["a", ""]), "'tokenized_text' is not a list of strings"),
+        (gliner(tokens=None), "'tokenized_text' is not a list of strings: missing"),
+        ({"tokenized_text": ["a"]}, "'ner' is not a list of [first, last, label]: missing"),
+    ],
+)
+def test_bad_records_of_gliner_are_refused_with_their_place(tmp_path: Path, record: Any, reason: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        list(reader_of(tmp_path, [gliner(), record]))
+    assert caught.value.reason[: len(reason)] == reason
+    assert caught.value.line == 1
+
+
+def test_spacy_llm_names_entities_by_their_strings(tmp_path: Path) -> None:
+    text = "Jack and Jill saw Jack."
+    jack, jill, again = EntitySpan(0, 4, "PER"), EntitySpan(9, 13, "PER"), EntitySpan(18, 22, "PER")
+    reader = reader_of(tmp_path, [{"text": text, "entities": {"PER": ["Jill", "Jack"], "LOC": []}}])
+    assert list(reader) == [AnnotatedText(text, (jack, jill, again))]
+    assert reader.format == "llm"
+    spans = [{"text": name, "is_entity": name != "saw", "label": "PER", "reason": "a name"} for name in ("Jill", "saw")]
+    behind = {"text": "Jack", "is_entity": True, "label": "PER", "reason": "a name"}
+    assert list(reader_of(tmp_path, [{"text": text, "spans": [*spans, behind]}])) == [
+        AnnotatedText(text, (jill, again))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"entities": {"PER": ["Jim"]}}, "'Jim' is not in the text"),
+        ({"entities": {"PER": [""]}}, "'' is not in the text"),
+        ({"entities": {"PER": "Jack"}}, "'PER' is not a list of strings"),
+        ({"entities": {"PER": ["Jack"], "X": ["Jack and"]}}, "PER 0-4 'Jack' and X 0-8 'Jack and' overlap"),
+        (
+            {"spans": [{"text": "Jill", "is_entity": True, "label": "P"}] * 2},
+            "'Jill' is not in the text behind character 13",
+        ),
+        ({"spans": [{"text": "Jill", "is_entity": True}]}, "a label is not a string: missing"),
+    ],
+)
+def test_bad_examples_of_spacy_llm_are_refused(tmp_path: Path, record: Any, reason: str) -> None:
+    with pytest.raises(CorpusError) as caught:
+        list(reader_of(tmp_path, [{"text": "Jack and Jill", **record}]))
+    assert caught.value.reason[: len(reason)] == reason
