@@ -15,6 +15,7 @@ from spacy.tokens import Doc, DocBin
 from ..errors import RemedyError, check_choice
 from ..files import check_folder, locked, write_file, write_text
 from ..pipeline.finding import Recogniser, entity_finders
+from ..workbench.annotation_tasks import TOOLS
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.docbins import read_docs
@@ -22,8 +23,7 @@ from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import SilverStats, Sureness, check_teachers, made_of, silver, unknown_labels, write_silver
 from ..workbench.suggestions.review import Crossing, JudgedDoc, cross_train, judge, rank_doubts
 from ..workbench.suggestions.review_page import docs_jsonl, doubts_jsonl, review_page
-from ..workbench.suggestions.suggest import MEASURES, suggest
-from ..workbench.suggestions.tasks import TOOLS, make_tasks
+from ..workbench.suggestions.suggest import MEASURES, make_tasks, suggest
 from ..workbench.vectors.raw_text import find_texts, read_all
 from . import options
 from ._common import (

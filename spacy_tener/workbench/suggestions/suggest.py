@@ -18,6 +18,7 @@ from spacy.util import minibatch
 from ...errors import check_choice
 from ...pipeline.confidence import ConfidentPipe
 from ...pipeline.finding import Recogniser
+from ..annotation_tasks import Task
 
 BATCH = 256
 POOL = 20
@@ -77,6 +78,17 @@ def suggest(
     vectors = profiles([each.text for each in pool])
     chosen = spread([each.uncertainty for each in pool], vectors, n, known)
     return [pool[index] for index in chosen]
+
+
+def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
+    """Return texts with the entities of the pipeline's best reading."""
+    recogniser = Recogniser.of(nlp)
+    docs = recogniser.read(each.text for each in chosen)
+    readings = recogniser.ner.k_best(docs, k=1)
+    return [
+        Task(doc, best.entities, best.probability, each.uncertainty)
+        for doc, (best,), each in zip(docs, readings, chosen, strict=True)
+    ]
 
 
 def most_uncertain(

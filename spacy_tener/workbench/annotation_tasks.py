@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from spacy.language import Language
 from spacy.tokens import Doc
 
-from ...pipeline.entities import FoundEntity
-from ...pipeline.finding import Recogniser
-from .suggest import Suggestion
+from ..pipeline.entities import FoundEntity
 
 DIGITS = 4
 
@@ -33,16 +30,6 @@ class Task:
     entities: Sequence[FoundEntity]
     probability: float
     uncertainty: float
-
-
-def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
-    recogniser = Recogniser.of(nlp)
-    docs = recogniser.read(each.text for each in chosen)
-    readings = recogniser.ner.k_best(docs, k=1)
-    return [
-        Task(doc, best.entities, best.probability, each.uncertainty)
-        for doc, (best,), each in zip(docs, readings, chosen, strict=True)
-    ]
 
 
 @dataclass(frozen=True)
