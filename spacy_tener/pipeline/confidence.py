@@ -24,7 +24,7 @@ from .decoding import Decoding, Probabilities, joined
 from .entities import FoundEntity
 from .learning.targets import make_target
 from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
-from .tags import LabelIndex, agreeing_tags, decodable_tags
+from .tags import LabelIndex, Mask, agreeing_tags, decodable_tags
 from .units import DocView, view_of
 from .windows import DocReader, check_shared
 
@@ -254,9 +254,9 @@ class ConfidentPipe(TrainablePipe):
         if reader.listens and not annotated:
             check_shared(self.model, [view.doc for view in views])
         for group in reader.groups(views):
-            units = [view.units() if annotated else view.units().unannotated() for view in group]
             scores = reader.emissions(self.model, group)
-            masks = [decodable_tags(each, index) for each in units]
+            # While a GPU still computes.
+            masks = [_mask(view, index, annotated) for view in group]
             yield group, Decoding.of(scorer, scores, masks, temperature)
 
     def _entities(self, views: Sequence[DocView], spans: EntitySpans, probability: Probabilities) -> list[FoundEntity]:
@@ -291,6 +291,14 @@ class ConfidentPipe(TrainablePipe):
                 f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
                 "larger batch_size, or load the pipeline on the CPU, by spacy.require_cpu() before spacy.load()."
             )
+
+
+def _mask(view: DocView, index: LabelIndex, annotated: bool) -> Mask | None:
+    """Return the tags that decoding may choose. *Shape* [n, n_tags], or None if every tag is allowed"""
+    if view.is_plain:
+        return None
+    units = view.units()
+    return decodable_tags(units if annotated else units.unannotated(), index)
 
 
 def _decoding_of_nothing(layout: TagLayout, n_texts: int) -> Decoding:

@@ -57,31 +57,33 @@ class UnitEntity(NamedTuple):
 
 def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSettings) -> None:
     """Add the entities to those that the Doc already has; tokens whose annotation was missing become outside."""
-    doc = view.doc
-    iob = doc.to_array(ENT_IOB)
-    annotated = bool(iob.any())
-    preset, new = (iob == BEGIN) | (iob == INSIDE), entities
+    doc, preset, missing = view.doc, set[int](), []
+    annotated = doc.has_annotation(ENT_IOB)
     if annotated:
+        iob = doc.to_array(ENT_IOB)
+        preset.update(np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist())
+        missing = np.flatnonzero(iob == MISSING).tolist()
         # Decoding repeats preset entities: the Doc has them already.
-        new = [entity for entity in entities if not preset[view.token_span(entity.start, entity.end, "expand")[0]]]
-    taken, spans, scores = preset.copy(), [], {}
+        entities = [each for each in entities if view.token_span(each.start, each.end, "expand")[0] not in preset]
+    taken, spans, scores = set(preset), [], {}
     # Longest first: where two entities come to share a token, the longer one keeps it.
-    for entity in sorted(new, key=lambda entity: entity.start - entity.end):
+    for entity in sorted(entities, key=lambda entity: entity.start - entity.end):
         start, end = view.token_span(entity.start, entity.end, settings.alignment_mode)
-        if start < end and not taken[start:end].any():
-            taken[start:end] = True
+        tokens = range(start, end)
+        if start < end and taken.isdisjoint(tokens):
+            taken.update(tokens)
             spans.append(Span(doc, start, end, label=entity.label))
             scores[start, end, entity.label] = entity.probability
     if annotated:
-        outside = [doc[i : i + 1] for i in np.flatnonzero((iob == MISSING) & ~taken).tolist()]
+        outside = [doc[i : i + 1] for i in missing if i not in taken]
         doc.set_ents(spans, outside=outside, default="unmodified")
     else:
         doc.set_ents(spans, default="outside")
     if settings.spans_key:
         _set_scored_spans(doc, scores, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
-        given = [ent for ent in doc.ents if preset[ent.start]]
-        _set_char_spans(view, new, given, settings.chars_key, settings.alignment_mode)
+        given = [ent for ent in doc.ents if ent.start in preset]
+        _set_char_spans(view, entities, given, settings.chars_key, settings.alignment_mode)
 
 
 def place_of(span: Span) -> Place:

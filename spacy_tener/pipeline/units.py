@@ -36,6 +36,7 @@ from spacy.tokens import Doc
 from ..features.segmenter import SOURCE_DOC
 from ..features.word_lists import USER_DATA_KEY, names_of
 from ..types import BoolArray, IntArray
+from .tokenizer import doc_of_characters
 
 View = Literal["tokens", "characters"]
 Alignment = Literal["expand", "contract", "strict"]
@@ -81,6 +82,11 @@ class TokenView:
 
     def __len__(self) -> int:
         return len(self.doc)
+
+    @property
+    def is_plain(self) -> bool:
+        """True only if there is nothing that decoding goes by: no white space, annotation or known sentence start."""
+        return not any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START)))
 
     def units(self) -> Units:
         space, iob, label, sentence_start = self.doc.to_array([IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
@@ -160,6 +166,10 @@ class CharacterView:
     def __len__(self) -> int:
         return len(self.text)
 
+    @property
+    def is_plain(self) -> bool:
+        return False
+
     def units(self) -> Units:
         return self.spread(TokenView(self.doc).units())
 
@@ -191,7 +201,7 @@ class CharacterView:
 
     def piece(self, start: int, end: int) -> Doc:
         characters = list(self.text[start:end])
-        part = Doc(self.doc.vocab, words=characters, spaces=[False] * len(characters))
+        part = doc_of_characters(self.doc.vocab, characters, [False] * len(characters))
         part.user_data[SOURCE_DOC] = (self.doc, start)
         if lists := names_of(self.doc):
             part.user_data[USER_DATA_KEY] = lists
@@ -234,6 +244,9 @@ DocView = TokenView | CharacterView
 
 def view_of(doc: Doc, view: View) -> DocView:
     """Return the view of a Doc. A Doc whose tokens are its characters is its own character view."""
-    if view == "tokens" or len(doc) == 0 or len(doc.text) == len(doc):
+    if view == "tokens" or len(doc) == 0:
+        return TokenView(doc)
+    last = doc[-1]
+    if last.idx + len(last.text_with_ws) == len(doc):
         return TokenView(doc)
     return CharacterView(doc)
