@@ -158,13 +158,6 @@ def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArr
     return x.reshape(*shape, n_heads, x.shape[1] // n_heads).transpose(0, 2, 1, 3)
 
 
-def with_ones(values: FloatArray, n_heads: int) -> FloatArray:
-    """Return values with a 1 behind those of each head. values: *Shape: [N, d]*. Returns *Shape: [N, h, d / h + 1]*"""
-    made = np.ones((len(values), n_heads, values.shape[1] // n_heads + 1), np.float32)
-    made[..., :-1] = values.reshape(made[..., :-1].shape)
-    return made
-
-
 def values_layer(weights: Weights, n_heads: int) -> Linear:
     """Return the layer of values with a column more for each head, which is 1."""
     layer = Linear(weights)

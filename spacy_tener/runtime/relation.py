@@ -20,7 +20,7 @@ def relate(kind: RelationKind, a: FloatArray, b: FloatArray, x: FloatArray, leng
     """Return r_i of every token (eq. 5 to 7). a, b: *Shape: [N, gates]*; x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
     related = np.empty_like(x)
     if kind == "gated":
-        a, b = (np.exp(np.clip(-part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (a, b))
+        a, b = (np.exp(np.clip(part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (-a, b))
     relation = {"gated": _gated, "mean": _mean, "attention": _attention}[kind]
     for begin, end in pairwise([0, *np.cumsum(lengths).tolist()]):
         if begin < end:
@@ -39,19 +39,20 @@ def _attention(a: FloatArray, b: FloatArray, x: FloatArray, out: FloatArray) -> 
     out /= len(x)
 
 
-def _gated(u: FloatArray, v: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """Add up `x_j / (1 + u_i v_j)` over j, tile by tile."""
+def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    """Add up `sigma(a_i + b_j) x_j = w_j x_j / (u_i + w_j)` over j, with `u_i = e^(-a_i)` and `w_j = e^(b_j)`, tile by
+    tile."""
     length, width = x.shape
+    weighted = w * x
     columns = min(length, max(1, int((TILE // width) ** 0.5)))
     rows = max(1, TILE // (columns * width))
     out[:] = 0.0
     space = np.empty(rows * columns * width, np.float32)
     for i in range(0, length, rows):
         for j in range(0, length, columns):
-            u_i, v_j, x_j = u[i : i + rows, None], v[j : j + columns], x[j : j + columns]
-            terms = space[: len(u_i) * v_j.size].reshape(len(u_i), len(v_j), width)
-            np.multiply(u_i, v_j, out=terms)
-            terms += 1.0
-            np.divide(x_j, terms, out=terms)
+            u_i, w_j = u[i : i + rows, None], w[j : j + columns]
+            terms = space[: len(u_i) * w_j.size].reshape(len(u_i), len(w_j), width)
+            np.add(u_i, w_j, out=terms)
+            np.divide(weighted[j : j + columns], terms, out=terms)
             out[i : i + rows] += terms.sum(axis=1)
     out /= length

@@ -11,7 +11,7 @@ from ..batching.span_plan import QueryGroup, SpanPlan
 from ..settings import DISTANCES, StackConfig
 from ..settings import RANDOM_BLOCK as BLOCK
 from ..types import FloatArray
-from .attention import divided, exponentials, interleave, sinusoids, with_ones
+from .attention import divided, exponentials, interleave, sinusoids, values_layer
 from .dense import Linear, relu
 from .weights import Weights
 
@@ -66,7 +66,8 @@ class SpanHeads:
 
     q, q_position: *Shape: [h, n, d_k]*; k: *Shape: [h, N + W, d_k]*
     v: *Shape: [h, N + W, d_k + 1]*, the last of them 1
-    table: the rows of position that the plan's columns are. *Shape: [h, R, d_k]*
+    table: the rows of position that the plan's columns are, of whole rows since these are gathered. *Shape: [R, h,
+        d_k]*
     bias: added to the scores by the places of query and key. *Shape: [h, M, M]*
     """
 
@@ -82,8 +83,9 @@ class SpanHeads:
         """Return the heads of several attentions over the same spans."""
         if len(each) == 1:
             return each[0]
-        names = "q", "q_position", "k", "v", "table"
-        q, q_position, k, v, table = (np.concatenate([getattr(heads, name) for heads in each]) for name in names)
+        names = "q", "q_position", "k", "v"
+        q, q_position, k, v = (np.concatenate([getattr(heads, name) for heads in each]) for name in names)
+        table = np.concatenate([heads.table for heads in each], axis=1)
         biases = [heads.bias for heads in each if heads.bias is not None]
         return cls(q, q_position, k, v, table, np.concatenate(biases) if biases else None)
 
@@ -94,7 +96,7 @@ def attend_spans(heads: SpanHeads, groups: Sequence[QueryGroup]) -> FloatArray:
     mixed = np.empty((n_queries, n_heads, heads.v.shape[2]), np.float32)
     for group in groups:
         scores = heads.q[:, group.queries] @ heads.k[:, group.keys].swapaxes(1, 2)
-        products = heads.q_position[:, group.queries] @ heads.table[:, group.columns].swapaxes(1, 2)
+        products = heads.q_position[:, group.queries] @ heads.table[group.columns].transpose(1, 2, 0)
         # numpy takes single numbers quickest from one row at a time.
         scores += np.take(products.reshape(n_heads, -1), group.pairs(), axis=1).reshape(scores.shape)
         if heads.bias is not None:
@@ -130,11 +132,14 @@ class SpanAttention:
         places: int = 0,
     ) -> None:
         self.n_heads = config.heads
-        self.scale = np.float32(config.head_width**-0.5 if scaled else 1.0)
-        self.query, self.position = Linear(weights.part("query")), Linear(weights.part("position"))
-        names = ("value", "key") if key_projection else ("value",)
-        self.read = Linear(*(weights.part(name) for name in names))
-        self.u, self.v = (weights.shaped(name, config.heads, config.head_width)[:, None] for name in ("u", "v"))
+        scale = config.head_width**-0.5 if scaled else 1.0
+        u, v = (weights.shaped(name, config.heads, config.head_width).reshape(-1) for name in ("u", "v"))
+        query, value = Linear(weights.part("query")), values_layer(weights.part("value"), config.heads)
+        # The projection makes `(q + u) scale`.
+        self.query = Linear.of(query.weight, u if query.bias is None else query.bias + u).scaled(scale)
+        self.v_less_u = (v - u) * np.float32(scale)
+        self.read = Linear.joined(value, Linear(weights.part("key"))) if key_projection else value
+        self.position = Linear(weights.part("position"))
         along = -(-places // BLOCK)
         self.places, self.blocks = places, None
         if places:
@@ -160,17 +165,16 @@ class SpanAttention:
         `x`. *Shape: [n, d]*
         """
         rows = x if rows is None else rows
-        q = self._split(self.query(x if query_input is None else query_input))
-        read, width = self.read(rows), rows.shape[1]
-        key = read[:, width:] if read.shape[1] > width else rows
-        values = np.ascontiguousarray(with_ones(read[:, :width], self.n_heads).swapaxes(0, 1))
-        table = self._split(self.position(relative))
-        q_content, q_position = (q + self.u) * self.scale, (q + self.v) * self.scale
-        return SpanHeads(q_content, q_position, self._split(key), values, table, self._bias(len(x), plan))
+        q = self.query(x if query_input is None else query_input)
+        read, width = self.read(rows), self.n_heads + rows.shape[1]
+        k = read[:, width:] if read.shape[1] > width else rows
+        table = self.position(relative).reshape(len(relative), self.n_heads, -1)
+        each = (self._split(part) for part in (q, q + self.v_less_u, k, read[:, :width]))
+        return SpanHeads(*each, table, self._bias(len(x), plan))
 
     def _split(self, x: FloatArray) -> FloatArray:
-        """*Shape: [n, d] -> [h, n, d_k]*"""
-        return np.ascontiguousarray(x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads).swapaxes(0, 1))
+        """*Shape: [n, h w] -> [h, n, w]*"""
+        return x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads).swapaxes(0, 1)
 
     def _bias(self, n_queries: int, plan: SpanPlan) -> FloatArray | None:
         """Return the random attention of the places of queries and keys. *Returns Shape: [h, queries, keys]*"""
