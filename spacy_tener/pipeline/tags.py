@@ -33,8 +33,8 @@ class LabelIndex:
     def indices(self, labels: NDArray[np.uint64]) -> IntArray:
         """*Shape* [N] -> [N], -1 for a hash that is no label."""
         found = np.full(labels.shape, -1, dtype=np.int64)
-        for index, label in enumerate(self.hashes):
-            found[labels == label] = index
+        places, index = np.flatnonzero(labels), {label: i for i, label in enumerate(self.hashes)}
+        found[places] = [index.get(label, -1) for label in labels[places].tolist()]
         return found
 
 
@@ -43,28 +43,19 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
 
     *Shape* [n]
     """
-    layout = labels.layout
-    index = labels.indices(units.label)
-    known = index >= 0
-    starts = (units.iob == BEGIN) & known
-    inside = (units.iob == INSIDE) & known
+    layout, index = labels.layout, labels.indices(units.label)
+    begins, inside = ((units.iob == value) & (index >= 0) for value in (BEGIN, INSIDE))
     goes_on = np.append(inside[1:], False)
-    tags = np.full(len(units.iob), layout.outside, dtype=np.int64)
-    tags[units.iob == MISSING] = UNKNOWN
-    for which, block in (
-        (starts & ~goes_on, layout.single),
-        (starts & goes_on, layout.begin),
-        (inside & goes_on, layout.inside),
-        (inside & ~goes_on, layout.end),
-    ):
-        tags[which] = index[which] + block.start
+    tags = np.where(units.iob == MISSING, UNKNOWN, layout.outside)
+    for which, blocks in ((begins, (layout.single, layout.begin)), (inside, (layout.end, layout.inside))):
+        held = np.flatnonzero(which)
+        tags[held] = index[held] + np.where(goes_on[held], blocks[1].start, blocks[0].start)
     return tags
 
 
 def trim_space(units: Units) -> Units:
     """Return the units without the white space at the edges of entities, which no prediction has."""
-    held = units.space & (units.iob != MISSING) & (units.label != 0)
-    if not held.any():
+    if not (units.space.any() and (units.space & (units.iob != MISSING) & (units.label != 0)).any()):
         return units
     iob, label = units.iob.copy(), units.label.copy()
     starts = np.flatnonzero((iob == BEGIN) & (label != 0))

@@ -55,6 +55,8 @@ class Target:
         An entity belongs to the window in whose core it starts, to its end; its tags are left unknown if it ends
         outside of that window.
         """
+        if len(window) == len(self.tags):
+            return self
         position = np.arange(window.start, window.end)
         starts = np.where(self.units.iob == INSIDE, 0, np.arange(len(self.tags)))
         owner = np.maximum.accumulate(starts)[window.start : window.end]
@@ -127,10 +129,9 @@ def _aligned_units(example: Example) -> Units:
 
 
 def _check_labels(example: Example, units: Units, labels: LabelIndex) -> None:
-    taught = np.unique(units.label[units.label != 0])
-    unknown = taught[labels.indices(taught) < 0]
-    if unknown.size:
-        names = ", ".join(repr(example.reference.vocab.strings[int(label)]) for label in unknown)
+    unknown = set(units.label.tolist()).difference(labels.hashes, [0])
+    if unknown:
+        names = ", ".join(sorted(repr(example.reference.vocab.strings[label]) for label in unknown))
         raise ValueError(
             f"The training data holds the entity label {names}, which the component does not have. Call add_label() "
             "for it before training, or nlp.initialize() with data (or a labels file) that holds every label. "
