@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from spacy.lang.zh import ChineseTokenizer, Segmenter
 from spacy.language import Language
@@ -47,8 +48,9 @@ _HASHES = _Hashes()
 
 def doc_of_characters(vocab: Vocab, words: list[str], spaces: list[bool]) -> Doc:
     """Return a Doc of these words, in a third of the time where the vocab knows all of them."""
+    hashes: list[Any] = [_HASHES[word] for word in words]
     try:
-        return Doc(vocab, words=[_HASHES[word] for word in words], spaces=spaces)
+        return Doc(vocab, words=hashes, spaces=spaces)
     except KeyError:
         return Doc(vocab, words=words, spaces=spaces)
 

@@ -169,8 +169,8 @@ class SpanAttention:
         read, width = self.read(rows), self.n_heads + rows.shape[1]
         k = read[:, width:] if read.shape[1] > width else rows
         table = self.position(relative).reshape(len(relative), self.n_heads, -1)
-        each = (self._split(part) for part in (q, q + self.v_less_u, k, read[:, :width]))
-        return SpanHeads(*each, table, self._bias(len(x), plan))
+        q, q_position, k, v = map(self._split, (q, q + self.v_less_u, k, read[:, :width]))
+        return SpanHeads(q, q_position, k, v, table, self._bias(len(x), plan))
 
     def _split(self, x: FloatArray) -> FloatArray:
         """*Shape: [n, h w] -> [h, n, w]*"""

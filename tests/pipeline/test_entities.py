@@ -2,11 +2,13 @@
 
 import pytest
 import spacy
+from hypothesis import given
+from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 
 from spacy_tener.pipeline.entities import UnitEntity, set_entities
 from spacy_tener.pipeline.settings import NERSettings
-from spacy_tener.pipeline.units import TokenView, view_of
+from spacy_tener.pipeline.units import BEGIN, INSIDE, MISSING, OUTSIDE, TokenView, view_of
 
 
 @pytest.fixture
@@ -61,6 +63,50 @@ def test_blocked_tokens_stay_blocked(words, write):
     doc.set_ents([], blocked=[doc[0:2]], default="missing")
     write(doc, [(2, 3, "GPE")], view="tokens")
     assert [(token.ent_iob_, token.ent_type_) for token in doc] == [("B", ""), ("B", ""), ("B", "GPE")]
+
+
+LENGTH = 8
+PARTS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "A", "B", "missing", "blocked"])), max_size=LENGTH)
+FOUND = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.sampled_from("AB")), max_size=5)
+NLP = spacy.blank("zh")
+
+
+def states(doc):
+    return [(token.ent_iob, token.ent_type_, token.ent_kb_id_, token.ent_id_) for token in doc]
+
+
+def plainly_written(before, entities):
+    """What each token is told by the rules, one token at a time."""
+    annotated, taken, after = any(iob for iob, *_ in before), set(), list(before)
+    preset = {i for i, (iob, *_) in enumerate(before) if iob in (BEGIN, INSIDE)}
+    for start, end, label in sorted(entities, key=lambda entity: entity[0] - entity[1]):
+        if start not in preset and not (preset | taken) & set(range(start, end)):
+            taken |= set(range(start, end))
+            after[start:end] = [(BEGIN if i == start else INSIDE, label, "", "") for i in range(start, end)]
+    for i in set(range(len(before))) - taken:
+        if not annotated or before[i][0] == MISSING:
+            after[i] = (OUTSIDE, "", "", "")
+    return after
+
+
+@given(PARTS, FOUND, st.sampled_from(["missing", "outside"]))
+def test_whatever_was_there_each_token_has_what_the_rules_say(parts, entities, default):
+    doc, start = Doc(NLP.vocab, words=list("甲" * LENGTH), spaces=[False] * LENGTH), 0
+    given = {"missing": [], "blocked": [], "A": [], "B": [], "": []}
+    for length, kind in parts:
+        end = min(start + length, LENGTH)
+        span = doc[start:end] if kind not in ("A", "B") else Span(doc, start, end, kind, kb_id="Q1", span_id="7")
+        given[kind] += [span] * (end > start)
+        start = end
+    doc.set_ents(
+        given["A"] + given["B"],
+        blocked=given["blocked"],
+        missing=given["missing"],
+        default=default if parts else "missing",
+    )
+    before, spans = states(doc), [(start, start + length, label) for start, length, label in entities]
+    set_entities(view_of(doc, "tokens"), [UnitEntity(*span) for span in spans], NERSettings())
+    assert states(doc) == plainly_written(before, spans)
 
 
 def test_a_long_doc_of_unknown_tokens_with_entities_between_is_closed(words, write):

@@ -52,3 +52,13 @@ def test_pipelines_are_saved_alike_and_load_each_other(tmp_path):
     assert [token.text for token in loaded("王 明")] == ["王", "明"]
     ours.tokenizer.from_disk(tmp_path / "theirs" / "tokenizer")
     assert [token.text for token in ours("王 明")] == ["王", "明"]
+
+
+def test_docs_know_their_strings_in_a_new_vocabulary_and_behind_a_memory_zone():
+    """Characters become Docs by hashes that are kept; a vocabulary may not have met them, or have forgotten them."""
+    check("龘X")  # X is a symbol of spaCy's as well, which has a number instead of a hash
+    nlp = spacy.util.load_model_from_config(CONFIG, auto_fill=True)
+    with nlp.memory_zone():
+        assert nlp("龘X").text == "龘X"
+    for _ in range(2):
+        assert [(token.text, token.is_alpha) for token in nlp("龘X")] == [("龘", True), ("X", True)]

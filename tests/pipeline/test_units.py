@@ -69,6 +69,19 @@ def test_a_doc_whose_tokens_are_its_characters_is_its_own_view():
     assert isinstance(view_of(nlp("你 好"), "characters"), CharacterView)
 
 
+@pytest.mark.parametrize("view", ["tokens", "characters"])
+def test_a_doc_is_plain_only_if_there_is_nothing_that_decoding_goes_by(vocab, view):
+    def plain(*words, **annotation):
+        return view_of(Doc(vocab, words=words, spaces=[False] * len(words), **annotation), view).is_plain
+
+    assert plain("你", "好")
+    assert not plain("你", "\n", "好")
+    assert not plain("你", "好", ents=["B-X", "O"])
+    assert not plain("你", "好", ents=["O", "O"])
+    assert not plain("你", "好", sent_starts=[True, True])
+    assert view_of(Doc(vocab, words=["你", "好"], spaces=[True, False]), view).is_plain == (view == "tokens")
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\n"])
 def test_docs_without_text_have_a_view(text):
     doc = spacy.blank("zh")(text)
