@@ -1,23 +1,19 @@
-"""The data of an explanation, written as JSON or as one page: `page.html` with its style, script and data inside."""
+"""The data of an explanation, written as JSON or as one page (page.html, page.css, page.js)."""
 
 from __future__ import annotations
 
 import base64
-import html
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from importlib.resources import files
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..pages import make_page
 from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
-
-_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)
@@ -153,16 +149,10 @@ class Explanation:
     def to_html(self, *, title: str = "Explained entities") -> str:
         """Return one page that needs neither network nor server."""
         data = _plain(self, {HeatMap: _map_as_bytes, Evidence: _evidence_as_list})
-        parts = {
-            "title": html.escape(title),
-            "lang": html.escape(self.pipeline["lang"] or "en"),
-            "style": _resource("page.css"),
-            "script": _resource("page.js"),
-            # Inside of a script element nothing but `<` may end it.
-            "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-        }
-        # In one pass, so that what is filled in is not read as a placeholder.
-        return _PLACEHOLDER.sub(lambda match: parts[match[1]], _resource("page.html"))
+        own = self.pipeline
+        name = " ".join(filter(None, (own["name"], own["version"])))
+        about = " · ".join(filter(None, (name, own["component"], f"reads {own['view']}")))
+        return make_page(__package__, "page", data, title=title, about=about, lang=own["lang"] or "en")
 
 
 def _plain(value: Any, writers: Mapping[type, Callable[[Any], Any]]) -> Any:
@@ -196,7 +186,3 @@ def _map(found: HeatMap, **weights: Any) -> dict[str, Any]:
 def _evidence_as_list(evidence: Evidence) -> list[float]:
     """Leave out the names: a page of a long text has very many numbers of evidence."""
     return [evidence.start, evidence.end, round(evidence.drop, 3)]
-
-
-def _resource(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf8")

@@ -1,102 +1,76 @@
-"use strict";
 (() => {
-  const $ = (id) => document.getElementById(id);
-  const data = JSON.parse($("data").textContent);
+  const { $, el, data, chip, count, percent, meter, listing, searching, rgb } = parts;
   const HELP = {
     attention: "Each row is a query: what this unit looks at. Stronger colour = more attention. Move with the pointer or the arrow keys.",
     words: "Each row is a character, each column a word that covers it. Stronger colour = larger share. Move with the pointer or the arrow keys.",
     relations: "Strength of the relation of each pair, from weakest to strongest. Move with the pointer or the arrow keys.",
   };
   const STREAMS = { lattice: "characters and words", radicals: "radicals" };
-  const state = { text: 0, chars: [], entity: -1, passage: null, map: "", head: 0, headChosen: false, rowsChosen: false, cell: null };
+  const state = { text: null, chars: [], entity: -1, passage: null, map: "", head: 0, headChosen: false, rowsChosen: false, cell: null };
 
   // --- small things
 
-  function el(tag, attributes, ...children) {
-    const node = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (name === "style") for (const [key, own] of Object.entries(value)) node.style.setProperty(key, own);
-      else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
-    }
-    node.append(...children);
-    return node;
-  }
-  const percent = (p) => {
-    if (p > 0.9995) return "> 99.9 %";
-    if (p < 0.0005) return "< 0.1 %";
-    return `${(100 * p).toFixed(p > 0.1 && p < 0.9 ? 0 : 1)} %`;
-  };
-  const hue = (label) => `${Math.round((data.labels.indexOf(label) * 360) / Math.max(data.labels.length, 1) + 205) % 360}`;
   const words = (part) => state.chars.slice(part.start, part.end).join("");
-  const chip = (part, kind) =>
-    el("span", { class: `chip ${kind || ""}`, style: { "--h": hue(part.label) } }, words(part), el("small", {}, part.label));
-  const meter = (share, kind) =>
-    el("span", { class: `meter ${kind || ""}`, "aria-hidden": "true" }, el("i", { style: { width: `${100 * Math.min(1, share)}%` } }));
+  const named = (part) => chip(part.label, ` ${words(part)}`);
   const row = (name, share, value, kind) =>
     el("li", {}, el("span", { class: "name" }, name), meter(share, kind), el("span", { class: "value" }, value));
   const same = (a, b) => a.start === b.start && a.end === b.end && a.label === b.label;
+  const isIn = (found, one) => found.some((other) => same(one, other));
+  const listed = (nodes) => nodes.flatMap((node, i) => (i ? [", ", node] : [node]));
   const goldOf = (text) => (text.gold || []).map(([start, end, label]) => ({ start, end, label }));
   const mistakes = (text) => {
     if (!text.gold) return 0;
     const gold = goldOf(text);
-    const right = text.entities.filter((one) => gold.some((other) => same(one, other))).length;
-    return text.entities.length + gold.length - 2 * right;
+    return text.entities.length + gold.length - 2 * text.entities.filter((one) => isIn(gold, one)).length;
   };
   const least = (text) => Math.min(1, ...text.entities.map((one) => one.probability));
 
   // --- the list of texts
 
+  const texts = listing({
+    noun: "text",
+    chosen: (text) => { if (text !== state.text) showText(text); },
+    draw(text) {
+      const facts = [count(text.entities.length, "entity", "entities")];
+      if (text.entities.length) facts.push(`least sure ${percent(least(text))}`);
+      if (mistakes(text)) facts.push(`${mistakes(text)} ${mistakes(text) === 1 ? "differs" : "differ"} from the annotation`);
+      return [el("span", { class: "snippet" }, Array.from(text.text.slice(0, 200)).slice(0, 80).join("")), el("span", { class: "quiet" }, facts.join(" · "))];
+    },
+  });
+
   function listTexts() {
-    $("texts").hidden = data.texts.length < 2;
-    if ($("texts").hidden) return;
-    if (!data.texts.some((text) => text.gold)) $("order").querySelector("[value=wrong]").remove();
-    const order = data.texts.map((_, i) => i);
-    const keys = { unsure: (i) => least(data.texts[i]), wrong: (i) => -mistakes(data.texts[i]) };
-    const key = keys[$("order").value];
-    if (key) order.sort((a, b) => key(a) - key(b) || a - b);
-    $("list").replaceChildren(
-      ...order.map((i) => {
-        const text = data.texts[i];
-        const facts = [`${text.entities.length} ${text.entities.length === 1 ? "entity" : "entities"}`];
-        if (text.entities.length) facts.push(`least sure ${percent(least(text))}`);
-        if (mistakes(text)) facts.push(`${mistakes(text)} ${mistakes(text) === 1 ? "differs" : "differ"} from the annotation`);
-        const button = el("button", { type: "button", "data-text": i, "aria-current": i === state.text && "true" },
-          el("span", { class: "snippet" }, Array.from(text.text.slice(0, 200)).slice(0, 80).join("")),
-          el("span", { class: "facts" }, facts.join(" · ")));
-        return el("li", {}, button);
-      }));
+    const sought = $("search").value.trim().toLowerCase();
+    const holds = (text) => [text.text, ...text.entities.map((one) => one.label)].some((part) => part.toLowerCase().includes(sought));
+    const key = { unsure: least, wrong: (text) => -mistakes(text) }[$("order").value];
+    const found = data.texts.filter(holds);
+    if (key) found.sort((a, b) => key(a) - key(b));
+    texts.show(found);
   }
 
   // --- one text
 
-  function showText(index) {
-    const text = data.texts[index];
-    Object.assign(state, { text: index, chars: Array.from(text.text), entity: -1, headChosen: false });
-    for (const button of $("list").querySelectorAll("button"))
-      if (Number(button.dataset.text) === index) button.setAttribute("aria-current", "true");
-      else button.removeAttribute("aria-current");
+  function showText(text) {
+    Object.assign(state, { text, chars: Array.from(text?.text || ""), entity: -1, headChosen: false });
+    $("read").hidden = !text;
+    if (!text) return showEntity(-1);
     const gold = goldOf(text);
-    const parts = [];
+    const nodes = [];
     let done = 0;
     text.entities.forEach((entity, i) => {
-      const wrong = text.gold && !gold.some((other) => same(entity, other));
-      parts.push(state.chars.slice(done, entity.start).join(""), mark(entity, i, wrong));
+      nodes.push(state.chars.slice(done, entity.start).join(""), mark(entity, i, text.gold && !isIn(gold, entity)));
       done = entity.end;
     });
-    parts.push(state.chars.slice(done).join(""));
-    $("text").replaceChildren(...parts);
-    $("text").classList.toggle("long", state.chars.length > 1200);
+    $("text").replaceChildren(...nodes, state.chars.slice(done).join(""));
+    const long = state.chars.length > 1200;
+    $("text").classList.toggle("long", long);
+    if (long) $("text").tabIndex = 0;
+    else $("text").removeAttribute("tabindex");
     $("none").hidden = text.entities.length > 0;
     $("possible").hidden = !text.possible.length;
-    $("possible").lastElementChild.replaceChildren(
-      ...text.possible.flatMap((entity, i) => [mark(entity, text.entities.length + i, false), " "]));
-    const labels = [...new Set(text.entities.map((one) => one.label))];
-    $("legend").replaceChildren(
-      ...(labels.length ? ["paler = less probable ", ...labels.map((label) =>
-        el("span", { class: "chip", style: { "--h": hue(label) } }, label))] : []));
-    const missed = gold.filter((one) => !text.entities.some((other) => same(one, other)));
+    $("possible").lastElementChild.replaceChildren(...text.possible.flatMap((entity, i) => [mark(entity, text.entities.length + i, false), " "]));
+    const missed = gold.filter((one) => !isIn(text.entities, one));
     $("gold").hidden = !text.gold;
-    $("gold").replaceChildren(...(missed.length ? ["Annotated, not found: ", ...missed.flatMap((one) => [chip(one), " "])]
+    $("gold").replaceChildren(...(missed.length ? ["Annotated, not found: ", ...listed(missed.map(named))]
       : [mistakes(text) ? "≠ found, not annotated" : "The same entities as annotated."]));
     const choices = Math.exp(text.entropy);
     $("doubt").textContent = choices < 1.05 ? "One reading of the whole text has nearly all the probability."
@@ -106,16 +80,16 @@
   }
 
   /** What can be selected: the entities found, then the possible ones. */
-  const targets = () => [...data.texts[state.text].entities, ...data.texts[state.text].possible];
+  const targets = () => (state.text ? [...state.text.entities, ...state.text.possible] : []);
   const marks = () => [...document.querySelectorAll("#text .ent, #possible .ent")];
 
   function mark(entity, index, wrong) {
-    const sure = percent(entity.probability);
+    const rivals = entity.rivals.map((one) => `${words(one)} ${one.label} ${percent(one.probability)}`);
     const kind = `ent${entity.probability < 0.5 ? " unsure" : ""}${wrong ? " wrong" : ""}${entity.end - entity.start < 9 ? " short" : ""}`;
     return el("mark",
-      { class: kind, role: "button", tabindex: "0", "aria-pressed": "false", "aria-controls": "entity", "data-entity": index,
-        style: { "--h": hue(entity.label), "--p": entity.probability } },
-      words(entity), el("small", {}, `${entity.label} ${sure}`));
+      { class: kind, role: "button", tabindex: "-1", "aria-pressed": "false", "data-entity": index, style: { "--h": parts.hue(entity.label) },
+        title: rivals.length ? `Rivals: ${rivals.join(", ")}` : "No rival has 1 % or more." },
+      words(entity), el("small", {}, `${entity.label} ${percent(entity.probability)}`));
   }
 
   function showReadings(text) {
@@ -123,43 +97,44 @@
     $("readings").hidden = !text.k_best.length;
     $("readings").lastElementChild.replaceChildren(
       ...text.k_best.map((reading, i) => {
-        const more = reading.entities.filter((one) => !best.some((other) => same(one, other)));
-        const gone = best.filter((one) => !reading.entities.some((other) => same(one, other)));
-        const changes = [...more.map((one) => ["with ", one, ""]), ...gone.map((one) => ["without ", one, "gone"])];
-        return el("li", {}, `${percent(reading.probability)} – `,
-          ...(changes.length ? changes.flatMap(([word, one, kind]) => [word, chip(one, kind), " "])
-            : [i ? "the same entities" : "as marked above"]));
+        const more = reading.entities.filter((one) => !isIn(best, one)).map((one) => el("span", {}, "with ", named(one)));
+        const gone = best.filter((one) => !isIn(reading.entities, one)).map((one) => el("span", {}, "without ", named(one)));
+        const same = i ? "the same entities" : "as marked above";
+        return el("li", {}, `${percent(reading.probability)}: `, ...(more.length + gone.length ? listed([...more, ...gone]) : [same]));
       }));
   }
 
   // --- one entity
 
   function showEntity(index) {
-    const text = data.texts[state.text];
     const entity = targets()[index];
     state.entity = index;
-    for (const node of marks())
-      node.setAttribute("aria-pressed", String(Number(node.dataset.entity) === index));
+    for (const node of marks()) {
+      const own = Number(node.dataset.entity) === index;
+      node.setAttribute("aria-pressed", String(own));
+      node.tabIndex = own ? 0 : -1; // one stop of the Tab key; the arrow keys go on from there
+    }
     $("entity").hidden = !entity;
     const holds = (passage) => !entity || (passage.start <= entity.start && entity.start < passage.end);
-    state.passage = text.passages.find((one) => holds(one) && (entity || one.maps.length || one.words.length)) || null;
+    state.passage = state.text?.passages.find((one) => holds(one) && (entity || one.maps.length || one.words.length)) || null;
     state.cell = null;
     if (entity) {
       $("entity-title").replaceChildren(words(entity), " ", el("small", { class: "quiet" }, entity.label));
       $("sure").replaceChildren(el("strong", {}, percent(entity.probability)), meter(entity.probability));
       $("rivals").replaceChildren(...rivalRows(entity));
       showEvidence(entity);
-      const made = [...new Set(state.chars.slice(entity.start, entity.end))].filter((char) => Object.hasOwn(text.radicals, char));
+      const { radicals } = state.text;
+      const made = [...new Set(state.chars.slice(entity.start, entity.end))].filter((char) => Object.hasOwn(radicals, char));
       $("radicals").hidden = !made.length;
       $("radicals").lastElementChild.replaceChildren(
-        ...made.map((char) => el("li", {}, el("b", {}, char), Array.from(text.radicals[char]).join(" ＋ "))));
+        ...made.map((char) => el("li", {}, el("b", {}, char), Array.from(radicals[char]).join(" ＋ "))));
     }
     showLattice(entity);
     showMaps(entity);
   }
 
   function rivalRows(entity) {
-    const rows = entity.rivals.map((one) => row(chip(one), one.probability, percent(one.probability)));
+    const rows = entity.rivals.map((one) => row(named(one), one.probability, percent(one.probability)));
     return rows.length ? rows : [el("li", { class: "whole" }, "No rival has 1 % or more.")];
   }
 
@@ -168,20 +143,20 @@
     $("evidence").hidden = !found.length;
     if (!found.length) return;
     const largest = Math.max(0.5, ...found.map((one) => Math.abs(one.drop)));
-    const parts = [];
+    const nodes = [];
     let done = found[0].start;
     for (const one of found) {
       const share = Math.abs(one.drop) / largest;
       const own = one.start < entity.end && one.end > entity.start;
       const kind = `${share < 0.04 ? "" : one.drop > 0 ? "for" : "against"}${own ? " own" : ""}`;
-      parts.push(state.chars.slice(done, one.start).join(""),
-        el("span", { class: kind, title: change(entity, one), style: { "--a": (0.1 + 0.65 * share).toFixed(2) } }, words(one)));
+      nodes.push(state.chars.slice(done, one.start).join(""),
+        el("span", { class: kind, title: change(entity, one), style: { "--share": `${(10 + 50 * share).toFixed(0)}%` } }, words(one)));
       done = one.end;
     }
-    $("strip").replaceChildren(...parts);
+    $("strip").replaceChildren(...nodes);
     const strong = found.filter((one) => Math.abs(one.drop) > 0.1).sort((a, b) => Math.abs(b.drop) - Math.abs(a.drop)).slice(0, 6);
     $("strongest").replaceChildren(
-      ...(strong.length ? strong : []).map((one) =>
+      ...strong.map((one) =>
         row(el("span", {}, words(one), el("span", { class: "sr" }, one.drop > 0 ? " supports it" : " speaks against it")),
           Math.abs(one.drop) / largest, change(entity, one), one.drop > 0 ? "for" : "against")),
       ...(strong.length ? [] : [el("li", { class: "whole" }, "No single unit has much influence.")]));
@@ -245,7 +220,7 @@
       const told = [word.text, word.tag, word.known ? "" : "no row of its own", strong ? percent(share) : ""].filter(Boolean).join(", ");
       return el("li",
         { class: word.known ? "word" : "word strange", title: told,
-          style: { "grid-column": `${word.start + 1} / ${word.end + 1}`, "grid-row": level + 2, "--a": share / top } },
+          style: { "grid-column": `${word.start + 1} / ${word.end + 1}`, "grid-row": level + 2, "--share": `${(55 * share) / top}%` } },
         word.text, ...(share >= 0.01 ? [el("small", {}, percent(share))] : []));
     });
     $("lattice").style.gridTemplateColumns = `repeat(${passage.units.length}, max-content)`;
@@ -265,10 +240,11 @@
     return `Attention, ${map.stream ? `${STREAMS[map.stream]}, ` : ""}${layer}`;
   };
 
+  /** Draw the maps of a passage, where a reader has opened them. */
   function showMaps(entity) {
     const maps = state.passage ? state.passage.maps.filter((map) => map.shape[2]) : [];
     $("maps").hidden = !maps.length;
-    if (!maps.length) return;
+    if (!isDrawn()) return;
     const names = maps.map(name);
     if (!names.includes(state.map)) state.map = name(maps.find((map) => map.kind !== "words") || maps[0]);
     const many = state.passage.units.length > 30 || maps[names.indexOf(state.map)].kind === "relations";
@@ -278,6 +254,7 @@
     $("heat").parentElement.scrollTo(0, 0);
   }
 
+  const isDrawn = () => !$("maps").hidden && $("open-maps").open;
   const shownMap = () => state.passage.maps.find((map) => name(map) === state.map);
 
   /** The head that looks most from the entity at itself, until the reader chooses one. */
@@ -306,7 +283,7 @@
     drawHeat(map);
   }
 
-  /** From 0 to 1, how dark each cell of a head is. */
+  /** From 0 to 1, how strong the colour of each cell of a head is. */
   function shades(map, head) {
     const [, queries, keys] = map.shape;
     const bytes = weights(map).subarray(head * queries * keys, (head + 1) * queries * keys);
@@ -316,12 +293,10 @@
     const floor = map.kept ? 0.1 : 0;
     return Float32Array.from(bytes, (byte) => (byte > low ? floor + (1 - floor) * ((byte - low) / Math.max(1, high - low)) : 0));
   }
-  const hot = () => getComputedStyle(document.documentElement).getPropertyValue("--hot").split(",").map(Number);
-
   function thumbnail(canvas, map, head) {
     const context = canvas.getContext("2d");
     const image = context.createImageData(canvas.width, canvas.height);
-    const [r, g, b] = hot();
+    const [r, g, b] = rgb("--accent");
     shades(map, head).forEach((shade, i) => image.data.set([r, g, b, 255 * shade], 4 * i));
     context.putImageData(image, 0, 0);
   }
@@ -330,7 +305,7 @@
   function axes(map) {
     const { units, words: found } = state.passage;
     const names = units.map(([start, end]) => words({ start, end }));
-    const entities = [...data.texts[state.text].entities, ...targets().slice(state.entity, state.entity + 1)];
+    const entities = [...state.text.entities, ...targets().slice(state.entity, state.entity + 1)];
     const all = units.map((_, i) => i);
     const rows = $("rows-only").checked ? all.filter((i) => entities.some((one) => unitsOf(state.passage, one).includes(i))) : all;
     const columns = [...(map.kind === "words" ? [] : names), ...found.map((word) => word.text)].slice(0, map.shape[2]);
@@ -341,8 +316,7 @@
 
   function drawHeat(map) {
     const { rows, names, columns } = axes(map);
-    const style = getComputedStyle(document.documentElement);
-    const ink = style.getPropertyValue("--ink"), line = style.getPropertyValue("--line");
+    const [ink, line] = ["--ink", "--line"].map((token) => `rgb(${rgb(token)})`);
     const canvas = $("heat"), context = canvas.getContext("2d");
     const font = `13px ${getComputedStyle(document.body).fontFamily}`;
     context.font = font;
@@ -363,11 +337,11 @@
     context.scale(ratio, ratio);
     context.font = font;
     context.textBaseline = "middle";
-    const shade = shades(map, state.head), keys = map.shape[2], [r, g, b] = hot();
+    const shade = shades(map, state.head), keys = map.shape[2], [r, g, b] = rgb("--accent");
     rows.forEach((query, i) => columns.forEach((_, key) => {
-      const dark = shade[query * keys + key];
-      if (!dark) return;
-      context.fillStyle = `rgba(${r},${g},${b},${dark})`;
+      const strong = shade[query * keys + key];
+      if (!strong) return;
+      context.fillStyle = `rgba(${r},${g},${b},${strong})`;
       context.fillRect(left + key * size, top + i * size, size - 1, size - 1);
     }));
     const entity = targets()[state.entity];
@@ -430,69 +404,30 @@
     drawHeat(shownMap());
   }
 
-  // --- the tip beside an entity
-
-  let hiding = 0;
-
-  function showTip(node) {
-    clearTimeout(hiding);
-    const entity = targets()[Number(node.dataset.entity)];
-    $("tip").replaceChildren(
-      el("p", {}, el("strong", {}, percent(entity.probability)), ` ${entity.label}`),
-      el("p", { class: "quiet" }, entity.rivals.length ? "Rivals" : "No rival has 1 % or more."),
-      el("ul", { class: "rows" }, ...entity.rivals.map((one) => row(chip(one), one.probability, percent(one.probability)))));
-    $("tip").hidden = false;
-    const box = node.getClientRects()[0], tip = $("tip");
-    const left = Math.min(box.left, document.documentElement.clientWidth - tip.offsetWidth - 8);
-    const below = [...node.getClientRects()].at(-1).bottom + 4;
-    const over = box.top - tip.offsetHeight - 4;
-    const top = below + tip.offsetHeight > window.innerHeight && over > 0 ? over : below;
-    tip.style.left = `${Math.max(8, left) + window.scrollX}px`;
-    tip.style.top = `${top + window.scrollY}px`;
-    node.setAttribute("aria-describedby", "tip");
-  }
-  function hideTip() {
-    clearTimeout(hiding);
-    $("tip").hidden = true;
-    for (const node of marks()) node.removeAttribute("aria-describedby");
-  }
-
   // --- what a reader does
 
-  const markOf = (event) => event.target.closest && event.target.closest(".ent");
   const choose = (node) => {
     showEntity(Number(node.dataset.entity));
-    const box = $("entity").getBoundingClientRect();
-    const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-    if (box.top > window.innerHeight - 60) {
-      hideTip();
-      $("entity").scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "nearest" });
-    }
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if ($("entity").getBoundingClientRect().top > innerHeight - 60) $("entity").scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "nearest" });
   };
-  $("read").addEventListener("mouseover", (event) => markOf(event) && showTip(markOf(event)));
-  $("read").addEventListener("mouseout", (event) => { if (markOf(event)) hiding = setTimeout(hideTip, 120); });
-  $("read").addEventListener("focusin", (event) => markOf(event) && showTip(markOf(event)));
-  $("read").addEventListener("focusout", hideTip);
-  $("read").addEventListener("click", (event) => markOf(event) && choose(markOf(event)));
+  $("read").addEventListener("click", ({ target }) => { if (target.closest(".ent")) choose(target.closest(".ent")); });
   $("read").addEventListener("keydown", (event) => {
-    const node = markOf(event);
+    const node = event.target.closest(".ent");
     if (!node) return;
     const all = marks();
     const next = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (event.key === "Enter" || event.key === " ") choose(node);
-    else if (next) (all[all.indexOf(node) + next] || node).focus();
-    else return;
+    else if (next) {
+      const other = all[all.indexOf(node) + next] || node;
+      showEntity(Number(other.dataset.entity));
+      other.focus();
+    } else return;
     event.preventDefault();
   });
-  $("text").addEventListener("scroll", hideTip);
-  $("tip").addEventListener("mouseenter", () => clearTimeout(hiding));
-  $("tip").addEventListener("mouseleave", hideTip);
-  document.addEventListener("keydown", (event) => event.key === "Escape" && hideTip());
-  $("list").addEventListener("click", (event) => {
-    const button = event.target.closest("button");
-    if (button) showText(Number(button.dataset.text));
-  });
   $("order").addEventListener("change", listTexts);
+  searching($("search"), listTexts);
+  $("open-maps").addEventListener("toggle", () => showMaps(targets()[state.entity]));
   $("map").addEventListener("change", () => {
     Object.assign(state, { map: $("map").value, cell: null, headChosen: false });
     chooseHead(targets()[state.entity]);
@@ -512,23 +447,25 @@
     point(state.cell ? [state.cell[0] + move[0], state.cell[1] + move[1]] : [0, 0]);
     event.preventDefault();
   });
+  window.addEventListener("resize", () => { if (isDrawn()) drawHeat(shownMap()); });
+  document.addEventListener("theme", () => { if (isDrawn()) paint(); });
 
-  function setTheme(dark) {
-    document.documentElement.dataset.theme = dark ? "dark" : "light";
-    $("theme").setAttribute("aria-pressed", String(dark));
-    if (!$("maps").hidden) paint();
-  }
-  const prefers = window.matchMedia("(prefers-color-scheme: dark)");
-  window.addEventListener("resize", () => { if (!$("maps").hidden) drawHeat(shownMap()); });
-  prefers.addEventListener("change", (event) => setTheme(event.matches));
-  $("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme !== "dark"));
+  // --- inside of another page, which sends its theme and gets the height of what is shown
 
-  const { name: own, version, component, view } = data.pipeline;
-  $("pipeline").textContent = [[own, version].filter(Boolean).join(" "), component, `reads ${view}`].filter(Boolean).join(" · ");
+  const inside = new ResizeObserver(() => parent.postMessage({ height: document.body.offsetHeight }, "*"));
+  window.addEventListener("message", ({ data: told, source }) => {
+    if (source !== parent || parent === window || !["light", "dark"].includes(told?.theme)) return;
+    document.documentElement.classList.add("inside");
+    document.documentElement.dataset.theme = told.theme;
+    document.dispatchEvent(new Event("theme"));
+    inside.observe(document.body);
+  });
+
   $("notes").append(...data.notes.map((note) => el("li", {}, note)));
-  setTheme(prefers.matches);
+  $("texts").hidden = data.texts.length < 2;
+  if (!data.texts.some((text) => text.gold)) $("order").querySelector("[value=wrong]").remove();
   listTexts();
   const asked = Number(/^#text-(\d+)$/.exec(location.hash)?.[1] || 0);
-  if (data.texts.length) showText(Math.min(asked, data.texts.length - 1));
+  texts.go(Math.min(asked, data.texts.length - 1), false);
   document.documentElement.dataset.ready = "true";
 })();

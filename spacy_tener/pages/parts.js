@@ -94,10 +94,10 @@ const parts = (() => {
   // --- a list of which a page at a time is drawn
 
   /**
-   * ids: `list` (an ol), `pager` (a nav), `shown` (a status). draw(item): the content of its li. noun: of one item.
+   * ids: `list` (an ol), `pager` (a nav), `shown` (a status). draw(item): the content of its li. noun, plural: of items.
    * Arrow keys, Home and End go through the items, PageUp and PageDown through pages.
    */
-  function listing({ draw, noun, size = 50, chosen = () => {} }) {
+  function listing({ draw, noun, plural, size = 50, chosen = () => {} }) {
     let items = [], first = 0, current = -1;
     const list = $("list");
     const step = (name, to) => {
@@ -118,7 +118,7 @@ const parts = (() => {
       $("pager").hidden = items.length <= size;
       $("pager").replaceChildren(step("‹ Previous", first - size),
         el("span", { class: "quiet" }, `${(first + 1).toLocaleString("en")} to ${last.toLocaleString("en")}`), step("Next ›", first + size));
-      $("shown").textContent = count(items.length, noun);
+      $("shown").textContent = count(items.length, noun, plural);
       chosen(items[current]);
     }
     /** Make an item the current one, on its page. */

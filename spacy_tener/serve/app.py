@@ -20,7 +20,9 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from .. import explain
+from .. import pages as page_parts
 from ..about import __version__
+from ..pages import page_policy
 from . import label_studio, schema
 from .metrics import MetricsMiddleware
 from .routes import ERRORS, ProtectedRoute, TheService
@@ -28,11 +30,15 @@ from .service import Service
 from .stream import NdjsonResponse, StreamResponse
 
 STATIC = Path(__file__).parent / "static"
-EXPLANATION_STYLE = Path(explain.__file__).with_name("page.css")
-# `unsafe-inline` is for the page of an explanation, which has its style and script inside and inherits this.
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; connect-src 'self'; frame-src 'self'; img-src data:; "
-    "script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'"
+PARTS = Path(page_parts.__file__).parent
+# The page of an explanation is shown inside and inherits this: its own style and script are allowed by their hashes.
+CONTENT_SECURITY_POLICY = "; ".join(
+    [
+        page_policy(explain.__name__, "page").replace("-src 'sha256", "-src 'self' 'sha256"),
+        "connect-src 'self'",
+        "frame-src 'self'",
+        "form-action 'none'",
+    ]
 )
 # Label Studio knows a backend by its URL: this one tells the models of a service apart.
 LABEL_STUDIO = "/label-studio/{model}"
@@ -190,6 +196,7 @@ async def page(request: Request) -> Response:
     return FileResponse(STATIC / name, headers=headers)
 
 
-@pages.get("/static/explain.css")
-async def style() -> Response:
-    return FileResponse(EXPLANATION_STYLE)
+@pages.get("/static/parts.css")
+@pages.get("/static/parts.js")
+async def shared_parts(request: Request) -> Response:
+    return FileResponse(PARTS / ("page.css" if request.url.path.endswith(".css") else "parts.js"))

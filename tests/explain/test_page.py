@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from browser import DESKTOP, PHONE
 from selenium.webdriver import ActionChains, Keys
@@ -9,6 +11,7 @@ from selenium.webdriver.common.by import By
 from spacy.training import Example
 
 from spacy_tener.explain import Evidence, explain
+from spacy_tener.explain.figures import percent
 
 TEXT = "吴重阳在中国银行工作。"
 HOSTILE = "</script><img src=x onerror=document.title='taken'>王小明{{data}}去了\u2028上海&amp;\U0001f600𠮷<!--"
@@ -58,6 +61,7 @@ def page(browser, pages):
         return browser
 
     yield load
+    browser.run("localStorage.clear()")
     assert browser.said() == []
     assert browser.fetched() == []
 
@@ -81,33 +85,30 @@ def test_a_click_on_an_entity_shows_why_it_was_found(page, size):
     assert "→" in shown(browser, "#strongest .value")[0]
     assert shown(browser, "#radicals li") == ["银钅 ＋ 艮"]
     assert {"中国", "银行", "中国银行"} <= {text.split("\n")[0] for text in shown(browser, "#lattice .word")}
+    open_maps(browser)
     # As many heads as the papers have.
     browser.run("const [legend, head] = heads.children; for (let i = 0; i < 6; i++) heads.append(head.cloneNode(true))")
     assert browser.run("return window.innerWidth") == size[0]
     assert browser.run("return document.documentElement.scrollWidth") <= size[0]
 
 
-def test_rivals_are_shown_where_the_pointer_or_the_focus_is_and_leave_by_escape(page):
+def test_entities_are_one_stop_of_the_tab_key_and_the_arrow_keys_go_through_them(page):
     browser = page("some")
     first, second = find(browser, "#text .ent")[:2]
-    tip = find(browser, "#tip")[0]
-    assert not tip.is_displayed()
-    ActionChains(browser.driver).move_to_element(first).perform()
-    assert tip.is_displayed()
-    assert first.get_attribute("aria-describedby") == "tip"
-    ActionChains(browser.driver).send_keys(Keys.ESCAPE).perform()
-    assert not tip.is_displayed()
+    assert first.get_attribute("title").startswith(("Rivals: ", "No rival"))
     browser.run("arguments[0].focus()", first)
-    assert tip.is_displayed()
     ActionChains(browser.driver).send_keys(Keys.ARROW_RIGHT).perform()
     assert browser.driver.switch_to.active_element == second
-    ActionChains(browser.driver).send_keys(Keys.ENTER).perform()
     assert second.get_attribute("aria-pressed") == "true"
-    assert tip.is_displayed()
+    assert shown(browser, "#entity-title") == ["中国银行 ORG"]
+    assert browser.run("return document.querySelectorAll('.ent[tabindex=\"0\"]').length") == 1
+    ActionChains(browser.driver).send_keys(Keys.ARROW_LEFT, Keys.ENTER).perform()
+    assert first.get_attribute("aria-pressed") == "true"
 
 
 def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
     browser = page("some")
+    open_maps(browser)
     reached = []
     for _ in range(40):
         ActionChains(browser.driver).send_keys(Keys.TAB).perform()
@@ -118,14 +119,21 @@ def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
         )
         if reached[-1] == "heat":
             break
-    places = [
-        reached.index(name) for name in ("theme", "order", "ent short", "SUMMARY", "map", "rows-only", "head", "heat")
-    ]
+    order = ("theme", "order", "search", "LI", "ent short", "SUMMARY", "map", "rows-only", "head", "heat")
+    places = [reached.index(name) for name in order]
     assert places == sorted(places)
+
+
+def open_maps(browser):
+    """Open the maps: nothing of them is drawn before."""
+    assert not browser.run("return document.querySelector('#heads canvas') || document.querySelector('#map option')")
+    browser.run("document.querySelector('#open-maps summary').click()")
+    browser.wait(lambda: find(browser, "#map option"))
 
 
 def test_a_map_says_what_each_cell_means_to_pointer_and_keyboard(page):
     browser = page("atssa")
+    open_maps(browser)
     heat, cell = find(browser, "#heat")[0], find(browser, "#cell")[0]
     assert "head" in heat.get_attribute("aria-label")
     browser.run("arguments[0].focus()", heat)
@@ -140,6 +148,7 @@ def test_a_map_says_what_each_cell_means_to_pointer_and_keyboard(page):
 
 def test_heads_and_maps_are_chosen(page):
     browser = page("some")
+    open_maps(browser)
     assert len(find(browser, "#heads input")) == 2
     labels = [node.text for node in find(browser, "#map option")]
     assert labels == ["Attention, characters and words, layer 1", "Attention, radicals, layer 1"]
@@ -155,6 +164,7 @@ def test_heads_and_maps_are_chosen(page):
 
 def test_relations_have_rows_for_entities_unless_all_are_wanted(page):
     browser = page("grn")
+    open_maps(browser)
     heat = find(browser, "#heat")[0]
     assert "7 rows, 11 columns" in heat.get_attribute("aria-label")
     find(browser, "#rows-only")[0].click()
@@ -164,16 +174,43 @@ def test_relations_have_rows_for_entities_unless_all_are_wanted(page):
     assert any("No words: this pipeline reads no lexicon" in text for text in shown(browser, "#notes li"))
 
 
-def test_texts_are_chosen_and_ordered_by_differences_from_the_annotation(page):
+def test_texts_are_chosen_ordered_and_sought(page):
     browser = page("some")
     find(browser, "#order option[value=wrong]")[0].click()
-    first = find(browser, "#list button")[0]
+    first, second = find(browser, "#list li")
     assert first.text.startswith("王小明去了上海")
     assert "2 differ from the annotation" in first.text
-    first.click()
     assert first.get_attribute("aria-current") == "true"
-    assert shown(browser, "#gold") == ["Annotated, not found: 去ORG"]
+    assert shown(browser, "#gold") == ["Annotated, not found: ORG 去"]
     assert len(find(browser, "#text .wrong")) == 1
+    second.click()
+    assert find(browser, "#text")[0].text.startswith("吴重阳")
+    ActionChains(browser.driver).send_keys(Keys.ARROW_UP).perform()
+    assert find(browser, "#text")[0].text.startswith("王小明")
+    snippets = "return [...document.querySelectorAll('#list .snippet')].map((node) => node.textContent)"
+    for sought, found in (("org", ["吴重阳"]), ("上海", ["王小明"]), ("nothing", [])):
+        find(browser, "#search")[0].send_keys(Keys.ESCAPE, sought)
+        browser.wait(lambda found=found: [text[:3] for text in browser.run(snippets)] == found)
+    assert shown(browser, "#shown") == ["0 texts"]
+    assert not any(section.is_displayed() for section in find(browser, "#read, #entity, #lexicon, #maps"))
+
+
+def test_on_a_phone_every_row_of_the_list_shows_its_text(page):
+    browser = page("some", PHONE)
+    wide = "return [...document.querySelectorAll('#list .snippet')].map((node) => node.getBoundingClientRect().width)"
+    assert all(width > 100 for width in browser.run(wide))
+    assert browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_readings_and_probabilities_are_written_as_in_figures(page):
+    browser = page("grn")
+    readings = browser.run("return [...document.querySelectorAll('#readings li')].map((item) => item.textContent)")
+    assert re.fullmatch(r"[<>\d. ]+ %: as marked above", readings[0])
+    changes = [len(re.findall("with", reading)) for reading in readings]
+    assert max(changes) > 1
+    assert [reading.count(", ") for reading in readings] == [max(0, count - 1) for count in changes]
+    values = [place / 1000 for place in range(1001)] + [0.0625, 0.625, 0.99951, 0.00049]
+    assert browser.run("return arguments[0].map(parts.percent)", values) == [percent(value) for value in values]
 
 
 def test_colours_are_dark_where_the_reader_wants_them(page):
@@ -188,7 +225,7 @@ def test_colours_are_dark_where_the_reader_wants_them(page):
 def test_hostile_text_stays_text(page):
     browser = page("hostile")
     assert browser.driver.title == "<b>{{script}}</b>"
-    assert find(browser, "img, b:not(#radicals b)") == []
+    assert find(browser, "img, b:not(#radicals b, .chip b)") == []
     whole = browser.run(
         "const text = document.getElementById('text').cloneNode(true);"
         "for (const label of text.querySelectorAll('small')) label.remove();"

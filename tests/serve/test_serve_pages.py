@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import shlex
+
 import pytest
 import spacy
 from browser import DESKTOP, PHONE
+from selenium.webdriver import ActionChains, Keys
 
+MARKUP = "</script><img src=x onerror=document.title='taken'>&amp;<!--"
 TEXT = "吴小明在上海银行工作。王重阳去了中国"
+TRIED = {
+    "/v1/models": "characters",
+    "/v1/entities": "王小明",
+    "/v1/entities/batch": "王小明",
+    "/v1/entities/stream": "王小明",
+    "/metrics": "tener_requests_total",
+}
 ENTITIES = "return [...document.querySelectorAll('#text .ent')].map((node) => node.firstChild.textContent)"
 
 
@@ -50,6 +64,26 @@ class Page:
     def shows_the_sample(self) -> None:
         self.shows_all(self.browser.wait(lambda: self.browser.run("return document.getElementById('input').value")))
 
+    def rows(self) -> list[str]:
+        """The entities of the list: label and text."""
+        return self.browser.run("return [...document.querySelectorAll('#list .chip')].map((node) => node.textContent)")
+
+    def change(self, name: str, value: object) -> None:
+        """Set a slider or a choice."""
+        self.browser.run(
+            "const it = document.getElementById(arguments[0]); it.value = arguments[1];"
+            "for (const kind of ['input', 'change']) it.dispatchEvent(new Event(kind, { bubbles: true }))",
+            name,
+            value,
+        )
+
+    def catch_downloads(self) -> None:
+        """Keep what the page saves from now on in `saved` of its window."""
+        self.browser.run(
+            "window.saved = []; URL.createObjectURL = (blob) => { blob.text().then((text) => window.saved.push(text));"
+            "return 'data:,' }; HTMLAnchorElement.prototype.click = () => {}"
+        )
+
     def is_well(self) -> None:
         """Nothing in the console, nothing from elsewhere, nothing wider than the window."""
         assert self.browser.said() == []
@@ -68,7 +102,7 @@ def test_entities_appear_as_one_types(page, size):
     page.find("input").send_keys("去了上海")
     page.shows("王小明", "上海")
     assert page.find("count").text == "7"
-    assert page.find("status").text == "2 entities"
+    assert page.find("shown").text == "2 entities"
     # JavaScript counts this one character as two.
     page.enter("😀𠮷王小明去了上海")
     page.browser.wait(lambda: page.find("text").text.startswith("😀𠮷"))
@@ -87,16 +121,91 @@ def test_the_slider_hides_the_unsure(page):
     page.shows(*(each["text"] for each in found))
     least = sorted(each["probability"] for each in found)[0]
     percent = int(100 * least) + 1
-    page.browser.run(
-        "const it = document.getElementById('minimum'); it.value = arguments[0]; it.dispatchEvent(new Event('input'))",
-        percent,
-    )
+    page.change("minimum", percent)
     sure = [each["text"] for each in found if each["probability"] >= percent / 100]
     assert page.entities() == sure
     assert 0 < len(sure) < len(found)
     assert page.find("least").text == f"{percent} %"
-    assert f"{len(found) - len(sure)} less probable" in page.find("status").text
-    assert len(page.browser.driver.find_elements("css selector", "#rows li")) == len(sure)
+    assert page.find("hidden").text == f", {len(found) - len(sure)} hidden"
+    assert len(page.rows()) == len(sure)
+
+
+def test_entities_are_put_in_order_and_filtered_by_label(page):
+    page.open()
+    page.enter(TEXT)
+    page.shows_all(TEXT)
+    found = page.served.client.post("/v1/entities", json={"text": TEXT}).json()["entities"]
+    for order, key in (("sure", lambda one: -one["probability"]), ("label", lambda one: one["label"])):
+        page.change("order", order)
+        assert page.rows() == [f"{one['label']} {one['text']}" for one in sorted(found, key=key)]
+    label = found[0]["label"]
+    button = page.browser.run(
+        "return [...document.querySelectorAll('#labels button')].find((node) => node.textContent === arguments[0])",
+        label,
+    )
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    others = [one["text"] for one in found if one["label"] != label]
+    assert page.entities() == others
+    assert page.find("hidden").text == f", {len(found) - len(others)} hidden"
+    button.click()
+    assert len(page.entities()) == len(found)
+
+
+def test_text_and_list_point_at_each_other(page):
+    page.open()
+    page.enter("王小明去了上海")
+    page.shows("王小明", "上海")
+    first, second = page.browser.driver.find_elements("css selector", "#text .ent")
+    rows = page.browser.driver.find_elements("css selector", "#list li")
+    ActionChains(page.browser.driver).move_to_element(rows[1]).perform()
+    assert ("pointed" in first.get_attribute("class"), "pointed" in second.get_attribute("class")) == (False, True)
+    ActionChains(page.browser.driver).move_to_element(first).perform()
+    assert "pointed" in rows[0].get_attribute("class")
+    second.click()
+    assert rows[1].get_attribute("aria-current") == "true"
+    assert "chosen" in second.get_attribute("class")
+    page.browser.run("arguments[0].focus()", rows[1])
+    ActionChains(page.browser.driver).send_keys(Keys.ARROW_UP).perform()
+    assert page.browser.driver.switch_to.active_element == rows[0]
+    assert "chosen" in first.get_attribute("class")
+
+
+def test_what_is_shown_is_saved_as_json_and_csv_with_places_in_characters(page):
+    page.open()
+    text = '😀王小明去了上海"，'
+    page.enter(text)
+    page.shows_all(text)
+    found = page.served.client.post("/v1/entities", json={"text": text}).json()["entities"]
+    page.catch_downloads()
+    page.find("json").click()
+    page.find("csv").click()
+    as_json, as_csv = page.browser.wait(lambda: (saved := page.browser.run("return window.saved"))[1:] and saved)
+    assert json.loads(as_json) == {"text": text, "model": "tener", "entities": found}
+    rows = list(csv.DictReader(io.StringIO(as_csv.removeprefix("\ufeff"))))
+    assert rows == [{name: str(value) for name, value in one.items()} for one in found]
+
+
+def test_a_command_is_copied_with_and_without_a_clipboard(page):
+    page.open()
+    page.enter("王小明's")
+    page.browser.wait(lambda: page.find("copy").is_enabled())
+    page.browser.run(
+        "window.copied = []; Object.defineProperty(navigator, 'clipboard', { configurable: true,"
+        "value: { writeText: async (text) => { window.copied.push(text); } } })"
+    )
+    page.find("copy").click()
+    page.browser.wait(lambda: page.find("copy").text == "Copied")
+    (command,) = page.browser.run("return window.copied")
+    assert not page.find("command").is_displayed()
+    words = shlex.split(command)
+    assert words[:2] == ["curl", f"{page.served.url}/v1/entities"]
+    assert json.loads(words[-1]) == {"text": "王小明's", "model": "tener", "minimum": 0}
+    # A page without TLS has none, unless it is this machine's.
+    page.browser.run("Object.defineProperty(navigator, 'clipboard', { configurable: true, value: undefined })")
+    page.find("copy").click()
+    page.browser.wait(lambda: page.find("command").is_displayed())
+    assert page.find("command").text == page.browser.run("return getSelection().toString()") == command
 
 
 def test_models_are_chosen_and_errors_told(page):
@@ -106,6 +215,10 @@ def test_models_are_chosen_and_errors_told(page):
     page.browser.wait(lambda: "characters" in page.find("about").text)
     page.enter("京" * 501)
     page.browser.wait(lambda: "the limit is 500" in page.find("problem").text)
+    # Nothing of the text before is left to be explained in place of this one.
+    assert page.find("text").text == ""
+    assert page.rows() == []
+    assert not any(page.find(name).is_enabled() for name in ("explain", "json", "csv", "copy"))
     page.enter("京")
     page.shows("京")
     assert page.find("problem").text == ""
@@ -118,17 +231,41 @@ def test_an_explanation_is_shown_in_the_page(page, size):
     page.open(size=size)
     page.enter("王小明去了上海")
     page.shows("王小明", "上海")
+    page.find("theme").click()
     page.browser.run("document.getElementById('explain').click()")
     page.browser.wait(lambda: page.find("frame").is_displayed())
+    height = page.browser.wait(lambda: page.find("frame").get_attribute("style") and page.find("frame").size["height"])
     page.browser.driver.switch_to.frame("frame")
     try:
         marks = page.browser.wait(lambda: page.browser.driver.find_elements("css selector", "#text .ent"))
         assert len(marks) == 2
+        assert not page.find("theme").is_displayed()
+        assert page.browser.run("return document.documentElement.dataset.theme") == "dark"
+        seen, whole = page.browser.run("return [innerHeight, document.documentElement.scrollHeight]")
+        assert whole <= seen
     finally:
         page.browser.driver.switch_to.default_content()
+    assert height > 200
+    page.enter("王小明去了")
+    page.browser.wait(lambda: page.find("working").text == "The text has changed since.")
     page.is_well()
+    page.find("theme").click()
     page.find("close").click()
     assert not page.find("explanation").is_displayed()
+
+
+def test_markup_in_texts_and_labels_stays_text(browser, start):
+    nlp = spacy.blank("en")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "<b>L</b>", "pattern": [{"TEXT": {"REGEX": "img"}}]}])
+    with start({"<i>m</i>": nlp}) as service:
+        page = Page(browser, service)
+        page.open()
+        page.enter(MARKUP)
+        page.browser.wait(lambda: page.rows())
+        assert page.rows()[0].startswith("<b>L</b> ")
+        assert page.browser.run("return document.querySelectorAll('main img, main i:not(.meter i)').length") == 0
+        assert browser.driver.title == "Find entities"
+        page.is_well()
 
 
 def test_a_service_that_has_gone(browser, start):
@@ -140,11 +277,41 @@ def test_a_service_that_has_gone(browser, start):
     page.browser.wait(lambda: "does not answer" in page.find("problem").text)
 
 
+def test_the_pages_ask_for_the_key(browser, start):
+    with start({"blank": spacy.blank("en")}, api_key="sesame") as service:
+        page = Page(browser, service)
+        page.open()
+        asked = "return document.querySelector('dialog')?.textContent || ''"
+        browser.wait(lambda: "The service asks" in browser.run(asked))
+        page.find("key").send_keys("guess", Keys.ENTER)
+        browser.wait(lambda: "This is not the API key" in browser.run(asked))
+        page.find("key").send_keys("sesame", Keys.ENTER)
+        browser.wait(lambda: page.find("most").text == "20,000")
+        page.open("/docs")
+        commands = "return [...document.querySelectorAll('pre')].map((node) => node.textContent).join()"
+        assert '"Authorization: Bearer $TENER_API_KEY"' in browser.wait(lambda: browser.run(commands))
+
+
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_the_schema_is_shown(page, size):
     page.open("/docs", size)
-    page.browser.wait(lambda: page.find("routes").text)
-    titles = [node.text for node in page.browser.driver.find_elements("css selector", "#routes h2 code")]
+    page.browser.wait(lambda: page.find("main").text)
+    titles = [node.text for node in page.browser.driver.find_elements("css selector", ".route h2 code")]
     assert titles == list(page.served.client.get("/openapi.json").json()["paths"])
-    assert "Leave out entities less probable than this." in page.find("routes").text
+    assert "Leave out entities less probable than this." in page.find("main").text
+    page.is_well()
+
+
+def test_requests_are_tried_on_the_page_of_the_api(page):
+    page.open("/docs", PHONE)
+    find = "return [...document.querySelectorAll('.route')].find((node) => node.ariaLabel === arguments[0])"
+    send = "arguments[0].querySelector('summary').click(); arguments[0].querySelector('form').requestSubmit()"
+    told = "return ['[role=status]', '[aria-label=Response]'].map((own) => arguments[0].querySelector(own).textContent)"
+    for path, expected in TRIED.items():
+        route = page.browser.wait(lambda path=path: page.browser.run(find, path))
+        page.browser.run(send, route)
+        page.browser.wait(lambda route=route: page.browser.run(told, route)[0])
+        status, answer = page.browser.run(told, route)
+        assert status.startswith("200 ")
+        assert expected in answer
     page.is_well()

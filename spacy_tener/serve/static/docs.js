@@ -1,9 +1,13 @@
-// Draws the service's OpenAPI schema.
-import { $, el } from "./common.js";
+// Draws the service's OpenAPI schema, with a form for each route.
+import { asCurl, problemOf, send } from "./requests.js";
 
+const { $, el } = parts;
+const MOST = 20000;
 const schema = await (await fetch("openapi.json")).json();
 const resolve = (part) => (part?.$ref ? part.$ref.split("/").slice(1).reduce((at, key) => at[key], schema) : part);
 const code = (text) => el("code", {}, text);
+const table = (...rows) => el("table", {}, el("tbody", {}, ...rows));
+const row = (name, ...cells) => el("tr", {}, el("th", { scope: "row" }, code(name)), ...cells.map((cell) => el("td", {}, cell || "")));
 
 function kind(part) {
   const own = resolve(part);
@@ -22,47 +26,77 @@ function inside(part) {
 
 function fields(own, seen = []) {
   const rows = Object.entries(own.properties || {}).map(([name, part]) => {
-    const needed = own.required?.includes(name) ? "" : part.default === undefined || part.default === null ? " (optional)" : ` (default ${JSON.stringify(part.default)})`;
-    return el("tr", {}, el("td", {}, code(name)), el("td", {}, kind(part) + needed), el("td", {}, part.description || ""));
+    const isOptional = part.default === undefined || part.default === null;
+    const needed = own.required?.includes(name) ? "" : isOptional ? " (optional)" : ` (default ${JSON.stringify(part.default)})`;
+    return row(name, kind(part) + needed, part.description);
   });
   const nested = Object.values(own.properties || {}).flatMap(inside).filter((part) => !seen.includes(part.title));
-  return [
-    el("table", {}, ...rows),
-    ...nested.flatMap((part) => [el("h3", {}, part.title), ...fields(part, [...seen, part.title])]),
-  ];
+  return [table(...rows), ...nested.flatMap((part) => [el("h3", {}, part.title), ...fields(part, [...seen, part.title])])];
 }
 
-function body(content) {
-  const [type, { schema: part } = {}] = Object.entries(content || {})[0] || [];
-  const own = resolve(part);
-  return own?.properties ? [el("p", { class: "quiet" }, type), ...fields(own)] : type ? [el("p", { class: "quiet" }, type)] : [];
+const content = (holder) => {
+  const [type, { schema: part } = {}] = Object.entries(holder?.content || {})[0] || [];
+  return { type, own: resolve(part) };
+};
+
+function body(title, holder) {
+  const { type, own } = content(holder);
+  return type ? [el("h3", {}, title), el("p", { class: "quiet" }, type), ...(own?.properties ? fields(own) : [])] : [];
 }
 
-function example(path, content) {
-  const [type, { schema: part } = {}] = Object.entries(content || {})[0] || [];
-  if (!type) return `curl ${location.origin}${path}`;
-  const values = Object.entries(resolve(part).properties).filter(([, each]) => each.examples);
-  const data = JSON.stringify(Object.fromEntries(values.map(([name, each]) => [name, each.examples[0]])));
-  return `curl ${location.origin}${path} -H 'Content-Type: ${type}' -d '${data}'`;
+function example({ own }) {
+  const values = Object.entries(own.properties).filter(([, each]) => each.examples);
+  return JSON.stringify(Object.fromEntries(values.map(([name, each]) => [name, each.examples[0]])));
+}
+
+// --- trying a request
+
+function form(path, method, route) {
+  const request = content(route.requestBody);
+  const place = el("input", { type: "text", value: path.slice(1), spellcheck: "false", "aria-label": "Path of the request" });
+  const sent = request.type && el("textarea", { rows: "3", spellcheck: "false", "aria-label": "Body of the request" }, example(request));
+  const button = el("button", { class: "plain first" }, "Send");
+  const command = el("pre", { tabindex: "0", "aria-label": "The request as curl" });
+  const status = el("p", { class: "quiet", role: "status" });
+  const answer = el("pre", { tabindex: "0", "aria-label": "Response", hidden: true });
+  const own = el("form", {}, el("div", { class: "bar tools" }, el("span", { class: `method ${method}` }, method.toUpperCase()), place, button),
+    ...(sent ? [sent] : []), command, status, answer);
+  const describe = () => (command.textContent = asCurl(place.value, request.type, sent?.value));
+  own.addEventListener("input", describe);
+  own.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    button.disabled = true;
+    const started = performance.now();
+    try {
+      const options = sent ? { headers: { "Content-Type": request.type }, body: sent.value } : {};
+      const got = await send(place.value, { method: method.toUpperCase(), ...options });
+      const text = await got.text();
+      status.textContent = `${got.status} ${got.statusText} · ${Math.round(performance.now() - started)} ms · ${got.headers.get("content-type") || "no content"}`;
+      answer.textContent = text.length > MOST ? `${text.slice(0, MOST)} …` : text;
+      answer.hidden = !text;
+    } catch (error) {
+      status.textContent = problemOf(error);
+      answer.hidden = true;
+    }
+    button.disabled = false;
+    describe();
+  });
+  describe();
+  return own;
 }
 
 function draw([path, method, route]) {
-  const query = (route.parameters || []).map((each) =>
-    el("tr", {}, el("td", {}, code(each.name)), el("td", {}, kind(each.schema)), el("td", {}, each.schema.description || each.description || "")),
-  );
+  const query = (route.parameters || []).map((each) => row(each.name, kind(each.schema), each.schema.description || each.description));
   const { 200: good, ...others } = route.responses;
-  const bad = Object.entries(others).map(([status, each]) => el("tr", {}, el("td", {}, code(status)), el("td", {}, each.description || "")));
-  return el(
-    "section", { "aria-label": path },
-    el("h2", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), code(path)),
-    ...(route.description || "").split("\n\n").map((text) => el("p", {}, text)),
-    el("pre", { tabindex: "0" }, example(path, route.requestBody?.content)),
-    ...(query.length ? [el("h3", {}, "Query parameters"), el("table", {}, ...query)] : []),
-    ...(route.requestBody ? [el("h3", {}, "Request"), ...body(route.requestBody.content)] : []),
-    ...(good?.content ? [el("h3", {}, "Response"), ...body(good.content)] : []),
-    ...(bad.length ? [el("h3", {}, "Errors"), el("table", {}, ...bad)] : []),
-  );
+  const bad = Object.entries(others).map(([status, each]) => row(status, each.description));
+  const text = (route.description || "").split("\n\n").map((each) => el("p", {}, each));
+  return el("section", { class: "route", "aria-label": path },
+    el("h2", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), code(path)), ...text,
+    el("details", {}, el("summary", {}, "Try it"), form(path, method, route)),
+    ...(query.length ? [el("h3", {}, "Query parameters"), table(...query)] : []),
+    ...body("Request", route.requestBody), ...body("Response", good),
+    ...(bad.length ? [el("h3", {}, "Errors"), table(...bad)] : []));
 }
 
 const routes = Object.entries(schema.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, route]) => [path, method, route]));
-$("routes").replaceChildren(...routes.map(draw));
+$("main").replaceChildren(...routes.map(draw));

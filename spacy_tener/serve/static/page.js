@@ -1,35 +1,35 @@
-import { $, el } from "./common.js";
+import { asCurl, post, problemOf, send } from "./requests.js";
 
+const { $, el, chip, count, download, hue, listing, marked, meter, percent, places } = parts;
 const DEBOUNCE = 150;
 const SAMPLES = {
   zh: "王小明昨天去了上海，在中国银行工作的吴重阳也在。",
   en: "Angela Merkel met Tim Cook of Apple in Berlin on Monday.",
 };
-const state = { models: [], limits: null, text: "", entities: [], asked: null };
+const state = { models: [], text: "", entities: [], hidden: new Set(), asked: null };
 
 const model = () => state.models.find((each) => each.name === $("model").value);
 const least = () => $("minimum").value / 100;
-const shown = () => state.entities.filter((each) => each.probability === null || each.probability >= least());
-const length = (text) => [...text].length;
+const shown = () => state.entities.filter((one) => !state.hidden.has(one.label) && (one.probability ?? 1) >= least());
+const written = () => $("input").value.toWellFormed?.() ?? $("input").value;
 
-const percent = (p) => {
-  if (p === null) return "–";
-  if (p > 0.9995) return "> 99.9 %";
-  return p < 0.0005 ? "< 0.1 %" : `${(100 * p).toFixed(p > 0.1 && p < 0.9 ? 0 : 1)} %`;
-};
-const hue = (label) => {
-  const labels = model().labels;
-  return `${Math.round((labels.indexOf(label) * 360) / Math.max(labels.length, 1) + 205) % 360}`;
-};
+// --- asking
 
-async function post(path, body, signal) {
-  const headers = { "Content-Type": "application/json" };
-  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
-  if (!answer.ok) {
-    const told = await answer.json().catch(() => null);
-    throw new Error(told?.error?.message || `The service answered ${answer.status}.`);
+async function ask() {
+  const text = written();
+  state.asked?.abort();
+  const own = (state.asked = new AbortController());
+  let [entities, problem] = [[], ""];
+  try {
+    if (text.trim()) entities = (await (await post("v1/entities", { text, model: model().name, offsets: "utf16" }, own.signal)).json()).entities;
+  } catch (error) {
+    problem = problemOf(error);
   }
-  return answer;
+  if (state.asked !== own) return;
+  // After an error nothing is known of the text: what was found in another one goes.
+  Object.assign(state, problem ? { text: "", entities: [] } : { text, entities });
+  tell(problem);
+  draw();
 }
 
 function tell(problem) {
@@ -37,71 +37,69 @@ function tell(problem) {
   $("problem").hidden = !problem;
 }
 
-// --- asking
-
-async function ask() {
-  const text = $("input").value.toWellFormed?.() ?? $("input").value;
-  $("count").textContent = length(text).toLocaleString("en");
-  state.asked?.abort();
-  const own = (state.asked = new AbortController());
-  try {
-    let entities = [];
-    if (text.trim()) {
-      const answer = await post("v1/entities", { text, model: model().name, offsets: "utf16" }, own.signal);
-      entities = (await answer.json()).entities;
-    }
-    if (state.asked !== own) return;
-    Object.assign(state, { text, entities });
-    tell("");
-    draw();
-  } catch (error) {
-    if (state.asked !== own) return;
-    tell(error instanceof TypeError ? "The service does not answer. Is it still running?" : error.message);
-  }
-}
-
 let timer = 0;
 function askSoon() {
+  $("count").textContent = [...written()].length.toLocaleString("en");
+  enable();
   clearTimeout(timer);
   timer = setTimeout(ask, DEBOUNCE);
 }
 
+/** Actions are for the text that was read, and wait while another one is written. */
+function enable() {
+  const isRead = Boolean(state.text.trim()) && state.text === written();
+  for (const name of ["explain", "json", "csv", "copy"]) $(name).disabled = !isRead;
+  if (!$("frame").hidden) $("working").textContent = isRead && state.text === state.explained ? "" : "The text has changed since.";
+}
+
 // --- drawing
+
+const ORDERS = {
+  text: (a, b) => a.start - b.start,
+  sure: (a, b) => (b.probability ?? 1) - (a.probability ?? 1),
+  unsure: (a, b) => (a.probability ?? 1) - (b.probability ?? 1),
+  label: (a, b) => a.label.localeCompare(b.label),
+};
+
+const list = listing({
+  noun: "entity",
+  plural: "entities",
+  draw: (one) => [el("span", { class: "name" }, chip(one.label, ` ${one.text}`)), meter(one.probability ?? 1), el("span", { class: "value" }, percent(one.probability))],
+  chosen: (one) => light("chosen", one),
+});
 
 function draw() {
   const entities = shown();
-  const parts = [];
-  let end = 0;
-  for (const one of entities) {
-    // Components may find entities in the same place: the first is drawn in the text, all are in the list.
-    if (one.start < end) continue;
-    parts.push(state.text.slice(end, one.start), mark(one));
-    end = one.end;
-  }
-  $("text").replaceChildren(...parts, state.text.slice(end));
-  $("rows").replaceChildren(...entities.map(row));
-  $("least").textContent = `${$("minimum").value} %`;
-  $("explain").disabled = !state.text.trim();
+  $("text").replaceChildren(...marked(state.text, entities, mark));
+  list.show([...entities].sort(ORDERS[$("order").value]));
   const hidden = state.entities.length - entities.length;
-  const found = entities.length === 1 ? "1 entity" : `${entities.length} entities`;
-  $("status").textContent = !state.text.trim() ? "" : hidden ? `${found}, and ${hidden} less probable` : found;
+  $("hidden").textContent = hidden ? `, ${hidden.toLocaleString("en")} hidden` : "";
+  $("least").textContent = `${$("minimum").value} %`;
+  $("command").hidden = true;
+  enable();
 }
 
-function mark(one) {
-  const sure = one.probability ?? 1;
-  const label = `${one.text}, ${one.label}, ${percent(one.probability)} sure`;
-  const style = { "--h": hue(one.label), "--p": sure };
-  const attributes = { class: `ent${sure < 0.5 ? " unsure" : ""}${one.text.length < 13 ? " short" : ""}`, style, title: `${one.label} ${percent(one.probability)}`, "aria-label": label };
-  return el("mark", attributes, one.text, el("small", {}, one.label));
+function mark(one, children, kind) {
+  const name = kind.includes("cut") ? [] : [el("small", {}, one.label)];
+  const attributes = { class: `ent${kind}${one.text.length < 9 ? " short" : ""}`, "data-entity": state.entities.indexOf(one), style: { "--h": hue(one.label) }, title: `${one.label} ${percent(one.probability)}` };
+  return el("mark", attributes, ...children, ...name);
 }
 
-function row(one) {
-  const chip = el("span", { class: "chip", style: { "--h": hue(one.label) } }, one.text, el("small", {}, one.label));
-  const meter = el("span", { class: "meter", "aria-hidden": "true" }, el("i", { style: { width: `${100 * (one.probability ?? 1)}%` } }));
-  return el("li", {}, el("span", { class: "name" }, chip), meter, el("span", { class: "value" }, percent(one.probability)));
+/** Mark an entity in the text and in the list: the one pointed at, or the one chosen. */
+function light(kind, one) {
+  for (const node of document.querySelectorAll(`.${kind}`)) node.classList.remove(kind);
+  if (!one) return;
+  const found = $("text").querySelectorAll(`[data-entity="${state.entities.indexOf(one)}"]`);
+  for (const node of [...found, rowOf(one)]) node?.classList.add(kind);
+  if (kind === "chosen") found[0]?.scrollIntoView({ block: "nearest" });
 }
+const rowOf = (one) => $("list").querySelector(`[data-index="${list.items.indexOf(one)}"]`);
+const entityOf = ({ target }) => {
+  const [node, row] = [target.closest?.("mark"), target.closest?.("#list li")];
+  return node ? state.entities[node.dataset.entity] : row && list.items[row.dataset.index];
+};
 
-// --- the explanation
+// --- the explanation, which is a page of its own: it says how high it is, and is told the theme
 
 async function explain() {
   const { text } = state;
@@ -113,21 +111,48 @@ async function explain() {
   try {
     const answer = await post("v1/explanation", { text, model: model().name, format: "html" });
     $("frame").srcdoc = await answer.text();
+    state.explained = text;
     $("frame").hidden = false;
-    $("explanation").scrollIntoView({ block: "start" });
-    $("working").textContent = text === $("input").value ? "" : "The text has changed since.";
+    enable();
   } catch (error) {
-    $("working").textContent = error.message;
+    $("working").textContent = problemOf(error);
   }
 }
 
+const tellTheme = () => $("frame").contentWindow?.postMessage({ theme: $("theme").getAttribute("aria-pressed") === "true" ? "dark" : "light" }, "*");
+$("frame").addEventListener("load", tellTheme);
+document.addEventListener("theme", tellTheme);
+window.addEventListener("message", ({ source, data }) => {
+  if (source === $("frame").contentWindow && data?.height > 0) $("frame").style.height = `${Math.min(data.height, 20000)}px`;
+});
+
+// --- taking with one
+
+/** The entities that are shown, with places in characters. */
+function found() {
+  const { character } = places(state.text);
+  return shown().map((one) => ({ ...one, start: character(one.start), end: character(one.end) }));
+}
+
+const FIELDS = ["start", "end", "label", "text", "probability"];
+const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+const asCsv = (rows) => rows.map((row) => `${row.map((value) => quoted(String(value ?? ""))).join(",")}\r\n`).join("");
+
 async function copy() {
   const body = JSON.stringify({ text: state.text, model: model().name, minimum: least() });
-  const url = new URL("v1/entities", location.href);
-  await navigator.clipboard.writeText(
-    `curl ${url} -H 'Content-Type: application/json' -d '${body.replaceAll("'", "'\\''")}'`,
-  );
-  $("copy").textContent = "Copied";
+  const command = asCurl("v1/entities", "application/json", body);
+  $("command").textContent = command;
+  let done = false;
+  try {
+    await navigator.clipboard.writeText(command);
+    done = true;
+  } catch {
+    // Browsers have no clipboard for pages without TLS, but off this machine: then what is selected is copied.
+    $("command").hidden = false;
+    getSelection().selectAllChildren($("command"));
+    done = document.execCommand("copy");
+  }
+  $("copy").textContent = done ? "Copied" : "Selected: copy it";
   setTimeout(() => ($("copy").textContent = "Copy as curl"), 1500);
 }
 
@@ -137,29 +162,55 @@ function choose() {
   const { name, language, version, description, labels } = model();
   const spoken = language && new Intl.DisplayNames("en", { type: "language" }).of(language);
   $("about").textContent = [description || name, spoken, version === "0.0.0" ? "" : version].filter(Boolean).join(" · ");
-  $("legend").replaceChildren(...labels.map((label) => el("span", { class: "chip", style: { "--h": hue(label) } }, label)), "");
-  for (const part of ["input", "text"]) $(part).lang = language;
-  ask();
+  state.hidden.clear();
+  $("labels").replaceChildren(...labels.map((label) => {
+    const button = el("button", { type: "button", class: "chip", "aria-pressed": "true", style: { "--h": hue(label) } }, label || "no label");
+    button.addEventListener("click", () => {
+      const isShown = state.hidden.delete(label) || !state.hidden.add(label);
+      button.setAttribute("aria-pressed", String(isShown));
+      draw();
+    });
+    return button;
+  }));
+  for (const part of ["input", "text", "list"]) $(part).lang = language;
+  askSoon();
 }
 
 async function begin() {
-  const { models, limits } = await (await fetch("v1/models")).json();
-  Object.assign(state, { models, limits });
+  const answer = await send("v1/models");
+  if (!answer.ok) throw new Error(`The service answered ${answer.status}.`);
+  const { models, limits } = await answer.json();
+  state.models = models;
   $("model").replaceChildren(...models.map((each) => el("option", { value: each.name }, each.name)));
   $("choose").hidden = models.length < 2;
   $("most").textContent = limits.characters.toLocaleString("en");
   if (!$("input").value) $("input").value = SAMPLES[models[0].language] || "";
   choose();
+  $("input").addEventListener("input", askSoon);
+  $("model").addEventListener("change", choose);
 }
 
-$("input").addEventListener("input", askSoon);
-$("model").addEventListener("change", choose);
 $("minimum").addEventListener("input", draw);
+$("order").addEventListener("change", draw);
+for (const part of ["text", "list"]) {
+  $(part).addEventListener("mouseover", (event) => light("pointed", entityOf(event)));
+  $(part).addEventListener("mouseleave", () => light("pointed"));
+}
+$("text").addEventListener("click", (event) => {
+  const one = entityOf(event);
+  if (!one) return;
+  list.go(list.items.indexOf(one), false);
+  rowOf(one).scrollIntoView({ block: "nearest" });
+});
 $("explain").addEventListener("click", explain);
+$("json").addEventListener("click", () => download("entities.json", `${JSON.stringify({ text: state.text, model: model().name, entities: found() }, null, 2)}\n`));
+// A byte order mark: spreadsheets read UTF-8 by it.
+$("csv").addEventListener("click", () => download("entities.csv", `\ufeff${asCsv([FIELDS, ...found().map((one) => FIELDS.map((name) => one[name]))])}`, "text/csv"));
 $("copy").addEventListener("click", copy);
 $("close").addEventListener("click", () => {
   $("explanation").hidden = true;
+  $("frame").hidden = true;
   $("frame").removeAttribute("srcdoc");
   $("explain").focus();
 });
-begin().catch(() => tell("The service does not answer. Is it still running?"));
+begin().catch((error) => tell(problemOf(error)));
