@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 RUN_ENV := $(VENV)/.installed
 DEV_ENV := $(VENV)/.installed-dev
+LABEL_STUDIO := .venv-label-studio
 PACKAGING := pyproject.toml constraints.txt spacy_tener/about.py
 
 export PYTHONUNBUFFERED = 1
@@ -38,13 +39,19 @@ browser: ## Chromium and its driver, where they are missing
 	{ [ "$$(id -u)" = 0 ] && { apt-get update -qq; apt-get install -qq --yes chromium chromium-driver; } >/dev/null; } || \
 	{ echo "The tests of pages need Chromium and its driver: apt-get install chromium chromium-driver" >&2; exit 1; }
 
-# One of them runs the lines for Spark of docs/many-machines.md, another the CRF's kernels in Triton's interpreter. Triton
-# has packages for Linux and Windows.
-test-slow: $(DEV_ENV) browser ## the tests that train for minutes, with Java for Spark
+# One of them runs the lines for Spark of docs/many-machines.md, another the CRF's kernels in Triton's interpreter (Triton
+# has packages for Linux and Windows), and some work in Label Studio.
+test-slow: $(DEV_ENV) browser $(LABEL_STUDIO)/.installed ## the tests that train for minutes, with Java for Spark, and Label Studio
 	@command -v java >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -qq --yes default-jre-headless >/dev/null; } || \
 	{ echo "The test of Spark needs Java: apt-get install default-jre-headless" >&2; exit 1; }
 	$(PY) -m pip install --constraint constraints.txt pyspark triton
 	$(PY) -m pytest -m slow
+
+# In an environment of its own (1 GB): it pins versions of what this package uses.
+$(LABEL_STUDIO)/.installed:
+	$(PYTHON) -m venv $(LABEL_STUDIO)
+	$(LABEL_STUDIO)/bin/python -m pip install label-studio==1.23.2
+	@touch $@
 
 test-gpu: $(DEV_ENV) ## the tests that need a CUDA device
 	$(PY) -m pytest -m gpu
@@ -79,7 +86,7 @@ sample: $(RUN_ENV) ## write assets/sample again from its lists and patterns
 	$(PY) scripts/make_sample.py
 
 clean: ## remove the environment, builds and caches
-	rm -rf $(VENV) site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LABEL_STUDIO) site build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 clean-project: ## remove converted corpora, trainings, vectors, results, pages and packages
