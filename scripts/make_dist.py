@@ -1,0 +1,72 @@
+"""Build sdist and wheel of the last commit into dist/: the same bytes whenever and wherever that is done.
+
+Both are built by the installed setuptools, which constraints.txt pins, of the files that git has. The wheel is built
+of the sdist.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parents[1]
+
+
+def make_dist(output: Path) -> list[Path]:
+    """Write sdist and wheel into a directory, which is emptied first, and return their paths."""
+    commit_time = _git("log", "-1", "--format=%ct").decode().strip()
+    os.environ.update(SOURCE_DATE_EPOCH=commit_time, PYTHONHASHSEED="0")
+    os.umask(0o022)
+    shutil.rmtree(output, ignore_errors=True)
+    with TemporaryDirectory() as folder:
+        source, unpacked = Path(folder) / "source", Path(folder) / "unpacked"
+        _unpack(io.BytesIO(_git("archive", "HEAD")), source)
+        _build("sdist", source, output)
+        (sdist,) = output.glob("*.tar.gz")
+        normalize_sdist(sdist, int(commit_time))
+        _unpack(io.BytesIO(gzip.decompress(sdist.read_bytes())), unpacked)
+        _build("wheel", next(unpacked.iterdir()), output)
+    return sorted(output.iterdir())
+
+
+def normalize_sdist(path: Path, time: int) -> None:
+    """Write a .tar.gz again in the order of its names, with one time, and without owners."""
+    with tarfile.open(path) as archive:
+        members = [(member, archive.extractfile(member)) for member in archive.getmembers()]
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as copy:
+            for member, content in sorted(members, key=lambda pair: pair[0].name):
+                member.mtime, member.uid, member.gid, member.uname, member.gname = time, 0, 0, "", ""
+                member.pax_headers = {}
+                copy.addfile(member, content)
+    path.write_bytes(gzip.compress(packed.getvalue(), mtime=time))
+
+
+def _unpack(archive: io.BytesIO, folder: Path) -> None:
+    with tarfile.open(fileobj=archive) as opened:
+        opened.extractall(folder, filter="data")
+
+
+def _build(kind: str, source: Path, output: Path) -> None:
+    command = [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(output), str(source)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stdout)
+
+
+def _git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+
+
+if __name__ == "__main__":
+    for made in make_dist(ROOT / "dist"):
+        print(f"{made.relative_to(ROOT)}: {made.stat().st_size / 1000:,.0f} kB")
+    if _git("status", "--porcelain"):
+        print("Changes that are not committed are not in them.")
