@@ -1,0 +1,188 @@
+"""Train a small pipeline of every kind, and pack all with what they find into tests/data/promised-VERSION.zip.
+
+    python tests/make_promised.py
+
+That is done once for each minor version, before it is released. What is packed stays for ever: every later version of
+the same major one loads it and finds the same (`tests/test_promised.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import spacy
+import torch
+from small_systems import TEXTS, pipeline, small_tok2vecs
+from spacy.language import Language
+from spacy.training import Example
+from tiny_transformer import save_tiny_transformer
+
+from spacy_tener import __version__
+from spacy_tener.models.embed import tables
+from spacy_tener.pipeline.settings import TEMPERATURE
+
+DATA = Path(__file__).resolve().parent / "data"
+EXPECTED = "expected.json"
+UNSEEN = ["吴小明在上海银行工作。王重阳去了中国", "𠮷野家 in 北京，ABC 2026"]
+ENGLISH = [
+    ("Jane Smith works for Northern Rail in York.", [(0, 10, "PER"), (21, 34, "ORG"), (38, 42, "GPE")]),
+    ("York is large", [(0, 4, "GPE")]),
+    ("Nothing happened today", []),
+    ("John Brown went to Leeds", [(0, 10, "PER"), (19, 24, "GPE")]),
+]
+ENGLISH_UNSEEN = ["John Smith works in Leeds.", "Nobody of Northern Brown ate 42 Smørrebrød"]
+
+Trained = tuple[Language, list[str]]
+
+
+def make_pipelines() -> dict[str, Trained]:
+    """Return a trained pipeline of each kind, with texts to try it on. What they are made of is written here."""
+    systems = {name: {**tok2vec, "width": 8} for name, tok2vec in small_tok2vecs(Path()).items()}
+    systems["MECT"]["random_attention"] = 30
+    characters = {**systems["TENER"]["embed"], "width": 8, "bigram_width": 4}
+    lexicon = systems["FLAT"]["words"]["lexicon"]
+    segments = {
+        "@architectures": "spacy_tener.SegmentEmbed.v1",
+        "width": 6,
+        "segmenter": {"@misc": "spacy_tener.JiebaSegmenter.v1"},
+    }
+    tags = {**segments, "segmenter": {"@misc": "spacy_tener.TokenSegmenter.v1"}}
+    names = {"@architectures": "spacy_tener.GazetteerEmbed.v1", "width": 6, "lexicon": lexicon}
+    transformer = {
+        "@architectures": "spacy_tener.TransformerEmbed.v1",
+        "name": str(save_tiny_transformer(Path("bert"))),
+    }
+    adapted = {"@architectures": "spacy_tener.AdaptedTransformerEncoder.v1", "heads": 2, "dropout": 0.0}
+    vanilla = {"@architectures": "spacy_tener.TransformerEncoder.v1", "heads": 2, "dropout": 0.0}
+    made = {name.lower(): taught(pipeline(tok2vec)) for name, tok2vec in systems.items() if name != "FLAT"}
+    made |= {
+        "flat": taught(pipeline(systems["FLAT"]), after=add_words),
+        "characters": taught(pipeline(tener(characters), view="characters", window=60, overlap=10)),
+        "segment": taught(with_tokenizer(pipeline(tener(join(characters, segments))))),
+        "tokens": taught(pipeline(tener(join(characters, tags)))),
+        "gazetteer": taught(pipeline(tener(join(characters, names)))),
+        "transformer": taught(pipeline(transformer)),
+        "half": taught(pipeline(tener(characters)), after=halve),
+        "calibrated": taught(pipeline(tener(characters), spans_key="probable", threshold=0.3), after=calibrate),
+        "shared": taught(shared(tener(characters))),
+        "adapted": taught(pipeline(encoded(characters, {**adapted, "width": 12}))),
+    }
+    english = {
+        "cnn": (char_embed("CharCNN", filters=4), {"@architectures": "spacy_tener.IDCNNEncoder.v1", "width": 10}),
+        "bilstm": (
+            char_embed("CharBiLSTM", hidden=4),
+            {"@architectures": "spacy_tener.GatedRelationEncoder.v1", "width": 10},
+        ),
+        "attention": (char_embed("CharTransformer", ff_width=8, heads=2, char_width=8), {**vanilla, "width": 10}),
+    }
+    for name, (embed, encoder) in english.items():
+        tok2vec = encoded(embed, {"dropout": 0.0, **encoder})
+        made[name] = taught(pipeline(tok2vec, lang="xx"), ENGLISH, ENGLISH_UNSEEN)
+    return made
+
+
+def tener(embed: dict[str, Any]) -> dict[str, Any]:
+    return {"@architectures": "spacy_tener.TENER.v1", "embed": embed, "width": 8, "heads": 2, "dropout": 0.0}
+
+
+def join(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    return {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": second}
+
+
+def encoded(embed: dict[str, Any], encode: dict[str, Any]) -> dict[str, Any]:
+    return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
+
+
+def char_embed(encoder: str, **settings: Any) -> dict[str, Any]:
+    chars = {"@architectures": f"spacy_tener.{encoder}.v1", "char_width": 6, "width": 6, "dropout": 0.0, **settings}
+    embed = {"@architectures": "spacy_tener.WordCharEmbed.v1", "width": 10, "project_to": 10, "dropout": 0.0}
+    return {**embed, "chars": chars}
+
+
+def shared(tok2vec: dict[str, Any]) -> Language:
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 8, "upstream": "*"}
+    nlp = pipeline(listener)
+    nlp.add_pipe("tok2vec", config={"model": tok2vec}, first=True)
+    return nlp
+
+
+def with_tokenizer(nlp: Language) -> Language:
+    config = nlp.config.copy()
+    config["nlp"]["tokenizer"] = {"@tokenizers": "spacy_tener.CharTokenizer.v1"}
+    return spacy.blank("zh").from_config(config)
+
+
+def halve(nlp: Language) -> None:
+    model = nlp.get_pipe("tener_ner").model
+    tables.FEW = 0  # tables as small as these stay whole otherwise
+    counts = tables.count_rows(model, [[nlp.make_doc(text) for text, _ in TEXTS]])
+    tables.trim(model, counts, least=1, half=True)
+
+
+def calibrate(nlp: Language) -> None:
+    nlp.get_pipe("tener_ner").cfg[TEMPERATURE] = 1.5
+
+
+def add_words(nlp: Language) -> None:
+    nlp.get_pipe("tener_ner").lexicon.add(["上海银行", "王重阳"])
+
+
+def taught(
+    nlp: Language,
+    texts: list[tuple[str, list[tuple[int, int, str]]]] = TEXTS,
+    unseen: list[str] = UNSEEN,
+    after: Callable[[Language], None] = lambda nlp: None,
+) -> Trained:
+    """Return a pipeline that knows its texts by heart, and these with others."""
+    examples = [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in texts]
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.01
+    for _ in range(200):
+        if nlp.update(examples, sgd=optimizer)["tener_ner"] < 0.05:
+            break
+    # Where words and rows were read from lies on this machine.
+    nlp.config["initialize"] = {}
+    after(nlp)
+    return nlp, [*(text for text, _ in texts), *unseen]
+
+
+def predictions(nlp: Language, texts: list[str]) -> dict[str, Any]:
+    """Return the entities of the Docs, and all that the component finds with their probabilities."""
+    pipe: Any = nlp.get_pipe("tener_ner")
+    ents = [[[ent.start_char, ent.end_char, ent.label_] for ent in doc.ents] for doc in nlp.pipe(texts)]
+    with nlp.select_pipes(disable=["tener_ner"]):
+        found = pipe.scored(list(nlp.pipe(texts)))
+    return {
+        "ents": ents,
+        "scored": [[[each.start, each.end, each.label] for each in entities] for entities in found],
+        "probabilities": [each.probability for entities in found for each in entities],
+    }
+
+
+def main() -> None:
+    path = DATA / f"promised-{'.'.join(__version__.split('.')[:2])}.zip"
+    torch.manual_seed(0)
+    expected = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+        chdir(folder),
+    ):
+        for name, (nlp, texts) in make_pipelines().items():
+            nlp.to_disk(name)
+            expected[name] = {"texts": texts, **predictions(nlp, texts)}
+            for file in sorted(Path(name).rglob("*")):
+                if file.is_file():
+                    archive.write(file)
+        archive.writestr(EXPECTED, json.dumps(expected, ensure_ascii=False))
+    print(f"{path.name}: {len(expected)} pipelines, {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
