@@ -1,6 +1,9 @@
 # Everything from a bare clone: `make run` shows the package at work, `make test` checks it. `make help` lists the rest.
 
 PYTHON ?= python3
+# The interpreters that `make versions` tries, and with which versions of packages: tested, oldest, newest.
+PYTHONS ?= python3
+SETS ?= tested
 # A GPU's number, or -1 for the CPU: `make run GPU=0`.
 GPU ?= -1
 # Where `make bench` finds CORPUS/{train,dev,test}.spacy, keeps its models and finished runs, and how often it trains.
@@ -82,6 +85,10 @@ dist: $(DEV_ENV) ## sdist and wheel of the last commit in dist/, checked
 	$(PY) scripts/make_dist.py
 	$(PY) -m twine check --strict dist/*
 	$(PY) -m check_wheel_contents dist/*.whl
+
+versions: $(PY) ## the test suite with other versions: make versions PYTHONS="python3.12 python3.13" SETS=tested,newest
+	$(PY) -m pip install --quiet uv
+	$(PY) scripts/try_versions.py $(PYTHONS) --sets $(SETS)
 
 bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to benchmarks/results
 	$(PY) -m spacy project run convert-weibo
