@@ -47,6 +47,12 @@
     texts.show(found);
   }
 
+  /** Show the text that a link leads to, as `page.html#text-7`: its number among all, from 0. */
+  function showLinked() {
+    const place = texts.items.indexOf(data.texts[Number(/^#text-(\d+)$/.exec(location.hash)?.[1] ?? NaN)]);
+    if (place >= 0) texts.go(place, false);
+  }
+
   // --- one text
 
   function showText(text) {
@@ -150,7 +156,7 @@
       const own = one.start < entity.end && one.end > entity.start;
       const kind = `${share < 0.04 ? "" : one.drop > 0 ? "for" : "against"}${own ? " own" : ""}`;
       nodes.push(state.chars.slice(done, one.start).join(""),
-        el("span", { class: kind, title: change(entity, one), style: { "--share": `${(10 + 50 * share).toFixed(0)}%` } }, words(one)));
+        el("span", { class: kind, title: change(entity, one), style: { "--a": (0.1 + 0.5 * share).toFixed(2) } }, words(one)));
       done = one.end;
     }
     $("strip").replaceChildren(...nodes);
@@ -220,7 +226,7 @@
       const told = [word.text, word.tag, word.known ? "" : "no row of its own", strong ? percent(share) : ""].filter(Boolean).join(", ");
       return el("li",
         { class: word.known ? "word" : "word strange", title: told,
-          style: { "grid-column": `${word.start + 1} / ${word.end + 1}`, "grid-row": level + 2, "--share": `${(55 * share) / top}%` } },
+          style: { "grid-column": `${word.start + 1} / ${word.end + 1}`, "grid-row": level + 2, "--a": (0.4 * share) / top } },
         word.text, ...(share >= 0.01 ? [el("small", {}, percent(share))] : []));
     });
     $("lattice").style.gridTemplateColumns = `repeat(${passage.units.length}, max-content)`;
@@ -465,7 +471,7 @@
   $("texts").hidden = data.texts.length < 2;
   if (!data.texts.some((text) => text.gold)) $("order").querySelector("[value=wrong]").remove();
   listTexts();
-  const asked = Number(/^#text-(\d+)$/.exec(location.hash)?.[1] || 0);
-  texts.go(Math.min(asked, data.texts.length - 1), false);
+  showLinked();
+  window.addEventListener("hashchange", showLinked);
   document.documentElement.dataset.ready = "true";
 })();

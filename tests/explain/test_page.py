@@ -234,6 +234,22 @@ def test_hostile_text_stays_text(page):
     assert whole == HOSTILE
 
 
+@pytest.mark.parametrize(("name", "size"), [("some", DESKTOP), ("atssa", PHONE)])
+def test_axe_finds_nothing_that_keeps_people_from_using_the_page(page, name, size):
+    browser = page(name, size)
+    open_maps(browser)
+    browser.run("document.getElementById('readings').open = true")
+    assert browser.violations() == []
+
+
+def test_a_link_leads_to_one_of_the_texts(page, pages):
+    browser = page("atssa")
+    for link, begins in (("#text-1", "王小明"), ("#text-0", "吴重阳"), ("#text-9", "吴重阳")):
+        browser.open(f"{pages['some']}{link}")
+        browser.wait(lambda begins=begins: find(browser, "#text")[0].text.startswith(begins))
+    assert find(browser, "#list li")[0].get_attribute("aria-current") == "true"
+
+
 def test_a_text_of_5000_characters_is_there_within_two_seconds(page):
     browser = page("long")
     assert page.seconds < 2.0

@@ -254,6 +254,14 @@ def test_an_explanation_is_shown_in_the_page(page, size):
     assert not page.find("explanation").is_displayed()
 
 
+@pytest.mark.parametrize(("path", "size"), [("/", PHONE), ("/docs", DESKTOP)])
+def test_axe_finds_nothing_that_keeps_people_from_using_the_pages(page, path, size):
+    page.open(path, size)
+    page.browser.wait(lambda: page.browser.driver.find_elements("css selector", "#list li, summary"))
+    page.browser.run("const own = document.querySelectorAll('details')[1]; if (own) own.open = true")
+    assert page.browser.violations() == []
+
+
 def test_markup_in_texts_and_labels_stays_text(browser, start):
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "<b>L</b>", "pattern": [{"TEXT": {"REGEX": "img"}}]}])
@@ -266,6 +274,7 @@ def test_markup_in_texts_and_labels_stays_text(browser, start):
         assert page.browser.run("return document.querySelectorAll('main img, main i:not(.meter i)').length") == 0
         assert browser.driver.title == "Find entities"
         page.is_well()
+        assert "unsafe" not in service.client.get("/").headers["content-security-policy"]
 
 
 def test_a_service_that_has_gone(browser, start):
