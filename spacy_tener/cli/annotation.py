@@ -10,17 +10,28 @@ from typing import Annotated
 
 import spacy
 import typer
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 
 from ..errors import RemedyError, check_choice
 from ..files import check_folder, locked, write_file, write_text
-from ..pipeline.finding import Recogniser, entity_finders
+from ..pipeline.finding import Recogniser, entity_finders, known_labels
 from ..workbench.annotation_tasks import TOOLS
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.docbins import read_docs
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.silver import SilverStats, Sureness, check_teachers, made_of, silver, unknown_labels, write_silver
+from ..workbench.silver import (
+    SILVER_FORMATS,
+    SPACY,
+    SilverStats,
+    Sureness,
+    as_docbin,
+    check_teachers,
+    made_of,
+    silver,
+    unknown_labels,
+    write_silver,
+)
 from ..workbench.suggestions.review import Crossing, JudgedDoc, cross_train, judge, rank_doubts
 from ..workbench.suggestions.review_page import docs_jsonl, doubts_jsonl, review_page
 from ..workbench.suggestions.suggest import MEASURES, make_tasks, suggest
@@ -53,6 +64,7 @@ def silver_cli(
         float, typer.Option(help="Least probability of a token that is kept as no entity", min=0.5, max=1)
     ] = 0.51,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
+    format: Annotated[str, typer.Option("--format", "-f", help=f"Of the files: {', '.join(SILVER_FORMATS)}")] = SPACY,
     part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -66,9 +78,11 @@ def silver_cli(
     `tener_ner` gives probabilities (`spacy tener calibrate` corrects them); what other components find has 1.
 
     Every line of the text is a text. The output is read by `spacy.Corpus.v1`, and beside annotation of your own by
-    `spacy_tener.MixedCorpus.v1`. Stopped, the same command goes on behind the last whole file, unless teachers or texts
-    have changed, or come from standard input.
+    `spacy_tener.MixedCorpus.v1`; --format writes what an annotation tool imports, or what GLiNER is trained on.
+    Stopped, the same command goes on behind the last whole file, unless teachers or texts have changed, or come from
+    standard input.
     """
+    check_choice("format of silver annotation", format, SILVER_FORMATS)
     setup_gpu(gpu_id)
     check_folder(output)
     kept = Sureness(sure, outside)
@@ -93,11 +107,18 @@ def silver_cli(
                 itertools.islice(itertools.chain([first], texts), limit or None),
                 output,
                 kept,
+                format=format,
                 settings=settings,
                 part_size=part_size,
                 done=lambda stats, made: msg.info(f"{_described(stats)} (made before)" if made else _described(stats)),
             )
+        if format in TOOLS and (interface := TOOLS[format].interface):
+            labels = set().union(*(known_labels(teacher) or () for teacher in pipelines.values()))
+            write_text(output / "interface.xml", interface(sorted(labels)))
     msg.good(f"{output}: {_described(total)}")
+    if total.missing and format != SPACY:
+        remedy = "In these files they are in no entity: correct the texts, or train on --format spacy."
+        msg.warn(f"{format} has no form for tokens without annotation", remedy)
     _warn_starved(total, "--sure")
 
 
@@ -138,7 +159,8 @@ def suggest_cli(
 
     Those are the texts that the model is most uncertain about, each unlike those chosen before it, none of them twice.
     Every line of the text is a text; there may be millions. The output is what doccano, Label Studio or Prodigy import,
-    with the model's entities to correct and their probabilities; `spacy tener convert` reads what they export.
+    with the model's entities to correct and their probabilities, or what GLiNER is trained on; `spacy tener convert`
+    reads what they export.
 
     With --agree 0.95, OUTPUT.sure.spacy has what the model is sure of in these texts, as training data: the tokens that
     it is less sure of are without annotation, and are learned as such.
@@ -166,8 +188,8 @@ def suggest_cli(
         msg.info(f"{interface}: the labelling interface for them")
     if sure:
         path = output.with_name(f"{output.stem}{SURE}")
-        docs, stats = silver([nlp], [each.text for each in chosen], sure)
-        write_file(path, lambda file: file.write(DocBin(docs=docs).to_bytes()))
+        tasks, stats = silver([nlp], [each.text for each in chosen], sure)
+        write_file(path, lambda file: file.write(as_docbin(tasks)))
         msg.good(f"{path}: {_described(stats)}")
         _warn_starved(stats, "--agree")
 

@@ -1,6 +1,7 @@
-"""Texts with a model's entities as annotation tools import them: doccano, Label Studio and Prodigy.
+"""Texts with a model's entities as annotation tools import them: doccano, Label Studio and Prodigy, and as GLiNER is
+trained on them.
 
-What annotators make of them comes back by `tener convert`. All three count offsets in code points.
+What annotators make of them comes back by `tener convert`. All tools count offsets in code points.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Task:
-    """A text to annotate, with the entities of a model's best reading.
+    """A text with entities that models found.
 
-    probability: That of the reading.
-    uncertainty: By the measure that the text was chosen by.
+    probability: That of the reading with these entities; None where nobody asked for it.
+    uncertainty: By the measure that the text was chosen by, if it was.
     """
 
     doc: Doc
     entities: Sequence[FoundEntity]
-    probability: float
-    uncertainty: float
+    probability: float | None = None
+    uncertainty: float | None = None
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,12 @@ class Tool:
     """The import format of an annotation tool.
 
     write: Returns the content of a file.
+    suffix: The ending of its name.
     interface: Returns what else the tool must be told for entities of some labels.
     """
 
     write: Callable[[Sequence[Task]], str]
+    suffix: str = ".jsonl"
     interface: Callable[[Sequence[str]], str] | None = None
 
 
@@ -77,7 +80,8 @@ def _label_studio_task(task: Task) -> dict[str, Any]:
         for number, e in enumerate(task.entities)
     ]
     # Label Studio takes scores from 0 to 1, and can show the lowest first.
-    prediction = {"model_version": "tener_ner", "score": _rounded(task.probability), "result": regions}
+    score = {} if task.probability is None else {"score": _rounded(task.probability)}
+    prediction = {"model_version": "tener_ner", **score, "result": regions}
     return {"data": {"text": text, **_numbers(task)}, "predictions": [prediction]}
 
 
@@ -124,11 +128,29 @@ def _tokens(task: Task) -> list[dict[str, Any]]:
     ]
 
 
+def gliner(tasks: Sequence[Task]) -> str:
+    """Return a JSON list of tokens and entities, whose ends include the last token: GLiNER's training data."""
+    lines = ",\n".join(json.dumps(_gliner_record(task), ensure_ascii=False) for task in tasks)
+    return f"[\n{lines}\n]\n"
+
+
+def _gliner_record(task: Task) -> dict[str, Any]:
+    tokens = [token for token in _tokens(task) if not token["text"].isspace()]
+    entities = []
+    for each in task.entities:
+        inside = [at for at, token in enumerate(tokens) if each.start <= token["start"] and token["end"] <= each.end]
+        if inside:
+            entities.append([inside[0], inside[-1], each.label])
+    return {"tokenized_text": [token["text"] for token in tokens], "ner": entities}
+
+
 TOOLS = {
     "doccano": Tool(doccano),
-    "labelstudio": Tool(label_studio, labelling_interface),
+    "labelstudio": Tool(label_studio, ".json", labelling_interface),
     "prodigy": Tool(prodigy),
+    "gliner": Tool(gliner, ".json"),
 }
+"""What `suggest` and `silver` write, by name."""
 
 
 def _lines(records: Iterator[dict[str, Any]]) -> str:
@@ -136,7 +158,8 @@ def _lines(records: Iterator[dict[str, Any]]) -> str:
 
 
 def _numbers(task: Task) -> dict[str, Any]:
-    return {"uncertainty": _rounded(task.uncertainty), "probability": _rounded(task.probability)}
+    numbers = {"uncertainty": task.uncertainty, "probability": task.probability}
+    return {name: _rounded(value) for name, value in numbers.items() if value is not None}
 
 
 def _rounded(value: float | None) -> float | None:

@@ -21,11 +21,14 @@ from ..errors import RemedyError
 from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
-from ..pipeline.entities import Place, place_of
+from ..pipeline.entities import FoundEntity, Place, place_of
 from ..pipeline.finding import entity_finders, known_labels, recognisers
+from .annotation_tasks import TOOLS, Task
 from .vectors.raw_text import comes_once, make_docs
 
 FloatArray = NDArray[np.float64]
+SPACY = "spacy"
+SILVER_FORMATS = (SPACY, *TOOLS)
 LEAST = 0.05
 """Entities of a lower probability count as not found."""
 
@@ -183,16 +186,22 @@ def keep_sure(belief: Belief, sure: Sureness) -> Doc:
     return doc
 
 
-def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> tuple[list[Doc], SilverStats]:
-    """Annotate texts."""
-    docs, stats = [], SilverStats()
+def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> tuple[list[Task], SilverStats]:
+    """Annotate texts: Docs with what is sure, and the probabilities of their entities."""
+    tasks, stats = [], SilverStats()
     for batch in minibatch(texts, BATCH):
         for belief in beliefs(teachers, batch):
             doc = keep_sure(belief, sure)
-            docs.append(doc)
+            places = map(place_of, doc.ents)
+            tasks.append(Task(doc, [FoundEntity(*place, belief.entities.get(place)) for place in places]))
             missing = sum(not token.ent_iob_ for token in doc)
             stats.add(SilverStats(1, len(doc), len(doc.ents), missing, sum(belief.entities.values())))
-    return docs, stats
+    return tasks, stats
+
+
+def as_docbin(tasks: Sequence[Task]) -> bytes:
+    """Return annotated texts as a `.spacy` file."""
+    return DocBin(docs=[task.doc for task in tasks]).to_bytes()
 
 
 def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
@@ -214,6 +223,7 @@ def write_silver(
     output: Path,
     sure: Sureness,
     *,
+    format: str = SPACY,
     settings: Mapping[str, object],
     part_size: int,
     done: Callable[[SilverStats, bool], object],
@@ -222,19 +232,21 @@ def write_silver(
 
     Finished parts are left alone, so that the same call resumes where it was stopped.
 
+    format: One of `SILVER_FORMATS`: that of the parts.
     settings: What the annotation depends on, of `made_of` and more. Parts that were made of something else are refused.
     done: Called with what is in a part, and whether it had been there.
     """
-    made_of = {**settings, **asdict(sure), "part_size": part_size}
+    made_of = {**settings, **asdict(sure), "format": format, "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_REMEDY)
     total = SilverStats()
     try:
         for number, part in enumerate(minibatch(texts, part_size)):
-            name = f"part-{number:05}.spacy"
+            name = f"part-{number:05}{TOOLS[format].suffix if format in TOOLS else '.spacy'}"
             finished = name in manifest.parts
             if not finished:
-                docs, stats = silver(teachers, part, sure)
-                manifest.folder.write(name, DocBin(docs=docs).to_bytes())
+                tasks, stats = silver(teachers, part, sure)
+                written = TOOLS[format].write(tasks).encode() if format in TOOLS else as_docbin(tasks)
+                manifest.folder.write(name, written)
                 manifest.finish(name, asdict(stats))
             stats = SilverStats(**manifest.parts[name])
             total.add(stats)

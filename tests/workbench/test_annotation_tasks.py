@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import spacy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from spacy.language import Language
 
 from spacy_tener.pipeline.entities import FoundEntity
@@ -29,6 +32,7 @@ def made(text: str, spans: list[tuple[int, int, str]]) -> Task:
     return Task(spacy.blank("zh").make_doc(text), entities, 0.5, 1.25)
 
 
+TOKENIZERS = [spacy.blank(lang).make_doc for lang in ("en", "zh")]
 TASKS = [made(text, spans) for text, spans in TEXTS.items()]
 
 
@@ -62,12 +66,12 @@ def read_back(folder: Path, text: str) -> list[tuple[str, list[tuple[int, int, s
     return [(each.text, [(s.start, s.end, s.label) for s in each.spans]) for each in CorpusReader(path)]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", EXPORTS)
 def test_what_a_tool_exports_unchanged_is_what_the_model_found(tmp_path: Path, tool: str) -> None:
     assert read_back(tmp_path, EXPORTS[tool](TOOLS[tool].write(TASKS))) == list(TEXTS.items())
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", EXPORTS)
 def test_what_annotators_changed_comes_back_changed(tmp_path: Path, tool: str) -> None:
     exported = EXPORTS[tool](TOOLS[tool].write(TASKS[:1]))
     record = json.loads(exported)
@@ -80,6 +84,41 @@ def test_what_annotators_changed_comes_back_changed(tmp_path: Path, tool: str) -
         region = {"id": "new", "from_name": "label", "to_name": "text", "type": "labels", "value": value}
         record[0]["annotations"][0]["result"] = [region]
     assert read_back(tmp_path, json.dumps(record)) == [(TASKS[0].doc.text, [(5, 7, "GPE")])]
+
+
+@st.composite
+def found_in_texts(draw: st.DrawFn) -> Task:
+    """A text of any characters, its tokens, and entities that touch no white space and may cut tokens."""
+    # Without what no text file keeps: returns, which end lines, and what is white space only to spaCy.
+    text = draw(st.text(st.sampled_from("ab.,'-  \n京小😂é\u0301\u3000"), min_size=1, max_size=24))
+    edges = sorted(draw(st.sets(st.integers(0, len(text)), max_size=8)))
+    places = [(start, end) for start, end in pairwise(edges) if text[start:end].strip() == text[start:end]]
+    kept = draw(st.lists(st.sampled_from(places), unique=True, max_size=4)) if places else []
+    entities = [
+        FoundEntity(start, end, draw(st.sampled_from(["PER", "a b", '"<&'])), 0.5) for start, end in sorted(kept)
+    ]
+    return Task(draw(st.sampled_from(TOKENIZERS))(text), entities)
+
+
+@pytest.mark.parametrize("tool", EXPORTS)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(tasks=st.lists(found_in_texts(), min_size=1, max_size=3))
+def test_any_texts_and_entities_come_back(tmp_path: Path, tool: str, tasks: list[Task]) -> None:
+    expected = [(task.doc.text, [(each.start, each.end, each.label) for each in task.entities]) for task in tasks]
+    assert read_back(tmp_path, EXPORTS[tool](TOOLS[tool].write(tasks))) == expected
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(tasks=st.lists(found_in_texts(), min_size=1, max_size=3))
+def test_gliners_tokens_are_the_text_and_its_entities_come_back(tmp_path: Path, tasks: list[Task]) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(TOOLS["gliner"].write(tasks), encoding="utf8")
+    for sentence, task in zip(CorpusReader(path), tasks, strict=True):
+        text = task.doc.text
+        assert sentence.text == "".join(text.split())
+        assert [(span.label, "".join(sentence.tokens[span.start : span.end])) for span in sentence.spans] == [
+            (each.label, "".join(text[each.start : each.end].split())) for each in task.entities
+        ]
 
 
 @pytest.mark.parametrize("tool", ["doccano", "prodigy"])
