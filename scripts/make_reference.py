@@ -48,8 +48,9 @@ def reference(name: str) -> str:
 
 
 def entry_points() -> dict[str, str]:
-    """Return the registered names, each with its place, `module:attribute`."""
-    return {entry.name: entry.value for entry in distribution("spacy_tener").entry_points}
+    """Return the names that spaCy reads, each with its place, `module:attribute`."""
+    found = distribution("spacy_tener").entry_points
+    return {entry.name: entry.value for entry in found if entry.group != "prodigy_recipes"}
 
 
 def load(name: str) -> Any:

@@ -94,10 +94,11 @@ def labelling_interface(labels: Sequence[str]) -> str:
 
 def prodigy(tasks: Sequence[Task]) -> str:
     """Return JSONL for `ner.manual`, with tokens, by which its interface selects entities."""
-    return _lines(map(_prodigy_task, tasks))
+    return _lines(map(prodigy_record, tasks))
 
 
-def _prodigy_task(task: Task) -> dict[str, Any]:
+def prodigy_record(task: Task) -> dict[str, Any]:
+    """Return a record of Prodigy's, with the tokens that its interface selects entities by."""
     tokens = _tokens(task)
     starts = {token["start"]: token["id"] for token in tokens}
     ends = {token["end"]: token["id"] for token in tokens}
