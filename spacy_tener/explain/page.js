@@ -91,7 +91,7 @@
 
   function mark(entity, index, wrong) {
     const rivals = entity.rivals.map((one) => `${words(one)} ${one.label} ${percent(one.probability)}`);
-    const kind = `ent${entity.probability < 0.5 ? " unsure" : ""}${wrong ? " wrong" : ""}${entity.end - entity.start < 9 ? " short" : ""}`;
+    const kind = `ent${entity.probability < 0.5 ? " unsure" : ""}${wrong ? " wrong" : ""}${entity.end - entity.start + entity.label.length < 20 ? " short" : ""}`;
     return el("mark",
       { class: kind, role: "button", tabindex: "-1", "aria-pressed": "false", "data-entity": index, style: { "--h": parts.hue(entity.label) },
         title: rivals.length ? `Rivals: ${rivals.join(", ")}` : "No rival has 1 % or more." },

@@ -13,6 +13,7 @@ from browser import DESKTOP, PHONE
 from selenium.webdriver import ActionChains, Keys
 
 MARKUP = "</script><img src=x onerror=document.title='taken'>&amp;<!--"
+LONG = "L" * 300
 TEXT = "吴小明在上海银行工作。王重阳去了中国"
 TRIED = {
     "/v1/models": "characters",
@@ -171,6 +172,23 @@ def test_text_and_list_point_at_each_other(page):
     assert "chosen" in first.get_attribute("class")
 
 
+def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
+    page.open()
+    page.enter("王小明去了上海")
+    page.shows("王小明", "上海")
+    page.browser.run("document.getElementById('theme').focus()")
+    reached = []
+    while len(reached) < 30 and "copy" not in reached:
+        ActionChains(page.browser.driver).send_keys(Keys.TAB).perform()
+        reached.append(
+            page.browser.run(
+                "const node = document.activeElement; return node.id || node.dataset.index || node.className"
+            )
+        )
+    order = ["input", "text", "chip", "minimum", "order", "0", "explain", "json", "csv", "copy"]
+    assert list(dict.fromkeys(reached)) == order
+
+
 def test_what_is_shown_is_saved_as_json_and_csv_with_places_in_characters(page):
     page.open()
     text = '😀王小明去了上海"，'
@@ -264,13 +282,16 @@ def test_axe_finds_nothing_that_keeps_people_from_using_the_pages(page, path, si
 
 def test_markup_in_texts_and_labels_stays_text(browser, start):
     nlp = spacy.blank("en")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "<b>L</b>", "pattern": [{"TEXT": {"REGEX": "img"}}]}])
+    nlp.add_pipe("entity_ruler").add_patterns(
+        [{"label": label, "pattern": [{"TEXT": {"REGEX": text}}]} for label, text in (("<b>L</b>", "img"), (LONG, "x"))]
+    )
     with start({"<i>m</i>": nlp}) as service:
         page = Page(browser, service)
-        page.open()
+        page.open(size=PHONE)
         page.enter(MARKUP)
         page.browser.wait(lambda: page.rows())
         assert page.rows()[0].startswith("<b>L</b> ")
+        assert any(row.startswith(LONG) for row in page.rows())
         assert page.browser.run("return document.querySelectorAll('main img, main i:not(.meter i)').length") == 0
         assert browser.driver.title == "Find entities"
         page.is_well()

@@ -81,7 +81,7 @@ function draw() {
 
 function mark(one, children, kind) {
   const name = kind.includes("cut") ? [] : [el("small", {}, one.label)];
-  const attributes = { class: `ent${kind}${one.text.length < 9 ? " short" : ""}`, "data-entity": state.entities.indexOf(one), style: { "--h": hue(one.label) }, title: `${one.label} ${percent(one.probability)}` };
+  const attributes = { class: `ent${kind}${one.text.length + one.label.length < 20 ? " short" : ""}`, "data-entity": state.entities.indexOf(one), style: { "--h": hue(one.label) }, title: `${one.label} ${percent(one.probability)}` };
   return el("mark", attributes, ...children, ...name);
 }
 
@@ -163,6 +163,7 @@ function choose() {
   const spoken = language && new Intl.DisplayNames("en", { type: "language" }).of(language);
   $("about").textContent = [description || name, spoken, version === "0.0.0" ? "" : version].filter(Boolean).join(" · ");
   state.hidden.clear();
+  state.text = ""; // what was read was read by another model
   $("labels").replaceChildren(...labels.map((label) => {
     const button = el("button", { type: "button", class: "chip", "aria-pressed": "true", style: { "--h": hue(label) } }, label || "no label");
     button.addEventListener("click", () => {
