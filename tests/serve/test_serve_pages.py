@@ -115,6 +115,15 @@ def test_entities_appear_as_one_types(page, size):
     page.is_well()
 
 
+def test_who_writes_stays_where_the_writing_is(page):
+    page.open(size=(390, 300))
+    page.enter("王小明去了上海")
+    page.shows("王小明", "上海")
+    assert page.browser.run("return scrollY") == 0
+    page.browser.run("document.querySelector('#list li').focus()")
+    assert page.browser.run("return scrollY") > 0
+
+
 def test_the_slider_hides_the_unsure(page):
     page.open()
     page.enter(TEXT)

@@ -91,7 +91,8 @@ function light(kind, one) {
   if (!one) return;
   const found = $("text").querySelectorAll(`[data-entity="${state.entities.indexOf(one)}"]`);
   for (const node of [...found, rowOf(one)]) node?.classList.add(kind);
-  if (kind === "chosen") found[0]?.scrollIntoView({ block: "nearest" });
+  // Who goes through the list follows in the text; who writes stays where the writing is.
+  if (kind === "chosen" && $("list").contains(document.activeElement)) found[0]?.scrollIntoView({ block: "nearest" });
 }
 const rowOf = (one) => $("list").querySelector(`[data-index="${list.items.indexOf(one)}"]`);
 const entityOf = ({ target }) => {
