@@ -67,11 +67,13 @@ class Record:
     launches: Counter[str] = field(default_factory=Counter)
     syncs: Counter[str] = field(default_factory=Counter)
     """Waits for the device: values read, copies to the host, and blocking copies from there."""
+    copies: Counter[str] = field(default_factory=Counter)
+    """Copies between the host and the device, waited for or not."""
     mixed: Counter[str] = field(default_factory=Counter)
     """Operations on tensors of the device and of the host together."""
 
-    def counts(self) -> tuple[int, int]:
-        return self.launches.total(), self.syncs.total()
+    def counts(self) -> tuple[int, int, int]:
+        return self.launches.total(), self.copies.total(), self.syncs.total()
 
 
 class _Recorder:
@@ -85,6 +87,9 @@ class _Recorder:
 
     def sync(self, name: str) -> None:
         self.records[-1].syncs[_caller(name)] += 1
+
+    def copy(self, name: str) -> None:
+        self.records[-1].copies[_caller(name)] += 1
 
     def mixed(self, name: str) -> None:
         self.records[-1].mixed[_caller(name)] += 1
@@ -179,7 +184,9 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         RECORDER.mixed(name)
     if to_host or (uploads and not _non_blocking(args, kwargs)) or _needs_values(name, args, kwargs):
         RECORDER.sync(name)
-    if not (func.is_view or name in FREE or to_host or uploads):
+    if to_host or uploads:
+        RECORDER.copy(name)
+    elif not (func.is_view or name in FREE):
         for _ in range(_launches_of(name, args)):
             RECORDER.launch(name)
     known: dict[int, Tensor] = {id(tensor.held): tensor for tensor in own}
@@ -261,6 +268,7 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def get(self) -> np.ndarray[Any, Any]:
         RECORDER.sync("get")
+        RECORDER.copy("get")
         return self.held.copy()
 
 
@@ -313,6 +321,7 @@ class _ArrayModule:
         """A copy from the host, or on the device."""
         if not isinstance(data, DeviceArray):
             RECORDER.sync("xp.array")
+            RECORDER.copy("xp.array")
         return DeviceArray(np.array(_strip(data), dtype=dtype))
 
     @staticmethod

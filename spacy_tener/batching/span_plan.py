@@ -9,7 +9,7 @@ position gives all the scores that it needs, and few that it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -155,8 +155,8 @@ class PositionWindows:
 
 Groups = tuple[tuple[Any, ...], tuple[Any, ...]]
 """The groups of characters, their queries counted without words; and the groups of all spans."""
-Put = Callable[[NDArray[Any]], Any]
-"""Sends an array of the plan to the device of the computation, as an array or tensor of its library."""
+Put = Callable[[Sequence[NDArray[Any] | None]], Sequence[Any]]
+"""Sends arrays of the plan to the device of the computation, as arrays or tensors of its library; None stays None."""
 
 GROUP = 48
 """At most so many queries in a group: the fewer, the fewer columns per query, but the more operations."""
@@ -219,7 +219,7 @@ class SpanPlan:
         lattice: Lattice,
         *,
         word_queries: bool = False,
-        put: Put = np.asarray,
+        put: Put = list,
         lay_out: Callable[[PositionWindows, IntArray, Put], Groups] | None = None,
     ) -> SpanPlan:
         """Plan a batch.
@@ -232,11 +232,13 @@ class SpanPlan:
         windows = PositionWindows.of(spans, QueryGroups.of(spans, most=GROUP, words=word_queries))
         distances, columns = _distinct(windows.columns(), lattice.longest)
         by_characters, by_all = (lay_out or query_groups)(windows, columns, put)
+        own = spans.places[: lattice.n_characters], np.argsort(spans.places), distances
+        characters, order, distances = put(own)
         return cls(
             lengths=tuple(spans.counts.tolist()),
-            characters=put(spans.places[: lattice.n_characters]),
-            order=put(np.argsort(spans.places)),
-            distances=put(distances),
+            characters=characters,
+            order=order,
+            distances=distances,
             longest=lattice.longest,
             by_characters=by_characters,
             by_all=by_all if word_queries else None,
@@ -273,12 +275,12 @@ def query_groups(windows: PositionWindows, columns: IntArray, put: Put, kind: ty
     """Return each group of neighbouring queries as a `QueryGroup`, or as a kind of one."""
     spans, own = windows.spans, windows.query_groups
     n_kinds = np.bincount(own.kind_groups, minlength=len(own.counts))
+    kinds = own.kinds - starts(n_kinds)[own.groups]
+    arrays = put([columns, windows.begins(), kinds, windows.products()[:, None]])
+    counts = windows.widths, n_kinds * spans.counts[own.sentences], own.counts, own.counts
     parts = zip(
         *(array.tolist() for array in (own.sentences, own.begins, own.counts)),
-        _split(put(columns), windows.widths),
-        _split(put(windows.begins()), n_kinds * spans.counts[own.sentences]),
-        _split(put(own.kinds - starts(n_kinds)[own.groups]), own.counts),
-        _split(put(windows.products()[:, None]), own.counts),
+        *map(_split, arrays, counts),
         strict=True,
     )
     n_characters, words_before = spans.characters.tolist(), starts(spans.counts - spans.characters).tolist()

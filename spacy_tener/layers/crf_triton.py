@@ -183,8 +183,7 @@ class Batch:
         cls, layout: TagLayout, packing: Packing, allowed: Tensor | None, tags: Tensor | None, device: torch.device
     ) -> Batch:
         arrays = packing.offsets, packing.lengths, None if allowed is None else allowed.cpu(), tags
-        given = iter(on_device_together([array for array in arrays if array is not None], device))
-        return cls(layout, *(None if array is None else next(given) for array in arrays))  # type: ignore[arg-type]
+        return cls(layout, *on_device_together(arrays, device))
 
     def launch(self, kernel: Any, emissions: Tensor, spread: Tensor, alpha: Tensor, *others: Tensor) -> None:
         n_tags = self.layout.n_tags

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from ..batching.sequences import starts
 
 
 def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tensor:
@@ -22,27 +25,43 @@ def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tenso
     return tensor.to(device, non_blocking=device.type != "mps")
 
 
-def on_device_together(arrays: Sequence[NDArray[Any] | Tensor], device: torch.device | str) -> list[Tensor]:
-    """Return arrays of the host on a device, by one copy of all, each with its own type of numbers."""
+def on_device_together(arrays: Sequence[NDArray[Any] | Tensor | None], device: torch.device | str) -> list[Any]:
+    """Return arrays of the host as tensors on a device, by one copy of all; None where there is None."""
     device = torch.device(device)
-    if device.type == "cpu" or len(arrays) < 2:
-        return [on_device(array, device) for array in arrays]
-    parts = [np.ascontiguousarray(array) for array in arrays]
+    given = [array for array in arrays if array is not None]
+    if device.type == "cpu" or len(given) < 2:
+        return [None if array is None else on_device(array, device) for array in arrays]
+    parts = [np.ascontiguousarray(array) for array in given]
     # A tensor of numbers of 8 bytes begins at a multiple of 8.
     sizes = [-(-part.nbytes // 8) * 8 for part in parts]
+    begins = starts(np.array(sizes)).tolist()
     block = np.empty(sum(sizes), np.uint8)
-    ends = np.cumsum(sizes).tolist()
-    for part, size, end in zip(parts, sizes, ends, strict=True):
-        block[end - size : end - size + part.nbytes] = part.reshape(-1).view(np.uint8)
+    for part, begin in zip(parts, begins, strict=True):
+        block[begin : begin + part.nbytes] = part.reshape(-1).view(np.uint8)
     there = on_device(block, device)
-    return [
-        there[end - size : end - size + part.nbytes].view(_dtype(part)).view(part.shape)
-        for part, size, end in zip(parts, sizes, ends, strict=True)
-    ]
+    moved = (
+        there[begin : begin + part.nbytes].view(_dtype(part)).view(part.shape)
+        for part, begin in zip(parts, begins, strict=True)
+    )
+    return [None if array is None else next(moved) for array in arrays]
 
 
 def _dtype(array: NDArray[Any]) -> torch.dtype:
     return torch.from_numpy(array[:0]).dtype
+
+
+@contextlib.contextmanager
+def one_host_thread(device: torch.device) -> Iterator[None]:
+    """Let the host compute on one thread where a GPU does the work: its small tensors take longer on more."""
+    before = torch.get_num_threads()
+    if device.type == "cpu" or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..batching.sequences import Lengths, as_lengths, cuts_by_cost, ranges, starts
 from ..types import IntArray
-from .devices import on_device
+from .devices import on_device_together
 
 # What one more bucket costs, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
@@ -84,7 +84,7 @@ class Ragged:
         begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
         cuts = cuts_by_cost(sizes[order] if by_tokens else sizes[order] ** 2, price)
-        buckets, rows, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        rectangles, rows, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for begin, end in pairwise(cuts):
             sequences = order[begin:end]
             own = sizes[sequences, None]
@@ -93,20 +93,15 @@ class Ragged:
             tokens = begins[sequences, None] + np.minimum(column, own - 1)
             rows.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             masks.append(np.repeat(mask, heads, axis=0).ravel())
-            at_device = None if mask.all() else on_device(mask, device)
-            buckets.append(Bucket(tuple(sequences.tolist()), len(column), at_device))
+            rectangles.append((tuple(sequences.tolist()), len(column), None if mask.all() else mask))
         to_padded, real = np.concatenate(rows), np.concatenate(masks)
         to_flat = np.empty(sizes.sum() * heads, np.int64)
         to_flat[to_padded[real]] = np.flatnonzero(real)
-        return cls(
-            lengths=tuple(sizes.tolist()),
-            heads=heads,
-            buckets=tuple(buckets),
-            positions=on_device(ranges(np.zeros_like(sizes), sizes), device),
-            to_padded=on_device(to_padded, device),
-            to_flat=on_device(to_flat, device),
-            real=None if real.all() else on_device(real[:, None], device).float(),
-        )
+        some = None if real.all() else real[:, None].astype(np.float32)
+        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, some, *(mask for *_, mask in rectangles)
+        positions, padded, flat, in_slots, *bucket_masks = on_device_together(arrays, device)
+        buckets = (Bucket(*own[:2], mask) for own, mask in zip(rectangles, bucket_masks, strict=True))
+        return cls(tuple(sizes.tolist()), heads, tuple(buckets), positions, padded, flat, in_slots)
 
     @property
     def longest(self) -> int:
@@ -174,9 +169,19 @@ class Segments:
 
     @classmethod
     def of(cls, index: IntArray, n_segments: int, *, device: torch.device | str = "cpu") -> Segments:
-        counts = np.bincount(index, minlength=n_segments)
-        parts = (index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None])
-        return cls(*(on_device(part, device) for part in parts))
+        return cls.all_of([(index, n_segments)], device=device)[0]
+
+    @classmethod
+    def all_of(
+        cls, assignments: Sequence[tuple[IntArray, int]], *, device: torch.device | str = "cpu"
+    ) -> list[Segments]:
+        """Make several assignments, by one copy to the device. assignments: of each, `index` and `n`."""
+        parts = []
+        for index, n_segments in assignments:
+            counts = np.bincount(index, minlength=n_segments)
+            parts += [index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]]
+        moved = on_device_together(parts, device)
+        return [cls(*moved[i : i + 4]) for i in range(0, len(moved), 4)]
 
     @classmethod
     def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:

@@ -20,7 +20,7 @@ from ..batching.lattice import Lattice
 from ..batching.sequences import cuts_by_cost, ranges, starts
 from ..batching.span_plan import Groups, PositionWindows, Put, QueryGroup, SpanPlan, query_groups
 from ..types import IntArray
-from .devices import on_device
+from .devices import on_device_together
 
 
 class GroupViews(QueryGroup):
@@ -193,13 +193,10 @@ def _rectangle(
         (own.kinds[queries] + renumbered).ravel(),
         (windows.products()[queries] + wider).reshape(-1, 1),
     )
-    # One copy for all of them.
-    joined = put(np.concatenate([part.ravel() for part in parts]))
-    split = zip(joined.split([part.size for part in parts]), parts, strict=True)
-    taken = [part.view(*like.shape) for part, like in split]
-    bars = (put(bar) if bar.any() else None for bar in (no_query[:, :, None], no_key[:, None]))
+    bars = (bar if bar.any() else None for bar in (no_query[:, :, None], no_key[:, None]))
+    taken = put([*parts, *bars])
     rows_of = dict(zip(("queries", "keys", "columns"), taken[:3], strict=True))
-    return GroupRectangle(len(groups), rows_of, *taken[3:], *bars)
+    return GroupRectangle(len(groups), rows_of, *taken[3:])
 
 
 def _filled(begins: IntArray, counts: IntArray, most: int | None = None) -> tuple[IntArray, NDArray[np.bool_]]:
@@ -229,7 +226,9 @@ def plan_spans(
     device = torch.device(device)
     side_by_side = device.type != "cpu" if rectangles is None else rectangles
     lay_out = rectangles_of if side_by_side else partial(query_groups, kind=GroupViews)
-    return SpanPlan.of(lattice, word_queries=word_queries, put=partial(on_device, device=device), lay_out=lay_out)
+    return SpanPlan.of(
+        lattice, word_queries=word_queries, put=partial(on_device_together, device=device), lay_out=lay_out
+    )
 
 
 def arrange(plan: SpanPlan, characters: Tensor, words: Tensor) -> Tensor:

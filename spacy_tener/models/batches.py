@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar, cast
 
@@ -28,8 +29,30 @@ class Indices(NamedTuple):
     array: IntArray
 
 
+class RowViews(list[Floats2d]):
+    """The rows of each text as views of one array that holds those of all, in their order."""
+
+    def __init__(self, joined: Floats2d, lengths: Sequence[int]) -> None:
+        ends = itertools.accumulate(lengths)
+        super().__init__(joined[end - length : end] for end, length in zip(ends, lengths, strict=True))
+        self._joined = joined
+        self._views = tuple(self)
+
+    @property
+    def joined(self) -> Floats2d | None:
+        """The array, unless the list holds other things by now."""
+        same = len(self) == len(self._views) and all(map(operator.is_, self, self._views))
+        return self._joined if same else None
+
+
 def join_rows(ops: Ops, arrays: Sequence[Floats2d]) -> Floats2d:
-    """Join the arrays of a batch. *Shape* [n, w] for each text -> [N, w]"""
+    """Join the arrays of a batch: by a copy, unless one layer's output is another's input as it is.
+
+    *Shape* [n, w] for each text -> [N, w]
+    """
+    whole = arrays.joined if isinstance(arrays, RowViews) else None
+    if whole is not None and whole.flags.c_contiguous:
+        return whole
     # A transformer's listener does not know how wide the rows of an empty text are.
     filled = [array for array in arrays if len(array)] or list(arrays[:1])
     # Contiguous, since torch ends the process on an array that runs backwards.
@@ -39,8 +62,7 @@ def join_rows(ops: Ops, arrays: Sequence[Floats2d]) -> Floats2d:
 
 def split_rows(array: Floats2d, lengths: Sequence[int]) -> list[Floats2d]:
     """Undo `join_rows`, by views."""
-    ends = itertools.accumulate(lengths)
-    return [array[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    return RowViews(array, lengths)
 
 
 def token_counts(docs: Sequence[Doc]) -> list[int]:

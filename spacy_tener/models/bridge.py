@@ -173,10 +173,7 @@ class TorchShim(Shim):
         self._arrays = arrays if arrays and module is None else None
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        if self._model is not None:
-            side = torch_side()
-            self._step_together = self._step_together or side.StepTogether()
-            side.finish_update(self._model, self.id, optimizer, self._step_together)
+        finish_updates([self], optimizer)
 
     @contextlib.contextmanager
     def use_params(self, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
@@ -205,6 +202,15 @@ class TorchShim(Shim):
         return self
 
 
+def finish_updates(shims: Sequence[TorchShim], optimizer: Optimizer) -> None:
+    """Take a step with the gradients of several modules: on a GPU with as many kernels as for one."""
+    modules = {shim.id: shim._model for shim in shims if shim._model is not None}
+    if modules:
+        side, first = torch_side(), shims[0]
+        first._step_together = first._step_together or side.StepTogether()
+        side.finish_update(modules, optimizer, first._step_together)
+
+
 def require_torch() -> None:
     """Raise an error that says what to install, where there is no torch."""
     try:
@@ -229,11 +235,16 @@ def torch_shim(model: Model[Any, Any]) -> TorchShim:
     return cast(TorchShim, model.shims[0])
 
 
+def torch_shims(model: Model[Any, Any]) -> list[TorchShim]:
+    """Return the shims of all layers made here, inside a model."""
+    return [shim for node in model.walk() for shim in node.shims if isinstance(shim, TorchShim)]
+
+
 def penalties(model: Model[Any, Any]) -> list[Penalty]:
     """Return what the layers of a model that learns add to the loss by themselves."""
     from ..layers.selection import Penalty
 
-    shims = (shim for node in model.walk() for shim in node.shims if isinstance(shim, TorchShim) and shim.is_built)
+    shims = (shim for shim in torch_shims(model) if shim.is_built)
     return [part for shim in shims for part in shim.module.modules() if isinstance(part, Penalty)]
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from spacy.tokens import Doc
 from thinc.api import Model, chain
+from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 
 from ..crf.scorer import PathScorer
+from ..crf.transitions import CRFArrays
 from ..runtime import dense
 from ..tagging import TagLayout
-from .bridge import ragged_layer, torch_shim
+from ..types import AnyFloats
+from .batches import join_rows
+from .bridge import ragged_layer, torch_shim, torch_side
 from .encoders import build_tener
 
 if TYPE_CHECKING:
@@ -92,6 +97,20 @@ def path_scorer(model: Model[Any, Any]) -> PathScorer:
     if shim.is_built and not shim.predicts_on_host(model.ops):
         return crf(model).scorer
     return cast(dense.CRFHead, shim.predictor()).scorer
+
+
+def on_host(model: Model[Any, Any], scores: Sequence[Floats2d]) -> tuple[PathScorer, AnyFloats]:
+    """Return the CRF of a tagger as it predicts, and the emissions of all texts joined: by one copy from a GPU.
+
+    *Shape* [n, n_tags] for each text -> [N, n_tags]
+    """
+    ops = get_array_ops(scores[0])
+    if ops.name != "cupy":
+        return path_scorer(model), cast(AnyFloats, join_rows(ops, scores))
+    layer = crf(model)
+    emissions, weights = layer.on_host(torch_side().join(ops, scores, layer.start.device))
+    arrays = (weight.detach().numpy() for weight in weights)
+    return PathScorer(cast(CRFArrays, tuple(arrays))), emissions.detach().numpy()
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:

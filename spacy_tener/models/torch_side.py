@@ -14,7 +14,7 @@ from thinc.api import Ops, Optimizer, get_torch_default_device, torch2xp, xp2tor
 from thinc.types import Floats2d, FloatsXd
 from torch import Tensor, nn
 
-from ..layers.devices import on_device
+from ..layers.devices import on_device_together, one_host_thread
 from ..optim.updates import StepTogether, apply_row_gradient
 from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows, wrap_memory_errors
 
@@ -58,14 +58,15 @@ def run_torch(
     """Call a torch module: see `bridge.run_module`. tell: Called with its inputs."""
     device = device_of(module)
     inputs = [_to_device(rows, device).requires_grad_(is_train) for rows in floats]
-    rest = [on_device(other.array, device) if isinstance(other, Indices) else other for other in others]
+    moved = iter(on_device_together([other.array for other in others if isinstance(other, Indices)], device))
+    rest = [next(moved) if isinstance(other, Indices) else other for other in others]
     tell(*inputs, *rest)
     if not is_train:
-        with torch.inference_mode():
+        with one_host_thread(device), torch.inference_mode():
             return split(ops, module(*inputs, *rest), lengths), no_backprop
     module.train()
     try:
-        with wrap_memory_errors(lengths):
+        with one_host_thread(device), wrap_memory_errors(lengths):
             outputs = module(*inputs, *rest)
     finally:
         module.eval()
@@ -82,18 +83,28 @@ def run_torch(
     return split(ops, outputs, lengths), backprop
 
 
-def finish_update(module: nn.Module, shim_id: int, optimizer: Optimizer, step_together: StepTogether) -> None:
-    """Update the parameters that have a gradient, and use the gradients up."""
-    learning = [(name, part) for name, part in module.named_parameters() if part.grad is not None]
-    dense = [(name, parameter) for name, parameter in learning if not cast(Tensor, parameter.grad).is_sparse]
-    # On a CPU Thinc's own kernels are quicker.
-    together = bool(dense) and not dense[0][1].is_cpu and step_together(optimizer, shim_id, dense)
-    for name, parameter in learning:
+def finish_update(modules: Mapping[int, nn.Module], optimizer: Optimizer, step_together: StepTogether) -> None:
+    """Update the parameters that have a gradient, and use the gradients up. modules: By the ids of their shims."""
+    learning = [
+        ((owner, name), part)
+        for owner, module in modules.items()
+        for name, part in module.named_parameters()
+        if part.grad is not None
+    ]
+    if not learning:
+        return
+    device, done = learning[0][1].device, set[tuple[int, str]]()
+    if device.type != "cpu":  # on which Thinc's own kernels are quicker
+        with one_host_thread(device):
+            done = step_together(optimizer, learning)
+    for key, parameter in learning:
         gradient = cast(Tensor, parameter.grad)
-        if gradient.is_sparse:
-            apply_row_gradient(optimizer, (shim_id, name), parameter.data, gradient.coalesce())
-        elif not together:
-            weights, _ = optimizer((shim_id, name), _floats(parameter.data), _floats(gradient))
+        if key in done:
+            pass
+        elif gradient.is_sparse:
+            apply_row_gradient(optimizer, key, parameter.data, gradient.coalesce())
+        else:
+            weights, _ = optimizer(key, _floats(parameter.data), _floats(gradient))
             _write_back(parameter, weights)
         parameter.grad = None
 

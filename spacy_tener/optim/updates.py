@@ -9,6 +9,7 @@ literature calls lazy Adam.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ from torch import Tensor, nn
 from .optimizers import MomentumSGD, RatedAdam, RatedOptimizer
 
 Key = tuple[int, str]
+
+_TABLE = ".whole"
+_SMALL = 1 << 17
+"""Gradients of so many numbers are joined before they are shortened: a copy takes less time than a launch each."""
 
 
 def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor) -> None:
@@ -44,11 +49,16 @@ def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor
     table[rows] = xp2torch(used, device=table.device)
 
 
+def _whole(key: Key) -> Key:
+    """Return the key by which an optimizer keeps the momentum of a whole table."""
+    return key if key[1].endswith(_TABLE) else (key[0], key[1] + _TABLE)
+
+
 @contextlib.contextmanager
 def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
     """Lend the optimizer, for `key`, the momentum of the rows alone; keep that of the whole table under another key."""
     height, width = table.shape
-    whole = key[0], f"{key[1]}.whole"
+    whole = _whole(key)
     # Running averages have the shape of the whole table, so that a step would have to read all of it. Nor are they
     # missed: TENER on Weibo's dev part after 5 epochs, two seeds, had F1 52.1 and 54.0 with averages of all but rows,
     # 51.7 and 52.4 with those of rows too, 52.7 and 51.4 with none.
@@ -75,21 +85,35 @@ def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[
 
 @dataclass
 class Parameters:
-    """Some parameters of a module that have been updated equally often.
+    """Some parameters of a module that have been updated equally often; of tables, the rows that have a gradient.
 
     keys: by which the optimizer knows them.
     weights, gradients: their numbers, in the parameters' shapes.
     steps: how often they have been updated, this time counted.
+    tables: of each the table and the rows, or None where it is a whole parameter.
     """
 
     keys: list[Key]
     weights: list[Tensor]
     gradients: list[Tensor]
     steps: int
+    tables: list[tuple[Tensor, Tensor] | None]
+
+    def without_tables(self) -> Parameters:
+        """Return the whole parameters alone."""
+        own = [place for place, rows in enumerate(self.tables) if rows is None]
+        weights, gradients = ([every[place] for place in own] for every in (self.weights, self.gradients))
+        return Parameters([self.keys[place] for place in own], weights, gradients, self.steps, [None] * len(own))
+
+    def put_rows(self, of_tables: list[Tensor], updated: list[Tensor]) -> None:
+        """Put rows back into tables of weights or of their momentum."""
+        own = ((rows, part) for rows, part in zip(self.tables, updated, strict=True) if rows is not None)
+        for table, ((_, rows), part) in zip(of_tables, own, strict=True):
+            table.index_copy_(0, rows, part)
 
 
 class StepTogether:
-    """Steps of one module. Copies begin without what it keeps.
+    """Steps of all parameters of a model. Copies begin without what it keeps.
 
     By torch's operations on lists of tensors. Thinc's optimizers take one parameter after the other, which on a GPU is
     a dozen launches of small kernels for each. The sums are the same. Momentum and averages stay in the optimizer as
@@ -97,34 +121,43 @@ class StepTogether:
     """
 
     def __init__(self) -> None:
-        self._tensors: dict[tuple[str, str], tuple[Any, Tensor]] = {}
+        self._tensors: dict[tuple[str, Key], tuple[Any, Tensor]] = {}
 
     def __reduce__(self) -> tuple[type[StepTogether], tuple[()]]:
         return StepTogether, ()
 
-    def __call__(self, optimizer: Any, owner: int, parameters: Sequence[tuple[str, nn.Parameter]]) -> bool:
-        """Update parameters by their gradients. Returns whether that was done: not every optimizer is known here.
+    def __call__(self, optimizer: Any, parameters: Sequence[tuple[Key, nn.Parameter]]) -> set[Key]:
+        """Update parameters by their gradients. Returns the keys of those that were: not every optimizer is known
+        here, and momentum is no matter of rows.
 
-        owner: the id of the module's shim.
+        parameters: by the keys that the optimizer knows them by: the id of the module's shim, and the name in it.
         """
         if not parameters or not _is_known(optimizer) or not _shares_memory(parameters[0][1]):
-            return False
+            return set()
         if not all(parameter.is_contiguous() for _, parameter in parameters):
-            return False
-        step = self._momentum if type(optimizer) is MomentumSGD else self._adam
-        for group in _groups(optimizer, owner, parameters):
+            return set()
+        owners = {owner for (owner, _), _ in parameters}
+        # A module that has grown is another one.
+        self._tensors = {place: kept for place, kept in self._tensors.items() if place[1][0] in owners}
+        step = self._adam
+        if type(optimizer) is MomentumSGD:
+            step, parameters = self._momentum, [each for each in parameters if not cast(Tensor, each[1].grad).is_sparse]
+        for group in _groups(optimizer, parameters):
             step(optimizer, group, [_rate(optimizer, name) for _, name in group.keys])
-        return True
+            group.put_rows([table for table, _ in filter(None, group.tables)], group.weights)
+        return {key for key, _ in parameters}
 
     def _adam(self, optimizer: Any, group: Parameters, rates: list[float]) -> None:
-        """As `thinc.optimizers.Optimizer.__call__`."""
+        """As `thinc.optimizers.Optimizer.__call__`; of tables, as `_rows_alone`."""
         weights, gradients, steps = group.weights, group.gradients, group.steps
         if optimizer.L2 and not optimizer.L2_is_weight_decay:
             torch._foreach_add_(gradients, weights, alpha=optimizer.L2)
         if optimizer.grad_clip:
-            _clip(gradients, optimizer.grad_clip)
+            gradients = _clipped(gradients, optimizer.grad_clip)
         if optimizer.b1 > 0.0:
-            mean, square = (self._state(getattr(optimizer, name), name, group) for name in ("mom1", "mom2"))
+            (mean, means), (square, squares) = (
+                self._state(getattr(optimizer, name), name, group) for name in ("mom1", "mom2")
+            )
             torch._foreach_lerp_(mean, gradients, 1.0 - optimizer.b1)
             torch._foreach_mul_(square, optimizer.b2)
             torch._foreach_addcmul_(square, gradients, gradients, 1.0 - optimizer.b2)
@@ -132,14 +165,15 @@ class StepTogether:
             torch._foreach_add_(root, optimizer.eps)
             fix = (1.0 - optimizer.b2**steps) ** 0.5 / (1.0 - optimizer.b1**steps)
             torch._foreach_addcdiv_(weights, mean, root, [-rate * fix for rate in rates])
+            group.put_rows(means, mean)
+            group.put_rows(squares, square)
         else:
-            torch._foreach_mul_(gradients, [-rate for rate in rates])
-            torch._foreach_add_(weights, gradients)
+            torch._foreach_add_(weights, torch._foreach_mul(gradients, [-rate for rate in rates]))
         if optimizer.L2 and optimizer.L2_is_weight_decay:
             torch._foreach_mul_(weights, [1.0 - rate * optimizer.L2 for rate in rates])
-        if optimizer.averages is not None:
-            averages = self._state(optimizer.averages, "averages", group, shaped=True)
-            torch._foreach_lerp_(averages, weights, max(9.0 / (10.0 + steps), 1e-4))
+        if optimizer.averages is not None and (whole := group.without_tables()).keys:
+            averages, _ = self._state(optimizer.averages, "averages", whole, shaped=True)
+            torch._foreach_lerp_(averages, whole.weights, max(9.0 / (10.0 + steps), 1e-4))
 
     def _momentum(self, optimizer: MomentumSGD, group: Parameters, rates: list[float]) -> None:
         """As `MomentumSGD.__call__`."""
@@ -150,7 +184,7 @@ class StepTogether:
         if optimizer.L2:
             torch._foreach_add_(gradients, weights, alpha=optimizer.L2)
         if optimizer.momentum:
-            velocity = self._state(optimizer.mom1, "mom1", group, shaped=True)
+            velocity, _ = self._state(optimizer.mom1, "mom1", group, shaped=True)
             torch._foreach_mul_(velocity, optimizer.momentum)
             torch._foreach_add_(velocity, gradients)
             if optimizer.nesterov:
@@ -159,24 +193,34 @@ class StepTogether:
                 gradients = velocity
         torch._foreach_add_(weights, torch._foreach_mul(gradients, [-rate for rate in rates]))
 
-    def _state(self, arrays: dict[Key, Any], name: str, group: Parameters, *, shaped: bool = False) -> list[Tensor]:
-        """Return the state that an optimizer keeps of each parameter, as tensors in the parameters' shapes.
+    def _state(
+        self, arrays: dict[Key, Any], name: str, group: Parameters, *, shaped: bool = False
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the state that an optimizer keeps of each parameter, as tensors in the parameters' shapes, and that of
+        whole tables.
 
         shaped: whether the optimizer too keeps it in the parameter's shape, rather than as one row.
         """
-        return [
-            self._tensor(arrays, key, name, weights, shaped=shaped)
-            for key, weights in zip(group.keys, group.weights, strict=True)
-        ]
+        states, of_tables = [], []
+        for key, weights, rows in zip(group.keys, group.weights, group.tables, strict=True):
+            if rows is None:
+                states.append(self._tensor(arrays, key, name, weights, shaped=shaped))
+            else:
+                of_tables.append(self._tensor(arrays, _whole(key), name, rows[0], shaped=True))
+                states.append(of_tables[-1].index_select(0, rows[1]))
+        return states, of_tables
 
     def _tensor(self, arrays: dict[Key, Any], key: Key, name: str, like: Tensor, *, shaped: bool) -> Tensor:
-        found, place = arrays.get(key), (name, key[1])
+        found, place = arrays.get(key), (name, key)
         array, tensor = self._tensors.get(place, (None, like))
-        if array is None or array is not found:
+        if array is None or array is not found or tensor.shape != like.shape:
             shape = like.shape if shaped else (like.numel(),)
             # Another shape is that of a parameter before it grew; without any this is the parameter's first step.
             fits = found is not None and found.shape == tuple(shape)
             tensor = xp2torch(cast(Any, found), device=like.device) if fits else torch.zeros_like(like).view(shape)
+            if found is not None and not fits and key == _whole(key):
+                # Rows that a table has gained start without momentum.
+                tensor[: len(found)] = xp2torch(found, device=like.device)
             arrays[key] = torch2xp(tensor)
             tensor = tensor.view_as(like)
             self._tensors[place] = arrays[key], tensor
@@ -198,26 +242,52 @@ def _rate(optimizer: Optimizer, name: str) -> float:
     return optimizer.rate_of(name) if isinstance(optimizer, RatedOptimizer) else float(optimizer.learn_rate)
 
 
-def _groups(optimizer: Optimizer, owner: int, parameters: Sequence[tuple[str, nn.Parameter]]) -> list[Parameters]:
+def _groups(optimizer: Optimizer, parameters: Sequence[tuple[Key, nn.Parameter]]) -> list[Parameters]:
     """Return the parameters by how often they have been updated, this time counted; most often that is one group."""
     by_steps: dict[int, list[tuple[Key, nn.Parameter]]] = defaultdict(list)
-    for name, parameter in parameters:
+    for key, parameter in parameters:
         if len(parameter):
-            key = owner, name
             optimizer.nr_update[key] += 1
             by_steps[optimizer.nr_update[key]].append((key, parameter))
     groups = []
     for steps, own in by_steps.items():
-        keys, given = [key for key, _ in own], [parameter for _, parameter in own]
-        gradients = [cast(Tensor, parameter.grad).contiguous() for parameter in given]
-        groups.append(Parameters(keys, [parameter.data for parameter in given], gradients, steps))
+        group = Parameters([], [], [], steps, [])
+        for key, parameter in own:
+            table, weights, gradient = None, parameter.data, cast(Tensor, parameter.grad)
+            if gradient.is_sparse:
+                gradient = gradient.coalesce()
+                table = weights, gradient.indices()[0]
+                weights, gradient = weights.index_select(0, table[1]), gradient.values()
+            group.keys.append(key)
+            group.weights.append(weights)
+            group.gradients.append(gradient.contiguous())
+            group.tables.append(table)
+        groups.append(group)
     return groups
 
 
-def _clip(gradients: list[Tensor], longest: float) -> None:
-    """Shorten each gradient that is longer than that, without asking how long it is."""
-    norms = torch._foreach_norm(gradients)
-    torch._foreach_clamp_min_(norms, 1e-12)
-    scales = torch._foreach_clamp_max(norms, longest)
-    torch._foreach_div_(scales, norms)
-    torch._foreach_mul_(gradients, scales)
+def _clipped(gradients: list[Tensor], longest: float) -> list[Tensor]:
+    """Shorten each gradient that is longer than that, without asking how long it is.
+
+    Tensors of many shapes cannot be multiplied by a number each in one kernel: small ones are, laid end to end.
+    """
+    norms = torch.stack(torch._foreach_norm(gradients)).clamp_min_(1e-12)
+    scales = norms.clamp_max(longest).div_(norms)
+    small = [place for place, gradient in enumerate(gradients) if gradient.numel() <= _SMALL]
+    shortened = [
+        gradient if gradient.numel() <= _SMALL else gradient * scales[i] for i, gradient in enumerate(gradients)
+    ]
+    if small:
+        parts = [gradients[place] for place in small]
+        sizes = tuple(part.numel() for part in parts)
+        joined = torch.cat([part.flatten() for part in parts])
+        joined *= scales.index_select(0, _owners(sizes, tuple(small), joined.device))
+        for place, part in zip(small, joined.split(sizes), strict=True):
+            shortened[place] = part.view(gradients[place].shape)
+    return shortened
+
+
+@functools.lru_cache(maxsize=32)
+def _owners(sizes: tuple[int, ...], numbers: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return for each of the numbers of some tensors, joined, which tensor it is of."""
+    return torch.from_numpy(np.repeat(numbers, sizes)).to(device)

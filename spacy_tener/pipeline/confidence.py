@@ -18,13 +18,13 @@ from spacy.vocab import Vocab
 from ..batching.sequences import ranges
 from ..crf.marginals import EntitySpans
 from ..crf.scorer import PathScorer
-from ..models.tagger import TaggerModel, path_scorer
+from ..models.tagger import TaggerModel, on_host
 from ..tagging import TagLayout
 from .decoding import Decoding, Probabilities, joined
 from .entities import FoundEntity
 from .learning.targets import make_target
 from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
-from .tags import LabelIndex, Mask, agreeing_tags, decodable_tags
+from .tags import LabelIndex, Mask, agreeing_tags, decodable_tags, join_masks
 from .units import DocView, view_of
 from .windows import DocReader, check_shared
 
@@ -249,15 +249,16 @@ class ConfidentPipe(TrainablePipe):
             if views:
                 yield views, _decoding_of_nothing(index.layout, len(views))
             return
-        # Before the emissions: a GPU that has nothing to do yet hands the weights over at once.
-        reader, scorer = DocReader.of(self.model, settings), path_scorer(self.model)
+        reader = DocReader.of(self.model, settings)
         if reader.listens and not annotated:
             check_shared(self.model, [view.doc for view in views])
         for group in reader.groups(views):
             scores = reader.emissions(self.model, group)
             # While a GPU still computes.
-            masks = [_mask(view, index, annotated) for view in group]
-            yield group, Decoding.of(scorer, scores, masks, temperature)
+            masks, lengths = [_mask(view, index, annotated) for view in group], [len(view) for view in group]
+            allowed = join_masks(masks, lengths, index.layout.n_tags)
+            crf, emissions = on_host(self.model, scores)
+            yield group, Decoding(crf, emissions, lengths, allowed, temperature)
 
     def _entities(self, views: Sequence[DocView], spans: EntitySpans, probability: Probabilities) -> list[FoundEntity]:
         labels = self.labels

@@ -8,15 +8,13 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from thinc.backends import get_array_ops
-from thinc.types import Floats2d
 
 from ..batching.sequences import starts
 from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, probable_spans, span_marginals
 from ..crf.scorer import PathScorer
 from ..types import AnyFloats, IntArray
-from .tags import Mask, join_masks
+from .tags import Mask
 
 Probabilities = NDArray[np.float64]
 
@@ -35,17 +33,6 @@ class Decoding:
     lengths: list[int]
     allowed: Mask | None
     temperature: float = 1.0
-
-    @classmethod
-    def of(
-        cls, crf: PathScorer, scores: list[Floats2d], masks: Sequence[Mask | None], temperature: float = 1.0
-    ) -> Decoding:
-        """Join the emissions and the masks of some texts. *Shape* of each: [n, n_tags]"""
-        lengths = [len(part) for part in scores]
-        ops = get_array_ops(scores[0])
-        emissions = scores[0] if len(scores) == 1 else ops.xp.concatenate(scores)
-        allowed = join_masks(masks, lengths, crf.layout.n_tags)
-        return cls(crf, ops.to_numpy(emissions), lengths, allowed, temperature)
 
     @cached_property
     def offsets(self) -> IntArray:

@@ -19,7 +19,7 @@ from spacy.vocab import Vocab
 from thinc.api import Config, Model, Optimizer, set_dropout_rate
 from thinc.types import Floats2d
 
-from ..models.bridge import require_torch
+from ..models.bridge import finish_updates, require_torch, torch_shims
 from ..models.embed.gazetteer import Annotation, gazetteers
 from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
@@ -357,6 +357,7 @@ class TenerNER(ConfidentPipe):
         sgd (Optimizer): The optimizer.
         """
         warm_up(sgd, self.name)
+        finish_updates(torch_shims(self.model), sgd)
         super().finish_update(sgd)
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> "TenerNER":

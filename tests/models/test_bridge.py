@@ -14,9 +14,10 @@ import pytest
 import srsly
 import torch
 from safetensors.numpy import save
-from thinc.api import SGD, Adam, Linear, NumpyOps, chain, list2array, with_array
+from thinc.api import SGD, Adam, Linear, NumpyOps, chain, get_current_ops, list2array, with_array
 from torch import nn
 
+from spacy_tener.models.batches import join_rows, split_rows
 from spacy_tener.models.bridge import TorchShim, ragged_layer, torch_shim
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
 from spacy_tener.models.torch_side import join, split
@@ -605,3 +606,32 @@ def test_the_gradient_of_what_a_module_does_not_use_is_zero():
     Y, backprop = model.begin_update(X)
     for gradient, x in zip(backprop(Y), X, strict=True):
         np.testing.assert_array_equal(gradient, np.zeros_like(x))
+
+
+def test_one_layer_s_output_is_joined_for_the_next_without_a_copy():
+    ops, array = get_current_ops(), np.arange(12, dtype="f").reshape(6, 2)
+    views = split_rows(array, [2, 0, 4])
+    assert join_rows(ops, views) is array
+    assert [len(view) for view in views] == [2, 0, 4]
+
+
+CHANGES = {
+    "replaced": lambda views: views.__setitem__(0, views[0] + 1.0),
+    "turned": lambda views: views.reverse(),
+    "shortened": lambda views: views.pop(),
+    "lengthened": lambda views: views.append(views[0]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_list_that_was_changed_is_joined_as_it_is(change):
+    views = split_rows(np.arange(12, dtype="f").reshape(6, 2), [2, 0, 4])
+    change(views)
+    np.testing.assert_array_equal(join_rows(get_current_ops(), views), np.concatenate(list(views)))
+
+
+def test_an_array_that_runs_backwards_is_copied():
+    array = np.arange(12, dtype="f").reshape(6, 2)[::-1]
+    joined = join_rows(get_current_ops(), split_rows(array, [2, 4]))
+    assert joined.flags.c_contiguous
+    np.testing.assert_array_equal(joined, array)

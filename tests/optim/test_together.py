@@ -12,8 +12,9 @@ import torch
 from thinc import optimizers
 from torch import nn
 
+from spacy_tener.optim import updates
 from spacy_tener.optim.optimizers import SGD, Adam
-from spacy_tener.optim.updates import StepTogether
+from spacy_tener.optim.updates import StepTogether, apply_row_gradient
 
 OWNER = 7
 RATES = {"weight": 0.5, "2.*": 0.0}
@@ -48,6 +49,10 @@ def give_gradients(module: nn.Module, step: int) -> list[tuple[str, nn.Parameter
     return given
 
 
+def keyed(parameters: list[tuple[str, nn.Parameter]], owner: int = OWNER) -> list[tuple[tuple[int, str], nn.Parameter]]:
+    return [((owner, name), parameter) for name, parameter in parameters]
+
+
 def step_alone(optimizer: Any, parameters: list[tuple[str, nn.Parameter]]) -> None:
     for name, parameter in parameters:
         assert parameter.grad is not None
@@ -65,7 +70,7 @@ def test_weights_and_averages_are_those_of_single_steps(make: Callable[[], Any],
             # What is kept for later steps must be what the optimizer itself goes on with.
             step_alone(together, give_gradients(ours, step))
         else:
-            assert step_of(together, OWNER, give_gradients(ours, step))
+            assert step_of(together, keyed(give_gradients(ours, step)))
         step_alone(alone, give_gradients(theirs, step))
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
@@ -80,11 +85,11 @@ def test_weights_and_averages_are_those_of_single_steps(make: Callable[[], Any],
 @every_optimizer
 def test_a_grown_parameter_and_another_module_begin_anew(make: Callable[[], Any]) -> None:
     optimizer, step_of, module = make(), StepTogether(), module_of()
-    assert step_of(optimizer, OWNER, give_gradients(module, 1))
+    assert step_of(optimizer, keyed(give_gradients(module, 1)))
     wider = nn.Sequential(nn.Linear(3, 6), nn.Linear(6, 1))
     before = copy.deepcopy(wider.state_dict())
-    assert step_of(optimizer, OWNER + 1, give_gradients(wider, 1))
-    assert step_of(optimizer, OWNER, give_gradients(wider, 1))
+    assert step_of(optimizer, keyed(give_gradients(wider, 1), OWNER + 1))
+    assert step_of(optimizer, keyed(give_gradients(wider, 1)))
     assert all(torch.isfinite(parameter).all() for parameter in wider.parameters())
     assert not torch.equal(wider[1].bias, before["1.bias"])
 
@@ -93,15 +98,79 @@ def test_what_it_does_not_know_it_leaves_alone() -> None:
     module, step_of = module_of(), StepTogether()
     given, before = give_gradients(module, 1), copy.deepcopy(module.state_dict())
     for optimizer in (optimizers.RAdam(0.1), Adam(0.1, use_radam=True), lambda *_: None):
-        assert not step_of(optimizer, OWNER, given)
-    assert not step_of(Adam(0.1), OWNER, [])
+        assert not step_of(optimizer, keyed(given))
+    assert not step_of(Adam(0.1), [])
     torn = nn.Parameter(torch.zeros(4, 3).T)
     torn.grad = torch.ones(3, 4)
-    assert not step_of(Adam(0.1), OWNER, [("torn", torn)])
+    assert not step_of(Adam(0.1), keyed([("torn", torn)]))
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
 def test_copies_keep_nothing() -> None:
     step_of = StepTogether()
-    assert step_of(Adam(0.1), OWNER, give_gradients(module_of(), 1))
+    assert step_of(Adam(0.1), keyed(give_gradients(module_of(), 1)))
     assert not copy.deepcopy(step_of)._tensors
+
+
+ADAMS = {
+    "Adam": lambda: Adam(0.01, grad_clip=0.5),
+    "with decay": lambda: Adam(0.01, L2=0.1, use_averages=False),
+    "with L2": lambda: Adam(0.01, L2=0.1, L2_is_weight_decay=False, grad_clip=0.0, beta1=0.8, eps=1e-4),
+    "without momentum": lambda: optimizers.SGD(0.05, L2=0.1),
+}
+
+
+def rows_gradient(height: int, step: int) -> torch.Tensor:
+    """The gradient of some rows of a table, of which one is used twice."""
+    random = np.random.default_rng(step)
+    rows = random.integers(height, size=4)
+    values = torch.from_numpy(random.normal(size=(5, 3)).astype("f"))
+    index = torch.from_numpy(np.append(rows, rows[:1]))[None]
+    return torch.sparse_coo_tensor(index, values, (height, 3), check_invariants=True)
+
+
+@pytest.mark.parametrize("make", ADAMS.values(), ids=ADAMS)
+def test_rows_of_tables_learn_beside_whole_parameters(make: Callable[[], Any]) -> None:
+    """Also in turns with single steps, and when the table has grown."""
+    tables = [torch.ones(6, 3), torch.ones(6, 3)]
+    biases = [torch.zeros(2), torch.zeros(2)]
+    together, alone, step_of = make(), make(), StepTogether()
+    for step in range(9):
+        if step == 5:
+            tables = [torch.cat((table, torch.ones(2, 3))) for table in tables]
+        gradient, slope = rows_gradient(len(tables[0]), step), torch.full((2,), 0.1 * step - 0.3)
+        if step % 4 == 3:
+            apply_row_gradient(together, (OWNER, "table"), tables[0], gradient.coalesce())
+            step_alone(together, [("bias", with_gradient(biases[0], slope))])
+        else:
+            own = [("table", with_gradient(tables[0], gradient)), ("bias", with_gradient(biases[0], slope))]
+            assert step_of(together, keyed(own)) == {(OWNER, "table"), (OWNER, "bias")}
+        apply_row_gradient(alone, (OWNER, "table"), tables[1], gradient.coalesce())
+        step_alone(alone, [("bias", with_gradient(biases[1], slope))])
+        torch.testing.assert_close(tables[0], tables[1], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(biases[0], biases[1], rtol=1e-5, atol=1e-6)
+    assert (together.averages or {}).keys() == (alone.averages or {}).keys()
+
+
+def with_gradient(values: torch.Tensor, gradient: torch.Tensor) -> nn.Parameter:
+    """A parameter of this memory."""
+    parameter = nn.Parameter(values)
+    parameter.grad = gradient.clone()
+    return parameter
+
+
+def test_rows_with_momentum_are_left_to_the_optimizer() -> None:
+    table, bias = with_gradient(torch.ones(6, 3), rows_gradient(6, 0)), with_gradient(torch.ones(2), torch.ones(2))
+    assert StepTogether()(SGD(0.1), keyed([("table", table), ("bias", bias)])) == {(OWNER, "bias")}
+    assert torch.equal(table, torch.ones(6, 3))
+
+
+def test_large_gradients_are_shortened_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shortened() -> list[torch.Tensor]:
+        return updates._clipped([torch.full((2, 3), 2.0), torch.full((4,), 0.1), torch.full((3,), 7.0)], 1.0)
+
+    wanted = [torch.full((2, 3), 6**-0.5), torch.full((4,), 0.1), torch.full((3,), 3**-0.5)]
+    for small in (0, 4, 100):
+        monkeypatch.setattr(updates, "_SMALL", small)
+        for found, expected in zip(shortened(), wanted, strict=True):
+            torch.testing.assert_close(found, expected)

@@ -7,6 +7,7 @@ import torch
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.decoding import Decoding
+from spacy_tener.pipeline.tags import join_masks
 
 N_LABELS = 2
 LENGTHS = [7, 0, 5, 1]
@@ -24,7 +25,8 @@ def crf():
 def decoding_of(crf, lengths=LENGTHS, *, masks=None, temperature=1.0, seed=0):
     rng = np.random.default_rng(seed)
     scores = [rng.normal(size=(n, crf.layout.n_tags), scale=2.0).astype(np.float32) for n in lengths]
-    return Decoding.of(crf.scorer, scores, masks or [None] * len(lengths), temperature), scores
+    allowed = join_masks(masks or [None] * len(lengths), lengths, crf.layout.n_tags)
+    return Decoding(crf.scorer, np.concatenate(scores), list(lengths), allowed, temperature), scores
 
 
 def rows(spans):

@@ -16,7 +16,7 @@ from thinc.types import Floats2d
 from torch import Tensor
 
 from ...layers.crf import CRF, cross_entropy
-from ...layers.devices import on_device
+from ...layers.devices import on_device, one_host_thread
 from ...models.bridge import TorchShim, penalties
 from ...models.tagger import TaggerModel, crf
 from ...models.torch_side import join, split
@@ -260,10 +260,11 @@ def _accumulate(
         for term in terms:
             term.share = scale * count
         docs = documents(batch, views)
-        scores, backprop = model.begin_update(docs)
-        loss, d_scores = gradient(crf(model), scores, partial(loss_of, batch, docs), scale)
-        if not isfinite(loss):
-            raise ValueError(Errors.E910.format(name=name))
-        backprop(d_scores)
+        with one_host_thread(crf(model).start.device):
+            scores, backprop = model.begin_update(docs)
+            loss, d_scores = gradient(crf(model), scores, partial(loss_of, batch, docs), scale)
+            if not isfinite(loss):
+                raise ValueError(Errors.E910.format(name=name))
+            backprop(d_scores)
         total += loss
     return total + sum(term.take() for term in terms)
