@@ -64,6 +64,7 @@ class Browser:
         from axe_core_python.selenium import Axe
 
         found = []
+        self.run("delete document.documentElement.dataset.theme")
         for scheme in ("dark", "light"):
             self.prefer(scheme)
             result = Axe().run(self.driver)

@@ -11,6 +11,7 @@ from typing import Annotated
 import spacy
 import typer
 from spacy.tokens import Doc
+from spacy.vocab import Vocab
 
 from ..errors import RemedyError, check_choice
 from ..files import check_folder, locked, write_file, write_text
@@ -18,7 +19,8 @@ from ..pipeline.finding import Recogniser, entity_finders, known_labels
 from ..workbench.annotation_tasks import TOOLS
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
-from ..workbench.docbins import read_docs
+from ..workbench.docbins import open_docbin, read_docs, repacked
+from ..workbench.languages import blank_pipeline
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
     SILVER_FORMATS,
@@ -32,8 +34,9 @@ from ..workbench.silver import (
     unknown_labels,
     write_silver,
 )
+from ..workbench.suggestions.decisions import apply_decisions, read_decisions
 from ..workbench.suggestions.review import Crossing, JudgedDoc, cross_train, judge, rank_doubts
-from ..workbench.suggestions.review_page import docs_jsonl, doubts_jsonl, review_page
+from ..workbench.suggestions.review_page import annotation_page, docs_jsonl, doubts_jsonl, review_page
 from ..workbench.suggestions.suggest import MEASURES, make_tasks, suggest
 from ..workbench.vectors.raw_text import find_texts, read_all
 from . import options
@@ -51,6 +54,7 @@ from ._common import (
 )
 
 INTERFACE, SURE = "-interface.xml", ".sure.spacy"
+ANNOTATION_PAGE, BLANK = "page", "blank:"
 PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
 
@@ -138,13 +142,14 @@ def _described(stats: SilverStats) -> str:
 
 @command("suggest")
 def suggest_cli(
-    model: options.Model,
+    model: Annotated[str, typer.Argument(help="Pipeline: its directory or package; or blank:LANG to begin with none")],
     raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write")],
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to choose", min=1)] = 200,
     format: Annotated[
-        str, typer.Option("--format", "-f", help=f"Tool to annotate with: {', '.join(TOOLS)}")
+        str, typer.Option("--format", "-f", help=f"Tool to annotate with: {', '.join(TOOLS)}, or page: a browser")
     ] = "doccano",
+    labels: Annotated[str, typer.Option(help="Labels to annotate, as in PER,ORG (default: the model's)")] = "",
     by: Annotated[str, typer.Option(help=f"Measure of uncertainty: {', '.join(MEASURES)}")] = "entropy",
     known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
     agree: Annotated[
@@ -160,45 +165,64 @@ def suggest_cli(
     Those are the texts that the model is most uncertain about, each unlike those chosen before it, none of them twice.
     Every line of the text is a text; there may be millions. The output is what doccano, Label Studio or Prodigy import,
     with the model's entities to correct and their probabilities, or what GLiNER is trained on; `spacy tener convert`
-    reads what they export.
+    reads what they export. With --format page it is one HTML file to annotate in with nothing but a browser.
+
+    Without a model yet, blank:zh chooses texts that are unlike each other, and nothing is annotated in them.
 
     With --agree 0.95, OUTPUT.sure.spacy has what the model is sure of in these texts, as training data: the tokens that
     it is less sure of are without annotation, and are learned as such.
     """
-    check_choice("annotation tool", format, tuple(TOOLS))
+    check_choice("annotation tool", format, (*TOOLS, ANNOTATION_PAGE))
     check_file(output)
     sure = Sureness(agree, agree) if agree else None
     setup_gpu(gpu_id)
-    nlp = load_pipeline(model)
-    labels = Recogniser.of(nlp).ner.labels
+    blank = model.startswith(BLANK)
+    if blank and sure:
+        raise RemedyError(f"--agree: {model} is sure of nothing", "Leave it out, or name a trained pipeline.")
+    nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
+    shown = names(labels) or ([] if blank else list(Recogniser.of(nlp).ner.labels))
     texts = read_all(find_texts(raw)[0])
     first = next(texts, None)
     if first is None:
         raise no_text(raw)
     known_texts = list(read_all(find_texts(known or [])[0]))
-    chosen = suggest(nlp, itertools.chain([first], texts), limit, by=by, known=known_texts)
+    chosen = suggest(None if blank else nlp, itertools.chain([first], texts), limit, by=by, known=known_texts)
     if not chosen:
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or less of --known.")
-    tool = TOOLS[format]
-    write_text(output, tool.write(make_tasks(nlp, chosen)))
-    msg.good(f"{output}: {counted(len(chosen), 'text')} to annotate in {format}")
-    if tool.interface:
-        interface = output.with_name(f"{output.stem}{INTERFACE}")
-        write_text(interface, tool.interface(labels))
-        msg.info(f"{interface}: the labelling interface for them")
+    tasks = make_tasks(nlp, chosen)
+    if format == ANNOTATION_PAGE:
+        about = f"{counted(len(chosen), 'text')}, chosen by {model} of {', '.join(raw)}"
+        write_text(output, annotation_page("Texts to annotate", about, tasks, shown, lang=str(nlp.lang)))
+        msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
+    else:
+        tool = TOOLS[format]
+        write_text(output, tool.write(tasks))
+        msg.good(f"{output}: {counted(len(chosen), 'text')} to annotate in {format}")
+        if tool.interface:
+            interface = output.with_name(f"{output.stem}{INTERFACE}")
+            write_text(interface, tool.interface(shown))
+            msg.info(f"{interface}: the labelling interface for them")
     if sure:
         path = output.with_name(f"{output.stem}{SURE}")
-        tasks, stats = silver([nlp], [each.text for each in chosen], sure)
-        write_file(path, lambda file: file.write(as_docbin(tasks)))
+        sure_tasks, stats = silver([nlp], [each.text for each in chosen], sure)
+        write_file(path, lambda file: file.write(as_docbin(sure_tasks)))
         msg.good(f"{path}: {_described(stats)}")
         _warn_starved(stats, "--agree")
 
 
 @command("review", stopped="The same command goes on; it trains again what was being trained.")
 def review_cli(
-    model_or_config: Annotated[str, typer.Argument(help="Config (a .cfg, or a name as `weibo`), or a pipeline")],
-    data: Annotated[Path, typer.Argument(help="Gold annotation, a .spacy file")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to")],
+    model_or_config: Annotated[
+        str, typer.Argument(help="Config (a .cfg, or a name as `weibo`), or a pipeline; with --apply the annotation")
+    ],
+    data: Annotated[Path | None, typer.Argument(help="Gold annotation, a .spacy file", show_default=False)] = None,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Directory to write to; with --apply the .spacy file to write")
+    ],
+    apply: Annotated[
+        Path | None, typer.Option("--apply", help="Decisions from the page of a review, to put into the annotation")
+    ] = None,
     dev: Annotated[Path | None, typer.Option(help="The config's paths.dev, by which models are chosen")] = None,
     folds: Annotated[int, typer.Option("--folds", "-k", help="Parts that the data is cut into", min=2)] = 5,
     settings: options.Settings = None,
@@ -221,12 +245,22 @@ def review_cli(
     trained on the same data, it knows wrong annotation by heart and finds less of it.
 
     Ranks the places where the model's best parse differs from gold: by how probable its entities are and how improbable
-    gold's; where it has none, by how rarely it overlooks one. review.html has them for reading, review.jsonl
-    as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+    gold's; where it has none, by how rarely it overlooks one. review.html has them to accept, reject or correct in a
+    browser, review.jsonl as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+
+    review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with what was decided on the
+    page, and touches nothing else. It says which decisions fit no more, since the corpus has changed.
 
     --jobs trains several models at once on this machine, --engine ray on a cluster of Ray, whose nodes see the same
     files. Needs the extra ray.
     """
+    if apply is not None:
+        if data is not None:
+            raise RemedyError(f"{model_or_config}: --apply needs no model", "Name the annotation alone.")
+        _apply_decisions(apply, Path(model_or_config), output)
+        return
+    if data is None:
+        raise RemedyError("There is no annotation to review", "Name a .spacy file behind the pipeline or config.")
     check_folder(output)
     docs = list(read_docs(data, spacy.blank("xx").vocab))
     if not any(doc.ents for doc in docs):
@@ -249,6 +283,24 @@ def review_cli(
             how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
             msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
         _write_review(output, judged, str(data), how, limit)
+
+
+def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
+    """Write a corpus with decisions in it."""
+    check_file(output)
+    records = read_decisions(decisions)
+    corpus = open_docbin(data)
+    docs = list(corpus.get_docs(Vocab()))
+    applied = apply_decisions(docs, records)
+    if applied.misfits and not applied.changed + applied.kept:
+        about = {str(record.get("corpus") or "texts to annotate") for record in records}
+        raise RemedyError(
+            f"{decisions}: no decision fits {data}: {applied.misfits[0]}",
+            f"They are about: {', '.join(sorted(about))}.",
+        )
+    write_file(output, lambda file: file.write(repacked(corpus, docs)))
+    msg.warn_list("Decisions that fit no more, left out", applied.misfits)
+    msg.good(f"{output}: {counted(applied.changed, 'place')} changed, {applied.kept:,} as they were")
 
 
 def _crossing(
@@ -282,7 +334,7 @@ def _write_review(output: Path, judged: Sequence[JudgedDoc], data: str, how: str
     )
     write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
     write_text(output / DOCS, docs_jsonl(judged))
-    write_text(output / PAGE, review_page(f"Review of {data}", summary, doubts[:limit], by_number))
+    write_text(output / PAGE, review_page(f"Review of {data}", summary, doubts[:limit], by_number, corpus=data))
     if unknown := sum(each.unknown for each in judged):
         msg.warn(f"Entities left out: {unknown:,}", "Their model has never seen their label.")
     msg.good(f"{output / PAGE}: {summary}")

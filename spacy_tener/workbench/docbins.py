@@ -15,13 +15,26 @@ from ..errors import InputError
 
 def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
     """Read the Docs of a `.spacy` file."""
+    yield from open_docbin(path).get_docs(vocab or Vocab())
+
+
+def open_docbin(path: Path) -> DocBin:
+    """Read a `.spacy` file; an error names it."""
     try:
-        docs = DocBin().from_disk(path)
+        return DocBin().from_disk(path)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
     except Exception as error:  # whatever zlib and msgpack make of a file of another kind
         raise InputError(str(path), "is not a .spacy file", "Make it with `spacy tener convert`.") from error
-    yield from docs.get_docs(vocab or Vocab())
+
+
+def repacked(like: DocBin, docs: Iterable[Doc]) -> bytes:
+    """Return Docs as the content of a `.spacy` file that keeps of each what another file keeps."""
+    made = DocBin(store_user_data=any(data is not None for data in like.user_data))
+    made.attrs = like.attrs
+    for doc in docs:
+        made.add(doc)
+    return made.to_bytes()
 
 
 class NamingCorpus(Corpus):

@@ -85,6 +85,24 @@ def test_what_the_model_is_sure_of_becomes_partial_annotation(model: Path, raw: 
     assert any(not token.ent_iob_ for doc in docs for token in doc)
 
 
+def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
+    model: Path, raw: Path, tmp_path: Path
+) -> None:
+    assert call("suggest", model, raw, "-o", tmp_path / "a.html", "--format", "page")[0] == 0
+    page = (tmp_path / "a.html").read_text(encoding="utf8")
+    assert '"stands":"found"' in page
+    assert '"labels":["GPE","ORG","PER"]' in page
+    assert '[[],[[0,3,"PER",' in page
+    options = ("--format", "page", "--labels", "PER,书", "-n", 3)
+    assert call("suggest", "blank:zh", raw, "-o", tmp_path / "b.html", *options)[0] == 0
+    page = (tmp_path / "b.html").read_text(encoding="utf8")
+    assert '"labels":["PER","书"]' in page
+    assert page.count('"places":[]') == 3
+    assert '<ol id="list" lang="zh"' in page
+    code, text = call("suggest", "blank:zh", raw, "-o", tmp_path / "c.html", "--agree", "0.9")
+    assert (code, "blank:zh is sure of nothing" in text) == (1, True)
+
+
 def test_known_texts_are_not_suggested(model: Path, raw: Path, tmp_path: Path) -> None:
     (tmp_path / "known.txt").write_text("\n".join(TEXTS[:3]), encoding="utf8")
     assert call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--known", tmp_path / "known.txt")[0] == 0
@@ -170,7 +188,7 @@ def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, con
         shares = [r.probability for r in readings]
         assert each["probability"] <= shares[0] + 1e-6
     assert records(out / "review.jsonl")
-    assert "<article" in (out / "review.html").read_text(encoding="utf8")
+    assert '"stands":"gold"' in (out / "review.html").read_text(encoding="utf8")
 
 
 def test_the_same_command_goes_on_and_another_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
@@ -211,3 +229,51 @@ def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
         assert by_text.setdefault(text_key(doc.text), part) == part
     sizes = [list(by_text.values()).count(part) for part in range(5)]
     assert max(sizes) - min(sizes) <= 1
+
+
+def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "gold.spacy")
+    docs = list(DocBin().from_disk(tmp_path / "gold.spacy").get_docs(spacy.blank("zh").vocab))
+    number = next(number for number, doc in enumerate(docs) if doc.ents)
+    ent = docs[number].ents[0]
+    gold, other = [ent.start_char, ent.end_char, ent.label_], [ent.start_char, ent.end_char, "OTHER"]
+    place = {"answer": "change", "gold": [gold], "entities": [other]}
+    record = {"text": docs[number].text, "doc": number, "corpus": "gold.spacy", "decisions": [place]}
+    strange = {**record, "text": "不在", "doc": 0}
+    (tmp_path / "d.json").write_text(json.dumps([record, strange]), encoding="utf8")
+    code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
+    assert (code, "1 place changed, 0 as they were" in text) == (0, True)
+    assert "Decisions that fit no more, left out: 1 '不在': the corpus has no such text" in text
+    mended = list(DocBin().from_disk(tmp_path / "m.spacy").get_docs(spacy.blank("zh").vocab))
+    assert [doc.to_json() for i, doc in enumerate(mended) if i != number] == [
+        doc.to_json() for i, doc in enumerate(docs) if i != number
+    ]
+    assert [each.label_ for each in mended[number].ents] == ["OTHER", *(each.label_ for each in docs[number].ents[1:])]
+    # The same once more changes nothing.
+    code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "m.spacy", "-o", tmp_path / "n.spacy")
+    assert "0 places changed, 1 as they were" in text
+    assert (tmp_path / "n.spacy").read_bytes() == (tmp_path / "m.spacy").read_bytes()
+    (tmp_path / "d.json").write_text(json.dumps([strange]), encoding="utf8")
+    code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "o.spacy")
+    assert (code, "no decision fits" in text, "They are about: gold.spacy." in text) == (1, True, True)
+    assert not (tmp_path / "o.spacy").exists()
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '[{"text": "a", "doc": 0}]', '{"text": "a"}'])
+def test_a_file_of_other_kind_is_no_decisions(tmp_path: Path, content: str) -> None:
+    write_corpus(tmp_path / "gold.spacy")
+    (tmp_path / "d.json").write_text(content, encoding="utf8")
+    code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
+    assert (code, "d.json: is not a file of decisions" in text) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["model", "-o", "out"], "There is no annotation to review"),
+        (["model", "gold.spacy", "-o", "m.spacy", "--apply", "d.json"], "model: --apply needs no model"),
+    ],
+)
+def test_a_review_of_nothing_is_refused(words: list[str], told: str) -> None:
+    code, text = call("review", *words)
+    assert (code, told in text) == (1, True)

@@ -1,61 +1,81 @@
-"""The doubts of a review for people and programs: an HTML page, which fetches nothing, and lines of JSON."""
+"""Texts for people to decide on, as an HTML page that fetches nothing, and for programs, as lines of JSON.
+
+The page shows the doubts of a review, or a model's suggestions for texts that nobody has annotated. What a person
+decides there comes back as a file: `decisions` puts it into the corpus, and `tener convert` reads it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from html import escape
-from pathlib import Path
-from string import Template
+from typing import Any
 
-from ...pipeline.entities import FoundEntity
+from spacy.tokens import Doc
+
+from ...pages import make_page
+from ...pipeline.entities import FoundEntity, place_of
+from ..annotation_tasks import Task
 from .review import Doubt, JudgedDoc
 
-KINDS = {
-    "label": "another label",
-    "edges": "other edges",
-    "missing": "not in gold",
-    "extra": "only in gold",
-}
-"""The kinds of doubts, as the model's reading beside gold."""
-CONTEXT = 40
-"""Characters of the text that are shown on both sides of a place."""
-_HUES = (210, 28, 140, 280, 330, 175, 60, 0)
+
+def review_page(
+    title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc], *, corpus: str, lang: str = "en"
+) -> str:
+    """Return a page with the texts of some doubts, in the order of these.
+
+    about: Plain text on top.
+    corpus: The file's name.
+    """
+    numbers = dict.fromkeys(doubt.doc for doubt in doubts)
+    texts = [_text(number, docs[number].doc, _places(docs[number])) for number in numbers]
+    labels = {ent.label_ for judged in docs.values() for ent in judged.doc.ents}
+    labels |= {each.label for doubt in doubts for each in doubt.found}
+    apply = f"python -m spacy tener review --apply decisions.json {corpus} --output mended.spacy"
+    return _page(title, about, texts, sorted(labels), stands="gold", corpus=corpus, next=apply, lang=lang)
 
 
-def review_page(title: str, summary: str, doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc]) -> str:
-    """Return a page with the doubts in their order. summary: Plain text on top."""
-    labels = sorted({each.label for doubt in doubts for each in (*doubt.gold, *doubt.found)})
-    hues = {label: _HUES[number % len(_HUES)] for number, label in enumerate(labels)}
-    counts = Counter(doubt.kind for doubt in doubts)
-    options = "".join(f'<option value="{kind}">{name} ({counts[kind]})</option>' for kind, name in KINDS.items())
-    articles = "\n".join(_article(rank, doubt, docs[doubt.doc], hues) for rank, doubt in enumerate(doubts, start=1))
-    template = Template((Path(__file__).parent / "review.html").read_text(encoding="utf8"))
-    return template.substitute(title=escape(title), summary=escape(summary), options=options, articles=articles)
+def annotation_page(title: str, about: str, tasks: Sequence[Task], labels: Iterable[str], *, lang: str = "en") -> str:
+    """Return a page with texts to annotate and the model's entities in them. labels: In the order of their keys."""
+    texts = [_text(number, task.doc, [((), [entity]) for entity in task.entities]) for number, task in enumerate(tasks)]
+    convert = "python -m spacy tener convert decisions.json annotated.spacy"
+    return _page(title, about, texts, list(labels), stands="found", corpus="", next=convert, lang=lang)
 
 
-def _article(rank: int, doubt: Doubt, judged: JudgedDoc, hues: Mapping[str, int]) -> str:
-    facts = f"{rank} · {KINDS[doubt.kind]} · suspicion {doubt.suspicion:.4f} · text {doubt.doc} of the file"
-    sides = "\n".join(
-        f'<p><span class="side">{name}</span>{_marked(judged.doc.text, doubt, entities, hues)}</p>'
-        for name, entities in (("gold", doubt.gold), ("model", doubt.found))
-    )
-    return f'<article data-kind="{doubt.kind}">\n<p class="facts">{facts}</p>\n{sides}\n</article>'
+def _page(title: str, about: str, texts: list[dict[str, Any]], labels: list[str], *, lang: str, **others: str) -> str:
+    # By what a browser keeps decisions: they are those of these places.
+    digest = hashlib.blake2b(json.dumps(texts).encode("ascii"), digest_size=16).hexdigest()
+    data = {"texts": texts, "labels": labels, "digest": digest, **others}
+    return make_page(__package__, "review", data, title=title, about=about, lang=lang)
 
 
-def _marked(text: str, doubt: Doubt, entities: Sequence[FoundEntity], hues: Mapping[str, int]) -> str:
-    position, end = max(0, doubt.start - CONTEXT), min(len(text), doubt.end + CONTEXT)
-    parts = ["…" if position else ""]
-    for each in sorted(entities, key=lambda entity: entity.start):
-        parts += [
-            escape(text[position : each.start]),
-            f'<mark style="--hue: {hues[each.label]}">{escape(text[each.start : each.end])}',
-            f"<small>{escape(each.label)} {each.probability:.3f}</small></mark>",
-        ]
-        position = each.end
-    return "".join([*parts, escape(text[position:end]), "…" if end < len(text) else ""])
+def _places(judged: JudgedDoc) -> list[tuple[Sequence[FoundEntity], Sequence[FoundEntity]]]:
+    """Return both sides of each place of a Doc; they are equal where the model agrees, or does not know the label."""
+    doubted = {(each.start, each.end, each.label) for doubt in judged.doubts for each in doubt.gold}
+    others = [FoundEntity(*place_of(ent), None) for ent in judged.doc.ents if place_of(ent) not in doubted]
+    return [*((doubt.gold, doubt.found) for doubt in judged.doubts), *(([each], [each]) for each in others)]
+
+
+def _text(
+    number: int, doc: Doc, places: Sequence[tuple[Sequence[FoundEntity], Sequence[FoundEntity]]]
+) -> dict[str, Any]:
+    """Return the data of a text. Entities are made of its tokens; there are none where each is a character."""
+    tokens = [(token.idx, token.idx + len(token)) for token in doc]
+    edges = {place for token in tokens for place in token}
+    entities = [each for sides in places for side in sides for each in side]
+    free = len(tokens) == len(doc.text) or any(not {each.start, each.end} <= edges for each in entities)
+    return {
+        "doc": number,
+        "text": doc.text,
+        "tokens": None if free else tokens,
+        "places": [[[_plain(each) for each in side] for side in sides] for sides in places],
+    }
+
+
+def _plain(each: FoundEntity) -> tuple[int, int, str, float | None]:
+    probability = None if each.probability is None else float(f"{each.probability:.5f}")
+    return each.start, each.end, each.label, probability
 
 
 def doubts_jsonl(doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc]) -> str:

@@ -17,7 +17,7 @@ from spacy.util import minibatch
 
 from ...errors import check_choice
 from ...pipeline.confidence import ConfidentPipe
-from ...pipeline.finding import Recogniser
+from ...pipeline.finding import Recogniser, recognisers
 from ..annotation_tasks import Task
 
 BATCH = 256
@@ -65,10 +65,11 @@ MEASURES: dict[str, Callable[[ConfidentPipe, Sequence[Doc]], list[float]]] = {
 
 
 def suggest(
-    nlp: Language, texts: Iterable[str], n: int, *, by: str = "entropy", known: Sequence[str] = ()
+    nlp: Language | None, texts: Iterable[str], n: int, *, by: str = "entropy", known: Sequence[str] = ()
 ) -> list[Suggestion]:
     """Return the texts to annotate next: uncertain ones, each unlike those before it, and none that repeats itself.
 
+    nlp: None where there is no model yet: then all texts are as uncertain as they are various.
     texts: Any number: only the `POOL * n` most uncertain are kept at a time.
     by: One of `MEASURES`.
     known: Texts that are annotated already. They are left out, and texts much like them come later.
@@ -81,7 +82,9 @@ def suggest(
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
-    """Return texts with the entities of the pipeline's best reading."""
+    """Return texts with the entities of the pipeline's best reading; with none, where it has no `tener_ner`."""
+    if not recognisers(nlp):
+        return [Task(nlp.tokenizer(each.text), (), 0.0, each.uncertainty) for each in chosen]
     recogniser = Recogniser.of(nlp)
     docs = recogniser.read(each.text for each in chosen)
     readings = recogniser.ner.k_best(docs, k=1)
@@ -92,7 +95,7 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
 
 
 def most_uncertain(
-    nlp: Language, texts: Iterable[str], n: int, *, by: str = "entropy", without: Set[str] = frozenset()
+    nlp: Language | None, texts: Iterable[str], n: int, *, by: str = "entropy", without: Set[str] = frozenset()
 ) -> list[Suggestion]:
     """Return the n most uncertain of some texts, most uncertain first, equal ones in their order. Of texts that are
     nearly the same (see `near_key`) it holds one. Uncertainty counts by the text's `variety`.
@@ -135,7 +138,10 @@ def variety(text: str) -> float:
     return len({text[start : start + _VARIETY] for start in range(size)}) / size if size > 0 else 1.0
 
 
-def _measured(nlp: Language, texts: Iterable[str], by: str) -> Iterator[tuple[int, str, float]]:
+def _measured(nlp: Language | None, texts: Iterable[str], by: str) -> Iterator[tuple[int, str, float]]:
+    if nlp is None:
+        yield from ((index, text, variety(text)) for index, text in enumerate(texts))
+        return
     recogniser = Recogniser.of(nlp)
     rest = enumerate(texts)
     while batch := list(itertools.islice(rest, BATCH)):

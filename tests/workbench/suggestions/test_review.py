@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 import spacy
@@ -15,7 +13,7 @@ from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.workbench.suggestions.review import Doubt, JudgedDoc, disagreements, judge, rank_doubts
-from spacy_tener.workbench.suggestions.review_page import docs_jsonl, doubts_jsonl, review_page
+from spacy_tener.workbench.suggestions.review_page import docs_jsonl, doubts_jsonl
 
 TEXT = "王小明去了上海"
 Span = tuple[int, int, str]
@@ -141,29 +139,6 @@ def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_
 # The page and the JSON
 
 
-class Marks(HTMLParser):
-    """The marked passages of each article, and the text between."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.articles: list[list[str]] = []
-        self.inside: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "article":
-            self.articles.append([])
-        self.inside.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        while self.inside and self.inside.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if self.inside[-1:] == ["mark"]:
-            self.articles[-1].append(data)
-
-
 def doubtful() -> tuple[list[Doubt], dict[int, JudgedDoc]]:
     text = "王<b>&明" + "在" * 100 + "上海"
     doc = spacy.blank("zh").make_doc(text)
@@ -172,22 +147,6 @@ def doubtful() -> tuple[list[Doubt], dict[int, JudgedDoc]]:
         Doubt(0, (), (entity(len(text) - 2, len(text), "GPE", 0.7),)),
     ]
     return doubts, {0: JudgedDoc(0, doc, 0.25, tuple(doubts), 0)}
-
-
-def test_the_page_marks_both_sides_and_escapes_what_it_shows() -> None:
-    page = review_page("Review <1>", "2 places & more", *doubtful())
-    assert Marks(page).articles == [["王<b>&明", "王<b>"], ["上海"]]
-    assert "<b>" not in page
-    assert re.findall(r"(?:src|href)=", page) == []
-
-
-@pytest.mark.parametrize(("around", "shown"), [(40, "{0}<mark"), (41, "…{0}<mark")])
-def test_the_page_shows_forty_characters_around_a_place(around: int, shown: str) -> None:
-    doc = spacy.blank("zh").make_doc("x" * around + "王小明" + "y" * around)
-    doubt = Doubt(0, (), (entity(around, around + 3, "PER", 0.5),))
-    page = review_page("", "", [doubt], {0: JudgedDoc(0, doc, 0.5, (doubt,), 0)})
-    assert f"</span>{shown.format('x' * 40)}" in page
-    assert f"</mark>{'y' * 40}{'…' * (around > 40)}</p>" in page
 
 
 def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() -> None:

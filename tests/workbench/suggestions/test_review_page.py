@@ -1,40 +1,248 @@
-"""The page of a review in a real browser."""
+"""The page of a review in a real browser: what is decided there, by mouse and by keyboard, comes back exactly."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spacy
 from browser import DESKTOP, PHONE, Browser
-from selenium.webdriver.common.by import By
+from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.support.select import Select
+from spacy.tokens import Doc
 
 from spacy_tener.pipeline.entities import FoundEntity
-from spacy_tener.workbench.suggestions.review import Doubt, JudgedDoc
-from spacy_tener.workbench.suggestions.review_page import review_page
+from spacy_tener.workbench.annotation_tasks import Task
+from spacy_tener.workbench.corpus.convert import DocOptions, convert_jobs, plan_jobs
+from spacy_tener.workbench.corpus.reader import CorpusOptions
+from spacy_tener.workbench.docbins import read_docs
+from spacy_tener.workbench.suggestions.decisions import apply_decisions
+from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
+from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
 
-TEXT = "</script><img src=x onerror=document.title='taken'>王小明去了上海" + "a" * 300
+Entities = Sequence[tuple[int, int, str]]
+CATCH = "URL.createObjectURL = (blob) => { window.written = blob; return 'data:,'; };"
+HOSTILE = "</script><img src=x onerror=document.title='taken'>😀王小明\u202e去了e\u0301上海"
+MAN = HOSTILE.index("王小明")
+
+
+def annotated(text: str, entities: Entities, words: Sequence[str] | None = None) -> Doc:
+    nlp = spacy.blank("en")
+    spaces = None if words is None else [text[text.index(word) + len(word) :][:1] == " " for word in words]
+    doc = Doc(nlp.vocab, words=words or list(text), spaces=spaces or [False] * len(text))
+    doc.set_ents([doc.char_span(*entity[:2], label=entity[2]) for entity in entities], default="outside")
+    return doc
+
+
+def found(entities: Entities, probability: float) -> list[FoundEntity]:
+    return [FoundEntity(*entity, probability) for entity in entities]
+
+
+class Review:
+    """The page with what a person does there.
+
+    keys: Presses keys, one after another.
+    """
+
+    def __init__(self, browser: Browser, address: str, size: tuple[int, int]) -> None:
+        self.browser = browser
+        browser.open(address, size)
+        browser.run(CATCH)
+
+    def keys(self, *keys: str) -> None:
+        for key in keys:
+            ActionChains(self.browser.driver).send_keys(key).perform()
+
+    def shift(self, *keys: str) -> None:
+        for key in keys:
+            ActionChains(self.browser.driver).key_down(Keys.SHIFT).send_keys(key).key_up(Keys.SHIFT).perform()
+
+    def lines(self) -> list[str]:
+        return self.browser.run("return [...document.querySelectorAll('#list .line')].map((line) => line.textContent)")
+
+    def decisions(self) -> list[dict[str, Any]]:
+        self.browser.run("document.getElementById('export').click()")
+        records: list[dict[str, Any]] = json.loads(self.browser.run("return window.written.text()"))
+        return records
+
+    def text(self, name: str) -> str:
+        return str(self.browser.driver.find_element("id", name).text)
+
+    def mark(self, start: int, end: int) -> None:
+        """Select some of the first text, by units of JavaScript in its first text node."""
+        self.browser.run(
+            "const node = document.querySelector('#list [data-from]').firstChild;"
+            "getSelection().setBaseAndExtent(node, arguments[0], node, arguments[1])",
+            start,
+            end,
+        )
+        self.browser.wait(lambda: "choose a label" in self.text("place"))
+
+
+Open = Callable[..., Review]
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> str:
-    per, org = FoundEntity(51, 54, "PER", 0.9), FoundEntity(51, 54, "<b>", 0.01)
-    doubts = [Doubt(0, (org,), (per,), 0.9), Doubt(0, (), (per,), 0.8), Doubt(0, (org,), (), 0.7)]
-    judged = JudgedDoc(0, spacy.blank("zh").make_doc(TEXT), 0.1, tuple(doubts), 0)
-    path = tmp_path / "review.html"
-    path.write_text(review_page("Review", "3 places", doubts, {0: judged}), encoding="utf8")
-    return path.as_uri()
+def reviewing(browser: Browser, tmp_path: Path) -> Open:
+    """Open the review of Docs, given what a model finds in each."""
+
+    def start(docs: Sequence[Doc], others: Sequence[Entities], size: tuple[int, int] = DESKTOP) -> Review:
+        judged = []
+        for number, (doc, other) in enumerate(zip(docs, others, strict=True)):
+            gold = [FoundEntity(ent.start_char, ent.end_char, ent.label_, 0.1) for ent in doc.ents]
+            judged.append(JudgedDoc(number, doc, 0.1, tuple(disagreements(number, gold, found(other, 0.9))), 0))
+        page = review_page("Review", "about", rank_doubts(judged), dict(enumerate(judged)), corpus="dev.spacy")
+        (tmp_path / "review.html").write_text(page, encoding="utf8")
+        return Review(browser, (tmp_path / "review.html").as_uri(), size)
+
+    return start
 
 
-@pytest.mark.parametrize("size", [PHONE, DESKTOP])
-def test_kinds_are_chosen_and_nothing_of_the_text_is_run(browser: Browser, address: str, size: tuple[int, int]) -> None:
-    browser.open(address, size)
-    shown = browser.driver.find_element(By.ID, "shown")
-    assert (shown.text, browser.driver.title) == ("Places: 3", "Review")
-    Select(browser.driver.find_element(By.ID, "kind")).select_by_value("missing")
-    visible = [each for each in browser.driver.find_elements(By.TAG_NAME, "article") if each.is_displayed()]
-    assert (shown.text, len(visible)) == ("Places: 1", 1)
-    assert "王小明" in visible[0].find_element(By.TAG_NAME, "mark").text
-    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
-    assert (browser.said(), browser.fetched()) == ([], [])
+@pytest.fixture
+def annotating(browser: Browser, tmp_path: Path) -> Open:
+    """Open the page of texts to annotate, with a model's entities."""
+
+    def start(docs: Sequence[Doc], size: tuple[int, int] = DESKTOP, labels: Sequence[str] = ("PER", "ORG")) -> Review:
+        tasks = [
+            Task(doc, found([(e.start_char, e.end_char, e.label_) for e in doc.ents], 0.6), 0.5, 0.5) for doc in docs
+        ]
+        (tmp_path / "page.html").write_text(annotation_page("Texts", "", tasks, labels, lang="zh"), encoding="utf8")
+        return Review(browser, (tmp_path / "page.html").as_uri(), size)
+
+    return start
+
+
+DOCS = [
+    ("北京大学好", [(0, 4, "ORG")], [(0, 2, "LOC")]),
+    ("王小明在上海", [(0, 2, "PER"), (4, 6, "PER")], [(0, 3, "PER"), (4, 6, "GPE")]),
+    ("好的", [(0, 2, "PER")], []),
+    ("长沙", [], [(0, 2, "GPE")]),
+    ("王在", [(0, 1, "PER")], [(0, 1, "PER")]),
+]
+
+
+def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open) -> None:
+    docs = [annotated(text, gold) for text, gold, _ in DOCS]
+    review = reviewing(docs, [other for *_, other in DOCS], PHONE)
+    assert sorted(review.lines()) == [
+        "北京+ LOC 90.0 %大学ORG好",
+        "好的PER",
+        "王小PER明+ PER 90.0 %在上海+ GPE 90.0 %PER",
+        "长沙+ GPE 90.0 %",
+    ]
+    assert "0 of 4 texts done · 0 of 5 places decided" in review.text("progress")
+    assert review.browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert review.browser.violations() == []
+    order = [line[:2] for line in review.lines()]
+    keys = {"北京": ["a"], "王小": ["a", "r"], "长沙": ["a"], "好的": ["a"]}
+    for name in order:
+        review.keys(*keys[name])
+    assert "4 of 4 texts done · 5 of 5 places decided" in review.text("progress")
+    records = review.decisions()
+    assert all(record["answer"] == "accept" and not record["_is_binary"] for record in records)
+    before = [doc.to_json() for doc in docs]
+    applied = apply_decisions(docs, records)
+    assert (applied.changed, applied.kept, applied.misfits) == (4, 1, [])
+    assert [[(e.start_char, e.end_char, e.label_) for e in doc.ents] for doc in docs] == [
+        [(0, 2, "LOC")],
+        [(0, 3, "PER"), (4, 6, "PER")],
+        [],
+        [(0, 2, "GPE")],
+        [(0, 1, "PER")],
+    ]
+    assert docs[4].to_json() == before[4]
+    assert (review.browser.said(), review.browser.fetched()) == ([], [])
+
+
+def test_labels_edges_and_undo_by_keyboard(annotating: Open) -> None:
+    review = annotating([annotated("王小明在上海", [(0, 2, "PER")]), annotated("好", [])])
+    assert review.lines() == ["王小PER 60 %明在上海", "好"]
+    review.shift(Keys.ARROW_RIGHT)
+    assert review.lines()[0] == "王小明PER在上海"
+    review.keys("2")
+    assert review.lines()[0] == "王小明ORG在上海"
+    review.shift(Keys.ARROW_DOWN)
+    assert review.lines()[0] == "王小明ORG在上海"
+    assert review.decisions()[0]["decisions"] == [{"answer": "change", "gold": [], "entities": [[1, 3, "ORG"]]}]
+    review.keys("u", "u")
+    assert review.lines()[0] == "王小明PER在上海"
+    review.keys("n")
+    assert review.lines()[0] == "王小明PER在PER上海"
+    review.keys("x", Keys.ARROW_LEFT, "r")
+    assert review.decisions()[0]["spans"] == [{"start": 0, "end": 2, "label": "PER", "answer": "reject"}]
+    review.keys(Keys.ENTER, Keys.ENTER)
+    assert "2 of 2 texts done" in review.text("progress")
+    assert [record["spans"] for record in review.decisions()] == [[], []]
+
+
+def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Open, tmp_path: Path) -> None:
+    """A browser counts UTF-16 units, the file characters."""
+    review = annotating([annotated(HOSTILE, []), annotated("好", []), annotated("王好", [(0, 1, "PER")])])
+    review.mark(MAN + 1, MAN + 4)
+    review.browser.driver.find_element("xpath", "//*[@id='labels']/button[contains(., 'PER')]").click()
+    assert "王小明PER" in review.lines()[0]
+    field = review.browser.driver.find_element("id", "label")
+    review.mark(0, 9)
+    field.send_keys("<b>", Keys.ENTER)
+    assert review.lines()[0].startswith("</script><b><img")
+    review.keys(Keys.ARROW_DOWN)
+    review.browser.run("document.querySelector('#list [tabindex]').focus()")
+    review.keys(Keys.ENTER)
+    review.browser.run("document.querySelectorAll('#list .ent')[2].click()")
+    review.keys("a")
+    (tmp_path / "decisions.json").write_text(json.dumps(review.decisions()), encoding="utf8")
+    jobs, _ = plan_jobs([str(tmp_path / "decisions.json")], tmp_path / "out.spacy")
+    list(convert_jobs(jobs, reading=CorpusOptions(), making=DocOptions(lang="zh")))
+    docs = list(read_docs(tmp_path / "out.spacy"))
+    # The first text is done, the third is known in one place only, and nobody has said anything of the second.
+    assert [doc.text for doc in docs] == [HOSTILE, "王好"]
+    assert [(ent.text, ent.label_) for ent in docs[0].ents] == [("</script>", "<b>"), ("王小明", "PER")]
+    assert all(token.ent_iob_ for token in docs[0])
+    assert [token.ent_iob_ for token in docs[1]] == ["B", ""]
+    assert review.browser.run("return document.querySelectorAll('img').length") == 0
+    assert (review.browser.driver.title, review.browser.said()) == ("Texts", [])
+
+
+def test_selections_and_edges_keep_to_tokens(annotating: Open) -> None:
+    review = annotating([annotated("Tim Cook left", [], ["Tim", "Cook", "left"])])
+    review.mark(1, 6)
+    review.keys("1")
+    assert review.lines() == ["Tim CookPER left"]
+    review.shift(Keys.ARROW_LEFT)
+    assert review.lines() == ["TimPER Cook left"]
+
+
+def test_progress_is_kept_for_this_corpus_alone(annotating: Open) -> None:
+    docs = [annotated("王小明", [(0, 3, "PER")]), annotated("好", [])]
+    review = annotating(docs)
+    review.keys("a", Keys.ENTER)
+    assert "1 of 2 texts done · 1 of 1 place decided" in review.text("progress")
+    review.browser.open(f"{review.browser.run('return location.href')}?again")
+    review.browser.wait(lambda: "1 of 2 texts done" in review.text("progress"))
+    Select(review.browser.driver.find_element("id", "open")).select_by_value("open")
+    assert review.lines() == ["好"]
+    assert "0 of 1 text done" in annotating(docs[:1]).text("progress")
+
+
+@pytest.mark.parametrize("kind", ["review", "page"])
+def test_nothing_to_decide_is_said(reviewing: Open, annotating: Open, kind: str) -> None:
+    if kind == "page":
+        review = annotating([])
+        assert "There are no texts to annotate." in review.text("state")
+    else:
+        review = reviewing([annotated("王", [(0, 1, "PER")])], [[(0, 1, "PER")]])
+        assert "the model agrees with the annotation everywhere" in review.text("state")
+    assert not review.browser.driver.find_element("id", "tools").is_displayed()
+    assert (review.browser.violations(), review.browser.said()) == ([], [])
+
+
+def test_an_empty_text_and_one_of_100000_characters(annotating: Open) -> None:
+    long = annotated("好" * 99_999 + "王", [(99_999, 100_000, "PER")])
+    review = annotating([long, annotated("", [])])
+    assert review.lines() == ["… " + "好" * 80 + "王PER 60 %"]
+    assert "This text is empty." in review.text("list")
+    review.keys("2")
+    assert review.decisions()[0]["decisions"][0]["entities"] == [[99_999, 100_000, "ORG"]]

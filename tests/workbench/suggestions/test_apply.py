@@ -1,0 +1,78 @@
+"""Decisions put into Docs: what fits is changed, nothing else is, and what fits no more is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import spacy
+from spacy.tokens import Doc
+
+from spacy_tener.workbench.suggestions.decisions import apply_decisions
+
+TEXT = "王小明去了上海"
+
+
+@pytest.fixture
+def doc() -> Doc:
+    """With two entities, and nothing said about 去."""
+    made = spacy.blank("zh").make_doc(TEXT)
+    spans = [made.char_span(0, 3, "PER"), made.char_span(5, 7, "GPE", kb_id="Q8686")]
+    made.set_ents(spans, missing=[made[3:4]], default="outside")
+    return made
+
+
+def decide(doc: Doc, *places: tuple[Any, Any], number: int = 0, text: str = TEXT) -> tuple[int, int, list[str]]:
+    decisions = [{"gold": gold, "entities": entities} for gold, entities in places]
+    applied = apply_decisions([doc], [{"text": text, "doc": number, "decisions": decisions}])
+    return applied.changed, applied.kept, applied.misfits
+
+
+def entities(doc: Doc) -> list[tuple[str, str, str]]:
+    return [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents]
+
+
+def test_what_is_not_decided_stays_with_all_that_is_known_of_it(doc: Doc) -> None:
+    assert decide(doc, ([[0, 3, "PER"]], [[1, 3, "ORG"]])) == (1, 0, [])
+    assert entities(doc) == [("小明", "ORG", ""), ("上海", "GPE", "Q8686")]
+    assert [token.ent_iob_ for token in doc] == ["O", "B", "I", "", "O", "B", "I"]
+
+
+def test_an_entity_may_reach_to_where_another_one_goes(doc: Doc) -> None:
+    assert decide(doc, ([], [[3, 6, "X"]]), ([[5, 7, "GPE"]], [])) == (2, 0, [])
+    assert entities(doc) == [("王小明", "PER", ""), ("去了上", "X", "")]
+
+
+def test_decisions_that_are_true_already_change_nothing(doc: Doc) -> None:
+    before = doc.to_json()
+    assert decide(doc, ([[0, 3, "PER"]], [[0, 3, "PER"]]), ([[3, 4, "X"]], [])) == (0, 2, [])
+    assert doc.to_json() == before
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (([[0, 2, "PER"]], []), "the annotation is another one now"),
+        (([], [[2, 4, "X"]]), "another entity is there"),
+        (([[0, 3, "PER"]], [[0, 7, "X"]]), "another entity is there"),
+    ],
+)
+def test_what_fits_no_more_is_told_and_left(doc: Doc, place: Any, reason: str) -> None:
+    before = doc.to_json()
+    changed, _, misfits = decide(doc, place)
+    assert (changed, [reason in each for each in misfits]) == (0, [True])
+    assert doc.to_json() == before
+
+
+def test_edges_inside_of_tokens_do_not_fit() -> None:
+    doc = spacy.blank("en").make_doc("Berlin calls")
+    assert decide(doc, ([], [[0, 3, "X"]]), text=doc.text)[2] == [
+        "'Berlin calls': Ber X: its edges are inside of tokens"
+    ]
+    assert not doc.ents
+
+
+def test_a_text_is_found_where_it_stands_now_unless_it_stands_twice(doc: Doc) -> None:
+    assert decide(doc, ([[0, 3, "PER"]], []), number=7) == (1, 0, [])
+    record = {"text": TEXT, "doc": 7, "decisions": [{"gold": [], "entities": []}]}
+    assert apply_decisions([doc, doc.copy()], [record]).misfits == [f"'{TEXT}': the corpus has this text 2 times"]
