@@ -1,0 +1,187 @@
+"""List what users rely on: names, settings, options, records and the service's API, one to a line.
+
+    python scripts/promises.py > tests/data/promised-1.0.txt
+
+docs/promises.md shows the list, which `make reference` writes. tests/test_promised.py compares it with those of the
+versions before, in tests/data: a line may come, and none may go before the next major version.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import tomllib
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import spacy
+import typer
+
+from spacy_tener.annotate.annotator import Annotator
+from spacy_tener.annotate.entity_tables import COUNTED_COLUMNS, columns_of
+from spacy_tener.annotate.settings import AnnotateSettings, Answer
+from spacy_tener.cli import tener_cli
+from spacy_tener.explain import explain
+from spacy_tener.explain.explanation import Explanation
+from spacy_tener.pipeline.confidence import Parse
+from spacy_tener.pipeline.entities import FoundEntity
+from spacy_tener.pipeline.tener_ner import TenerNER
+from spacy_tener.pipeline.words import PipelineWords
+from spacy_tener.serve import make_app
+
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+def promises() -> dict[str, list[str]]:
+    """Return the lines of each part of the list."""
+    return {
+        "names": sorted(_names()),
+        "python": sorted(_python()),
+        "commands": sorted(_commands()),
+        "service": sorted({*_service()}),
+        "records": sorted(_records()),
+    }
+
+
+def _names() -> Iterator[str]:
+    project = tomllib.loads(PYPROJECT.read_text(encoding="utf8"))["project"]
+    for group, names in project["entry-points"].items():
+        for name, target in names.items():
+            module, _, attribute = target.partition(":")
+            function = getattr(importlib.import_module(module), attribute)
+            yield f"{group} {name}"
+            if group == "spacy_cli":
+                continue
+            for argument, default in _arguments(function, name):
+                yield f"{name} {argument} = {default}"
+    yield from (f"pip install spacy_tener[{extra}]" for extra in project["optional-dependencies"])
+
+
+def _arguments(function: Any, name: str) -> Iterator[tuple[str, str]]:
+    parameters = inspect.signature(function).parameters
+    if name == "tener_ner":
+        config = spacy.blank("zh").get_factory_meta(name).default_config or {}
+        yield from ((argument, repr(config[argument])) for argument in parameters if argument in config)
+        return
+    for argument, parameter in parameters.items():
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            yield argument, _default(parameter)
+
+
+def _default(parameter: inspect.Parameter) -> str:
+    return "required" if parameter.default is inspect.Parameter.empty else repr(parameter.default)
+
+
+def _python() -> Iterator[str]:
+    for owner in (TenerNER, PipelineWords, Annotator):
+        for name, member in inspect.getmembers(owner):
+            function = member.fget if isinstance(member, property) else member
+            if not str(getattr(function, "__module__", "")).startswith("spacy_tener."):
+                continue
+            if isinstance(member, property) and not name.startswith("_"):
+                yield f"{owner.__name__}.{name}"
+            elif not name.startswith("_") or (owner is Annotator and name in ("__init__", "__call__")):
+                yield f"{owner.__name__}.{name}{_signature(function)}"
+    yield f"spacy_tener.explain.explain{_signature(explain)}"
+
+
+def _signature(function: Any) -> str:
+    parameters = inspect.signature(function).parameters.values()
+    shown = [f"{each.name}={_default(each)}" for each in parameters if each.name != "self"]
+    return f"({', '.join(shown)})".replace("=required", "")
+
+
+def _commands() -> Iterator[str]:
+    group: Any = typer.main.get_group(tener_cli)
+    for command, settings in group.commands.items():
+        yield f"tener {command}"
+        for parameter in settings.params:
+            if parameter.param_type_name == "argument":
+                yield f"tener {command} {parameter.name.upper()}{'' if parameter.required else ' (optional)'}"
+                continue
+            default = "" if callable(parameter.default) else f" = {parameter.default!r}"
+            for name in (*parameter.opts, *parameter.secondary_opts):
+                yield f"tener {command} {name}{default}"
+
+
+def _service() -> Iterator[str]:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner")
+    schema = make_app({"zh": nlp}).openapi()
+    parts = schema["components"]["schemas"]
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            place = f"{method.upper()} {path}"
+            for parameter in operation.get("parameters", []):
+                yield f"{place} ?{parameter['name']}: {_kind(parameter['schema'])}"
+            for media, body in operation.get("requestBody", {}).get("content", {}).items():
+                yield from (f"{place} request {media}{line}" for line in _fields(body.get("schema", {}), parts))
+            for status, response in operation["responses"].items():
+                yield f"{place} {status}"
+                # All errors have the same body.
+                answer = f"{place} {status}" if status < "400" else "error"
+                for media, body in response.get("content", {}).items():
+                    yield from (f"{answer} {media}{line}" for line in _fields(body.get("schema", {}), parts))
+
+
+def _fields(schema: dict[str, Any], parts: dict[str, Any]) -> Iterator[str]:
+    """Yield the fields of a schema, with those below them, and their kinds."""
+    if "$ref" in schema:
+        schema = parts[schema["$ref"].rpartition("/")[2]]
+    if "items" in schema:
+        yield from (f"[]{line}" for line in _fields(schema["items"], parts))
+    elif "properties" in schema:
+        for name, field in schema["properties"].items():
+            default = f" = {field['default']!r}" if "default" in field else ""
+            yield from (f".{name}{line}{default}" for line in _fields(field, parts))
+            if name in schema.get("required", []):
+                yield f".{name} is always there"
+    else:
+        yield f": {_kind(schema)}"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    if choices:
+        return " or ".join(map(_kind, choices))
+    if "enum" in schema:
+        return " or ".join(map(repr, schema["enum"]))
+    return str(schema.get("type") or schema.get("const") or schema.get("$ref", "anything").rpartition("/")[2])
+
+
+def _records() -> Iterator[str]:
+    settings = AnnotateSettings(probability=True, k_best=1)
+    entity = FoundEntity(0, 1, "A", 1.0)
+    record = Answer("a", [entity], [Parse(1.0, [entity], 0.0)]).columns(settings)
+    yield from (f"tener annotate: {line}" for line in _keys(record))
+    yield from (f"tener annotate --entities: {name}" for name in columns_of(settings))
+    yield from (f"tener annotate --entities, counts: {name}" for name in COUNTED_COLUMNS)
+    yield from (f"tener explain --json: {line}" for line in _attributes(Explanation))
+
+
+def _keys(value: Any, place: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _keys(each, f"{place}.{name}" if place else name)
+    elif isinstance(value, list):
+        yield from _keys(value[0], f"{place}[]")
+    else:
+        yield place
+
+
+def _attributes(kind: Any, place: str = "") -> Iterator[str]:
+    """Yield the fields of a dataclass, with those of dataclasses in them."""
+    for name, hint in get_type_hints(kind).items():
+        inner = [each for each in (hint, *get_args(hint)) if dataclasses.is_dataclass(each)]
+        several = "[]" if inner and isinstance(hint, types.GenericAlias) else ""
+        if not inner:
+            yield f"{place}{name}"
+        for each in inner:
+            yield from _attributes(each, f"{place}{name}{several}.")
+
+
+if __name__ == "__main__":
+    print("\n".join(line for lines in promises().values() for line in lines))
