@@ -50,12 +50,12 @@ def _names() -> Iterator[str]:
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf8"))["project"]
     for group, names in project["entry-points"].items():
         for name, target in names.items():
-            module, _, attribute = target.partition(":")
-            function = getattr(importlib.import_module(module), attribute)
             yield f"{group} {name}"
-            if group == "spacy_cli":
+            # The options of spacy_cli are a part of their own, and recipes need Prodigy, which is not here.
+            if group in ("spacy_cli", "prodigy_recipes"):
                 continue
-            for argument, default in _arguments(function, name):
+            module, _, attribute = target.partition(":")
+            for argument, default in _arguments(getattr(importlib.import_module(module), attribute), name):
                 yield f"{name} {argument} = {default}"
     yield from (f"pip install spacy_tener[{extra}]" for extra in project["optional-dependencies"])
 
