@@ -4,7 +4,7 @@
   `end`/`end_offset` and `label`/`labels`/`type`, under `spans`, `entities`, `labels`, `label` or any other name. So
   write doccano, Prodigy, the JSON-MIN export of Label Studio and many scripts. `["text", {"entities": [...]}]`, which
   spaCy 2 was trained with, is read as such an object.
-* `labelstudio`: Label Studio's full export, `data` beside `annotations`.
+* `labelstudio`: Label Studio's full export, `data` beside `annotations`: see `label_studio`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
 * `llm`: spacy-llm's examples, which name entities by their strings: `{"text": ..., "entities": {type: [string, ...]}}`,
   each wherever it occurs, or `{"text": ..., "spans": [{"text", "is_entity", "label"}, ...]}`, one after another.
@@ -21,10 +21,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
 
 from ...inputs import DamagedText, json_fault, parse_json
-from .decisions import ACCEPT, DECISIONS, IGNORE, DecisionOptions, combine, decided
+from .decisions import ACCEPT, DECISIONS, IGNORE, DecisionOptions, decided
 from .records import SEE_HELP, AnnotatedText, EntitySpan, Event, JsonRecord, RecordError, excerpt, expect, whole_number
 from .token_records import detect_tokens
 
@@ -158,7 +157,7 @@ def parse_flat(record: JsonRecord, note: Note, decisions: DecisionOptions) -> li
         note(Event.RELATIONS, f"'{text[:40]}'")
     # Without a span anywhere, the list that should have them says what is wrong with its first.
     items = chain.from_iterable(found or sorted(known, key=len)[-1:])
-    spans = [(span, _answer(item, answer)) for item in items for span in _spans(item)]
+    spans = [(span, _answer(item, answer)) for item in items for span in read_spans(item)]
     if binary:
         note(Event.BINARY if spans else Event.LEFT_OUT, f"{answer} '{text[:40]}'")
     return [decided(text, spans, binary=binary)] if spans or not binary else []
@@ -184,46 +183,6 @@ def _answer(item: object, default: str) -> str:
     if answer not in DECISIONS:
         raise RecordError(f"an answer is not one of {', '.join(DECISIONS)}: {excerpt(answer)}", SEE_HELP)
     return str(answer)
-
-
-def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
-    data = expect(record.get("data"), dict, "'data'", "an object")
-    # A task that nobody has annotated so far may have none, or predictions of a model.
-    annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
-    live = [each for each in annotations if not expect(each, dict, "an annotation", "an object").get("was_cancelled")]
-    if not live:
-        note(Event.LEFT_OUT, "no annotation, or cancelled ones only")
-        return []
-    if len(live) > 1:
-        truth = [each for each in live if each.get("ground_truth")][:1]
-        if not truth and decisions.annotators == "error":
-            remedy = "Mark one as ground truth, or choose what to read by `--annotators`."
-            raise RecordError(f"{len(live)} annotations of one text", remedy)
-        note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else decisions.annotators}")
-        live = truth or (live[:1] if decisions.annotators == "first" else live)
-    read = [_texts_of_annotation(data, each, note) for each in live]
-    keys = dict.fromkeys(chain.from_iterable(read))
-    return [combine(data[key], [texts.get(key, []) for texts in read], decisions.annotators) for key in keys]
-
-
-def _texts_of_annotation(data: dict[str, Any], annotation: JsonRecord, note: Note) -> dict[str, list[EntitySpan]]:
-    """Return the spans of each text of a task, by its key in `data`."""
-    spans: dict[str, list[EntitySpan]] = {}
-    for region in expect(annotation.get("result"), list, "'result'", "a list"):
-        name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
-        if region.get("type") == "relation":
-            note(Event.RELATIONS, f"{region.get('from_id')} to {region.get('to_id')}")
-        spans.setdefault(name, []).extend(_region(region))
-    # A region names the part of the interface that it is in, which mostly has the name of a text of the task.
-    parts = {name: found for name, found in spans.items() if found} or {"": []}
-    unnamed = [name for name in parts if not isinstance(data.get(name), str)]
-    if len(unnamed) > 1:
-        reason = f"entities of several texts ({', '.join(unnamed)}), which 'data' does not have under these names"
-        raise RecordError(reason, "Give the texts the names of their tags in the labelling interface.")
-    by_text: dict[str, list[EntitySpan]] = {}
-    for name, found in parts.items():
-        by_text.setdefault(_text_key(data, name), []).extend(found)
-    return by_text
 
 
 def parse_cluener(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
@@ -270,35 +229,8 @@ def _place(text: str, name: str, start: int) -> int:
     return place
 
 
-PARSERS: dict[str, Callable[[JsonRecord, Note, DecisionOptions], list[AnnotatedText]]] = {
-    "jsonl": parse_flat,
-    "labelstudio": parse_label_studio,
-    "cluener": parse_cluener,
-    "llm": parse_llm,
-}
-
-
-def _text_key(data: dict[str, Any], name: str) -> str:
-    """Return the key of the text of this name in a Label Studio task: itself, `text`, or that of the only string."""
-    texts = [key for key, value in data.items() if isinstance(value, str)]
-    for key in (name, "text"):
-        if key in texts:
-            return key
-    if len(texts) != 1:
-        reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(data))}"
-        raise RecordError(reason, "Name the labelled text 'text' in the export.")
-    return texts[0]
-
-
-def _region(region: JsonRecord) -> Iterator[EntitySpan]:
-    kind, value = region.get("type", "labels"), region.get("value")
-    if kind in ("hypertextlabels", "paragraphlabels"):
-        raise RecordError(f"a region of '{kind}', whose offsets are not the text's", "Annotate and export plain text.")
-    if kind == "labels" or (isinstance(value, dict) and "labels" in value):
-        yield from _spans(value)
-
-
-def _spans(item: object) -> Iterator[EntitySpan]:
+def read_spans(item: object) -> Iterator[EntitySpan]:
+    """Yield an entity for each label of a span, in any of the shapes that `jsonl` has."""
     quoted = None
     if isinstance(item, list) and len(item) == 3:
         start, end, labels = item

@@ -25,13 +25,15 @@ from .columns import (
 )
 from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents
 from .decisions import DecisionOptions
-from .json_records import PARSERS, check_record, detect, read_records
+from .json_records import Note, check_record, detect, parse_cluener, parse_flat, parse_llm, read_records
+from .label_studio import parse_label_studio
 from .records import (
     OVERLAPS,
     UNITS,
     AnnotatedText,
     EntitySpan,
     Event,
+    JsonRecord,
     Notes,
     RecordError,
     Sentence,
@@ -40,6 +42,12 @@ from .records import (
 )
 from .token_records import GLINER, TOKENS, parse_gliner, parse_tokens, read_tag_names
 
+PARSERS: dict[str, Callable[[JsonRecord, Note, DecisionOptions], list[AnnotatedText]]] = {
+    "jsonl": parse_flat,
+    "labelstudio": parse_label_studio,
+    "cluener": parse_cluener,
+    "llm": parse_llm,
+}
 BRAT = "brat"
 COLUMN_FORMATS = ("columns", "weibo")
 FORMATS = (*COLUMN_FORMATS, *PARSERS, TOKENS, GLINER, BRAT, CONLL_2012)
