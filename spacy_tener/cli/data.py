@@ -62,6 +62,9 @@ def convert_cli(
     annotators: Annotated[
         str, typer.Option(help=f"What to read of several annotations of a text: {', '.join(ANNOTATORS)}")
     ] = "first",
+    texts: Annotated[
+        str, typer.Option(help="Texts of Label Studio's tasks that were annotated; by default those with entities")
+    ] = "",
     glob: Annotated[str, typer.Option("--glob", "-g", help="Files to take from directories, as in '*.bmes'")] = "",
     encoding: Annotated[str, typer.Option(help="Encoding of the inputs, as gb18030")] = "utf-8",
     token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,
@@ -94,7 +97,7 @@ def convert_cli(
         scheme=scheme,
         offsets=offsets,
         overlap=overlap,
-        decisions=DecisionOptions(answers, annotators),
+        decisions=DecisionOptions(answers, annotators, tuple(names(texts))),
         new_testament=include_nt,
         encoding=encoding,
         token_column=token_column,

@@ -35,8 +35,8 @@ INTERFACE = """<View>
   <Text name="text" value="$text"/>
 </View>"""
 TWO_TEXTS = """<View>
-  <Labels name="label" toName="title,body"><Label value="PER"/><Label value="ORG"/><Label value="GPE"/></Labels>
-  <Text name="title" value="$title"/><Text name="body" value="$body"/>
+  <Labels name="label" toName="heading,content"><Label value="PER"/><Label value="ORG"/><Label value="GPE"/></Labels>
+  <Text name="heading" value="$title"/><Text name="content" value="$article.body"/>
 </View>"""
 IMAGES = """<View>
   <Image name="image" value="$image"/>
@@ -257,25 +257,28 @@ def learn(nlp, docs: list[Doc]):
 
 def test_several_texts_several_annotators_and_cancelled_annotation(studio, start, saved, tmp_path):
     nlp = spacy.load(saved["characters"])
-    tasks = [{"title": "王小明去了上海", "body": "吴重阳在中国银行工作。"}, {"title": "京", "body": "京京"}]
+    texts = [("王小明去了上海", "吴重阳在中国银行工作。"), ("京", "京京"), ("今天天气很好", "无")]
+    tasks = [{"title": title, "article": {"body": body}} for title, body in texts]
     project = studio.project(TWO_TEXTS, *tasks)
     with start({"other": spacy.blank("zh"), "tener": nlp}) as service:
         assert studio.connect(project, f"{service.url}/label-studio/tener").status_code == 201
-        first, second = ((task, found[0]["result"]) for task, found in studio.predictions(project).items())
+        predictions = studio.predictions(project)
 
     def annotations(task: int, *results: list[dict[str, Any]], **more: Any) -> None:
         for result in results:
             studio.ask("POST", f"/api/tasks/{task}/annotations", json={"result": result, **more})
 
-    task, result = first
-    annotations(task, result, result[1:])  # a second annotator does not find the first entity
-    annotations(second[0], [], was_cancelled=True)
+    first, second, third = predictions
+    result = predictions[first][0]["result"]
+    annotations(first, result, result[1:])  # a second annotator does not find the first entity
+    annotations(second, [], was_cancelled=True)
+    annotations(third, [])
     path = studio.export(project, "JSON", tmp_path / "export.json")
-    docs = {doc.text: doc for doc in converted(path)}
-    assert {text: named(doc) for text, doc in docs.items()} == {text: named(nlp(text)) for text in tasks[0].values()}
-    docs = {doc.text: doc for doc in converted(path, "--annotators", "agreement")}
-    title = docs["王小明去了上海"]
-    assert ["?IOB"[token.ent_iob] for token in title] == list("???OOBI")
+    both = ("--texts", "title,article.body")
+    found = {doc.text: named(doc) for doc in converted(path, *both)}
+    assert found == {**{text: named(nlp(text)) for text in texts[0]}, **{text: set() for text in texts[2]}}
+    title, *_ = converted(path, *both, "--annotators", "agreement")
+    assert (title.text, ["?IOB"[token.ent_iob] for token in title]) == (texts[0][0], list("???OOBI"))
     ran = run_tener("convert", path, tmp_path / "refused.spacy", "--annotators", "error")
     assert (ran.code, "2 annotations of one text" in ran.text) == (1, True)
 

@@ -26,12 +26,14 @@ class DecisionOptions:
 
     answers: What the answer to a record is about: `complete`, the annotation of its whole text; `binary`, only the
         spans in it; `auto`, as the record says (Prodigy's `_is_binary` and `_view_id`).
+    texts: Names of the texts of Label Studio's tasks that were annotated; none for those in which something is marked.
     annotators: What to read of several annotations of a text: the `first`; what all of them say (`agreement`); what
         more than half of them say (`majority`); or nothing (`error`). One that is marked as ground truth stands alone.
     """
 
     answers: str = "auto"
     annotators: str = "first"
+    texts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("way to read answers", self.answers, ANSWERS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 from .decisions import DecisionOptions, combine
 from .json_records import Note, read_spans
-from .records import AnnotatedText, EntitySpan, Event, JsonRecord, RecordError, excerpt, expect
+from .records import AnnotatedText, EntitySpan, Event, JsonRecord, RecordError, excerpt, expect, is_quoted
 
 
 def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
@@ -26,41 +26,55 @@ def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOption
             raise RecordError(f"{len(live)} annotations of one text", remedy)
         note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else decisions.annotators}")
         live = truth or (live[:1] if decisions.annotators == "first" else live)
-    read = [_texts_of_annotation(data, each, note) for each in live]
-    keys = dict.fromkeys(chain.from_iterable(read))
-    return [combine(data[key], [texts.get(key, []) for texts in read], decisions.annotators) for key in keys]
+    texts = dict(_strings(data))
+    read = [_spans_by_text(texts, each, note) for each in live]
+    keys = dict.fromkeys(key for key in decisions.texts if key in texts) or dict.fromkeys(chain.from_iterable(read))
+    keys = keys or {_text_key(texts, "", []): None}
+    return [combine(texts[key], [spans.get(key, []) for spans in read], decisions.annotators) for key in keys]
 
 
-def _texts_of_annotation(data: dict[str, Any], annotation: JsonRecord, note: Note) -> dict[str, list[EntitySpan]]:
-    """Return the spans of each text of a task, by its key in `data`."""
-    spans: dict[str, list[EntitySpan]] = {}
+def _strings(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the strings of a task by their keys; those in objects as an interface has them: `article.body`."""
+    for key, value in data.items():
+        if isinstance(value, str):
+            yield prefix + key, value
+        elif isinstance(value, dict):
+            yield from _strings(value, f"{prefix}{key}.")
+
+
+def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) -> dict[str, list[EntitySpan]]:
+    """Return the spans of an annotation by the key of the text that they are in."""
+    by_tag: dict[str, list[EntitySpan]] = {}
     for region in expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
         if region.get("type") == "relation":
             note(Event.RELATIONS, f"{region.get('from_id')} to {region.get('to_id')}")
-        spans.setdefault(name, []).extend(_region(region))
-    # A region names the part of the interface that it is in, which mostly has the name of a text of the task.
-    parts = {name: found for name, found in spans.items() if found} or {"": []}
-    unnamed = [name for name in parts if not isinstance(data.get(name), str)]
-    if len(unnamed) > 1:
+        by_tag.setdefault(name, []).extend(_region(region))
+    keys = {tag: _text_key(texts, tag, spans) for tag, spans in by_tag.items() if spans}
+    unnamed = [tag for tag in keys if tag not in texts]
+    if len({keys[tag] for tag in unnamed}) < len(unnamed):
         reason = f"entities of several texts ({', '.join(unnamed)}), which 'data' does not have under these names"
         raise RecordError(reason, "Give the texts the names of their tags in the labelling interface.")
     by_text: dict[str, list[EntitySpan]] = {}
-    for name, found in parts.items():
-        by_text.setdefault(_text_key(data, name), []).extend(found)
+    for tag, key in keys.items():
+        by_text.setdefault(key, []).extend(by_tag[tag])
     return by_text
 
 
-def _text_key(data: dict[str, Any], name: str) -> str:
-    """Return the key of the text of this name in a Label Studio task: itself, `text`, or that of the only string."""
-    texts = [key for key, value in data.items() if isinstance(value, str)]
-    for key in (name, "text"):
-        if key in texts:
+def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> str:
+    """Return the key of the text that the regions of a tag are in.
+
+    It is one that has what they quote: that of the tag's name, or `text`, or the only one.
+    """
+    quoting = [key for key, text in texts.items() if all(is_quoted(span, text) for span in spans)]
+    candidates = quoting or list(texts)
+    for key in (tag, "text"):
+        if key in candidates:
             return key
-    if len(texts) != 1:
-        reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(data))}"
-        raise RecordError(reason, "Name the labelled text 'text' in the export.")
-    return texts[0]
+    if len(candidates) != 1:
+        reason = f"'data' has no 'text', and {len(candidates)} other strings: {excerpt(candidates)}"
+        raise RecordError(reason, "Name those that were annotated, as in `--texts title,body`.")
+    return candidates[0]
 
 
 def _region(region: JsonRecord) -> Iterator[EntitySpan]:

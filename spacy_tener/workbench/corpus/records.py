@@ -270,10 +270,15 @@ def _checked(span: EntitySpan, text: str) -> EntitySpan:
     if not span.label.strip():
         raise RecordError(f"{place} has an empty label", "Give it a label or take it out.")
     covered = text[span.start : span.end]
-    if span.quoted is not None and _letters(span.quoted) != _letters(covered):
-        reason = f"{place} covers '{covered[:60]}' but is said to be '{span.quoted[:60]}'"
+    if not is_quoted(span, text):
+        reason = f"{place} covers '{covered[:60]}' but is said to be '{(span.quoted or '')[:60]}'"
         raise RecordError(reason, "Check the offsets; if they count UTF-16 units, say `--offsets utf16`.")
     return span
+
+
+def is_quoted(span: EntitySpan, text: str) -> bool:
+    """Tell whether a span covers what it is said to cover."""
+    return span.quoted is None or _letters(span.quoted) == _letters(text[span.start : span.end])
 
 
 def _letters(text: str) -> str:

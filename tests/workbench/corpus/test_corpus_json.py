@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spacy_tener.errors import InputError
+from spacy_tener.workbench.corpus.decisions import DecisionOptions
 from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
 
@@ -60,7 +61,7 @@ CLUENER = {
 }
 
 
-def reader_of(folder: Path, records: Sequence[Any], **options: str) -> CorpusReader:
+def reader_of(folder: Path, records: Sequence[Any], **options: Any) -> CorpusReader:
     path = folder / "a.jsonl"
     path.write_text("\n".join(json.dumps(record, ensure_ascii=False) for record in records), encoding="utf-8")
     return CorpusReader(path, CorpusOptions(**options))
@@ -372,6 +373,26 @@ def test_label_studio_regions_belong_to_the_text_that_they_name(tmp_path: Path) 
     record["data"] = {"text": "高勇在北京"}
     with pytest.raises(CorpusError, match=r"entities of several texts \(title, body\)"):
         texts(tmp_path, [record])
+
+
+def test_label_studio_regions_are_in_the_text_that_has_what_they_quote(tmp_path: Path) -> None:
+    first = {**region(0, 2, "PER", text="高勇"), "to_name": "text-1"}
+    second = {**region(1, 3, "LOC", text="北京"), "to_name": "text-2"}
+    data = {"title": "高勇", "article": {"body": "在北京"}, "text": "无关", "tags": ["a"]}
+    record = {"data": data, "annotations": [{"result": [first, second]}, {"result": []}]}
+    found = [(text.text, text.spans) for text in texts(tmp_path, [record])]
+    assert found == [("高勇", (EntitySpan(0, 2, "PER", None),)), ("在北京", (EntitySpan(1, 3, "LOC", None),))]
+
+
+def test_annotated_texts_of_label_studio_can_be_named(tmp_path: Path) -> None:
+    each = annotation([(0, 2, "PER")])
+    each["result"][0]["to_name"] = "title"
+    data = {"title": "高勇", "article": {"body": "在北京"}, "url": "x"}
+    records = [{"data": data, "annotations": [each]}, {"data": data, "annotations": [annotation([])]}]
+    with pytest.raises(CorpusError, match=r"a\.jsonl:2: 'data' has no 'text', and 3 other strings.*--texts title,body"):
+        texts(tmp_path, records)
+    reader = reader_of(tmp_path, records, decisions=DecisionOptions(texts=("title", "article.body", "absent")))
+    assert [(text.text, len(text.spans)) for text in reader] == [("高勇", 1), ("在北京", 0), ("高勇", 0), ("在北京", 0)]
 
 
 @pytest.mark.parametrize("indent", [None, 1])
