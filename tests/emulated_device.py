@@ -380,6 +380,14 @@ def _xp2torch(array: Any, requires_grad: bool = False, device: torch.device | No
     return tensor.requires_grad_() if requires_grad else tensor
 
 
+def _require_gpu(gpu_id: int = 0) -> bool:
+    """Compute on the device in this thread, as Thinc and CuPy have one for each."""
+    if not isinstance(get_current_ops(), DeviceOps):
+        set_current_ops(DeviceOps())
+        _Operations().__enter__()
+    return True
+
+
 def _default_device() -> torch.device:
     on_device = isinstance(get_current_ops(), DeviceOps | MPSOps)
     return DEVICE if on_device else torch.device("cpu")
@@ -395,6 +403,8 @@ def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
         thinc.util.get_torch_default_device: _default_device,
         torch2xp: partial(_torch2xp, host_arrays=host_arrays),
         xp2torch: _xp2torch,
+        thinc.util.require_gpu: _require_gpu,
+        thinc.util.gpu_is_available: lambda: True,
     }
     before = get_current_ops()
     with _replaced(substitutes), contextlib.ExitStack() as stack:

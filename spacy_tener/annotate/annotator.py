@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING, Any, overload
 import spacy
 from spacy.cli._util import import_code
 from spacy.language import Language
-from thinc.api import require_gpu
 
 from ..errors import RemedyError
 from ..inputs import DamagedText
 from ..pipeline.finding import entity_finders, recognisers
+from ..pipeline.gpu import use_gpu
 from .batches import Task, alike, answer_each
 from .finding import entity_task, reading_task
 from .settings import AnnotateSettings, Answer
@@ -32,7 +33,8 @@ class Annotator:
     `entities`, `readings` if asked, and `error`. All columns that were there stay. A text that cannot be read gets its
     error and no entities, and the others theirs.
 
-    It can be pickled and sent to another process, where it loads the pipeline with its first call.
+    It can be pickled and sent to another process, where it loads the pipeline with its first call. Threads may share
+    it: one reads texts at a time.
     """
 
     def __init__(
@@ -55,17 +57,20 @@ class Annotator:
         self.code = code
         self._nlp: Language | None = None
         self._task: Task | None = None
+        self.lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_nlp": None, "_task": None}
+        return {**self.__dict__, "_nlp": None, "_task": None, "lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, lock=threading.RLock())
 
     @property
     def nlp(self) -> Language:
         """The pipeline, loaded when it is first needed."""
         if self._nlp is None:
             import_code(self.code)
-            if self.gpu_id >= 0:
-                require_gpu(self.gpu_id)
+            use_gpu(self.gpu_id)
             self._nlp = spacy.load(self.model)
         return self._nlp
 
@@ -105,6 +110,10 @@ class Annotator:
 
     def answers(self, values: Sequence[Any]) -> list[Answer]:
         """Return what is found in texts, in their order. A value that is no text gets an error."""
+        with self.lock:  # threads would forget each other's strings
+            return self._answers(values)
+
+    def _answers(self, values: Sequence[Any]) -> list[Answer]:
         if self._task is None:
             self.use(self.nlp)
         assert self._task is not None

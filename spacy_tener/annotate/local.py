@@ -8,23 +8,26 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ..errors import RemedyError
 from ..manifest import Manifest
+from ..pipeline.gpu import use_gpu
 from .output import AnnotationJob, PartStats, check_columns, open_output, part_name, write_part
 from .reading import Part, read_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_AHEAD = 2  # parts for each process that are read and not yet written
+_AHEAD = 2  # parts for each process or thread that are read and not yet written
+_THREADS_ON_GPU = 2  # one annotates while the other writes, and the calling one reads
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _LINE_INTERVAL = 60.0  # seconds between lines where there is no terminal for a bar
 _BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining} {postfix}"
@@ -63,16 +66,17 @@ def _unfinished(job: AnnotationJob, manifest: Manifest, count: OnPart) -> Iterat
 
 
 def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) -> Iterator[tuple[Part, PartStats]]:
-    if job.processes == 1:
+    if job.processes == 1 and job.annotator.gpu_id < 0:
         for part in parts:
-            yield part, write_part(job, part_name(job, part.number), part, schema)
+            yield part, _write_part(job, part, schema)
         return
-    with _pool(job) as pool:
+    with _pool(job) if job.processes > 1 else _threads(job) as pool:
+        write = _write_in_process if job.processes > 1 else partial(_write_part, job)
         running: dict[Future[PartStats], Part] = {}
         for part in parts:
-            future = pool.submit(_write_in_process, part, schema)
-            running[future] = part.without_records()  # its process has the records
-            while len(running) >= _AHEAD * job.processes:
+            future = pool.submit(write, part, schema)
+            running[future] = part.without_records()  # who writes it has the records
+            while len(running) >= _AHEAD * max(job.processes, _THREADS_ON_GPU):
                 yield from _finished(running)
         while running:
             yield from _finished(running)
@@ -84,8 +88,22 @@ def _finished(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, Pa
         yield running.pop(future), future.result()
 
 
+def _write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> PartStats:
+    return write_part(job, part_name(job, part.number), part, schema)
+
+
 @contextmanager
-def _pool(job: AnnotationJob) -> Iterator[ProcessPoolExecutor]:
+def _threads(job: AnnotationJob) -> Iterator[Executor]:
+    """Start threads that share the pipeline, so that one reads texts on the GPU while others read and write files."""
+    pool = ThreadPoolExecutor(_THREADS_ON_GPU, initializer=use_gpu, initargs=(job.annotator.gpu_id,))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _pool(job: AnnotationJob) -> Iterator[Executor]:
     """Start processes that hold the pipeline once each. They end with this one, however it ends."""
     before = dict(os.environ)
     threads = str(max(1, (os.cpu_count() or 1) // job.processes))
@@ -126,7 +144,7 @@ def _end_with_parent() -> None:
 
 
 def _write_in_process(part: Part, schema: pa.Schema | None) -> PartStats:
-    return write_part(_job, part_name(_job, part.number), part, schema)
+    return _write_part(_job, part, schema)
 
 
 class Progress:

@@ -245,7 +245,8 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         if job.format == JSONL:
             content = "".join(f"{dump_json(row)}\n" for row in rows).encode()
         else:
-            content = _spacy_bytes(rows, annotator.nlp, settings)
+            with annotator.lock:
+                content = _spacy_bytes(rows, annotator.nlp, settings)
     if job.entities:  # first: a part whose records are there is finished
         found = list(entity_rows(Path(name).stem, documents, entities))
         table_of_entities = table_bytes(found, columns_of(settings), job.entities)

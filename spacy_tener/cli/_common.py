@@ -14,11 +14,11 @@ import spacy
 import typer
 from spacy.cli import _util as spacy_cli
 from spacy.language import Language
-from thinc.util import gpu_is_available
 from wasabi import util
 from wasabi.printer import Printer
 
 from ..errors import MissingPackageError, RemedyError, check_choice
+from ..pipeline.gpu import check_gpu, use_gpu
 from ..workbench.report.runs import CONFIG, read_trained_config
 from ..workbench.report.scores import read_json
 from ..workbench.runs.engines import Engine, on_ray, on_this_machine
@@ -95,25 +95,9 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
 
 
 def setup_gpu(gpu_id: int, *, silent: bool = False) -> None:
-    """Choose the GPU, or -1 for the CPU."""
-    try:
-        spacy_cli.setup_gpu(gpu_id, silent=silent)
-    except ValueError as error:
-        raise _no_gpu(gpu_id, str(error)) from error
-    except RuntimeError as error:  # from CuPy
-        remedy = "Give the number of a GPU that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
-        raise RemedyError(f"--gpu-id {gpu_id}: GPU {gpu_id} cannot be used: {error}", remedy) from error
-
-
-def check_gpu(gpu_id: int) -> None:
-    """Refuse a GPU where there is none, for a command whose processes will choose it each."""
-    if gpu_id >= 0 and not gpu_is_available():
-        raise _no_gpu(gpu_id, "there is none, or CuPy is not installed")
-
-
-def _no_gpu(gpu_id: int, reason: str) -> RemedyError:
-    remedy = "Install CuPy by the extra cuda12x or cuda13x, or leave --gpu-id out for the CPU."
-    return RemedyError(f"--gpu-id {gpu_id}: {reason.removesuffix('.')}", remedy)
+    """Choose the GPU, or -1 for the CPU, and say which."""
+    use_gpu(gpu_id)
+    spacy_cli.setup_gpu(gpu_id, silent=silent)
 
 
 def load_pipeline(name: str) -> Language:

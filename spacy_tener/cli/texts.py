@@ -25,6 +25,7 @@ from ..errors import RemedyError
 from ..files import write_text
 from ..inputs import STDIN
 from ..pipeline.finding import entity_finders
+from ..pipeline.gpu import check_gpu
 from ..workbench.report.canvas import ENDINGS, figure
 from ..workbench.runs.processes import cores, interrupted_by_signals
 from ..workbench.vectors.raw_text import read_texts
@@ -32,7 +33,6 @@ from . import options
 from ._common import (
     check_engine,
     check_file,
-    check_gpu,
     command,
     counted,
     gpu_of_runs,
@@ -251,6 +251,7 @@ def serve_cli(
         typer.Option("--allow-origin", help="Origin whose pages may ask, as https://host; may be repeated; * for all"),
     ] = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Print a line for each request")] = False,
+    gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
     """
@@ -266,6 +267,7 @@ def serve_cli(
         raise RemedyError(f"Serving needs {error.name}", "pip install 'spacy_tener[serve]'") from error
     named, api_key, origins = _named(models), read_api_key(api_key_file), check_origins(allow_origin or ())
     with bind(host, port) as sock:
+        setup_gpu(gpu_id)
         pipelines = {name: _load(model) for name, model in named.items()}
         limits = Limits(
             characters=max_characters,
@@ -276,7 +278,7 @@ def serve_cli(
             queue=queue,
             connections=max_connections,
         )
-        app = make_app(pipelines, limits, api_key=api_key, allow_origins=origins)
+        app = make_app(pipelines, limits, api_key=api_key, allow_origins=origins, gpu_id=gpu_id)
         started = f"{address(sock)}: {', '.join(named)}"
         serve(app, sock, lambda: msg.good(started, "Ctrl-C stops it."), access_log=access_log)
 

@@ -51,13 +51,15 @@ def make_app(
     *,
     api_key: str = "",
     allow_origins: Sequence[str] = (),
+    gpu_id: int = -1,
 ) -> FastAPI:
     """Make an ASGI application that serves pipelines by their names.
 
     api_key: What requests must send; without one nobody is asked.
     allow_origins: Origins whose pages may ask the service from a browser, as `https://host`; `*` for all.
+    gpu_id: The GPU that the pipelines were loaded on, or -1 for the CPU.
     """
-    service = Service(models, limits or schema.Limits())
+    service = Service(models, limits or schema.Limits(), gpu_id)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

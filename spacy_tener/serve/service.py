@@ -20,6 +20,7 @@ from ..files import digest
 from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import find_recogniser, recognisers
+from ..pipeline.gpu import use_gpu
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
 from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError, text_too_long
@@ -55,18 +56,26 @@ class ServedModel:
 
 
 class Service:
-    """Several models by their names; the first answers where none is named."""
+    """Several models by their names; the first answers where none is named.
 
-    def __init__(self, models: Mapping[str, Language], limits: Limits) -> None:
+    gpu_id: The GPU that they were loaded on, or -1 for the CPU.
+    """
+
+    def __init__(self, models: Mapping[str, Language], limits: Limits, gpu_id: int = -1) -> None:
         self.limits = limits
         self.metrics = Metrics()
         self.stopping = False
-        # Pipelines that share a vocabulary share a thread: its strings of a batch are forgotten behind it.
-        threads = {id(nlp.vocab): ThreadPoolExecutor(1, f"tener-{name}") for name, nlp in models.items()}
+        # Pipelines that share a vocabulary share a thread: its strings of a batch are forgotten behind it. So do those
+        # on a GPU, which has one owner.
+        shared = {name: gpu_id if gpu_id >= 0 else id(nlp.vocab) for name, nlp in models.items()}
+        threads = {
+            key: ThreadPoolExecutor(1, f"tener-{name}", initializer=use_gpu, initargs=(gpu_id,))
+            for name, key in shared.items()
+        }
         self.models = {
             name: ServedModel(
                 nlp,
-                Worker(name, threads[id(nlp.vocab)], limits, self.metrics),
+                Worker(name, threads[shared[name]], limits, self.metrics),
                 entity_task(nlp),
                 reading_task(nlp, 1) if recognisers(nlp) else partial(_without_readings, nlp),
                 _model_version(name, nlp),

@@ -50,7 +50,7 @@ class Worker:
     A text that finds the executor idle is read at once. What arrives meanwhile is gathered, so that batches grow with
     the load and a lone request waits for nobody.
 
-    executor: Has one thread, and is shared by pipelines that share a vocabulary.
+    executor: Has one thread, and is shared by pipelines that share a vocabulary or a GPU.
     """
 
     def __init__(self, name: str, executor: Executor, limits: Limits, metrics: Metrics) -> None:

@@ -153,24 +153,6 @@ def test_data_without_spacy_files_is_to_be_converted(model: Path, tmp_path: Path
     assert "W090" not in text
 
 
-@pytest.mark.parametrize(
-    ("error", "message", "remedy"),
-    [
-        (ValueError("CuPy is not installed"), "CuPy is not installed", "cuda12x or cuda13x"),
-        (RuntimeError("invalid device ordinal"), "GPU 7 cannot be used: invalid device ordinal", "nvidia-smi -L"),
-    ],
-)
-def test_a_gpu_that_cannot_be_used_is_told_with_what_to_do(
-    model: Path, data: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str, remedy: str
-) -> None:
-    monkeypatch.setattr("spacy.cli._util.require_gpu", Mock(side_effect=error))
-    code, text = evaluate(model, data, "--gpu-id", "7")
-    assert code == 1
-    assert f"--gpu-id 7: {message}" in text
-    assert remedy in text
-    assert ("CuPy" in text) == isinstance(error, ValueError)
-
-
 def test_a_missing_package_of_the_pipeline_is_told_in_one_line(
     model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

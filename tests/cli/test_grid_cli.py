@@ -290,8 +290,9 @@ def test_the_corpus_own_tokens_are_scored_where_training_keeps_them(here: Path) 
 def test_a_gpu_that_is_not_there_is_told_before_anything_is_trained(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spacy_tener.cli._common.gpu_is_available", lambda: False)
+    monkeypatch.setattr("thinc.util.gpu_is_available", lambda: False)
+    monkeypatch.setattr("thinc.compat.has_cupy", True)
     code, _, messages = grid(*wanted(), "--gpu-id", "0")
     assert code == 1
-    assert "--gpu-id 0: there is none, or CuPy is not installed" in messages
+    assert "GPU 0 cannot be used: there is no GPU" in messages
     assert not (here / "out").exists()

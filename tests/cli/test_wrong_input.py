@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import spacy
+import thinc.compat
+import thinc.util
 from command_line import run_tener
 from made_runs import make_run
 from spacy.tokens import DocBin
@@ -106,3 +110,78 @@ def test_a_probability_out_of_range_names_its_option(folder: Path) -> None:
     for option in ("--sure", "--outside"):
         ran = run_tener("silver", folder / "model", folder / "text.txt", "-o", folder / "new", option, 1.5)
         assert (ran.code, option in ran.text) == (2, True)
+
+
+@pytest.fixture
+def gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
+    """Let the machine have so many GPUs; None where CuPy is not installed."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
+
+    def have(number: int | None) -> None:
+        runtime = SimpleNamespace(getDeviceCount=lambda: number)
+        monkeypatch.setattr(thinc.compat, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+        monkeypatch.setattr(thinc.compat, "has_cupy", number is not None)
+        monkeypatch.setattr(thinc.compat, "has_cupy_gpu", bool(number))
+        monkeypatch.setattr(thinc.util, "gpu_is_available", lambda: bool(number))
+
+    return have
+
+
+CHOOSE = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "annotate model text.txt -o out",
+        "annotate model text.txt -o out --processes 2",
+        "calibrate model gold.spacy -o out",
+        "evaluate model gold.spacy",
+        "explain model text.txt --json",
+        "grid out --corpora sample --systems tener --data .",
+        "review model gold.spacy -o out",
+        "review sample gold.spacy -o out",
+        "search sample --space tener -o out -n 1",
+        "serve model --port 0",
+        "silver model text.txt -o out",
+        "suggest model text.txt -o out.jsonl",
+    ],
+)
+def test_a_gpu_that_is_not_there_is_told_alike_by_every_command_before_a_pipeline_is_loaded(
+    gpus: Callable[[int | None], None], words: str
+) -> None:
+    gpus(3)
+    ran = run_tener(*words.split(), "--gpu-id", "3")
+    assert ran.code == 1
+    assert f"GPU 3 cannot be used: the last GPU is 2 {CHOOSE}" in ran.text
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (None, "CuPy is not installed Install it by the extra cuda12x or cuda13x, or leave --gpu-id out for the CPU."),
+        (0, f"there is no GPU {CHOOSE}"),
+        (1, f"the only one is 0 {CHOOSE}"),
+    ],
+)
+def test_a_gpu_that_cannot_be_used_is_told_with_what_is_there(
+    gpus: Callable[[int | None], None], number: int | None, message: str
+) -> None:
+    gpus(number)
+    ran = run_tener("evaluate", "model", "gold.spacy", "--gpu-id", "7")
+    assert ran.code == 1
+    assert f"GPU 7 cannot be used: {message}" in ran.text
+
+
+def test_what_cupy_says_of_a_gpu_that_it_cannot_use_is_told(
+    gpus: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(gpu_id: int) -> None:
+        raise RuntimeError("CUDA-capable device(s) is/are busy or unavailable")
+
+    gpus(1)
+    monkeypatch.setattr(thinc.util, "require_gpu", busy)
+    ran = run_tener("evaluate", "model", "gold.spacy", "--gpu-id", "0")
+    assert ran.code == 1
+    assert "GPU 0 cannot be used: CUDA-capable device(s) is/are busy" in ran.text

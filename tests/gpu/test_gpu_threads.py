@@ -1,0 +1,92 @@
+"""Texts by the million and requests, read on a GPU by threads that each have to choose it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+import spacy
+from archives import read_output, write_jsonl
+from thinc.api import use_ops
+
+from spacy_tener.annotate import AnnotateSettings, Annotator
+from spacy_tener.annotate.local import annotate_locally
+from spacy_tener.annotate.output import AnnotationJob
+from spacy_tener.annotate.reading import ReadOptions, find_sources
+from spacy_tener.models.bridge import TorchShim
+from spacy_tener.serve import Limits
+from spacy_tener.serve.schema import Options
+from spacy_tener.serve.service import Service
+
+TEXTS = ["王小明在北京", "今天天气很好", "李四去了上海 工作", "", "中国银行" * 9] * 6
+
+
+@pytest.fixture
+def readers(monkeypatch):
+    """The threads in which a pipeline read texts, by name; they may never do so side by side."""
+    found, alone, read = [], threading.Lock(), spacy.Language.pipe
+
+    def pipe(nlp, texts, **options):
+        assert alone.acquire(blocking=False), "two threads read texts at once"
+        try:
+            found.append(threading.current_thread().name)
+            return iter(list(read(nlp, texts, **options)))
+        finally:
+            alone.release()
+
+    monkeypatch.setattr(spacy.Language, "pipe", pipe)
+    return found
+
+
+def annotated(saved, source, gpu_id, format="jsonl"):
+    output = source.with_name(f"{format}{gpu_id}")
+    annotator = Annotator(saved["tener"], AnnotateSettings(probability=True), gpu_id=gpu_id)
+    sources, _ = find_sources([str(source)])
+    made = []
+    job = AnnotationJob(annotator, sources, str(output), ReadOptions(part_size=4), format)
+    annotate_locally(job, lambda part, stats, before: made.append(part.number))
+    found = read_output(output, annotator.nlp)
+    for row in found:
+        for entity in row["entities"]:
+            entity["probability"] = pytest.approx(entity["probability"], abs=1e-5)
+    return sorted(made), found, annotator
+
+
+@pytest.mark.parametrize("format", ["jsonl", "spacy"])
+def test_an_archive_is_annotated_there_as_on_a_cpu_while_files_are_read_and_written(
+    saved, tmp_path, device, readers, format
+):
+    source = write_jsonl(tmp_path / "texts.jsonl", TEXTS)
+    parts, found, annotator = annotated(saved, source, 0, format)
+    shims = [shim for node in annotator.nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
+    assert {shim.device for shim in shims if isinstance(shim, TorchShim)} == {device}
+    assert set(readers).isdisjoint({threading.main_thread().name})
+    with use_ops("numpy"):
+        assert (parts, found) == annotated(saved, source, -1, format)[:2]
+    assert any(row["entities"] for row in found)
+    # A second call finds everything there.
+    before = len(readers)
+    assert annotated(saved, source, 0, format)[:2] == (parts, found)
+    assert len(readers) == before
+
+
+async def answers(service, texts):
+    service.start()
+    try:
+        return await asyncio.gather(*(service.entities(text, Options(model=name)) for text in texts for name in "ab"))
+    finally:
+        await service.close()
+
+
+def test_requests_are_answered_there_in_batches_by_one_thread_for_all_models(saved, device, readers):
+    service = Service({name: spacy.load(saved["tener"]) for name in "ab"}, Limits(), gpu_id=0)
+    found = asyncio.run(answers(service, TEXTS))
+    assert len(set(readers)) == 1
+    assert len(readers) < len(TEXTS)
+    with use_ops("numpy"):
+        nlp = spacy.load(saved["tener"])
+        wanted = [[(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents] for text in TEXTS]
+    assert [[(each.start, each.end, each.label) for each in own] for own in found] == [
+        own for own in wanted for _ in "ab"
+    ]
