@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc
 from teaching import learn
-from thinc.api import SGD, Adam
+from thinc.api import SGD
 
 from spacy_tener.features.characters import HALF
 from spacy_tener.layers import characters as torch_characters
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.characters import (
-    CHARACTER,
     build_char_bilstm,
     build_char_cnn,
     build_char_transformer,
@@ -50,10 +46,6 @@ def made(kind="cnn", *texts, **settings):
     model.initialize()
     observe(model, [[doc_of(text)] for text in texts])
     return model
-
-
-def n_rows(model):
-    return len(model.attrs["vocabulary"].tables[CHARACTER])
 
 
 def weights(model):
@@ -108,26 +100,6 @@ def test_every_occurrence_of_a_word_teaches_its_characters(kind):
         np.testing.assert_allclose(value, weights(thrice)[name], atol=1e-5, err_msg=name)
 
 
-def test_rows_are_made_in_training_only():
-    model = made()
-    before = model.to_bytes()
-    model.predict([doc_of("cat")])
-    assert (n_rows(model), model.to_bytes()) == (1, before)
-    learn(model, [doc_of("cat act")])
-    assert n_rows(model) == 4
-    learn(model, [doc_of("Cat 1 2")])
-    assert n_rows(model) == 6, "a capital and a zero"
-
-
-def test_observing_gives_every_character_a_row_and_trains_nothing():
-    model = made()
-    before = {name: value for name, value in weights(model).items() if "tables" not in name}
-    observe(model, [[doc_of("cat"), doc_of("")], [doc_of("act dog")]])
-    assert n_rows(model) == 7
-    for name, value in before.items():
-        np.testing.assert_array_equal(weights(model)[name], value)
-
-
 def test_characters_never_seen_in_training_share_the_unknown_row():
     model = made("cnn", "cat")
     rare = model.predict([doc_of("czt c龘t c👍t cat")])[0]
@@ -171,72 +143,6 @@ def test_very_long_tokens_cost_no_more_than_their_ends(kind, encoded_words):
     same = model.predict(texts)
     np.testing.assert_allclose(same[0], same[1], atol=1e-6)
     assert encoded_words == [(2, 4 * HALF)]
-
-
-@every_kind
-def test_empty_docs_and_no_docs_work(kind):
-    model = made(kind)
-    Y, backprop = model.begin_update([])
-    assert (Y, backprop([]), model.predict([])) == ([], [], [])
-    docs = [doc_of(""), doc_of("")]
-    assert [y.shape for y in model.predict(docs)] == [(0, 6)] * 2
-    learn(model, docs)
-    assert n_rows(model) == 1
-    mixed = learn(model, [doc_of(""), doc_of("cat"), doc_of("")]).predict([doc_of("cat"), doc_of(""), doc_of("cat")])
-    assert [len(y) for y in mixed] == [1, 0, 1]
-
-
-@every_kind
-def test_white_space_single_characters_and_chinese_are_words_too(kind):
-    model = build(kind)
-    model.initialize()
-    docs = [NLP.make_doc("a  \n b\t"), spacy.blank("zh").make_doc("我爱北京"), NLP.make_doc("👍")]
-    learn(model, docs)
-    embedded = model.predict(docs)
-    assert [len(y) for y in embedded] == [len(doc) for doc in docs]
-    assert all(np.isfinite(y).all() for y in embedded)
-
-
-@every_kind
-@pytest.mark.parametrize("save", ["bytes", "disk", "pickle", "deepcopy"])
-def test_what_was_learned_is_kept(kind, save, tmp_path):
-    model = learn(made(kind), [doc_of("the cat"), doc_of("12 Cats")], Adam(0.01), steps=2)
-    docs = [doc_of("the Dog"), doc_of("cats 33 龘")]
-    if save == "bytes":
-        loaded = build(kind).from_bytes(model.to_bytes())
-    elif save == "disk":
-        model.to_disk(tmp_path / "model")
-        loaded = build(kind).from_disk(tmp_path / "model")
-    else:
-        loaded = pickle.loads(pickle.dumps(model)) if save == "pickle" else copy.deepcopy(model)
-    for own, kept in zip(model.predict(docs), loaded.predict(docs), strict=True):
-        np.testing.assert_array_equal(own, kept)
-    assert n_rows(loaded) == n_rows(model)
-    before = model.to_bytes()
-    learn(loaded, [doc_of("zebra")])
-    assert model.to_bytes() == before
-
-
-@every_kind
-def test_an_encoder_learns(kind):
-    model = made(kind, "cat dog")
-    docs, optimizer = [doc_of("cat dog tac")], Adam(0.05)
-    target = np.random.default_rng(0).normal(size=(3, 6)).astype("f")
-    losses = []
-    for _ in range(60):
-        (Y,), backprop = model.begin_update(docs)
-        losses.append(float(((Y - target) ** 2).sum()))
-        backprop([Y - target])
-        model.finish_update(optimizer)
-    assert losses[-1] < 0.05 * losses[0]
-
-
-def test_initializing_again_forgets_everything():
-    model = learn(made("bilstm", "cat"), [doc_of("dog")])
-    before = weights(model)
-    model.initialize([doc_of("cat")])
-    assert n_rows(model) == 1
-    assert all((value != before[name][: len(value)]).any() for name, value in weights(model).items())
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
-import pickle
 
 import numpy as np
 import pytest
@@ -13,10 +11,9 @@ from spacy.lang.zh import Chinese
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 from teaching import learn
-from thinc.api import SGD, Adam
+from thinc.api import Adam
 
 from spacy_tener.features.radicals import Structures, radicals_file
-from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.char import build_char_embed, build_join_embed
 from spacy_tener.models.embed.characters import RADICAL, build_radical_embed
 from spacy_tener.models.embed.tables import observe
@@ -61,38 +58,7 @@ def known(model):
     return "".join(map(chr, model.attrs["vocabulary"].tables[RADICAL].keys.tolist()))
 
 
-def table(model):
-    return torch_shim(model).module.radicals.tables.tables[RADICAL].detach()
-
-
 # --- what is embedded ------------------------------------------------------------------------------------------------
-
-
-def test_each_token_has_a_row_of_floats(doc_of):
-    model = embedder()
-    first, second = model.predict([doc_of("江湖a。"), doc_of("河")])
-    assert (first.shape, second.shape) == ((4, 8), (1, 8))
-    assert first.dtype == np.float32
-    assert model.get_dim("nO") == 8
-
-
-def test_radicals_get_rows_in_training_only(doc_of):
-    model = embedder()
-    before = model.to_bytes()
-    model.predict([doc_of("江")])
-    assert model.to_bytes() == before
-    assert known(model) == ""
-    learn(model, [doc_of("江河")])
-    assert sorted(known(model)) == sorted("氵工可")
-    learn(model, [doc_of("钢")])
-    assert sorted(known(model)) == sorted("氵工可钅冈")
-
-
-def test_all_radicals_of_the_training_data_get_rows_when_it_is_shown(doc_of):
-    model = embedder()
-    observe(model, [[doc_of("江河"), doc_of("x")], [doc_of("江")]])
-    assert sorted(known(model)) == sorted("氵工可x")
-    assert len(table(model)) >= 5
 
 
 @pytest.mark.parametrize(
@@ -172,29 +138,6 @@ def test_a_distinct_character_is_encoded_once(doc_of, monkeypatch):
     np.testing.assert_array_equal(rows[[0, 2, 4, 5, 7]], np.tile(rows[0], (5, 1)))
 
 
-def test_a_doc_is_embedded_the_same_alone_and_in_a_batch(doc_of):
-    model = learn(embedder(), [doc_of("江河湖钢银")])
-    docs = [doc_of(text) for text in ("江钢", "", "银湖河x", "河")]
-    for doc, rows in zip(docs, model.predict(docs), strict=True):
-        np.testing.assert_allclose(rows, model.predict([doc])[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("texts", [[], [""], ["", ""], ["", "江", ""]])
-def test_empty_batches_and_docs_are_legal(doc_of, texts):
-    docs = [doc_of(text) for text in texts]
-    model = embedder()
-    assert [rows.shape for rows in model.predict(docs)] == [(len(text), 8) for text in texts]
-    Y, backprop = model.begin_update(docs)
-    assert backprop([np.ones_like(y) for y in Y]) == docs
-    model.finish_update(SGD(0.1))
-
-
-def test_docs_may_have_vocabs_of_their_own():
-    model = learn(embedder(), [doc_of_words("江", "河")])
-    apart = model.predict([doc_of_words("江", "钢"), doc_of_words("河", "江")])
-    np.testing.assert_allclose(apart[0][0], apart[1][1], atol=1e-6)
-
-
 # --- learning --------------------------------------------------------------------------------------------------------
 
 
@@ -207,15 +150,6 @@ def test_what_it_learns_of_a_radical_holds_for_unseen_characters(doc_of, optimiz
         backprop([Y[0] - target])
         model.finish_update(optimizer)
     np.testing.assert_allclose(model.predict([doc_of("湖银")])[0], [[1, 0], [0, 1]], atol=0.05)
-
-
-def test_dropout_is_on_in_training_only(doc_of):
-    docs = [doc_of("江河湖" * 20)]
-    for settings in ({"dropout": 0.5}, {"radical_dropout": 0.5}):
-        model = learn(embedder(**settings), docs)
-        predicted = model.predict(docs)[0]
-        np.testing.assert_array_equal(model.predict(docs)[0], predicted)
-        assert not np.allclose(model(docs, is_train=True)[0][0], predicted)
 
 
 def test_the_radicals_can_have_a_learning_rate_of_their_own(doc_of):
@@ -233,46 +167,18 @@ def test_the_radicals_can_have_a_learning_rate_of_their_own(doc_of):
 # --- saving ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("save", ["bytes", "disk", "pickle", "deepcopy", "copy"])
-def test_a_copy_predicts_the_same_and_reads_no_source(doc_of, monkeypatch, tmp_path, save):
-    model = embedder(source=None)
-    texts = [doc_of("南京市长江大桥x1😀"), doc_of("银河")]
-    learn(model, texts[:1])
+def test_a_loaded_embedder_reads_no_source(doc_of, monkeypatch):
+    model = learn(embedder(source=None), [doc_of("南京市长江大桥x1😀")])
 
     def missing(name):
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    fresh = build_radical_embed(width=8, radical_width=6, filters=5)
-    if save == "bytes":
-        loaded = fresh.from_bytes(model.to_bytes())
-    elif save == "disk":
-        model.to_disk(tmp_path / "model")
-        loaded = fresh.from_disk(tmp_path / "model")
-    elif save == "pickle":
-        loaded = pickle.loads(pickle.dumps(model))
-    else:
-        loaded = copy.deepcopy(model) if save == "deepcopy" else model.copy()
-    for expected, rows in zip(model.predict(texts), loaded.predict(texts), strict=True):
-        np.testing.assert_array_equal(rows, expected)
+    loaded = build_radical_embed(width=8, radical_width=6, filters=5).from_bytes(model.to_bytes())
     assert loaded.attrs["vocabulary"].structures["银"] == "钅艮"
     assert "CC BY" in loaded.attrs["vocabulary"].structures.credit
-    learn(loaded, texts[1:])
+    learn(loaded, [doc_of("银河")])
     assert set(known(loaded)) == set(known(model)) | set("钅艮氵可")
-    assert "钅" not in known(model)
-
-
-def test_a_saved_embedder_is_the_same_when_saved_again(doc_of):
-    data = learn(embedder(), [doc_of("江河")]).to_bytes()
-    assert build_radical_embed(width=8, radical_width=6, filters=5).from_bytes(data).to_bytes() == data
-
-
-def test_initializing_again_starts_anew(doc_of):
-    model = learn(embedder(), [doc_of("江河")])
-    model.initialize()
-    assert known(model) == ""
-    assert len(table(model)) == 1
-    assert model.attrs["vocabulary"].structures["江"] == "氵工"
 
 
 def test_without_the_package_initializing_says_what_to_install(monkeypatch):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import warnings
 from importlib.metadata import version
 
@@ -13,11 +11,9 @@ import spacy
 import srsly
 from spacy.tokens import Doc
 from spacy.training import Example
-from thinc.api import SGD
 
 from spacy_tener import __version__
 from spacy_tener.features.segmenter import JiebaSegmenter, token_segmenter
-from spacy_tener.models.embed.char import build_char_embed, build_join_embed
 from spacy_tener.models.embed.segment import SEGMENT, build_segment_embed
 from spacy_tener.models.embed.tables import observe
 
@@ -48,30 +44,6 @@ def test_what_training_never_showed_is_unknown(doc_of):
     model = embedder([doc_of("北京")])
     (rows,) = model.predict([doc_of("走吧")])
     assert (rows[0] == rows[1]).all()
-
-
-def test_rows_learn(doc_of):
-    doc = doc_of("北京")
-    model = embedder([doc])
-    before = model.predict([doc])[0].copy()
-    Y, backprop = model.begin_update([doc])
-    backprop([np.full_like(y, 0.1) for y in Y])
-    model.finish_update(SGD(0.1))
-    np.testing.assert_allclose(model.predict([doc])[0], before - 0.01, atol=1e-6)
-
-
-def test_it_stands_beside_characters(doc_of):
-    docs = [doc_of("北京"), doc_of("")]
-    model = build_join_embed(build_char_embed(width=6, bigram_width=0), build_segment_embed(width=4))
-    model.initialize(X=docs)
-    assert [rows.shape for rows in model.predict(docs)] == [(2, 10), (0, 10)]
-
-
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_read_the_same(doc_of, duplicate):
-    doc = doc_of("北京欢迎你")
-    model = embedder([doc])
-    np.testing.assert_array_equal(duplicate(model).predict([doc])[0], model.predict([doc])[0])
 
 
 def test_a_saved_model_reads_the_same_and_says_nothing_where_its_segmenter_does(doc_of):
