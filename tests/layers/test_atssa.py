@@ -172,9 +172,3 @@ def test_without_selection_the_attention_is_teners_with_projected_keys() -> None
     attention = make(selection="none").layers[0].attention
     assert type(attention) is AdaptedAttention
     assert attention.key_projection
-
-
-def test_widths_are_as_asked_for() -> None:
-    encoder = make(ff_width=24, fusion_width=8)
-    assert encoder.layers[0].feed_forward.widen.out_features == 24
-    assert encoder.input.in_features == CHARS + 8

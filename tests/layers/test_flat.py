@@ -144,18 +144,6 @@ def test_it_learns_which_word_lies_over_a_character() -> None:
     assert right.float().mean() > 0.95
 
 
-def test_sizes_are_those_of_the_configuration() -> None:
-    sizes = {
-        name: tuple(p.shape) for name, p in FlatEncoder(FlatConfig(), char_width=100, word_width=50).named_parameters()
-    }
-    assert sizes["char_input.weight"] == (128, 100)
-    assert sizes["word_input.weight"] == (128, 50)
-    assert sizes["positions.fuse.weight"] == (4 * 128, 128)
-    assert sizes["layers.0.attention.u"] == (8, 16)
-    assert sizes["layers.0.feed_forward.widen.weight"] == (3 * 128, 128)
-    assert not any(name.endswith("bias") for name in sizes if ".attention." in name)
-
-
 def test_positions_are_shared_by_all_layers() -> None:
     one, three = (sum(p.numel() for p in make(layers=n).positions.parameters()) for n in (1, 3))
     assert one == three

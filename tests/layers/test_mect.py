@@ -257,20 +257,6 @@ def test_without_random_attention_it_is_as_with_zeros() -> None:
 # --- Batches ---------------------------------------------------------------------------------------------------------
 
 
-@each_kind
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [1, 1, 1], [5, 3]])
-def test_batches_of_little_or_nothing(options: dict[str, Any], lengths: list[int]) -> None:
-    encoder = make(**options)
-    batch = inputs(lattice_of(*((length, []) for length in lengths)), grad=True)
-    result = encoder(*batch)
-    assert result.shape == (sum(lengths), WIDTH)
-    result.sum().backward()
-    assert batch[0].grad is not None
-    assert batch[0].grad.isfinite().all()
-    expected = [plain(encoder, *sentence) for sentence in of_sentences(batch)]
-    assert torch.allclose(result, torch.cat([result[:0], *expected]), atol=1e-10)
-
-
 # --- Sizes and refusals ----------------------------------------------------------------------------------------------
 
 

@@ -169,11 +169,9 @@ def weights_of(node):
     return {name: value.detach().clone() for name, value in torch_shim(node).module.named_parameters()}
 
 
-@each_choice
-def test_every_choice_has_the_right_shape_and_learns(name, settings, docs):
-    model = SYSTEMS[name].build(**settings).initialize(docs)
-    width = settings.get("width", 16)
-    assert [y.shape for y in model.predict(docs)] == [(len(doc), width) for doc in docs]
+@each_system
+def test_a_system_learns(name, docs):
+    model = SYSTEMS[name].build().initialize(docs)
     losses = learn(name, model, docs, SYSTEMS[name].steps)
     assert losses[-1] < 0.8 * losses[0]
 
