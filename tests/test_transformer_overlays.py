@@ -93,15 +93,6 @@ def test_training_keeps_the_corpus_schedule_and_fine_tuning_has_a_rate(base: str
     assert {**training, "optimizer": None} == {**own, "optimizer": None}
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_gpus_are_used_well_and_cpus_stay_as_exact(overlay: str) -> None:
-    config = composed("weibo", overlay)
-    assert config["system"]["gpu_allocator"] == "pytorch"
-    found = tok2vec(config)
-    embed = found if overlay == "transformer-crf" else found["embed"]["second"]
-    assert embed.get("mixed_precision") == (None if overlay == "transformer-shared" else "gpu")
-
-
 def test_without_an_encoder_the_transformer_is_all_that_the_crf_reads() -> None:
     for base, system in STACKS:
         found = tok2vec(composed(base, *system, "transformer-crf"))
@@ -169,10 +160,3 @@ def test_every_overlay_with_a_transformer_is_tried_here() -> None:
         "chars-transformer",
         "encoder-transformer",
     } == {*OVERLAYS}
-
-
-@pytest.mark.parametrize("overlay", OVERLAYS)
-def test_an_overlay_says_what_it_is_and_how_to_name_the_transformer(overlay: str) -> None:
-    comment = path_of(overlay).read_text(encoding="utf8").partition("\n\n")[0]
-    assert all(line.startswith("# ") for line in comment.splitlines())
-    assert "--paths.transformer" in comment
