@@ -229,6 +229,7 @@ def test_another_config_or_other_data_is_named_and_refused(here: Path) -> None:
     run = made(here)
     (changed,) = plan(grid(here, settings=["training.max_steps=3"]))
     text = refused(todo(changed))
+    assert text.startswith("1 finished run has another config or other data")
     assert "red/tener/1: training.max_steps: was 13, is 3" in text
     assert "--retrain" in text
     write_corpus(here / "data" / "red" / "dev.spacy", 3)
