@@ -17,8 +17,10 @@ from spacy_tener.files import digest
 from spacy_tener.manifest import Manifest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import ConfigError, missing_requirements
-from spacy_tener.workbench.runs.grid import Grid, Todo, check_unchanged, plan, todo
-from spacy_tener.workbench.runs.training import TrainingRun
+from spacy_tener.workbench.runs import grid as module
+from spacy_tener.workbench.runs.engines import on_this_machine
+from spacy_tener.workbench.runs.grid import Grid, Todo, check_unchanged, plan, run_grid, todo
+from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 WINDOW = "[components.tener_ner]\nwindow = 150\n"
@@ -257,6 +259,32 @@ def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:
     (moved,) = plan(replace(grid(here), data=here / "moved"))
     assert moved.config != run.config
     assert left(moved) == "nothing"
+
+
+# Training and scoring
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_is_finished_is_scored_without_a_training_and_what_fails_is_not_scored(
+    here: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    trained, scored, ended = [], [], {}
+
+    def train(run: TrainingRun, _: object) -> TrainingResult:
+        trained.append(run.name[-1])
+        return TrainingResult(None, "out of luck" if run.name.endswith("3") else "")
+
+    monkeypatch.setattr(module, "train", train)
+    monkeypatch.setattr(module, "evaluate", lambda run, _: scored.append(run.name[-1]) or "")
+    one, two, three = plan(grid(here, seeds=[1, 2, 3]))
+    todos = [Todo(one, "train"), Todo(two, "evaluate"), Todo(three, "train")]
+    with on_this_machine(jobs) as engine:
+        failures = run_grid(
+            todos, engine, begun=lambda each: None, ended=lambda each, why: ended.update({each.run.name: why})
+        )
+    assert (sorted(trained), sorted(scored)) == (["1", "3"], ["1", "2"])
+    assert failures == {"red/tener/3": "out of luck"}
+    assert {name[-1]: why for name, why in ended.items()} == {"1": "", "2": "", "3": "out of luck"}
 
 
 # configs/models/ner.cfg
