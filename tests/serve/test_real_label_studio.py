@@ -144,7 +144,7 @@ def studio(tmp_path_factory) -> Iterator[Studio]:
                 except httpx.TransportError:
                     return False
 
-            wait_until(listens, seconds=300)
+            wait_until(listens, seconds=600)
             yield Studio(client, log)
     finally:
         process.terminate()

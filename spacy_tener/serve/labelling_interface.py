@@ -1,0 +1,122 @@
+"""Label Studio's labelling interfaces: the texts of a task, and the labels that entities in them can get."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+from .schema import ServiceError
+
+_VARIABLE = re.compile(r"\$([\w.]+)")
+
+
+@dataclass(frozen=True)
+class TextTag:
+    """A `Text` of a labelling interface.
+
+    variable: Where a task's data has its text: a key, or several with dots between them.
+    labels: For each label of the pipeline the name of the `Labels` over this text, and its label there.
+    """
+
+    name: str
+    variable: str
+    labels: dict[str, tuple[str, str]]
+
+    def text_of(self, data: dict[str, Any]) -> str:
+        value: Any = data.get(self.variable)
+        if value is None:
+            value = data
+            for part in self.variable.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+        if not isinstance(value, str):
+            raise ServiceError(422, "no_text", f"The task has no text '{self.variable}' in its data.")
+        try:
+            value.encode("utf8")
+        except UnicodeEncodeError:
+            message = f"The text '{self.variable}' holds half of a surrogate pair, which is no character."
+            raise ServiceError(422, "invalid", message) from None
+        return value
+
+
+def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
+    """Return the texts of a labelling interface that entities of these labels can be marked in, or raise what is wrong.
+
+    A document type, and with it any entity of XML's, is refused: nothing is fetched, and nothing expanded.
+    """
+    if "<!DOCTYPE" in config:
+        raise _unusable("has a document type, which is not read", "Take it out.")
+    try:
+        root = ElementTree.fromstring(config)
+    except ElementTree.ParseError as error:
+        raise _unusable(f"is not XML: {error}", "Write it as Label Studio's own templates are.") from None
+    tags = [(each, *_normalised(each)) for each in root.iter()]
+    controls = [
+        (attributes.get("name", ""), attributes.get("toname", "").split(","), _matches(element, labels))
+        for element, name, attributes in tags
+        if name == "labels"
+    ]
+    texts = [attributes for _, name, attributes in tags if name == "text" and attributes.get("name")]
+    if not texts or not controls:
+        others = ", ".join(sorted({element.tag for element, *_ in tags if element is not root})) or "nothing"
+        raise _unusable(f"has no Labels over a Text, but {others}", "Entities are found in plain text alone.")
+    found = []
+    for attributes in texts:
+        known: dict[str, tuple[str, str]] = {}
+        for control, to_names, matches in controls:
+            if attributes["name"] in (each.strip() for each in to_names):
+                known = {**{own: (control, shown) for own, shown in matches.items()}, **known}
+        if known:
+            found.append(TextTag(attributes["name"], _variable_of(attributes), known))
+    if not found:
+        remedy = 'Name them in the interface, as in <Label value="Person" predicted_values="PER"/>.'
+        raise _unusable(
+            f"has none of the labels over a Text that the model finds: {', '.join(labels) or 'none'}", remedy
+        )
+    return found
+
+
+def _normalised(element: ElementTree.Element) -> tuple[str, dict[str, str]]:
+    """Return the name of a tag and its attributes, whose case Label Studio does not mind."""
+    return element.tag.lower(), {key.lower(): value for key, value in element.attrib.items()}
+
+
+def _variable_of(attributes: dict[str, str]) -> str:
+    """Return the variable that a `Text` shows."""
+    variable = _VARIABLE.fullmatch(attributes.get("value", ""))
+    plain = attributes.get("valuetype", "text") == "text" and attributes.get("encoding", "none") == "none"
+    if not variable or not plain:
+        reason = f"has a Text, '{attributes['name']}', that does not show one text of a task as it is"
+        raise _unusable(reason, 'Write it as in <Text name="text" value="$text"/>.')
+    return variable[1]
+
+
+def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, str]:
+    """Return the label in Label Studio for each label of the pipeline that has one: where `predicted_values` names it,
+    where it is the same, or the same but for its case."""
+    named: dict[str, str] = {}
+    same: dict[str, str] = {}
+    for shown, attributes in _labels_of(control):
+        for value in attributes.get("predicted_values", "").split(","):
+            named.setdefault(value.strip(), shown)
+        for value in (shown, attributes.get("value", shown)):
+            same.setdefault(value, shown)
+    by_name = {**same, **named}
+    folded = {value.casefold(): shown for value, shown in reversed(by_name.items())}
+    matches = {own: by_name.get(own, folded.get(own.casefold())) for own in labels}
+    return {own: shown for own, shown in matches.items() if shown}
+
+
+def _labels_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the labels of a `Labels` as results name them, by their alias or value, with their attributes."""
+    for element in control.iter():
+        name, attributes = _normalised(element)
+        shown = attributes.get("alias") or attributes.get("value")
+        if name == "label" and shown:
+            yield shown, attributes
+
+
+def _unusable(reason: str, remedy: str) -> ServiceError:
+    return ServiceError(422, "unusable_interface", f"The labelling interface {reason}. {remedy}")
