@@ -79,7 +79,7 @@ class Service:
                 entity_task(nlp),
                 reading_task(nlp, 1) if recognisers(nlp) else partial(_without_readings, nlp),
                 _model_version(name, nlp),
-                _explanation_tasks(nlp),
+                _explanation_tasks(name, nlp),
             )
             for name, nlp in models.items()
         }
@@ -172,14 +172,16 @@ def _model_version(name: str, nlp: Language) -> str:
     return " ".join(filter(None, [name, str(nlp.meta.get("version", "")), weights]))
 
 
-def _explanation_tasks(nlp: Language) -> dict[Form, Task]:
+def _explanation_tasks(name: str, nlp: Language) -> dict[Form, Task]:
     forms: list[Form] = ["json", "html"] if recognisers(nlp) else []
-    return {form: partial(_explain_texts, nlp, form) for form in forms}
+    return {form: partial(_explain_texts, name, nlp, form) for form in forms}
 
 
-def _explain_texts(nlp: Language, form: Form, texts: Sequence[str]) -> list[str]:
+def _explain_texts(name: str, nlp: Language, form: Form, texts: Sequence[str]) -> list[str]:
     with nlp.memory_zone():
         explanations = [explain(nlp, text) for text in texts]
+        for each in explanations:
+            each.pipeline["name"] = name  # clients are not told where it lies on this machine
         return [each.to_html() if form == "html" else each.to_json() for each in explanations]
 
 

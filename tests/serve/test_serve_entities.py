@@ -104,6 +104,8 @@ def test_an_explanation_as_data_and_as_a_page(served, nlp):
     page = served.client.post("/v1/explanation", json={"text": text, "format": "html"})
     assert page.headers["content-type"].startswith("text/html")
     assert page.text.startswith("<!DOCTYPE html>")
+    assert data.json()["pipeline"]["name"] == "tener"
+    assert str(nlp.path) not in data.text + page.text
     assert served.client.post("/v1/explanation", json={"text": "京" * 101}).status_code == 413
 
 
