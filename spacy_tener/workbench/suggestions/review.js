@@ -220,13 +220,13 @@
     const { place, selected } = state;
     const own = selected ? selected : place && entityAt(state);
     const text = selected ? selected.text.text : list.item ? list.item.text : "";
+    const words = (each) => el("b", {}, text.slice(each.start, Math.min(each.end, each.start + 80)));
+    const shown = (each) => [words(each), " ", chip(each.label), each.p === null ? " " : ` ${percent(each.p)} `];
+    const side = (some) => (some.length ? some.flatMap(shown) : ["nothing "]);
     const said = [];
-    if (own) said.push(el("b", {}, text.slice(own.start, Math.min(own.end, own.start + 80))), " ");
-    if (selected) said.push("– choose a label");
-    else if (place && byGold && !place.added) {
-      const side = (name, some) => [` ${name}: `, ...(some.length ? some.flatMap((each) => [chip(each.label), each.p === null ? " " : ` ${percent(each.p)} `]) : ["nothing "])];
-      said.push(...side("annotated", place.gold), "·", ...side("model", place.found));
-    } else if (place) said.push(...(place.now.length ? [chip(own.label), own.p === null ? "" : ` ${percent(own.p)}`] : ["no entity"]));
+    if (selected) said.push(words(own), " – choose a label");
+    else if (place && byGold && !place.added) said.push("annotated: ", ...side(place.gold), "· model: ", ...side(place.found));
+    else if (own) said.push(...(place.now.length ? shown(own) : [words(own), " no entity"]));
     else said.push(list.item ? "No entity here. Select some text to make one; Enter where it is right." : "");
     $("place").replaceChildren(...said);
   }

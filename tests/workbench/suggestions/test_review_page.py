@@ -176,6 +176,7 @@ def test_labels_edges_and_undo_by_keyboard(annotating: Open) -> None:
     review.keys(Keys.ENTER, Keys.ENTER)
     assert "2 of 2 texts done" in review.text("progress")
     assert [record["spans"] for record in review.decisions()] == [[], []]
+    assert review.browser.said() == []
 
 
 def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Open, tmp_path: Path) -> None:
