@@ -35,6 +35,7 @@ def pages(learned, tmp_path_factory):
     text.entities[0] = replace(text.entities[0], label=HOSTILE * 5)
     return {
         "some": write("some", explain(nlp, [TEXT, annotated])),
+        "empty": write("empty", explain(nlp, "")),
         "atssa": write("atssa", explain(learned(), TEXT)),
         "grn": write("grn", explain(learned("GRN"), TEXT)),
         "hostile": write("hostile", hostile, title="<b>{{script}}</b>"),
@@ -215,6 +216,12 @@ def test_readings_and_probabilities_are_written_as_in_figures(page):
     assert [reading.count(", ") for reading in readings] == [max(0, count - 1) for count in changes]
     values = [place / 1000 for place in range(1001)] + [0.0625, 0.625, 0.99951, 0.00049]
     assert browser.run("return arguments[0].map(parts.percent)", values) == [percent(value) for value in values]
+
+
+def test_a_text_without_entities_says_so(page):
+    browser = page("empty")
+    assert shown(browser, "#none") == ["No entity was found in this text."]
+    assert not any(section.is_displayed() for section in find(browser, "#texts, #entity, #lexicon, #maps"))
 
 
 def test_colours_are_dark_where_the_reader_wants_them(page):

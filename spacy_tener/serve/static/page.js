@@ -6,7 +6,7 @@ const SAMPLES = {
   zh: "王小明昨天去了上海，在中国银行工作的吴重阳也在。",
   en: "Angela Merkel met Tim Cook of Apple in Berlin on Monday.",
 };
-const state = { models: [], text: "", entities: [], hidden: new Set(), asked: null };
+const state = { models: [], text: "", entities: [], explained: null, hidden: new Set(), asked: null };
 
 const model = () => state.models.find((each) => each.name === $("model").value);
 const least = () => $("minimum").value / 100;
@@ -49,7 +49,7 @@ function askSoon() {
 function enable() {
   const isRead = Boolean(state.text.trim()) && state.text === written();
   for (const name of ["explain", "json", "csv", "copy"]) $(name).disabled = !isRead;
-  if (!$("frame").hidden) $("working").textContent = isRead && state.text === state.explained ? "" : "The text has changed since.";
+  if (!$("frame").hidden) $("working").textContent = isRead && state.text === state.explained ? "" : "This explains what was here before.";
 }
 
 // --- drawing
@@ -164,7 +164,7 @@ function choose() {
   const spoken = language && new Intl.DisplayNames("en", { type: "language" }).of(language);
   $("about").textContent = [description || name, spoken, version === "0.0.0" ? "" : version].filter(Boolean).join(" · ");
   state.hidden.clear();
-  state.text = ""; // what was read was read by another model
+  Object.assign(state, { text: "", explained: null }); // by another model
   $("labels").replaceChildren(...labels.map((label) => {
     const button = el("button", { type: "button", class: "chip", "aria-pressed": "true", style: { "--h": hue(label) } }, label || "no label");
     button.addEventListener("click", () => {

@@ -33,7 +33,7 @@ function askForKey() {
   const dialog = document.body.appendChild(el("dialog", { "aria-label": "API key" }, form));
   dialog.showModal();
   return new Promise((resolve, reject) => {
-    form.addEventListener("submit", () => { 
+    form.addEventListener("submit", () => {
       key = field.value;
       try { sessionStorage.setItem(KEPT, key); } catch { /* until the page is left */ }
       resolve();
