@@ -35,11 +35,11 @@ class Cost(NamedTuple):
 # For a batch of the eight texts below; launches have a slack of one in fifty. A change that needs more must say so by
 # larger numbers here, one that needs less may by smaller ones: `pytest -rP` prints what was counted, and where.
 BUDGETS = {
-    "TENER": Cost(87, 4, 1, 30, 0, 2, 40, 3, 1),
-    "FLAT": Cost(128, 6, 1, 37, 0, 3, 55, 5, 1),
-    "FLAT_ATSSA": Cost(238, 7, 2, 37, 0, 3, 96, 6, 1),
-    "MECT": Cost(264, 9, 1, 58, 0, 6, 120, 8, 1),
-    "GRN": Cost(112, 8, 1, 30, 0, 2, 39, 7, 1),
+    "TENER": Cost(87, 4, 1, 32, 0, 2, 40, 3, 1),
+    "FLAT": Cost(128, 6, 1, 40, 0, 3, 55, 5, 1),
+    "FLAT_ATSSA": Cost(238, 7, 2, 40, 0, 3, 96, 6, 1),
+    "MECT": Cost(264, 9, 1, 64, 0, 6, 120, 8, 1),
+    "GRN": Cost(112, 8, 1, 32, 0, 2, 39, 7, 1),
 }
 
 

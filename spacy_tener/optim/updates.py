@@ -153,7 +153,7 @@ class StepTogether:
         if optimizer.L2 and not optimizer.L2_is_weight_decay:
             torch._foreach_add_(gradients, weights, alpha=optimizer.L2)
         if optimizer.grad_clip:
-            gradients = _clipped(gradients, optimizer.grad_clip)
+            gradients = _clipped(gradients, optimizer.grad_clip, group.tables)
         if optimizer.b1 > 0.0:
             (mean, means), (square, squares) = (
                 self._state(getattr(optimizer, name), name, group) for name in ("mom1", "mom2")
@@ -266,17 +266,16 @@ def _groups(optimizer: Optimizer, parameters: Sequence[tuple[Key, nn.Parameter]]
     return groups
 
 
-def _clipped(gradients: list[Tensor], longest: float) -> list[Tensor]:
+def _clipped(gradients: list[Tensor], longest: float, tables: Sequence[object]) -> list[Tensor]:
     """Shorten each gradient that is longer than that, without asking how long it is.
 
-    Tensors of many shapes cannot be multiplied by a number each in one kernel: small ones are, laid end to end.
+    Tensors of many shapes cannot be multiplied by a number each in one kernel: small ones are, laid end to end. But not
+    rows of tables, which are as many as a batch has.
     """
     norms = torch.stack(torch._foreach_norm(gradients)).clamp_min_(1e-12)
     scales = norms.clamp_max(longest).div_(norms)
-    small = [place for place, gradient in enumerate(gradients) if gradient.numel() <= _SMALL]
-    shortened = [
-        gradient if gradient.numel() <= _SMALL else gradient * scales[i] for i, gradient in enumerate(gradients)
-    ]
+    small = [i for i, each in enumerate(gradients) if each.numel() <= _SMALL and tables[i] is None]
+    shortened = [each if i in small else each * scales[i] for i, each in enumerate(gradients)]
     if small:
         parts = [gradients[place] for place in small]
         sizes = tuple(part.numel() for part in parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -166,11 +167,11 @@ def test_rows_with_momentum_are_left_to_the_optimizer() -> None:
 
 
 def test_large_gradients_are_shortened_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    def shortened() -> list[torch.Tensor]:
-        return updates._clipped([torch.full((2, 3), 2.0), torch.full((4,), 0.1), torch.full((3,), 7.0)], 1.0)
+    def shortened(tables: list[object]) -> list[torch.Tensor]:
+        return updates._clipped([torch.full((2, 3), 2.0), torch.full((4,), 0.1), torch.full((3,), 7.0)], 1.0, tables)
 
     wanted = [torch.full((2, 3), 6**-0.5), torch.full((4,), 0.1), torch.full((3,), 3**-0.5)]
-    for small in (0, 4, 100):
+    for small, tables in itertools.product((0, 4, 100), ([None, None, None], [None, None, object()])):
         monkeypatch.setattr(updates, "_SMALL", small)
-        for found, expected in zip(shortened(), wanted, strict=True):
+        for found, expected in zip(shortened(tables), wanted, strict=True):
             torch.testing.assert_close(found, expected)

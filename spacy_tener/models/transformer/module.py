@@ -138,11 +138,11 @@ class PretrainedTransformer(nn.Module):
 
     def _at_once(self, device: torch.device) -> int:
         """Return how many pieces are read at once."""
-        if device.type != "cuda":
-            return _AT_ONCE["cpu"]
-        if torch.is_grad_enabled():
+        if device.type != "cpu" and torch.is_grad_enabled():
             # Whatever is computed stays for the gradient, in one call or in several.
             return sys.maxsize
+        if device.type != "cuda":
+            return _AT_ONCE["cpu"]
         free: int = torch.cuda.mem_get_info(device)[0]
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         config: Any = self.transformer.config
