@@ -82,6 +82,18 @@ def test_a_copy_reads_listed_words_alike(tag_width):
     np.testing.assert_array_equal(row_of(copy, "深圳"), row_of(model, "深圳"))
 
 
+def test_a_listed_word_without_a_tag_has_the_row_of_unknown_tags():
+    model = build_lexicon_embed(lambda: Lexicon(["上海", "北京"], ["ns", "ns"]), width=3, tag_width=2, dropout=0.0)
+    model.initialize()
+    observe(model, [docs_of("上海", "北京")])
+    entries = {"深圳": ListedWord("", ("北京",)), "武汉": ListedWord("ns", ("北京",))}
+    model.attrs["vocabulary"].lists.put("", WordList(entries))
+    known, untagged, tagged = (row_of(model, word) for word in ("北京", "深圳", "武汉"))
+    np.testing.assert_array_equal(tagged, known)
+    np.testing.assert_array_equal(untagged[:3], known[:3])
+    assert (untagged[3:] != known[3:]).all()
+
+
 def test_each_listed_word_of_a_text_has_the_mean_of_its_own_likes():
     model = trained(["上海", "北京", "天津"])
     entries = {"深圳": ListedWord("", ("北京",)), "武汉": ListedWord("", ("上海", "天津"))}

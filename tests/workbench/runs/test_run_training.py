@@ -12,9 +12,10 @@ import pytest
 from made_trainings import make_config, tener, train_nothing
 from thinc.api import Config
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.runs import processes
 from spacy_tener.workbench.runs.processes import Echo, Processes
-from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun, evaluate, train
+from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun, evaluate, is_trained, train
 
 ROWS = """
 import json, pathlib, sys, time
@@ -59,6 +60,21 @@ def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Trai
     command = ["python", "-m", "fake_spacy", "train", str(run / "config.cfg"), "--output", str(run), "--gpu-id", "-1"]
     assert (run / "output.log").read_text().splitlines()[0] == f"$ {' '.join(command)}"
     assert json.loads((run / "metrics-dev.json").read_text())["ents_f"] == 0.2
+
+
+def test_a_finished_training_is_known_and_another_one_in_its_place_refused(
+    trained: Train, tmp_path: Path, config: Config
+) -> None:
+    run = TrainingRun("run", tmp_path / "run", config)
+    assert not is_trained(run, remedy="Name another.")
+    trained()
+    assert is_trained(run, remedy="Name another.")
+    changed = config.copy()
+    changed["training"]["max_steps"] = 77
+    with pytest.raises(RemedyError, match=r"run: holds another training \(training\.max_steps.*\)\. Name another\."):
+        is_trained(TrainingRun("run", tmp_path / "run", changed), remedy="Name another.")
+    (tmp_path / "run" / "model-best" / "meta.json").unlink()
+    assert not is_trained(run, remedy="Name another.")
 
 
 def test_it_begins_anew_whatever_lies_there(trained: Train, tmp_path: Path) -> None:
