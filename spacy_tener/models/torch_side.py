@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -24,6 +25,17 @@ if hasattr(os, "register_at_fork"):
     # A forked worker, as of `nlp.pipe(n_process=2)`, does not have the threads that torch computed with in its parent,
     # and would wait for them forever.
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+
+
+def hide_known_warnings() -> None:
+    """Hide two warnings that no user can do anything about, and no others."""
+    # Thinc hands over CuPy's arrays by `toDlpack`, which CuPy 14 warns of.
+    warnings.filterwarnings("ignore", r"This function is deprecated.*cupy\.from_dlpack", module=r"thinc\.util$")
+    # The thread of torch's backward pass gets its context by the first product.
+    warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context")
+
+
+hide_known_warnings()
 
 
 def to_default_device(module: nn.Module) -> nn.Module:

@@ -7,6 +7,7 @@ import os
 import pickle
 import signal
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch import nn
 from spacy_tener.models.batches import join_rows, split_rows
 from spacy_tener.models.bridge import TorchShim, ragged_layer, torch_shim
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
-from spacy_tener.models.torch_side import join, split
+from spacy_tener.models.torch_side import hide_known_warnings, join, split
 
 WIDTH_IN, WIDTH_OUT = 3, 4
 LENGTHS = [2, 0, 3, 1, 0]
@@ -603,3 +604,20 @@ def test_an_array_that_runs_backwards_is_copied():
     joined = join_rows(get_current_ops(), split_rows(array, [2, 4]))
     assert joined.flags.c_contiguous
     np.testing.assert_array_equal(joined, array)
+
+
+def test_only_what_no_user_can_do_anything_about_is_not_warned_of():
+    dlpack = (
+        "This function is deprecated and will be removed in a future release. Use the cupy.from_dlpack() array "
+        "constructor instead."
+    )
+    context = "Attempting to run cuBLAS, but there was no current CUDA context! Attempting to set the primary context."
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        hide_known_warnings()
+        for message, module in [(dlpack, "thinc.util"), (context, "torch.autograd.graph")]:
+            warnings.warn_explicit(message, UserWarning, "file.py", 1, module=module)
+        assert not caught
+        for message, module in [(dlpack, "users.own"), ("Attempting to run cuBLAS", "torch.autograd.graph")]:
+            warnings.warn_explicit(message, UserWarning, "file.py", 1, module=module)
+    assert len(caught) == 2
