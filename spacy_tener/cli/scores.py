@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -111,7 +112,7 @@ def evaluate_cli(
         write_text(output, "{\n  " + ",\n  ".join(lines) + "\n}\n")
         msg.good(str(output))
     if page:
-        _write_errors(page, nlp, f"{model} on {data}", data, scores, scorer.examples, explained)
+        _write_errors(page, nlp, model, data, scores, scorer.examples, explained)
     if displacy_path:
         docs = list(nlp.pipe(example.predicted for example in examples[:displacy_limit]))
         shown = displacy_options({ent.label_ for doc in docs for ent in doc.ents})
@@ -142,7 +143,7 @@ def _write_scores(path: Path, page: Path | None) -> None:
 def _write_errors(
     page: Path,
     nlp: Language,
-    about: str,
+    model: str,
     data: Path,
     scores: Mapping[str, Any],
     examples: Sequence[Example],
@@ -165,9 +166,10 @@ def _write_errors(
         None if scores.get("ents_f") is None else parse_scores(scores, data),
         texts,
         labels=known_labels(nlp),
-        about=f"{about}, {counted(len(texts), 'text')}",
+        about=f"{model} on {data}, {counted(len(texts), 'text')}",
         lang=str(nlp.lang),
         explained=(why.name, numbers),
+        review=f"python -m spacy tener review {shlex.join([model, str(data)])} --output reviewed",
     )
     write_text(page, content)
     wrong = sum(any(pair.is_error for pair in pairs) for _, pairs in texts)

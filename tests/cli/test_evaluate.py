@@ -203,6 +203,9 @@ def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str
     assert "<title>Errors on weibo/test</title>" in page
     assert '"explained":{"page":"e-why.html","texts":{"1":0}}' in page
     assert '"gold":[[0,2,"ORG"]]' in why
+    assert (
+        f'"review":"python -m spacy tener review {saved["tener"]} {tmp_path / "weibo" / "test.spacy"} --output' in page
+    )
     assert "e.html: 1 text with errors of 2" in text
 
 

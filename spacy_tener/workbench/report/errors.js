@@ -100,9 +100,9 @@
     const span = ([start, end, label], state, name) => ({ start: unit(start), end: unit(end), label, state, name });
     if (kind === "right" || kind === "unjudged") return [span(found, kind, `${found[2]}${sure}`)];
     if (kind === "label") return [span(found, "invented", `${gold[2]} → ${found[2]}${sure}`)];
-    return [...(gold ? [span(gold, "missed", `− ${gold[2]}`)] : []), ...(found ? [span(found, "invented", `+ ${found[2]}${sure}`)] : [])];
+    return [...(gold ? [span(gold, "missed", `− ${gold[2]}${found ? "" : sure}`)] : []), ...(found ? [span(found, "invented", `+ ${found[2]}${sure}`)] : [])];
   }
-  const LEGEND = [["− annotated, not found", "missed"], ["+ found, not annotated", "invented"], ["annotated → found, with how sure", "invented"]];
+  const LEGEND = [["− annotated, not found", "missed"], ["+ found, not annotated", "invented"], ["annotated → found", "invented"]];
 
   function draw(one) {
     const { unit } = places(one.text), wrong = one.pairs.filter(isError);
@@ -152,8 +152,11 @@
   const labels = [...new Set(pairs.flatMap(({ gold, found }) => [gold, found].filter(Boolean).map((each) => each[2])))].sort();
   $("label").replaceChildren(el("option", { value: "" }, "all labels"), ...labels.map((label) => el("option", { value: label }, label)));
   if (!pairs.some((pair) => pair.sure !== null)) { $("order").value = "given"; $("order").parentElement.hidden = true; }
-  $("legend").replaceChildren(...(pairs.some(isError) ? LEGEND.flatMap(([name, kind]) => [el("mark", { class: `ent ${kind}`, style: { "--h": 210 } }, name), " "]) : []));
+  $("legend").replaceChildren(...(pairs.some(isError) ? LEGEND.flatMap(([name, kind]) => [el("mark", { class: `ent ${kind}`, style: { "--h": 210 } }, name), " "]) : []),
+    ...(pairs.some((pair) => pair.sure !== null) ? ["%: how sure the pipeline is of what it found, or that what it missed is none"] : []));
   $("texts").hidden = !texts.length;
+  $("review").hidden = !data.review || !pairs.some(isError);
+  $("review").lastElementChild.textContent = data.review;
   for (const name of ["kind", "label", "order"]) $(name).addEventListener("change", show);
   $("cell").addEventListener("click", () => choose(null));
   searching($("search"), show);

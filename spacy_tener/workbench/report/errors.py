@@ -105,6 +105,7 @@ def errors_page(
     about: str = "",
     lang: str = "en",
     explained: tuple[str, Sequence[int]] = ("", ()),
+    review: str = "",
 ) -> str:
     """Return the page.
 
@@ -112,9 +113,11 @@ def errors_page(
     texts: Docs with what `compare_texts` found; none for a page of scores alone.
     labels: Those that the pipeline can find, None if they are not known. The page says which of the corpus are others.
     explained: The address of a page with explanations, and the numbers of the texts on it, in its order.
+    review: The command that makes a page to decide on, where the annotation may be wrong.
     """
     address, numbers = explained
     data = {
+        "review": review,
         "scores": None if scores is None else _score_rows(scores),
         "texts": [[doc.text, [_plain(pair) for pair in pairs]] for doc, pairs in texts],
         "unknown": _unknown(texts, labels),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -32,7 +33,7 @@ def review_page(
     texts = [_text(number, docs[number].doc, _places(docs[number])) for number in numbers]
     labels = {ent.label_ for judged in docs.values() for ent in judged.doc.ents}
     labels |= {each.label for doubt in doubts for each in doubt.found}
-    apply = f"python -m spacy tener review --apply decisions.json {corpus} --output mended.spacy"
+    apply = f"python -m spacy tener review --apply decisions.json {shlex.quote(corpus)} --output mended.spacy"
     return _page(title, about, texts, sorted(labels), stands="gold", corpus=corpus, next=apply, lang=lang)
 
 
