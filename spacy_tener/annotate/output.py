@@ -169,8 +169,9 @@ def _locked(folder: Folder) -> Iterator[None]:
         return
     with locked(folder.path / _LOCK):
         with writing(folder.path):
-            for beside in folder.path.rglob(".*.tmp"):
-                beside.unlink(missing_ok=True)
+            for place in (folder.path, folder.path / ENTITIES, folder.path / COUNTS):
+                for beside in place.glob(".*.tmp"):
+                    beside.unlink(missing_ok=True)
         yield
 
 

@@ -119,10 +119,13 @@ def test_a_part_without_its_table_or_its_records_is_made_again(tmp_path, archive
     (out / "_entities" / "part-00000.jsonl").unlink()
     (out / "part-00003.jsonl").unlink()
     (out / "_entities" / ".part-00001.jsonl.1.tmp").write_text("half")
+    (out / "mine").mkdir()
+    (out / "mine" / ".notes.tmp").write_text("not ours")
     made = []
     run([archive], out, entities="jsonl", part_size=1, seen=lambda part, _, there: made.append((part.number, there)))
     assert sorted(made) == [(0, False), (1, True), (2, True), (3, False)]
     assert {path: path.read_bytes() for path in out.rglob("*part-*")} == before
+    assert (out / "mine" / ".notes.tmp").exists()
     with pytest.raises(RemedyError, match='something else: entities: was "jsonl", is "csv"'):
         run([archive], out, entities="csv", part_size=1)
 
