@@ -3,7 +3,7 @@
   const KINDS = { label: "another label", edges: "other edges", missing: "not in the annotation", extra: "only in the annotation" };
   const KEPT = `review.${data.digest}`;
   const byGold = data.stands === "gold"; // what stands in a place until someone has decided: the annotation, or the model's
-  const state = { place: null, at: 0, selected: null, undo: [], open: new Set() };
+  const state = { text: null, place: null, at: 0, selected: null, undo: [], open: new Set() };
 
   const same = (a, b) => a.start === b.start && a.end === b.end && a.label === b.label;
   const alike = (some, others) => some.length === others.length && some.every((one) => others.some((other) => same(one, other)));
@@ -346,7 +346,9 @@
   $("next").textContent = data.next;
   $("tools").hidden = !texts.length;
   if (!texts.length) tell(byGold ? "There is nothing to decide: the model agrees with the annotation everywhere." : "There are no texts to annotate.");
-  else if (touched.size) tell("");
+  // Labels that someone typed when the page was open before.
+  const used = texts.flatMap((one) => one.places.flatMap((place) => place.now.map((own) => own.label)));
+  data.labels = [...new Set([...data.labels, ...used])];
   showLabels();
   showProgress();
   show();

@@ -21,20 +21,18 @@ from ..annotation_tasks import Task
 from .review import Doubt, JudgedDoc
 
 
-def review_page(
-    title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc], *, corpus: str, lang: str = "en"
-) -> str:
+def review_page(title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc], *, corpus: str) -> str:
     """Return a page with the texts of some doubts, in the order of these.
 
     about: Plain text on top.
-    corpus: The file's name.
+    corpus: The file's name. It does not say which language its texts are in.
     """
     numbers = dict.fromkeys(doubt.doc for doubt in doubts)
     texts = [_text(number, docs[number].doc, _places(docs[number])) for number in numbers]
     labels = {ent.label_ for judged in docs.values() for ent in judged.doc.ents}
     labels |= {each.label for doubt in doubts for each in doubt.found}
     apply = f"python -m spacy tener review --apply decisions.json {shlex.quote(corpus)} --output mended.spacy"
-    return _page(title, about, texts, sorted(labels), stands="gold", corpus=corpus, next=apply, lang=lang)
+    return _page(title, about, texts, sorted(labels), stands="gold", corpus=corpus, next=apply, lang="")
 
 
 def annotation_page(title: str, about: str, tasks: Sequence[Task], labels: Iterable[str], *, lang: str = "en") -> str:

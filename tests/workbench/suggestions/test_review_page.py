@@ -219,10 +219,13 @@ def test_selections_and_edges_keep_to_tokens(annotating: Open) -> None:
 def test_progress_is_kept_for_this_corpus_alone(annotating: Open) -> None:
     docs = [annotated("王小明", [(0, 3, "PER")]), annotated("好", [])]
     review = annotating(docs)
-    review.keys("a", Keys.ENTER)
+    review.browser.driver.find_element("id", "label").send_keys("新", Keys.ENTER)
+    review.browser.run("document.activeElement.blur()")
+    review.keys(Keys.ENTER)
     assert "1 of 2 texts done · 1 of 1 place decided" in review.text("progress")
     review.browser.open(f"{review.browser.run('return location.href')}?again")
     review.browser.wait(lambda: "1 of 2 texts done" in review.text("progress"))
+    assert "新" in review.text("labels")
     Select(review.browser.driver.find_element("id", "open")).select_by_value("open")
     assert review.lines() == ["好"]
     assert "0 of 1 text done" in annotating(docs[:1]).text("progress")
