@@ -92,12 +92,12 @@ def test_parts_hold_each_record_once_and_in_order(tmp_path, archive, run) -> Non
 
 def test_killed_at_random_moments_it_goes_on(tmp_path, archive, run, make_job) -> None:
     start = time.perf_counter()
-    run([archive], tmp_path / "whole", part_size=20)
+    run([archive], tmp_path / "whole", part_size=20, entities="csv")
     seconds = time.perf_counter() - start
     whole, rng, killed = parts(tmp_path / "whole"), random.Random(1), 0
     assert len(whole) == 15
     out = tmp_path / "out"
-    job = make_job([archive], out, part_size=20)
+    job = make_job([archive], out, part_size=20, entities="csv")
     for _ in range(3):
         killed += killed_at(rng.uniform(0.1, 0.5) * seconds, lambda: annotate_locally(job, lambda *_: None))
         if out.exists():
@@ -106,7 +106,8 @@ def test_killed_at_random_moments_it_goes_on(tmp_path, archive, run, make_job) -
     made = []
     total = annotate_locally(job, lambda part, counts, before: made.append(before))
     assert parts(out) == whole
-    assert left_over(out) == []
+    assert parts(out / "_entities") == parts(tmp_path / "whole" / "_entities")
+    assert left_over(out) == left_over(out / "_entities") == []
     assert total.texts == len(TEXTS)
     annotate_locally(job, lambda part, counts, before: made.append(before))
     assert made[-15:] == [True] * 15
