@@ -340,7 +340,7 @@ class TestTrainingOn:
 
     def test_a_rate_that_was_set_stays(self, loaded, make_examples):
         optimizer = loaded.resume_training()
-        optimizer.learn_rate = 0.0005
+        optimizer.learn_rate = 1e-6  # below the schedule's first
         for _ in range(3):
             loaded.update(make_examples(loaded, [(TEXT, [])]), sgd=optimizer)
-        assert optimizer.learn_rate == 0.0005
+        assert optimizer.learn_rate == 1e-6
