@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from ...errors import check_choice
@@ -26,7 +26,7 @@ class DecisionOptions:
 
     answers: What the answer to a record is about: `complete`, the annotation of its whole text; `binary`, only the
         spans in it; `auto`, as the record says (Prodigy's `_is_binary` and `_view_id`).
-    texts: Names of the texts of Label Studio's tasks that were annotated; none for those in which something is marked.
+    texts: Names of texts of Label Studio's tasks that were annotated, beside those in which something is marked.
     annotators: What to read of several annotations of a text: the `first`; what all of them say (`agreement`); what
         more than half of them say (`majority`); or nothing (`error`). One that is marked as ground truth stands alone.
     """
@@ -65,11 +65,14 @@ def combine(text: str, annotations: Sequence[Sequence[EntitySpan]], rule: str) -
     if len(annotations) == 1:
         return AnnotatedText(text, tuple(annotations[0]))
     needed = len(annotations) if rule == "agreement" else len(annotations) // 2 + 1
-    votes = Counter(span for annotation in annotations for span in set(annotation))
-    edges = sorted({edge for span in votes for edge in (span.start, span.end)})
+    # Two annotators may quote one span differently, as tools escape the ends of lines.
+    by_place = [{(each.start, each.end, each.label): each for each in spans} for spans in annotations]
+    votes = Counter(chain.from_iterable(by_place))
+    marked = {place: span for places in by_place for place, span in places.items()}
+    edges = sorted({edge for start, end, _ in votes for edge in (start, end)})
     missing = tuple(
         (start, end)
         for start, end in pairwise(edges)
         if sum(all(each.end <= start or end <= each.start for each in spans) for spans in annotations) < needed
     )
-    return AnnotatedText(text, tuple(span for span, count in votes.items() if count >= needed), missing)
+    return AnnotatedText(text, tuple(marked[place] for place, count in votes.items() if count >= needed), missing)

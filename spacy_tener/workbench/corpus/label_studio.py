@@ -26,20 +26,27 @@ def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOption
             raise RecordError(f"{len(live)} annotations of one text", remedy)
         note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else decisions.annotators}")
         live = truth or (live[:1] if decisions.annotators == "first" else live)
-    texts = dict(_strings(data))
+    texts = _strings(data)
+    if decisions.texts and texts.keys().isdisjoint(decisions.texts):
+        reason = f"'data' has none of the texts {', '.join(decisions.texts)}, but {excerpt(list(texts))}"
+        raise RecordError(reason, "Name the annotated ones, as in `--texts title,body`.")
     read = [_spans_by_text(texts, each, note) for each in live]
-    keys = dict.fromkeys(key for key in decisions.texts if key in texts) or dict.fromkeys(chain.from_iterable(read))
-    keys = keys or {_text_key(texts, "", []): None}
+    named = [key for key in decisions.texts if key in texts]
+    keys = dict.fromkeys(chain(named, *read)) or {_text_key(texts, "", []): None}
     return [combine(texts[key], [spans.get(key, []) for spans in read], decisions.annotators) for key in keys]
 
 
-def _strings(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the strings of a task by their keys; those in objects as an interface has them: `article.body`."""
-    for key, value in data.items():
-        if isinstance(value, str):
-            yield prefix + key, value
-        elif isinstance(value, dict):
-            yield from _strings(value, f"{prefix}{key}.")
+def _strings(data: dict[str, Any]) -> dict[str, str]:
+    """Return the strings of a task by their keys; those in objects as an interface has them: `article.body`."""
+    found: dict[str, str] = {}
+    objects = [("", data)]
+    for prefix, each in objects:  # to which those inside are added
+        for key, value in each.items():
+            if isinstance(value, str):
+                found[prefix + key] = value
+            elif isinstance(value, dict):
+                objects.append((f"{prefix}{key}.", value))
+    return found
 
 
 def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) -> dict[str, list[EntitySpan]]:
@@ -64,15 +71,18 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
 def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> str:
     """Return the key of the text that the regions of a tag are in.
 
-    It is one that has what they quote: that of the tag's name, or `text`, or the only one.
+    It is one that has what they quote: that of the tag's name, or `text`, or the only one, of which those inside of
+    objects are the last.
     """
     quoting = [key for key, text in texts.items() if all(is_quoted(span, text) for span in spans)]
     candidates = quoting or list(texts)
     for key in (tag, "text"):
         if key in candidates:
             return key
+    if len(candidates) > 1:
+        candidates = [key for key in candidates if "." not in key] or candidates
     if len(candidates) != 1:
-        reason = f"'data' has no 'text', and {len(candidates)} other strings: {excerpt(candidates)}"
+        reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(texts))}"
         raise RecordError(reason, "Name those that were annotated, as in `--texts title,body`.")
     return candidates[0]
 

@@ -393,6 +393,19 @@ def test_annotated_texts_of_label_studio_can_be_named(tmp_path: Path) -> None:
         texts(tmp_path, records)
     reader = reader_of(tmp_path, records, decisions=DecisionOptions(texts=("title", "article.body", "absent")))
     assert [(text.text, len(text.spans)) for text in reader] == [("高勇", 1), ("在北京", 0), ("高勇", 0), ("在北京", 0)]
+    # What is marked in others is read too, and names that no task has are no names.
+    reader = reader_of(tmp_path, records, decisions=DecisionOptions(texts=("url",)))
+    assert [(text.text, len(text.spans)) for text in reader] == [("x", 0), ("高勇", 1), ("x", 0)]
+    with pytest.raises(CorpusError, match="'data' has none of the texts titel, but"):
+        list(reader_of(tmp_path, records, decisions=DecisionOptions(texts=("titel",))))
+
+
+def test_strings_inside_of_objects_are_the_last_to_be_a_label_studio_text(tmp_path: Path) -> None:
+    deep: dict[str, Any] = {"id": "x"}
+    for _ in range(300):
+        deep = {"a": deep}
+    record = {"data": {"review": "高勇", "meta": {"source": "y", **deep}}, "annotations": [annotation([])]}
+    assert [text.text for text in texts(tmp_path, [record])] == ["高勇"]
 
 
 @pytest.mark.parametrize("indent", [None, 1])

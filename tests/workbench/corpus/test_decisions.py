@@ -164,6 +164,13 @@ def test_disagreement_is_found_in_the_unit_of_the_offsets(tmp_path: Path) -> Non
     assert (text.spans, text.missing) == ((), ((1, 3), (3, 4)))
 
 
+def test_annotators_may_quote_one_span_differently(tmp_path: Path) -> None:
+    record = task([(0, 3, "PER")], [(0, 3, "PER")], text="张\n三")
+    for annotation, quoted in zip(record["annotations"], ("张\n三", "张\\n三"), strict=True):
+        annotation["result"][0]["value"]["text"] = quoted
+    assert read(tmp_path, record, annotators="agreement").spans == entities((0, 3, "PER"))
+
+
 def test_relations_are_left_out_and_counted(tmp_path: Path) -> None:
     doccano = {
         "text": TEXT,
