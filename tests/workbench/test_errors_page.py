@@ -161,9 +161,11 @@ def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Pa
 def test_any_text_and_label_is_shown_as_it_is(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     hostile = "</script><img src=x onerror=document.title='taken'>\u202e😀𠮷e\u0301 שלום 张三"
     place = hostile.index("张三")
-    examples = examples_of(nlp, [(hostile, [(place, place + 2, "<b>'\"")])])
-    long = examples_of(nlp, [("好" * 99_998 + "李四", [(99_998, 100_000, "PER")])])
-    browser.open(write(nlp, tmp_path / "errors.html", [*examples, *long]))
+    found, long = Pair((place, place + 2, "<b>'\""), (place, place + 2, "PER")), Pair((99_998, 100_000, "PER"), None)
+    texts = [(nlp.make_doc(hostile), [found]), (Doc(nlp.vocab, ["好" * 99_998 + "李四"], [False]), [long])]
+    path = tmp_path / "errors.html"
+    path.write_text(errors_page("Errors", None, texts), encoding="utf8")
+    browser.open(path.as_uri())
     shown = lines(browser)
     assert shown[0] == hostile[:place] + "张三<b>'\" → PER"
     assert shown[1] == " … ".lstrip() + "好" * 80 + "李四− PER"
