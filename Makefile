@@ -42,8 +42,8 @@ browser: ## Chromium and its driver, where they are missing
 	{ [ "$$(id -u)" = 0 ] && { apt-get update -qq; apt-get install -qq --yes chromium chromium-driver; } >/dev/null; } || \
 	{ echo "The tests of pages need Chromium and its driver: apt-get install chromium chromium-driver" >&2; exit 1; }
 
-# One of them runs the lines for Spark of docs/many-machines.md, another the CRF's kernels in the interpreter of Triton,
-# which has packages for Linux only.
+# One of them runs the lines for Spark of docs/many-machines.md, another the CRF's kernels in the interpreter of Triton
+# (which has packages for Linux only), and some work in Label Studio.
 test-slow: $(DEV_ENV) browser $(LABEL_STUDIO)/.installed ## the tests that train for minutes, with Java for Spark, and Label Studio
 	@command -v java >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -qq --yes default-jre-headless >/dev/null; } || \
 	{ echo "The test of Spark needs Java: apt-get install default-jre-headless" >&2; exit 1; }
