@@ -19,6 +19,7 @@ BORROWED = {
     "benchmarks/README.md": "benchmarks.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     **{
         path.relative_to(ROOT).as_posix(): f"results/{path.name}"
         for path in sorted(ROOT.glob("benchmarks/results/*.*"))
