@@ -168,7 +168,8 @@ class SpanAttention:
         q = self.query(x if query_input is None else query_input)
         read, width = self.read(rows), self.n_heads + rows.shape[1]
         k = read[:, width:] if read.shape[1] > width else rows
-        table = self.position(relative).reshape(len(relative), self.n_heads, -1)
+        table = self.position(relative)
+        table = table.reshape(len(table), self.n_heads, table.shape[1] // self.n_heads)
         q, q_position, k, v = map(self._split, (q, q + self.v_less_u, k, read[:, :width]))
         return SpanHeads(q, q_position, k, v, table, self._bias(len(x), plan))
 
