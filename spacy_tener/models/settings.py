@@ -79,5 +79,7 @@ def _entry(field: Parameter, config: type) -> str:
     documented = (re.search(entries, inspect.cleandoc(own.__doc__ or ""), re.MULTILINE) for own in config.__mro__)
     found = next(filter(None, documented), None)
     assert found, f"{config.__name__} does not document {field.name}."
-    entry = f"{field.name} ({inspect.formatannotation(field.annotation)}): {' '.join(found[1].split())}"
+    # Python 3.13 names the module where Path is defined.
+    kind = inspect.formatannotation(field.annotation).replace("pathlib._local.", "pathlib.")
+    entry = f"{field.name} ({kind}): {' '.join(found[1].split())}"
     return textwrap.fill(entry, width=120, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
