@@ -96,7 +96,7 @@ def tasks(size: Size) -> dict[str, Callable[[], object]]:
     for weight in ours.parameters():
         torch.nn.init.uniform_(weight, -0.1, 0.1)
     emissions = torch.randn(sum(lengths), n_tags)
-    tags = torch.from_numpy(ours.decode(torch.randn(emissions.shape), lengths))
+    tags = torch.from_numpy(ours.scorer.decode(torch.randn(emissions.shape).numpy(), lengths))
     half = torch.nn.functional.one_hot(tags, n_tags).bool()
     half[::2] = True
     shape = (size.n_sequences, size.length)
@@ -106,7 +106,7 @@ def tasks(size: Size) -> dict[str, Callable[[], object]]:
         "loss": lambda: with_gradient(lambda x: ours.loss(x, lengths, tags=tags).sum(), ours, emissions),
         "partial": lambda: with_gradient(lambda x: ours.loss(x, lengths, allowed=half).sum(), ours, emissions),
         "peer decode": lambda: peer.decode(padded, mask),
-        "decode": lambda: ours.decode(emissions, lengths),
+        "decode": lambda: ours.scorer.decode(emissions.numpy(), lengths),
     }
 
 

@@ -125,19 +125,36 @@ class ConfidentPipe(TrainablePipe):
             whole tokens in the view `tokens`, or whose label is not one of the model's.
         """
         places = [(s.start_char, s.end_char, s.label_) if isinstance(s, Span) else s for s in spans]
-        view, labels, rows = view_of(doc, self.settings.view), self.labels, {}
-        for i, (start, end, label) in enumerate(places):
-            if not 0 <= start < end <= len(doc.text):
-                raise ValueError(f"The span {start}, {end} does not lie in the Doc's {len(doc.text)} characters.")
-            units = view.unit_span(start, end)
-            if units and label in labels:
-                rows[i] = (0, *units, labels.index(label))
-        weights = np.zeros(len(places))
-        for _, decoding in self.decodings([doc]):
+        return self.probabilities_of_each([doc], [places])[0]
+
+    def probabilities_of_each(
+        self, docs: Sequence[Doc], places: Sequence[Sequence[tuple[int, int, str]]]
+    ) -> list[list[float]]:
+        """Return what `probabilities` does, for spans of each of several Docs.
+
+        docs (Sequence[Doc]): The Docs.
+        places (Sequence[Sequence[Tuple[int, int, str]]]): For each Doc, start and end of spans in characters of its
+            text, and their label.
+        RETURNS (List[List[float]]): For each Doc, the probabilities of its spans.
+        """
+        labels, answers = self.labels, []
+        wanted = iter(places)
+        for views, decoding in self.decodings(docs):
+            own, rows = list(itertools.islice(wanted, len(views))), {}
+            ends = np.cumsum([0, *map(len, own)])
+            for text, (view, spans) in enumerate(zip(views, own, strict=True)):
+                size = len(view.doc.text)
+                for i, (start, end, label) in enumerate(spans, start=int(ends[text])):
+                    if not 0 <= start < end <= size:
+                        raise ValueError(f"The span {start}, {end} does not lie in the Doc's {size} characters.")
+                    units = view.unit_span(start, end)
+                    if units and label in labels:
+                        rows[i] = (text, *units, labels.index(label))
+            weights = np.zeros(ends[-1])
             columns = np.array(list(rows.values()), dtype=np.int64).reshape(-1, 4).T
             weights[list(rows)] = decoding.probabilities(EntitySpans(*columns))
-        values: list[float] = weights.tolist()
-        return values
+            answers += [weights[ends[i] : ends[i + 1]].tolist() for i in range(len(views))]
+        return answers
 
     def compared(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans in each of several Docs.

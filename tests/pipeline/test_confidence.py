@@ -143,6 +143,20 @@ def test_spans_may_be_spans_of_the_doc(pipe_of):
     assert pipe.probabilities(doc, given) == pipe.probabilities(doc, [(0, 3, "PER"), (6, 8, "GPE")])
 
 
+def test_spans_of_many_docs_have_the_probabilities_of_each_by_itself(pipe_of, sentences):
+    """Docs without spans, an empty one, and spans that the model cannot find are among them, and groups are small."""
+    pipe = pipe_of(window=20, overlap=6, max_units=50)
+    docs = [Doc(pipe.vocab, words=list(text), spaces=[False] * len(text)) for text in ("", *(t for t, _ in sentences))]
+    places = [
+        [(0, n, label) for n in range(1, len(doc)) for label in ("PER", "unheard of")][i:] for i, doc in enumerate(docs)
+    ]
+    assert any(places)
+    assert not places[0]
+    together = pipe.probabilities_of_each(docs, places)
+    for doc, spans, values in zip(docs, places, together, strict=True):
+        assert values == pytest.approx(pipe.probabilities(doc, spans), abs=1e-6)
+
+
 def test_what_the_model_cannot_find_has_no_probability(pipe_of):
     doc = Doc(pipe_of().vocab, words=["王小明", "去"], spaces=[False, False])
     spans = [(0, 3, "PER"), (0, 2, "PER"), (0, 3, "unheard of")]

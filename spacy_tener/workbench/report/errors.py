@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -70,15 +71,20 @@ def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[
     probabilities that the pipeline's `tener_ner` gives."""
     ner = next(iter(recognisers(nlp).values()), None)
     for batch in minibatch(examples, BATCH):
-        scored = ner.scored([each.predicted for each in batch]) if ner else [[] for _ in batch]
-        for example, entities in zip(batch, scored, strict=True):
-            sure = {(each.start, each.end, each.label): each.probability for each in entities}
-            pairs = _compare(example, sure)
-            missed = [pair.gold for pair in pairs if pair.gold and not pair.found]
-            if ner and missed:
-                values = iter(ner.probabilities(example.predicted, missed))
-                pairs = [pair if pair.found else pair._replace(probability=1.0 - next(values)) for pair in pairs]
-            yield example, pairs
+        docs = [each.predicted for each in batch]
+        scored = ner.scored(docs) if ner else [[] for _ in batch]
+        compared = [
+            _compare(example, {(each.start, each.end, each.label): each.probability for each in entities})
+            for example, entities in zip(batch, scored, strict=True)
+        ]
+        if ner:
+            missed = [[pair.gold for pair in pairs if pair.gold and not pair.found] for pairs in compared]
+            values = itertools.chain.from_iterable(ner.probabilities_of_each(docs, missed))
+            compared = [
+                [pair if pair.found else pair._replace(probability=1.0 - next(values)) for pair in pairs]
+                for pairs in compared
+            ]
+        yield from zip(batch, compared, strict=True)
 
 
 def _compare(example: Example, sure: Mapping[Place, float | None]) -> list[Pair]:

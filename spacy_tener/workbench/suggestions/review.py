@@ -25,7 +25,7 @@ from thinc.api import Config
 
 from ...errors import RemedyError
 from ...files import write_file
-from ...pipeline.entities import FoundEntity
+from ...pipeline.entities import FoundEntity, place_of
 from ...pipeline.finding import Recogniser
 from ..composing.files import ConfigError, corpus_reader
 from ..report.runs import MODEL
@@ -124,11 +124,12 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
         Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
     ]
     probabilities = ner.likelihood(known)
-    columns = zip(batch, read_docs, ner.scored(read_docs), known, probabilities, strict=True)
-    for (number, doc), bare, found, example, probability in columns:
-        places = [(ent.start_char, ent.end_char, ent.label_) for ent in example.reference.ents]
-        gold = [FoundEntity(*p, probability=v) for p, v in zip(places, ner.probabilities(bare, places), strict=True)]
-        unknown = len(doc.ents) - len(places)
+    places = [[place_of(ent) for ent in example.reference.ents] for example in known]
+    of_gold = ner.probabilities_of_each(read_docs, places)
+    columns = zip(batch, ner.scored(read_docs), known, probabilities, places, of_gold, strict=True)
+    for (number, doc), found, example, probability, own, values in columns:
+        gold = [FoundEntity(*place, probability=value) for place, value in zip(own, values, strict=True)]
+        unknown = len(doc.ents) - len(own)
         doubts = disagreements(number, gold, _where_annotated(example.reference, found))
         yield JudgedDoc(number, doc, probability, tuple(doubts), unknown)
 
