@@ -34,8 +34,9 @@ from .dense import Linear
 from .devices import on_device
 from .ragged import Ragged, Segments
 
-# What one more rectangle costs a GPU, in numbers of pairs that padding may have instead.
-NUMBERS_PER_RECTANGLE = 1 << 21
+# What one more rectangle costs a GPU, in numbers of pairs that padding may have instead: some twenty launches, in whose
+# time it reads and writes so many numbers a dozen times.
+NUMBERS_PER_RECTANGLE = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ class Rectangles:
         return self.ragged.join([part[:, None] for part in parts])
 
 
-# Numbers in a tile. On a CPU: about what a core's own cache holds, and enough to drown the cost of calling torch.
-TILE = {"cpu": 1 << 18, "cuda": 1 << 23}
+# Numbers in a tile. On a CPU: about what a core's own cache holds, and enough to drown the cost of calling torch. On a
+# GPU: 128 MB, of which there are two, so that few batches need a second tile.
+TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
 # Sentences up to this length have the scalar gates of all their pairs at once; longer ones so many tokens at a time.
 TOKENS_AT_ONCE = 512
 
