@@ -52,7 +52,8 @@ def decided(text: str, spans: Iterable[tuple[EntitySpan, str]], *, binary: bool)
     for span, answer in spans:
         by_answer[answer].append(span)
     unknown = [(span.start, span.end) for answer in (REJECT, IGNORE) for span in by_answer[answer]]
-    missing = ((0, len(text)),) if binary else tuple(unknown)
+    # Up to the end in UTF-16 units too: no text has more of them.
+    missing = ((0, 2 * len(text)),) if binary else tuple(unknown)
     return AnnotatedText(text, tuple(by_answer[ACCEPT]), missing, incorrect=tuple(by_answer[REJECT]))
 
 

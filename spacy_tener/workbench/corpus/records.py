@@ -171,7 +171,8 @@ def resolve_spans(raw: AnnotatedText, notes: Notes, line: int, *, units: str, ov
         reason = f"{_shown(both.pop(), raw.text)} is both accepted and rejected"
         raise RecordError(reason, "Decide on one of them.")
     kept, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), notes, line, overlap)
-    missing = (*((span.start, span.end) for span in dropped), *raw.missing)
+    unknown = ((start, min(end, len(raw.text))) for start, end in raw.missing)
+    missing = (*((span.start, span.end) for span in dropped), *unknown)
     return AnnotatedText(raw.text, tuple(kept), missing, line, incorrect=tuple(incorrect))
 
 

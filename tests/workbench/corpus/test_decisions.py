@@ -105,6 +105,11 @@ def test_offsets_of_rejected_spans_are_checked_like_those_of_entities(tmp_path: 
         read(tmp_path, record)
 
 
+def test_what_nobody_decided_on_is_unknown_to_the_end_whatever_offsets_count(tmp_path: Path) -> None:
+    record = prodigy("accept", (6, 9, "PER"), text="😀😀😀吴小明来了", _is_binary=True)
+    assert read(tmp_path, record, offsets="utf16").missing == ((0, 8),)
+
+
 def test_answers_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     record = prodigy("accept", PER, PER)
     record["spans"][1]["answer"] = "reject"
