@@ -77,6 +77,7 @@ def read_table(content: bytes, format: str) -> Iterator[Row]:
     elif format == JSONL:
         yield from map(json.loads, io.StringIO(content.decode(), newline="\n"))
     else:
+        csv.field_size_limit(max(csv.field_size_limit(), len(content)))  # names of documents may be long
         for row in csv.DictReader(io.StringIO(content.decode(), newline="")):
             numbers = {name: kind(row[name]) if row[name] else None for name, kind in _TYPES.items() if name in row}
             yield {**row, **numbers}

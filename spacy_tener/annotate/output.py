@@ -236,12 +236,14 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
             values_of(table[name]) if name in table.column_names else [None] * len(table)
             for name in (settings.text, job.document)
         )
+        if part.rows:  # whose names of documents the type of a column may not hold
+            documents = _documents(job, part.rows)
         entities, errors = (table[name].to_pylist() for name in (settings.entities, settings.error))
         content = parquet_bytes(table)
     else:
         rows = annotator(part.rows or _rows_of_tables(part.tables))
         texts = [row.get(settings.text) for row in rows]
-        documents = [None if job.document is None else row.get(job.document) for row in rows]
+        documents = _documents(job, rows)
         entities, errors = ([row[name] for row in rows] for name in (settings.entities, settings.error))
         if job.format == JSONL:
             content = "".join(f"{dump_json(row)}\n" for row in rows).encode()
@@ -255,6 +257,11 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
     open_folder(job.output).write(name, content)
     characters = sum(len(text) for text in texts if isinstance(text, str))
     return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
+
+
+def _documents(job: AnnotationJob, rows: Sequence[Row]) -> list[Any]:
+    """Return what names the document of each row, if anything does."""
+    return [None if job.document is None else row.get(job.document) for row in rows]
 
 
 def write_counts(job: AnnotationJob) -> None:

@@ -111,6 +111,19 @@ def test_documents_have_the_name_of_a_column(tmp_path, run) -> None:
     assert not (tmp_path / "other").exists()
 
 
+def test_documents_have_their_names_where_the_column_of_the_records_cannot_hold_them(tmp_path, run) -> None:
+    lines = [json.dumps({"text": "去了上海", "id": name}) for name in (1, 2, "a3", "2026")]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet", entities="jsonl", document="id", part_size=2)
+    assert [row["document"] for row in tables(tmp_path / "out" / "_entities")] == ["1", "2", "a3", "2026"]
+
+
+@pytest.mark.parametrize("format", TABLE_FORMATS)
+def test_names_of_documents_may_be_long(format: str) -> None:
+    row = {"document": "x" * 200_000, "start": 0, "end": 2, "text": "上海", "label": "GPE"}
+    assert list(read_table(table_bytes([row], list(row), format), format)) == [row]
+
+
 def test_a_part_without_its_table_or_its_records_is_made_again(tmp_path, archive, run) -> None:
     out = tmp_path / "out"
     run([archive], out, entities="jsonl", part_size=1)
