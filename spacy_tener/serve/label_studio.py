@@ -57,7 +57,7 @@ class SetupResponse(BaseModel):
 class TaskIn(BaseModel):
     model_config = ConfigDict(title="Task")
 
-    id: Any = None
+    id: Text | int | None = None
     data: dict[str, Any]
 
 
@@ -67,7 +67,7 @@ class PredictRequest(BaseModel):
 
 
 class TaskError(BaseModel):
-    task: Any = None
+    task: str | int | None = None
     message: str
 
 

@@ -62,14 +62,16 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
     if not texts or not controls:
         others = ", ".join(sorted({element.tag for element, *_ in tags if element is not root})) or "nothing"
         raise _unusable(f"has no Labels over a Text, but {others}", "Entities are found in plain text alone.")
-    found = []
-    for attributes in texts:
-        known: dict[str, tuple[str, str]] = {}
-        for control, to_names, matches in controls:
-            if attributes["name"] in (each.strip() for each in to_names):
-                known = {**{own: (control, shown) for own, shown in matches.items()}, **known}
-        if known:
-            found.append(TextTag(attributes["name"], _variable_of(attributes), known))
+    by_text: dict[str, dict[str, tuple[str, str]]] = {attributes["name"]: {} for attributes in texts}
+    for control, to_names, matches in controls:
+        for known in (by_text[name] for name in map(str.strip, to_names) if name in by_text):
+            for own, shown in matches.items():
+                known.setdefault(own, (control, shown))
+    found = [
+        TextTag(attributes["name"], _variable_of(attributes), known)
+        for attributes in texts
+        if (known := by_text[attributes["name"]])
+    ]
     if not found:
         remedy = 'Name them in the interface, as in <Label value="Person" predicted_values="PER"/>.'
         raise _unusable(
@@ -110,9 +112,16 @@ def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, s
 
 
 def _labels_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the labels of a `Labels` as results name them, by their alias or value, with their attributes."""
-    for element in control.iter():
+    """Yield the labels of a `Labels` as results name them, by their alias or value, with their attributes.
+
+    Those in another `Labels` inside of it are that one's: however they are nested, each is read once.
+    """
+    inside = control[::-1]
+    while inside:
+        element = inside.pop()
         name, attributes = _normalised(element)
+        if name != "labels":
+            inside += element[::-1]
         shown = attributes.get("alias") or attributes.get("value")
         if name == "label" and shown:
             yield shown, attributes

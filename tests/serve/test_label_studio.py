@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
@@ -10,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 import spacy
+
+from spacy_tener.serve.labelling_interface import read_interface
 
 INTERFACE = """<View>
   <Labels name="label" toName="text">
@@ -270,3 +273,20 @@ def test_setting_up_takes_no_time(served):
     began = time.perf_counter()
     setup(served, INTERFACE)
     assert time.perf_counter() - began < 1  # Label Studio waits three seconds
+
+
+def test_nested_labels_are_read_once():
+    depth = 20_000  # to read for each all that are inside of it takes more than a minute
+    inner = '<Labels name="inner" toName="text"><Label value="PER"/></Labels>'
+    nested = "<Labels name='l' toName='text'>" * depth + inner + "</Labels>" * depth
+    start = time.perf_counter()
+    (tag,) = read_interface(f"<View>{nested}<Text name='text' value='$text'/></View>", ["PER"])
+    assert tag.labels == {"PER": ("inner", "PER")}
+    assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize("name", ['"\\ud800"', "NaN"])
+def test_a_task_whose_id_no_answer_can_repeat_is_refused(served, name):
+    body = f'{{"label_config": {json.dumps(INTERFACE)}, "tasks": [{{"id": {name}, "data": {{}}}}]}}'
+    answer = served.client.post("/predict", content=body, headers={"content-type": "application/json"})
+    assert "tasks.0.id" in refusal(answer, "invalid")
