@@ -259,7 +259,19 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
     assert not (tmp_path / "o.spacy").exists()
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", '[{"text": "a", "doc": 0}]', '{"text": "a"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[1]",
+        '[{"text": "a", "doc": 0}]',
+        '{"text": "a"}',
+        *(
+            json.dumps([{"text": "王小明", "doc": 0, "decisions": [{"gold": [], "entities": entities}]}])
+            for entities in ([[2, 1, "PER"]], [[1, 1, "PER"]], [[0, 1, ""]], [[0, 2, "PER"], [1, 3, "ORG"]])
+        ),
+    ],
+)
 def test_a_file_of_other_kind_is_no_decisions(tmp_path: Path, content: str) -> None:
     write_corpus(tmp_path / "gold.spacy")
     (tmp_path / "d.json").write_text(content, encoding="utf8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,8 +38,9 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
         records = json.loads(path.read_text(encoding="utf8"))
         for record in records:
             _ = str(record["text"]), int(record["doc"])
-            for decision in record["decisions"]:
-                _ = [_places(decision[side]) for side in ("gold", "entities")]
+            for decision, side in itertools.product(record["decisions"], ("gold", "entities")):
+                if not _are_entities(_places(decision[side])):
+                    raise ValueError(decision)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -111,6 +113,12 @@ def _set_entities(doc: Doc, before: set[Span], after: list[Span]) -> None:
 
 def _overlap(one: Place, other: Place) -> bool:
     return one[0] < other[1] and other[0] < one[1]
+
+
+def _are_entities(places: Sequence[Place]) -> bool:
+    """Tell whether places are spans with labels that share no characters."""
+    apart = not any(_overlap(one, other) for one, other in itertools.combinations(places, 2))
+    return apart and all(0 <= start < end and label for start, end, label in places)
 
 
 def _places(written: Any) -> list[Place]:
