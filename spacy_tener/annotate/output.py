@@ -191,21 +191,23 @@ def _beside(job: AnnotationJob, part: str) -> str:
 def check_columns(job: AnnotationJob) -> pa.Schema | None:
     """Return the schema of rows that become a table, by the first of them.
 
-    Refuses columns with the names of the added ones in any Parquet file, and input whose first records have no text.
+    Refuses columns with the names of the added ones in any Parquet file, and input without records or whose first ones
+    have no text.
     """
     settings = job.annotator.settings
     tables = [source for source in job.sources if source.format == "parquet"]
     for source in tables:
         settings.check_columns(parquet_columns(source))
     first = next(read_parts(job.sources, job.options, settings.text), None)
-    if first is not None:
-        settings.check_columns(first.columns)
-        if settings.text not in first.columns:
-            remedy = f"Their columns are: {', '.join(first.columns) or 'none'}. Choose one by --text."
-            raise RemedyError(f"The records have no column '{settings.text}'", remedy)
-        if job.document is not None and job.document not in first.columns:
-            remedy = f"Their columns are: {', '.join(first.columns)}. Choose one by --document."
-            raise RemedyError(f"The records have no column '{job.document}'", remedy)
+    if first is None:
+        named = ", ".join(source.address for source in job.sources[:3])
+        raise RemedyError(f"{named}: there is no text", "Give files with a text on each line, or in a column.")
+    columns = first.columns
+    settings.check_columns(columns)
+    for name, option in ((settings.text, "--text"), (job.document, "--document")):
+        if name is not None and name not in columns:
+            remedy = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by {option}."
+            raise RemedyError(f"The records have no column '{name}'", remedy)
     rows = [source for source in job.sources if source not in tables]
     part = next(read_parts(rows, job.options, settings.text), None)
     return _schema_of(job, part) if part else None

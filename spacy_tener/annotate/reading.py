@@ -122,9 +122,13 @@ class Part:
 
     @property
     def columns(self) -> list[str]:
-        """The names of all columns of its records."""
-        of_rows = (str(name) for row in self.rows for name in row)
+        """The names of all columns of its records, of those that could be read where some could."""
+        of_rows = (str(name) for row in self._readable or self.rows for name in row)
         return list(dict.fromkeys([*of_rows, *(name for table in self.tables for name in table.column_names)]))
+
+    @property
+    def _readable(self) -> list[Row]:
+        return [row for row in self.rows if not any(isinstance(value, DamagedText) for value in row.values())]
 
     def without_records(self) -> Part:
         return Part(self.number, position=self.position)

@@ -266,23 +266,29 @@ def review_cli(
     if not any(doc.ents for doc in docs):
         raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
     where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
-    with interrupted_by_signals(), locked(output / ".lock"):
-        if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
-            gpu = gpu_of_runs(gpu_id, engine, gpus_per_run)
-            crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu, code)
+    if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
+        gpu = gpu_of_runs(gpu_id, engine, gpus_per_run)
+        crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu, code)
 
-            def begun(fold: int, trained: bool) -> None:
-                msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
+        def begun(fold: int, trained: bool) -> None:
+            msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
 
-            with where as trainer:
-                judged = list(cross_train(crossing, trainer, begun=begun))
+        with interrupted_by_signals(), locked(output / ".lock"), where as trainer:
+            judged = list(cross_train(crossing, trainer, begun=begun))
             how = f"{folds} models judged what they were not trained on."
-        else:
-            setup_gpu(gpu_id)
-            judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
-            how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
-            msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
-        _write_review(output, judged, str(data), how, limit)
+            _write_review(output, judged, str(data), how, limit)
+    else:
+        if dev is not None or settings:
+            raise RemedyError(
+                f"--dev and --set are about training, and {model_or_config} is trained",
+                "Leave them out, or name a config.",
+            )
+        setup_gpu(gpu_id)
+        judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
+        how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
+        msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
+        with interrupted_by_signals(), locked(output / ".lock"):
+            _write_review(output, judged, str(data), how, limit)
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:

@@ -90,6 +90,8 @@ def evaluate_cli(
     if explained and page is None:
         raise RemedyError("--explain: there is no page to link from", "Name one by --page errors.html.")
     if data is None:
+        if page is not None and (output or explained or displacy_path):
+            raise RemedyError(f"{model}: a page of scores alone has no texts", "Leave out all options but --page.")
         _write_scores(Path(model), page)
         return
     setup_gpu(gpu_id)

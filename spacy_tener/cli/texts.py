@@ -38,7 +38,6 @@ from ._common import (
     gpu_of_runs,
     load_pipeline,
     msg,
-    no_text,
     numbers,
     setup_gpu,
 )
@@ -125,11 +124,9 @@ def annotate_cli(
     ):
         if on_ray:
             pool = Actors(least, most, 1 if cpus_per_actor is None else cpus_per_actor, gpus_per_actor or 0)
-            total = annotate_on_ray(job, progress, pool)
+            annotate_on_ray(job, progress, pool)
         else:
-            total = annotate_locally(job, progress)
-        if not total.texts:
-            raise no_text(inputs)
+            annotate_locally(job, progress)
         if counts:
             write_counts(job)
     msg.good(f"{output}: {progress.summary}")

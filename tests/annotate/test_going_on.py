@@ -218,6 +218,17 @@ def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) 
         run([archive], tmp_path / "other", prefix="text_x")
 
 
+def test_damaged_rows_do_not_hide_that_there_is_no_such_column(tmp_path, run) -> None:
+    table = tmp_path / "in.csv"
+    table.write_text("id,body\n1,王小明\n2,in,three\n", encoding="utf8")
+    with pytest.raises(RemedyError, match=r"no column 'text'\. Their columns are: id, body\."):
+        run([table], tmp_path / "out")
+    table.write_text("id,body\n2,in,three\n", encoding="utf8")
+    run([table], tmp_path / "out", text="body")
+    (row,) = read_output(tmp_path / "out")
+    assert "the row has 3 fields, and the header 2" in row["error"]
+
+
 def test_a_part_that_is_not_listed_is_made_again(tmp_path, archive, run) -> None:
     out = tmp_path / "out"
     run([archive], out, part_size=100)

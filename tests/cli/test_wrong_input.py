@@ -72,6 +72,13 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
         ("suggest blank text.txt -o {new}.jsonl", "The pipeline has no tener_ner"),
         ("explain blank text.txt -o {new}.html", "The pipeline has no tener_ner"),
         ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
+        ("review nope gold.spacy -o {new}", "Can't find model 'nope'"),
+        ("review sample gold.spacy -o {new}", "which is not a file to choose models by"),
+        (
+            "review model gold.spacy -o {new} --dev gold.spacy",
+            "--dev and --set are about training, and model is trained",
+        ),
+        ("review model gold.spacy -o {new} --set training.max_steps=9", "Leave them out, or name a config."),
         ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
         ("trim blank text.txt -o {new}", "The pipeline has no tener_ner"),
         ("serve blank", "blank: no component finds entities Name a pipeline with a trained tener_ner."),
@@ -89,7 +96,7 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
         ("explain model empty.txt -o {new}.html", "empty.txt: there is nothing in it"),
     ],
 )
-def test_one_message_says_what_is_wrong(
+def test_one_message_says_what_is_wrong_and_nothing_is_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str
 ) -> None:
     monkeypatch.chdir(folder)
@@ -98,11 +105,6 @@ def test_one_message_says_what_is_wrong(
     assert ran.code == 1
     assert message in ran.text
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-
-
-@pytest.mark.parametrize("command", ["silver", "suggest", "trim"])
-def test_without_a_text_nothing_is_written(folder: Path, tmp_path: Path, command: str) -> None:
-    assert run_tener(command, folder / "model", folder / "empty.txt", "-o", tmp_path / "new").code == 1
     assert not list(tmp_path.iterdir())
 
 

@@ -205,6 +205,8 @@ def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, pro
         report.labels.update(entity.label_ for entity in doc.ents)
     if report.docs:
         write_file(job.output, lambda file: file.write(binary.to_bytes()))
+    elif left_out := report.notes.counts[Event.LEFT_OUT]:
+        raise CorpusError(job.source, f"no record is annotated. {Event.LEFT_OUT.value}: {left_out:,}", "Annotate some.")
     elif not report.notes.counts.keys() & {Event.NEW_TESTAMENT, Event.STRAY}:
         raise CorpusError(job.source, "there is no annotated sentence or text in it", "Is it the right file?")
     return report

@@ -163,7 +163,7 @@ def test_a_file_without_sentences_is_refused(write: Write, tmp_path: Path, text:
 
 def test_a_file_whose_records_are_all_left_out_is_refused(write: Write, tmp_path: Path) -> None:
     record = json.dumps({"text": "a", "spans": [], "answer": "reject"})
-    with pytest.raises(CorpusError, match="there is no annotated sentence"):
+    with pytest.raises(CorpusError, match=r"no record is annotated\. Records left out .*: 1\. Annotate some"):
         convert([write("a.jsonl", record)], tmp_path)
 
 
