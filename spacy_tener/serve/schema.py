@@ -170,6 +170,8 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
     if unknown:
         needed = f" Missing: {', '.join(missing)}." if missing else ""
         return ServiceError(422, "invalid", f"Unknown field: {', '.join(unknown)}.{needed}")
+    if errors[0]["type"] == "json_invalid":
+        return ServiceError(422, "invalid", "The body is not JSON.")
     place = _place(errors[0])
     more = f" ({len(errors) - 1} more like this)" if len(errors) > 1 else ""
     message = f"{errors[0]['msg']}.{more}"

@@ -79,6 +79,8 @@ def test_what_is_wrong_is_named(served):
         served.client.post("/v1/entities", content=b'{"text": "\\ud800"}', headers=JSON), 422, "invalid"
     )
     assert "application/json" in refused(served.client.post("/v1/entities", content=b'{"text": "a"}'), 422, "invalid")
+    torn = served.client.post("/v1/entities", content=b'{"text": "a', headers=JSON)
+    assert refused(torn, 422, "invalid") == "The body is not JSON."
     unknown = refused(served.client.post("/v1/entities", json={"text": "a", "model": "b"}), 404, "unknown_model")
     assert "tener, characters" in unknown
     half = served.client.post("/v1/entities", content=b'{"text": "a", "model": "\\ud800"}', headers=JSON)
