@@ -254,6 +254,14 @@ def test_quoted_text_may_fold_white_space(tmp_path: Path) -> None:
         ({"text": "abc", "label": [[0, 1.0, "X"]]}, "an offset is not a whole number: 1.0"),
         ({"text": "abc", "label": [[0, True, "X"]]}, "an offset is not a whole number: true"),
         ({"text": "abc", "label": [{"label": "X"}]}, "an offset is not a whole number: missing"),
+        (
+            {
+                "text": "abc",
+                "answer": "accept",
+                "spns": [{"end": 1, "label": "X"}, {"start": 1, "end": 2, "label": "X"}],
+            },
+            "an offset is not a whole number: missing",
+        ),
         ({"text": "abc", "label": [[0, 1]]}, "an entity is not [start, end, label]: [0, 1]"),
         ({"text": "abc", "label": ["X"]}, 'an entity is not [start, end, label]: "X"'),
         ({"text": "abc", "label": "X"}, "no list of entities under any of: spans, entities, labels, label"),
