@@ -128,7 +128,7 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
     of_gold = ner.probabilities_of_each(read_docs, places)
     columns = zip(batch, ner.scored(read_docs), known, probabilities, places, of_gold, strict=True)
     for (number, doc), found, example, probability, own, values in columns:
-        gold = [FoundEntity(*place, value) for place, value in zip(own, values, strict=True)]
+        gold = [FoundEntity(start, end, label, value) for (start, end, label), value in zip(own, values, strict=True)]
         unknown = len(doc.ents) - len(own)
         doubts = disagreements(number, gold, _where_annotated(example.reference, found))
         yield JudgedDoc(number, doc, probability, tuple(doubts), unknown)
