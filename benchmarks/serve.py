@@ -43,7 +43,7 @@ def main() -> None:
     with service(args.model) as port:
         rows = measure(args, sent, port)
     chars = sum(map(len, sent))
-    model = "/".join(args.model.parts[-4:-2])
+    model = "/".join(args.model.resolve().parts[-4:-2])
     facts = {**vars(args), "model": model, "n_texts": len(texts), "sent": len(sent), "chars": f"{chars:,}"}
     _report.write(args.out, "The service beside nlp.pipe", NOTE.format(**facts), _report.table(HEADER, rows))
 
