@@ -57,6 +57,15 @@ def saved() -> dict[str, Path]:
     return {name: trained(name) for name in ("tener", "characters")}
 
 
+@pytest.fixture
+def three_threads():
+    """Let torch compute on three threads, in place of the one of all tests."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(autouse=True)
 def seeded():
     """Every test starts from the same random state."""

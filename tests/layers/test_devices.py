@@ -42,21 +42,13 @@ def test_on_a_cpu_arrays_stay_where_they_are():
     assert none is None
 
 
-@pytest.fixture
-def threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
-
-
 def fail(device: str) -> None:
     with one_host_thread(torch.device(device)):
         raise RuntimeError(f"{torch.get_num_threads()} threads")
 
 
 @pytest.mark.parametrize(("device", "inside"), [("cuda", 1), ("mps", 1), ("cpu", 3)])
-def test_the_host_has_one_thread_while_a_device_computes_and_the_user_s_afterwards(threads, device, inside):
+def test_the_host_has_one_thread_while_a_device_computes_and_the_user_s_afterwards(three_threads, device, inside):
     with pytest.raises(RuntimeError, match=f"{inside} threads"):
         fail(device)
     assert torch.get_num_threads() == 3

@@ -454,14 +454,6 @@ def test_splitting_undoes_joining_without_copies():
     assert np.shares_memory(parts[0], tensor.numpy())
 
 
-@pytest.fixture
-def three_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(before)
-
-
 def in_fork(function):
     """What a function returns, a number below 256, in a forked process; None if that does not end."""
     child = os.fork()

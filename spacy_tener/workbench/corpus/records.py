@@ -186,8 +186,7 @@ def resolve_token_spans(
         if not 0 <= span.start < span.end <= len(tokens):
             reason = f"{place} is empty or past the tokens, of which there are {len(tokens)}"
             raise RecordError(reason, "Tokens count from 0, and the second number is that of the last one.")
-        if not span.label.strip():
-            raise RecordError(f"{place} has an empty label", "Give it a label or take it out.")
+        _check_label(span, place)
     for span, count in Counter(spans).items():
         for _ in range(count - 1):
             notes.add(Event.DUPLICATE, f"{span.label} {span.start}-{span.end - 1}", line)
@@ -263,13 +262,17 @@ def _in_codepoints(raw: AnnotatedText) -> AnnotatedText:
     return replace(raw, spans=spans, incorrect=incorrect, missing=missing)
 
 
+def _check_label(span: EntitySpan, place: str) -> None:
+    if not span.label.strip():
+        raise RecordError(f"{place} has an empty label", "Give it a label or take it out.")
+
+
 def _checked(span: EntitySpan, text: str) -> EntitySpan:
     place = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
         reason = f"{place} is empty or outside of the text, which has {len(text)} characters"
         raise RecordError(reason, "Offsets count from 0, and the end is behind the last character.")
-    if not span.label.strip():
-        raise RecordError(f"{place} has an empty label", "Give it a label or take it out.")
+    _check_label(span, place)
     covered = text[span.start : span.end]
     if not is_quoted(span, text):
         reason = f"{place} covers '{covered[:60]}' but is said to be '{(span.quoted or '')[:60]}'"
