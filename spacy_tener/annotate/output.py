@@ -227,19 +227,17 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
     if job.format == PARQUET:
         import pyarrow as pa
 
-        from .tables import parquet_bytes, table_of_rows, values_of
+        from .tables import parquet_bytes, table_of_rows
 
         if part.rows:
             # Rows among tables say where a file is damaged.
             table = table_of_rows(annotator(part.rows), schema or _schema_of(job, part), settings)
+            # Not of the table: the type of its column may not hold their names.
+            documents = _documents(job, part.rows)
         else:
             table = annotator(pa.concat_tables(part.tables))
-        texts, documents = (
-            values_of(table[name]) if name in table.column_names else [None] * len(table)
-            for name in (settings.text, job.document)
-        )
-        if part.rows:  # whose names of documents the type of a column may not hold
-            documents = _documents(job, part.rows)
+            documents = _column(table, job.document)
+        texts = _column(table, settings.text)
         entities, errors = (table[name].to_pylist() for name in (settings.entities, settings.error))
         content = parquet_bytes(table)
     else:
@@ -259,6 +257,13 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
     open_folder(job.output).write(name, content)
     characters = sum(len(text) for text in texts if isinstance(text, str))
     return PartStats(len(errors), characters, sum(map(len, entities)), sum(error is not None for error in errors))
+
+
+def _column(table: pa.Table, name: str | None) -> list[Any]:
+    """Return the values of a column; without such a one, None for each row."""
+    from .tables import values_of
+
+    return values_of(table[name]) if name in table.column_names else [None] * len(table)
 
 
 def _documents(job: AnnotationJob, rows: Sequence[Row]) -> list[Any]:
