@@ -58,7 +58,7 @@ def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing
     ended = np.maximum.accumulate(passed[:, ::-1], axis=1)[:, ::-1]
     over_two = (begun[:, :-1] + ended[:, 1:]).max(axis=0, initial=-np.inf)
     best = gains[layout.single].max(axis=0, initial=-np.inf)
-    unsure = (best >= -MARGIN) | barred
+    unsure: BoolArray = (best >= -MARGIN) | barred
     unsure[:-1] |= over_two >= -MARGIN
     unsure[1:] |= over_two >= -MARGIN
     return ~unsure

@@ -79,7 +79,8 @@ def longer(passes: ForwardBackward, total: AnyFloats, first: IntArray, last: Int
     begin, end = layout.begin.start + label, layout.end.start + label
     # The passes' scores are relative to shifts, and those between the two ends of the span must be made good.
     shifts = running_sums(passes.shifts())
-    outer = passes.alpha[first, begin] + passes.beta[last, end] - total[last, 0] - (shifts[last] - shifts[first])
+    around = passes.alpha[first, begin] + passes.beta[last, end]
+    outer: AnyFloats = around - total[last, 0] - (shifts[last] - shifts[first])
     return outer + clamped(passes, first, last, label)
 
 
@@ -95,7 +96,8 @@ def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: Int
     emitted[barriers[stop, label] > barriers[first + 1, label]] = -np.inf
     count = stop - first - 1
     through = table[begin, inside] + (count - 1) * table[inside, inside] + table[inside, end]
-    return emitted + np.where(count == 0, table[begin, end], through)
+    scores: AnyFloats = emitted + np.where(count == 0, table[begin, end], through)
+    return scores
 
 
 def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans, AnyFloats]:
@@ -160,7 +162,8 @@ def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
     table = passes.transitions.table
     source, target = passes.moves(total)
     if passes.transitions.moderate:
-        return (np.exp(source) @ (np.exp(table) * finite(table)) * np.exp(target)).sum(axis=1)
+        means: AnyFloats = (np.exp(source) @ (np.exp(table) * finite(table)) * np.exp(target)).sum(axis=1)
+        return means
     scores = np.zeros(len(source), source.dtype)
     for tag, row in zip(source.T, table, strict=True):
         scores += (np.exp(tag[:, None] + row + target) * finite(row)).sum(axis=1)
@@ -218,7 +221,8 @@ class ScaledSums:
         row, (group, column) = self.places(sequence, self.packing.lengths[sequence] - 1)
         start, swap = self.transitions.both_ways()[0].astype(np.float64), mirror(self.transitions.layout)
         last = self.sums[:, :, row] * np.exp(start[::-1, swap, None])
-        return np.log(last.sum(1)) + self.scales[:, group, column]
+        sums: Sums = np.log(last.sum(1)) + self.scales[:, group, column]
+        return sums
 
     def log_probabilities(self, spans: EntitySpans) -> tuple[Sums, bool]:
         """Return the log-probability of each span as one entity, and whether these are reliable. *Shape* [n_spans]"""
@@ -246,7 +250,8 @@ class ScaledSums:
         owner = np.repeat(np.arange(count.size), count)
         emitted = np.bincount(owner, self.emissions[ranges(row + 1, count), inside[owner]], minlength=count.size)
         through = table[begin, inside] + (count - 1) * table[inside, inside] + table[inside, end]
-        return emitted + np.where(count == 0, table[begin, end], through)
+        scores: Sums = emitted + np.where(count == 0, table[begin, end], through)
+        return scores
 
 
 def add_up(sums: Sums, transitions: Transitions, packing: Packing) -> Sums:

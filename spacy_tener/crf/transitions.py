@@ -85,7 +85,8 @@ class Transitions:
 def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
     """Return a view of the entries of `table` from `source` (B or I) to E and to I of the same type. *Shape* [2, T]"""
     entries = table[source, layout.continuers].reshape(layout.n_labels, 2, layout.n_labels)
-    return np.einsum("tbt->bt", entries)
+    own: AnyFloats = np.einsum("tbt->bt", entries)
+    return own
 
 
 def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:

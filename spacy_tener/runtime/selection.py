@@ -68,4 +68,5 @@ def kth_largest(x: FloatArray, k: int) -> FloatArray:
     """
     if k > x.shape[-2]:
         return np.full_like(x[..., :1, :], -np.inf)
-    return kth_by_merging(x, k, np.minimum, np.maximum)
+    kth: FloatArray = kth_by_merging(x, k, np.minimum, np.maximum)
+    return kth

@@ -185,6 +185,6 @@ class SpanAttention:
         queries = min(plan.longest if n_queries == len(plan.characters) else most, self.places)
         keys = min(most, self.places)
         down, across = (np.arange(-(-n // BLOCK)) for n in (queries, keys))
-        blocks = self.blocks[down[:, None] * -(-self.places // BLOCK) + across]
+        blocks: FloatArray = self.blocks[down[:, None] * -(-self.places // BLOCK) + across]
         square = blocks.reshape(len(down), len(across), self.n_heads, BLOCK, BLOCK).transpose(2, 0, 3, 1, 4)
         return square.reshape(self.n_heads, len(down) * BLOCK, len(across) * BLOCK)[:, :queries, :keys]
