@@ -1,1 +1,1 @@
-"""Paths of tags through a sequence, in numpy: the best, the k best, sums over all, and probabilities."""
+"""Inference in a linear-chain CRF, in numpy: Viterbi, k best paths, forward-backward, and probabilities of entities."""

@@ -1,16 +1,15 @@
-"""The best path of every sequence (Viterbi), and the k best (list Viterbi), in numpy.
+"""Viterbi decoding in numpy: the best path of every sequence, and the k best (list Viterbi).
 
-A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's. Many
-sequences go step by step viterbi_batch, tag by row, `[K, n]`, so that a step works on neighbouring columns; which
-predecessor was the best is looked up again, by the very same sums, on the path that won. For a single sequence the
-look-up would cost more than keeping every tag's predecessor.
+A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's.
+`viterbi_batch` advances all sequences together, with a row for each tag, `[K, n]`, so that a step works on neighbouring
+columns. It keeps no back-pointers: `backtrace` computes those of the best path anew, by the very same sums. For a
+single sequence, `viterbi_single`, that would cost more than keeping the back-pointers of all tags.
 
-Tokens that are outside of entities on every best path, known without looking for a path.
-
-An entity of a path can be taken out, its tags becoming O. Where that gains score for all entities that could cover a
-token, be the rest of the path what it may, the token is O on every best path. The best entity over a token is the best
-beginning up to it with the best end from it on, so all are known by a few operations on the whole batch. Most tokens of
-a text are O for sure, and a path has to be looked for in stretches of a few tokens only.
+`surely_outside` finds most tokens that are O on every best path before any path is computed. An entity can be taken out
+of a path by turning its tags into O. If that raises the score for every entity that could cover a token, whatever the
+rest of the path, the token is O on every best path. The best entity over a token is the best beginning up to it and the
+best end from it on, so a few operations on the whole batch are enough. Most tokens of a text are surely O, which leaves
+stretches of a few tokens to Viterbi.
 """
 
 from __future__ import annotations
@@ -23,49 +22,50 @@ from ..types import AnyFloats, BoolArray, IntArray
 from .transitions import Transitions, inside_scores
 
 MARGIN = 1e-3
-"""What has to be gained, so that rounding does not decide."""
+"""The least gain in score that counts, so that rounding does not decide."""
 FLOOR = 100.0
-"""A tag that is worse than O by more is taken to be worse by this much."""
+"""Scores more than this below that of O are raised to this much below it."""
 EXACT = 1e9
-"""Sums up to here are exact to much less than the margin."""
+"""Rounding errors of float64 sums below this are much smaller than `MARGIN`."""
 
 
 def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing) -> BoolArray:
-    """Return a mask of tokens with O on every best path of their sequence: of most of them if not all. *Shape* [K, N],
-    flat rows, to [N]; -inf bars a tag
+    """Return a mask of tokens that are O on every best path of their sequence; it may miss some of them.
+
+    *Shape* [K, N], flat rows, to [N]; -inf forbids a tag
     """
     layout, longest = transitions.layout, int(packing.lengths.max(initial=0))
     of_outside = scores[layout.outside]
-    barred = np.isneginf(of_outside)
+    forbidden = np.isneginf(of_outside)
     with np.errstate(invalid="ignore"):
         gains = scores - of_outside
         gains += transitions.entity_gains[:, None]
-        if barred.any():
-            # Whatever covers such a token is better than O.
-            gains[:, barred] = np.where(np.isposinf(gains[:, barred]), FLOOR * (longest + 1), -np.inf)
+        if forbidden.any():
+            # Where O is forbidden, any entity is better than O.
+            gains[:, forbidden] = np.where(np.isposinf(gains[:, forbidden]), FLOOR * (longest + 1), -np.inf)
     np.maximum(gains, -FLOOR, out=gains)
     gains[layout.outside] = -FLOOR
-    # More than what any entity gains: none goes from one sequence to the next.
-    apart = 2.0 * (longest * max(float(gains.max(initial=0.0)), 1.0) + FLOOR)
-    if not apart * 2 * packing.n_sequences < EXACT:
+    # More than any entity can gain, so that none crosses from one sequence to the next.
+    barrier = 2.0 * (longest * max(float(gains.max(initial=0.0)), 1.0) + FLOOR)
+    if not barrier * 2 * packing.n_sequences < EXACT:
         return np.zeros(len(of_outside), dtype=bool)
     begin, inside, end = gains[layout.begin], gains[layout.inside], gains[layout.end]
     begin[:, packing.last] = end[:, packing.first] = -np.inf
-    inside[:, packing.first] = inside[:, packing.last] = -apart
+    inside[:, packing.first] = inside[:, packing.last] = -barrier
     passed = np.cumsum(inside, axis=1, dtype=np.float64)
     begun = np.maximum.accumulate(begin - passed, axis=1)
     passed += end - inside
     ended = np.maximum.accumulate(passed[:, ::-1], axis=1)[:, ::-1]
     over_two = (begun[:, :-1] + ended[:, 1:]).max(axis=0, initial=-np.inf)
     best = gains[layout.single].max(axis=0, initial=-np.inf)
-    unsure: BoolArray = (best >= -MARGIN) | barred
+    unsure: BoolArray = (best >= -MARGIN) | forbidden
     unsure[:-1] |= over_two >= -MARGIN
     unsure[1:] |= over_two >= -MARGIN
     return ~unsure
 
 
 def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -> None:
-    """Return the best score of a path that ends in each tag, written over the packed emissions. *Shape* [K, N]"""
+    """Overwrite packed emissions with the score of the best path that ends in each tag. *Shape* [K, N]"""
     layout, table, widest = transitions.layout, transitions.table, packing.sizes[0]
     outside = np.ascontiguousarray(table[layout.closers, layout.openers])[:, :, None]
     from_begin, from_inside = inside_scores(transitions.table, layout)[..., None]
@@ -89,7 +89,7 @@ def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -
 
 
 def check_paths_exist(impossible: BoolArray, packing: Packing, owner: IntArray) -> None:
-    """Name the sequences that have no path. owner: the sequence of each stretch that is packed."""
+    """Raise if a sequence has no path, naming it. owner: the sequence of each packed stretch."""
     if impossible.any():
         sequences = np.unique(owner[packing.order[impossible]]).tolist()
         raise ValueError(
@@ -99,7 +99,7 @@ def check_paths_exist(impossible: BoolArray, packing: Packing, owner: IntArray) 
 
 
 def backtrace(scores: AnyFloats, transitions: Transitions, packing: Packing, last: IntArray) -> IntArray:
-    """Walk back from the best last tags. *Shape* [n_filled] to [N], both packed"""
+    """Return the tags of the paths that end in the best last tags. *Shape* [n_filled] to [N], both packed"""
     tags = np.empty(scores.shape[1], np.int64)
     into = np.ascontiguousarray(transitions.table.T)
     for step in range(len(packing.steps) - 1, -1, -1):
@@ -114,7 +114,7 @@ def backtrace(scores: AnyFloats, transitions: Transitions, packing: Packing, las
 
 
 def viterbi_batch(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
-    """Return the best paths of several stretches, packed. *Shape* [K, N], which is written over, to [N]"""
+    """Return the best paths of several stretches, packed; overwrites the scores. *Shape* [K, N] to [N]"""
     best_scores(scores, transitions, packing)
     begins = np.array([begin for begin, _ in packing.steps])
     ends = begins[packing.lengths[packing.order] - 1] + np.arange(packing.order.size)
@@ -145,10 +145,9 @@ def viterbi_single(scores: AnyFloats, transitions: Transitions, packing: Packing
 
 
 def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
-    """Return the best path of each sequence; among equals, the one with the lowest tag at the last place where they
-    differ.
+    """Return the best path of each sequence; of equal ones, the one with the lowest tag at the last token that differs.
 
-    *Shape* [N, K] to [N], flat rows; -inf in emissions bars a tag
+    *Shape* [N, K] to [N], flat rows; -inf in emissions forbids a tag
     """
     layout, table = transitions.layout, transitions.table
     tags: IntArray = np.full(len(emissions), layout.outside, np.int64)
@@ -182,7 +181,7 @@ ScoredPath = tuple[float, IntArray]
 
 
 def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
-    """Return the k largest along the last axis, best first, and where they stood: among equals the first.
+    """Return the k largest along the last axis, largest first, and their indices. Of equal ones, the first comes first.
 
     *Shape* [..., m] to [..., k] twice
     """
@@ -190,15 +189,17 @@ def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
     return np.take_along_axis(candidates, order, -1), order
 
 
-def next_ways(ways: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: TagLayout) -> tuple[AnyFloats, IntArray]:
-    """Return the k best ways to each tag of the next token, without its emissions.
+def advance_k_best(
+    best: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: TagLayout
+) -> tuple[AnyFloats, IntArray]:
+    """Return the scores of the k best paths to each tag of the next token, without its emissions; and back-pointers.
 
-    outside, inside: transitions from the k ways to each closer, and within entities.
-    *Shape* [n, K, k] to [n, K, k] twice: scores, and where each came from, as `tag * k + rank`
+    best: scores of the k best paths to each tag. outside: transitions from each closer, k times. inside: in entities.
+    *Shape* [n, K, k] to [n, K, k] twice. A back-pointer is `tag * k + rank` at the token before.
     """
-    n, _, k = ways.shape
-    opened, closer = k_largest(ways[:, layout.closers].reshape(n, 1, -1) + outside, k)
-    parts = ways[:, None, layout.begin] + inside[0], ways[:, None, layout.inside] + inside[1]
+    n, _, k = best.shape
+    opened, closer = k_largest(best[:, layout.closers].reshape(n, 1, -1) + outside, k)
+    parts = best[:, None, layout.begin] + inside[0], best[:, None, layout.inside] + inside[1]
     continued, choice = k_largest(np.concatenate(parts, -1), k)
     label = np.arange(layout.n_labels)[:, None]
     source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
@@ -210,54 +211,57 @@ def next_ways(ways: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: Ta
 def forward_k_best(
     emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int
 ) -> tuple[AnyFloats, IntArray]:
-    """Return the k best ways to each sequence's end in each tag, and every token's sources.
+    """Return the scores of the k best paths that end in each tag of each sequence, and back-pointers of all tokens.
 
     *Shape* [N, K] to [n_filled, K, k] and [N, K, k], packed
     """
     n_rows, n_tags = emissions.shape
-    ways = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
-    ways[:, :, 0] = emissions[: packing.sizes[0]] + transitions.start
-    sources = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
+    best = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
+    best[:, :, 0] = emissions[: packing.sizes[0]] + transitions.start
+    pointers = np.zeros((n_rows, n_tags, k), np.int64 if n_tags * k > np.iinfo(np.int32).max else np.int32)
     layout = transitions.layout
     outside = np.repeat(transitions.table[layout.closers, layout.openers].T, k, axis=1)
     inside = inside_scores(transitions.table, layout)[..., None]
     for begin, end in packing.steps[1:]:
-        values, sources[begin:end] = next_ways(ways[: end - begin], outside, inside, layout)
-        ways[: end - begin] = values + emissions[begin:end, :, None]
-    return ways, sources
+        values, pointers[begin:end] = advance_k_best(best[: end - begin], outside, inside, layout)
+        best[: end - begin] = values + emissions[begin:end, :, None]
+    return best, pointers
 
 
-def backtrace_k_best(sources: IntArray, packing: Packing, last: IntArray) -> IntArray:
-    """Walk every path back from its last `tag * k + rank`. *Shape* [N, K, k] and [n_filled, k] to [N, k]"""
-    k = sources.shape[-1]
-    points: IntArray = np.empty((sources.shape[0], k), np.int64)
-    came_from = sources.reshape(sources.shape[0], -1)
+def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> IntArray:
+    """Return the tags of the paths that end in `last`, each `tag * k + rank`.
+
+    *Shape* [N, K, k] and [n_filled, k] to [N, k]
+    """
+    k = pointers.shape[-1]
+    points: IntArray = np.empty((pointers.shape[0], k), np.int64)
+    pointers = pointers.reshape(pointers.shape[0], -1)
     current = last.copy()
     for step in range(len(packing.steps) - 1, -1, -1):
         begin, end = packing.steps[step]
         points[begin:end] = current[: end - begin]
         if step:
-            current[: end - begin] = np.take_along_axis(came_from[begin:end], points[begin:end], 1)
+            current[: end - begin] = np.take_along_axis(pointers[begin:end], points[begin:end], 1)
     points //= k
     return points
 
 
 def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
-    """Up to k paths of each sequence, best first. *Shape* [N, K]; -inf in emissions bars a tag
+    """Return up to k paths of each sequence, best first. *Shape* [N, K]; -inf in emissions forbids a tag
 
-    Each tag keeps the k best ways to reach it instead of one; a way is named by the tag before it and the rank there.
+    Each tag keeps the k best paths to it, not only one; a back-pointer is the tag before and the path's rank there.
     """
     empty: ScoredPath = (0.0, np.empty(0, np.int64))
-    readings: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
+    results: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
     if not packing.steps:
-        return readings
-    ways, sources = forward_k_best(emissions[packing.forward], transitions, packing, k)
-    values, last = k_largest((ways + transitions.end[:, None]).reshape(len(ways), -1), k)
+        return results
+    best, pointers = forward_k_best(emissions[packing.forward], transitions, packing, k)
+    values, last = k_largest((best + transitions.end[:, None]).reshape(len(best), -1), k)
     paths = np.empty((len(emissions), k), np.int64)
-    paths[packing.forward] = backtrace_k_best(sources, packing, last)
+    paths[packing.forward] = backtrace_k_best(pointers, packing, last)
     for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):
         begin = packing.offsets[sequence]
         tags = paths[begin : begin + packing.lengths[sequence]]
         found = [score for score in scores if score > -np.inf]
-        readings[sequence] = [(score, tags[:, rank].copy()) for rank, score in enumerate(found)]
-    return readings
+        results[sequence] = [(score, tags[:, rank].copy()) for rank, score in enumerate(found)]
+    return results

@@ -1,9 +1,9 @@
-"""Sums over all paths of a linear-chain CRF, forwards and backwards in one go.
+"""Forward-backward algorithm of a linear-chain CRF, in log-space.
 
-The recursion stays in log-space. Every tag is reached either from the closers or from the B and I of one type; each
-such group of sources is shifted by its own largest score, so exponentials never underflow as a whole, and the step to
-all next tags is one product with the exponentiated transitions. Scores are kept relative to the step's shift, which
-keeps float32 accurate however long the text.
+Every tag is reached either from the closers or from the B and I of one type. Each such group of source tags is shifted
+by its own largest score, so that its exponentials never all underflow, and the step to all next tags is one product
+with the exponentiated transitions. Scores are kept relative to the step's shift, which keeps float32 accurate however
+long the text.
 
 Both directions run as one batch (the backward one over mirrored tags), so a loss with its gradient costs one pass
 over the time steps.
@@ -39,10 +39,10 @@ class ForwardStep:
         self.continued = self.reached[..., layout.end], self.reached[..., layout.inside]
 
     def shifted(self, scores: AnyFloats, *, guarded: bool) -> AnyFloats:
-        """Scores relative to the largest of their group of sources.
+        """Return scores minus the largest of their group of source tags.
 
-        `shift` is the closers' maximum, `extra` what the larger of B and I of a type lies above it. A group that is
-        all -inf is not shifted; without -inf in the emissions there is none, and nothing to guard against.
+        `shift` is the largest score of the closers; `shift + extra`, the larger score of B and I of each type.
+        guarded: leave groups that are all -inf unshifted. There are none if no emission is -inf.
         """
         np.maximum.reduce(scores[..., self.layout.closers], axis=-1, keepdims=True, out=self.shift)
         if guarded:
@@ -56,7 +56,7 @@ class ForwardStep:
         return self.relative
 
     def __call__(self, previous: AnyFloats, current: AnyFloats, spread: LogMatmul, *, guarded: bool) -> None:
-        """Add to the emissions in `current` the sums over all ways there."""
+        """Add to the emissions in `current` the log-sums of all paths that lead to them."""
         spread(self.shifted(previous, guarded=guarded), self.reached)
         for continued in self.continued:
             continued += self.extra
@@ -64,17 +64,17 @@ class ForwardStep:
 
 
 LogMatmul = Callable[[AnyFloats, AnyFloats], object]
-"""Sums shifted scores (which it overwrites) into those of all next tags (its second argument), in log-space."""
+"""Log-space product of shifted scores (overwritten) and the transitions, written into the second argument."""
 
 
 def zero_neg_inf(scores: AnyFloats) -> AnyFloats:
-    """Put zeros, in place, for what is -inf."""
+    """Replace -inf by 0, in place."""
     scores[scores == -np.inf] = 0.0
     return scores
 
 
 def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
-    """Return the logarithm of the sum of exponentials along an axis, which stays as one of length 1."""
+    """Return the logarithm of the sum of exponentials along an axis, which is kept with length 1."""
     largest = zero_neg_inf(scores.max(axis=axis, keepdims=True))
     sums: AnyFloats = np.log(np.exp(scores - largest).sum(axis=axis, keepdims=True))
     sums += largest
@@ -82,7 +82,10 @@ def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
 
 
 def log_matmul(table: AnyFloats, *, moderate: bool) -> LogMatmul:
-    """*Shape* `table` is [D, K, K], `[from, to]`"""
+    """Return the product with a table of transitions, exponentiated beforehand if its scores are moderate.
+
+    *Shape* `table` is [D, K, K], `[from, to]`
+    """
     exponentiated = np.exp(table)
 
     def plain(relative: AnyFloats, out: AnyFloats) -> None:
@@ -96,9 +99,10 @@ def log_matmul(table: AnyFloats, *, moderate: bool) -> LogMatmul:
 
 
 def forward_sums(scores: AnyFloats, start: AnyFloats, spread: LogMatmul, packing: Packing) -> AnyFloats:
-    """Return log-sums of the paths that end in each tag of each packed row, relative to the shifts of the steps before.
+    """Overwrite packed emissions with log-sums of the paths that end in each tag, relative to the shifts of the steps
+    before. Returns the same array.
 
-    *Shape* `scores` is [D, N, K] and is overwritten; `start` is [D, K]
+    *Shape* `scores` is [D, N, K]; `start` is [D, K]
     """
     if not packing.sizes:
         return scores
@@ -118,9 +122,9 @@ def forward_sums(scores: AnyFloats, start: AnyFloats, spread: LogMatmul, packing
 
 @dataclass(frozen=True)
 class ForwardBackward:
-    """The log-sums of all paths through each tag of each token, in flat rows.
+    """Forward and backward log-sums of all paths, for each tag of each token, in flat rows.
 
-    `alpha` counts what lies before a token, `beta` what lies behind it, both with the token's own emission.
+    `alpha` sums over paths up to the token, `beta` over paths from it on, both with the token's own emission.
     """
 
     packing: Packing
@@ -130,7 +134,7 @@ class ForwardBackward:
     alpha: AnyFloats
     """*Shape* [N, K]"""
     beta: AnyFloats | None
-    """*Shape* [N, K]; none where only the sums over all paths were wanted."""
+    """*Shape* [N, K]; None where only the partition function is needed."""
 
     @classmethod
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
@@ -150,39 +154,39 @@ class ForwardBackward:
         return cls(packing, transitions, emissions, flat, beta)
 
     def shifts(self) -> AnyFloats:
-        """Return the shift that `alpha` leaves out from each token to the next of its sequence. *Shape* [N]"""
+        """Return the shift subtracted from `alpha` between each token and the next; 0 for the last. *Shape* [N]"""
         shifts = zero_neg_inf(self.alpha[:, self.transitions.layout.closers].max(axis=-1))
         shifts[self.packing.last] = 0.0
         return shifts.astype(np.float64)
 
     def log_partition(self) -> AnyFloats:
-        """*Shape* [n_sequences], in float64"""
+        """Return log Z of each sequence. *Shape* [n_sequences], in float64"""
         sums = self.packing.sums(self.shifts())
         with np.errstate(divide="ignore"):
             sums[self.packing.filled] += log_sum(self.alpha[self.packing.last] + self.transitions.end, axis=-1)[:, 0]
         return sums
 
     def through(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return log-sums of the paths through each tag, and over all tags of a token, both relative to its shifts.
+        """Return log-sums of all paths through each tag, and through all tags of a token; both relative to its shifts.
 
         *Shape* [N, K] and [N, 1]
         """
         assert self.beta is not None
-        barred = self.emissions == -np.inf
+        forbidden = self.emissions == -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             paths: AnyFloats = self.alpha + self.beta - self.emissions
-            paths[barred] = -np.inf
+            paths[forbidden] = -np.inf
             return paths, zero_neg_inf(log_sum(paths, axis=-1))
 
     def marginals(self) -> AnyFloats:
-        """Return probability of each tag of each token. *Shape* [N, K]"""
+        """Return the probability of each tag of each token. *Shape* [N, K]"""
         paths, total = self.through()
         paths -= total
         return np.exp(paths, out=paths)
 
     def moves(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-        """Return log-probability of each transition into each `later` token, in two parts: with the score of the
-        transition, `source[t, i] + table[i, j] + target[t, j]` is that of tag i before the token and j at it.
+        """Return the log-probabilities of all pairs of neighbouring tags, factored: `source` and `target` such that tag
+        i before the `later` token t and tag j at it have `source[t, i] + table[i, j] + target[t, j]`.
 
         *Shape* [N, 1] to [n_later, K] twice
         """
@@ -195,12 +199,12 @@ class ForwardBackward:
         for block in (layout.end, layout.inside):
             target[:, block] += step.extra[0]
         if self.transitions.moderate:
-            # Above the bound lie only tags that nothing reaches: infinity times zero would not be a number.
+            # Only tags that no path reaches are above the bound. Infinity times their zeros would be NaN.
             np.minimum(target, MODERATE + 1, out=target)
         return source, target
 
     def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
-        """Return expected transitions, each sequence counted `weight` times. *Shape* [N, 1], [N, 1] to [K, K]"""
+        """Return the expected counts of transitions, weighted by token. *Shape* [N, 1], [N, 1] to [K, K]"""
         table = self.transitions.table
         source, target = self.moves(total)
         weight = weight[self.packing.later]
@@ -208,7 +212,7 @@ class ForwardBackward:
         if self.transitions.moderate:
             counts = np.exp(table) * (np.exp(source, out=source).T @ (np.exp(target, out=target) * weight))
         else:
-            # One row of the table at a time: scores of a transition must meet before they may be exponentiated.
+            # One row of the table at a time: the three terms must be added up before they are exponentiated.
             rows = (np.exp(tag[:, None] + scores + target) for tag, scores in zip(source.T, table, strict=True))
             counts = np.stack([(row * weight).sum(0) for row in rows])
         return counts

@@ -1,10 +1,10 @@
-"""Probabilities of entities under a CRF, the probable ones, and the entropy of all paths.
+"""Probabilities of entities under a CRF, the probable entities, and the entropy of the distribution over paths.
 
-From a `ForwardBackward` they are exact. For a few entities of many sequences there is a quicker way,
-`span_probabilities`: what is summed are the exponentials themselves, in float64, and their scale is taken out every few
-steps: that is half the work of a step in log-space, and float64 leaves room for scores that are hundreds apart. Should
-that not be enough, the sums forwards and backwards differ, and log-space is there for it (`forward.py`). Forwards and
-backwards go side by side, tag by row as in `decode.py`; read backwards, an entity begins with its E (`mirror`).
+Those computed from a `ForwardBackward` are exact. For a few entities of many sequences, `span_probabilities` is
+quicker: it sums the exponentials themselves, in float64, rescaled every few steps. That is half the work of a step in
+log-space, and float64 has room for scores that are hundreds apart. Where that is not enough, the sums forwards and
+backwards differ, and the caller falls back to log-space (`forward.py`). Both directions run side by side, with a row
+for each tag as in `decode.py`; read backwards, an entity begins with its E (`mirror`).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class EntitySpans(NamedTuple):
 
 
 def check_spans(spans: EntitySpans, passes: ForwardBackward) -> None:
+    """Raise if a span does not lie in its sequence or has an unknown label."""
     lengths = passes.packing.lengths
     known = (spans.sequence >= 0) & (spans.sequence < lengths.size)
     known &= (spans.label >= 0) & (spans.label < passes.transitions.layout.n_labels)
@@ -43,16 +44,19 @@ def check_spans(spans: EntitySpans, passes: ForwardBackward) -> None:
     wrong = np.flatnonzero(~(known & within))
     if wrong.size:
         values = tuple(int(column[wrong[0]]) for column in spans)
-        raise ValueError(f"span {wrong[0]} (sequence, start, end, label) = {values} does not lie in its sequence")
+        raise ValueError(
+            f"span {wrong[0]} (sequence, start, end, label) = {values} does not lie in its sequence, "
+            "or its label is not that of an entity type"
+        )
 
 
 def running_sums(values: AnyFloats) -> AnyFloats:
-    """Return sums of all rows before each: a difference of two is the sum between. *Shape* [N, ...] to [N + 1, ...]"""
+    """Return prefix sums: `sums[j] - sums[i]` is the sum of rows i to j - 1. *Shape* [N, ...] to [N + 1, ...]"""
     return np.concatenate([np.zeros_like(values[:1]), values.cumsum(axis=0)])
 
 
 def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> AnyFloats:
-    """Return probability of each span as one entity: what leads up to B, the clamped path from B to E, what follows E.
+    """Return the probability of each span as one entity: paths up to B, the fixed path from B to E, paths from E on.
 
     *Shape* [n_spans]
     """
@@ -66,18 +70,21 @@ def span_marginals(passes: ForwardBackward, spans: EntitySpans) -> AnyFloats:
     paths, total = passes.through()
     single = paths[first, layout.single.start + label] - total[first, 0]
     with np.errstate(invalid="ignore"):
-        scores = np.where(first == last, single, longer(passes, total, first, last, label))
+        scores = np.where(first == last, single, multi_token(passes, total, first, last, label))
     return np.exp(scores)
 
 
-def longer(passes: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
-    """Return log-probability of entities of two tokens and more: forward + span + backward - log Z. *Shape*
-    [n_spans]
+def multi_token(
+    passes: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray
+) -> AnyFloats:
+    """Return the log-probability of entities of two or more tokens: forward + span + backward - log Z.
+
+    *Shape* [n_spans]
     """
     assert passes.beta is not None
     layout = passes.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
-    # The passes' scores are relative to shifts, and those between the two ends of the span must be made good.
+    # alpha and beta are relative to different shifts: subtract those between the two ends of the span.
     shifts = running_sums(passes.shifts())
     around = passes.alpha[first, begin] + passes.beta[last, end]
     outer: AnyFloats = around - total[last, 0] - (shifts[last] - shifts[first])
@@ -85,12 +92,12 @@ def longer(passes: ForwardBackward, total: AnyFloats, first: IntArray, last: Int
 
 
 def clamped(passes: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
-    """Transitions from B to E of each span and the emissions of the I between. *Shape* [n_spans]"""
+    """Return the score of each span's transitions from B to E and of the emissions of I between. *Shape* [n_spans]"""
     layout, table = passes.transitions.layout, passes.transitions.table
     begin, end, inside = (block.start + label for block in (layout.begin, layout.end, layout.inside))
     inner = passes.emissions[:, layout.inside]
-    barred = inner == -np.inf
-    sums, barriers = running_sums(np.where(barred, 0.0, inner)), running_sums(barred.astype(np.float64))
+    forbidden = inner == -np.inf
+    sums, barriers = running_sums(np.where(forbidden, 0.0, inner)), running_sums(forbidden.astype(np.float64))
     stop = np.maximum(last, first + 1)
     emitted = sums[stop, label] - sums[first + 1, label]
     emitted[barriers[stop, label] > barriers[first + 1, label]] = -np.inf
@@ -104,9 +111,9 @@ def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans
     """Return all spans, in no order, that are entities with at least this probability, and their probabilities.
 
     An entity is followed from its B on, as long as the probability that it began there and still goes on is at least
-    the minimum. The distribution over paths is a Markov chain, so that each step multiplies by the conditional
-    probability of I or E after B or I. At most one entity goes on at a token: of those followed there are no more than
-    `1 / minimum` at a time, however flat the distribution is.
+    the minimum. The distribution over paths is a Markov chain, so each step multiplies by the conditional probability
+    of I or E after B or I. On any path at most one entity covers a token, so at most `1 / minimum` are followed at a
+    time, however flat the distribution is.
     """
     layout, later, table = passes.transitions.layout, passes.packing.later, passes.transitions.table
     paths, total = passes.through()
@@ -137,7 +144,7 @@ def probable_spans(passes: ForwardBackward, minimum: float) -> tuple[EntitySpans
 
 
 def entropy(passes: ForwardBackward) -> AnyFloats:
-    """Return entropy of the distribution over all paths of each sequence, in nats: log Z less the expected score.
+    """Return the entropy of each sequence's distribution over paths, in nats: log Z minus the expected score.
 
     *Shape* [n_sequences], in float64
     """
@@ -145,7 +152,7 @@ def entropy(passes: ForwardBackward) -> AnyFloats:
 
 
 def expected_score(passes: ForwardBackward) -> AnyFloats:
-    """Return the mean score of all paths of each sequence, by their probabilities. *Shape* [n_sequences], in float64"""
+    """Return the expected score of a path of each sequence. *Shape* [n_sequences], in float64"""
     packing, transitions = passes.packing, passes.transitions
     paths, total = passes.through()
     tags = np.exp(paths - total)
@@ -158,7 +165,7 @@ def expected_score(passes: ForwardBackward) -> AnyFloats:
 
 
 def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
-    """Return the mean score of the transition into each `later` token. *Shape* [n_later]"""
+    """Return the expected score of the transition into each `later` token. *Shape* [n_later]"""
     table = passes.transitions.table
     source, target = passes.moves(total)
     if passes.transitions.moderate:
@@ -171,25 +178,25 @@ def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
 
 
 def finite(scores: AnyFloats) -> AnyFloats:
-    """Zero for what is no path: its probability is zero, and so is its part of the mean."""
+    """Return scores with 0 for -inf: forbidden paths have probability 0 and add nothing to an expectation."""
     return zero_neg_inf(scores.copy())
 
 
 Sums = NDArray[np.float64]
 
 SPREAD = 100.0
-"""Emissions of one token that are further apart are left to log-space, even though float64 could hold each."""
+"""Where the emissions of a token are further apart, log-space is used, even though float64 could hold each."""
 SCALED_EVERY = 4
-"""Steps. Emissions are at most 1, and transitions rarely above e^10."""
+"""Steps between rescalings. Exponentiated emissions are at most 1, and transitions rarely above e^10."""
 
 
 @dataclass(frozen=True)
 class ScaledSums:
-    """The sums over all paths up to each tag, with its own emission, forwards and backwards, and their scales.
+    """Scaled forward and backward sums over all paths up to each tag, with its own emission.
 
     emissions: relative to the largest of their token. *Shape* [N, K]
-    sums: tags as they are, and mirrored, packed. *Shape* [2, K, N]
-    scales: logarithms of what was taken out up to each group of steps. *Shape* [2, n_groups, n_filled]
+    sums: forwards; and backwards, over mirrored tags; packed. *Shape* [2, K, N]
+    scales: logarithm of the factor divided out up to each group of steps. *Shape* [2, n_groups, n_filled]
     """
 
     transitions: Transitions
@@ -200,17 +207,15 @@ class ScaledSums:
 
     @classmethod
     def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ScaledSums:
-        """*Shape* [N, K], flat rows; -inf bars a tag"""
+        """Sum over the paths of emissions. *Shape* [N, K], flat rows; -inf forbids a tag"""
         relative = (emissions - emissions.max(1, keepdims=True)).astype(np.float64)
         swap, weights = mirror(transitions.layout), np.exp(relative)
         sums = np.empty((2, *weights.T.shape))
         sums[0], sums[1] = weights[packing.forward].T, weights[packing.backward].T[swap]
-        return cls(transitions, packing, relative, sums, add_up(sums, transitions, packing))
+        return cls(transitions, packing, relative, sums, scaled_recursion(sums, transitions, packing))
 
     def places(self, sequence: IntArray, step: IntArray) -> tuple[IntArray, tuple[IntArray, IntArray]]:
-        """Return the place of the sums of a step of a sequence, and of their scale: packed row; group of steps and
-        column.
-        """
+        """Return the indices of a step of each sequence in `sums` (packed row) and `scales` (group and column)."""
         column = np.empty(self.packing.n_sequences, np.int64)
         column[self.packing.order] = np.arange(self.packing.order.size)
         begins = np.array([begin for begin, _ in self.packing.steps])
@@ -225,7 +230,10 @@ class ScaledSums:
         return sums
 
     def log_probabilities(self, spans: EntitySpans) -> tuple[Sums, bool]:
-        """Return the log-probability of each span as one entity, and whether these are reliable. *Shape* [n_spans]"""
+        """Return the log-probability of each span as one entity; and True if log Z agrees in both directions.
+
+        *Shape* [n_spans]
+        """
         layout = self.transitions.layout
         single = spans.end - spans.start == 1
         first, scale_first = self.places(spans.sequence, spans.start)
@@ -235,15 +243,13 @@ class ScaledSums:
         behind = np.log(self.sums[1, tag, last]) + self.scales[1][scale_last]
         row = self.packing.offsets[spans.sequence] + spans.start
         between = np.where(single, -self.emissions[row, tag], self._between(spans, row))
-        total, other_way = self.log_partitions(spans.sequence)
-        reliable = bool((np.abs(total - other_way) < 1e-9 * (1.0 + np.abs(total))).all())
-        barred = np.isneginf(ahead) | np.isneginf(behind)
-        return np.where(barred, -np.inf, ahead + between + behind - total), reliable
+        total, backwards = self.log_partitions(spans.sequence)
+        reliable = bool((np.abs(total - backwards) < 1e-9 * (1.0 + np.abs(total))).all())
+        forbidden = np.isneginf(ahead) | np.isneginf(behind)
+        return np.where(forbidden, -np.inf, ahead + between + behind - total), reliable
 
     def _between(self, spans: EntitySpans, row: IntArray) -> Sums:
-        """Return the scores between the first and the last token of each span of two tokens and more. *Shape*
-        [n_spans]
-        """
+        """Return the score between the first and last token of each span of two or more tokens. *Shape* [n_spans]"""
         layout, table = self.transitions.layout, self.transitions.table
         begin, end, inside = (block.start + spans.label for block in (layout.begin, layout.end, layout.inside))
         count = np.maximum(spans.end - spans.start - 2, 0)
@@ -254,8 +260,8 @@ class ScaledSums:
         return scores
 
 
-def add_up(sums: Sums, transitions: Transitions, packing: Packing) -> Sums:
-    """Make sums of packed emissions, in place. Returns the scales taken out of them."""
+def scaled_recursion(sums: Sums, transitions: Transitions, packing: Packing) -> Sums:
+    """Overwrite packed, exponentiated emissions with scaled sums over paths, and return the scales."""
     start, table = transitions.both_ways()
     layout, widest = transitions.layout, packing.sizes[0]
     moves = np.exp(table, dtype=np.float64)
@@ -284,7 +290,7 @@ def add_up(sums: Sums, transitions: Transitions, packing: Packing) -> Sums:
 
 
 def advance(previous: Sums, outside: Sums, inside: Sums, reached: Sums, layout: TagLayout) -> None:
-    """Sum from one token to the next, without its emissions. *Shape* [2, K, n]"""
+    """Write the sums over paths to each tag of the next token, without its emissions. *Shape* [2, K, n]"""
     np.matmul(outside, previous[:, layout.closers], out=reached[:, layout.openers])
     continued = reached[:, layout.continuers].reshape(2, 2, layout.n_labels, -1)
     np.multiply(previous[:, None, layout.begin], inside[:, 0], out=continued)
@@ -294,12 +300,13 @@ def advance(previous: Sums, outside: Sums, inside: Sums, reached: Sums, layout: 
 def span_probabilities(
     emissions: AnyFloats, transitions: Transitions, packing: Packing, spans: EntitySpans
 ) -> Sums | None:
-    """Return probability of each span as one entity; None where scores are too far apart. *Shape* [N, K] to
-    [n_spans]
+    """Return the probability of each span as one entity; None where scores are too far apart for scaled sums.
+
+    *Shape* [N, K] to [n_spans]
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         sums = ScaledSums.of(emissions, transitions, packing)
-        # Both ways may lose the same path where one token takes it far below the others.
+        # Both directions may lose the same path at a token where it is far below the others.
         far = np.count_nonzero(sums.emissions > -SPREAD) < np.count_nonzero(sums.emissions > -np.inf)
         if far:
             return None

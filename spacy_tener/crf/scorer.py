@@ -1,6 +1,6 @@
-"""A CRF as it predicts: its weights, and what follows from them for the emissions of some sequences.
+"""Predictions of a trained CRF: best paths, k best paths, marginals and probabilities of entities.
 
-Everywhere `allowed` is a mask of the tags that a token may have, [N, K]; without one, it may have any.
+`allowed` is always a mask of the tags that each token may have, [N, K]; None allows all.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from .marginals import EntitySpans, span_marginals, span_probabilities
 from .transitions import CRFArrays, Transitions
 
 LONG = 1024
-"""From so many tokens on a sequence is decoded in float64."""
+"""Sequences of more tokens are decoded in float64."""
 
 
 @dataclass(frozen=True)
 class PathScorer:
-    """weights: start, end, outside and inside; see `Transitions`."""
+    """Inference with the weights of a CRF.
+
+    weights: start, end, outside and inside; see `Transitions`.
+    """
 
     weights: CRFArrays
 
@@ -49,9 +52,9 @@ class PathScorer:
     def passes(
         self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None, *, temperature: float = 1.0
     ) -> ForwardBackward:
-        """Return the log-sums of all paths through each tag, of which probabilities are made.
+        """Run the forward-backward algorithm, from which marginals, spans' probabilities and entropy are computed.
 
-        temperature: what all scores are divided by. Above 1, the CRF is less sure of its best paths.
+        temperature: divides all scores. Above 1, the distribution over paths is flatter.
         """
         # In float64: marginals are computed rarely, and their accuracy matters more than their speed.
         scores = mask_emissions(emissions.astype(np.float64) / temperature, allowed)
@@ -68,9 +71,8 @@ class PathScorer:
         *,
         temperature: float = 1.0,
     ) -> AnyFloats:
-        """Return the probabilities of `span_marginals` in half the time, for spans that lie in their sequences.
-
-        *Shape* [n_spans]
+        """Return what `span_marginals` returns, in half the time. Spans must lie in their sequences: they are not
+        checked. *Shape* [n_spans]
         """
         packing = packing_of(self.layout, emissions.shape, lengths)
         transitions = Transitions.of(*(weight / np.float32(temperature) for weight in self.weights))
@@ -84,8 +86,8 @@ class PathScorer:
     def _decodable(
         self, emissions: AnyFloats, packing: Packing, allowed: BoolArray | None
     ) -> tuple[AnyFloats, Transitions]:
-        """Masked emissions and the transitions. *Shape* [N, K]"""
-        # Scores of paths add up: over a hundred thousand tokens float32 would not tell two of them apart.
+        """Return masked emissions and the transitions, both in float64 for long sequences. *Shape* [N, K]"""
+        # Scores of paths add up: over a hundred thousand tokens, float32 would not tell two paths apart.
         dtype = np.float64 if packing.lengths.max(initial=0) > LONG else emissions.dtype
         transitions = self.transitions
         if transitions.table.dtype != dtype:
@@ -98,7 +100,7 @@ class PathScorer:
 
 
 def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> Packing:
-    """Return the packing of emissions, whose shape is checked."""
+    """Check the shape of emissions and return their packing."""
     if len(shape) != 2 or shape[1] != layout.n_tags:
         expected = f"(tokens, {layout.n_tags}) for {layout.n_labels} entity types"
         raise ValueError(f"emissions must have shape {expected}, got {shape}")

@@ -1,7 +1,7 @@
-"""The CRF's transition scores as tables over all tags.
+"""Transition scores of a CRF as tables over all tags.
 
-Two rectangles are learned, `outside` and `inside` (see `spacy_tener.tagging`). Spread out over all tags, with -inf for
-what is no path, they let each step of a recursion be one matrix product, and let the right-to-left recursion be the
+Two rectangles are learned, `outside` and `inside` (see `spacy_tener.tagging`). As one table over all tags, with -inf
+for forbidden transitions, they make each step of a recursion one matrix product, and the right-to-left recursion the
 left-to-right one over mirrored tags: read backwards, an entity begins with its E and ends with its B.
 """
 
@@ -18,13 +18,13 @@ from ..types import AnyFloats, IntArray
 CRFArrays = tuple[AnyFloats, AnyFloats, AnyFloats, AnyFloats]
 """start, end, outside, inside: the parameters of a CRF, or their gradients."""
 
-# Up to here e^score and its inverse are ordinary float32 numbers, and their products too.
 MODERATE = 40.0
+"""For scores up to this, e^score, its inverse and their products are normal float32 numbers."""
 
 
 @lru_cache(maxsize=64)
 def mirror(layout: TagLayout) -> IntArray:
-    """Return the tag that each tag is when the text is read backwards: B and E change places."""
+    """Return the counterpart of each tag in the text read backwards: B and E change places."""
     tags = np.arange(layout.n_tags)
     tags[layout.begin], tags[layout.end] = tags[layout.end].copy(), tags[layout.begin].copy()
     return tags
@@ -32,11 +32,11 @@ def mirror(layout: TagLayout) -> IntArray:
 
 @dataclass(frozen=True)
 class Transitions:
-    """Scores over all `K` tags, -inf where there is no path.
+    """Scores over all `K` tags, -inf for forbidden ones.
 
     start, end: of each tag as the first and as the last of a sequence. *Shape* [K]
     table: `[from, to]`. *Shape* [K, K]
-    moderate: whether all transitions can be exponentiated in float32.
+    moderate: True if all transitions can be exponentiated in float32.
     """
 
     layout: TagLayout
@@ -61,13 +61,13 @@ class Transitions:
 
     @cached_property
     def entity_gains(self) -> AnyFloats:
-        """Upper bound of the gain over O of the transitions into each tag, and for a last tag those out of it. *Shape*
-        [K]
+        """Upper bound of how much each tag's transitions score above those of O: those into it, and for E and S those
+        out of it too. *Shape* [K]
         """
         layout, between = self.layout, self.table[self.layout.closers, self.layout.openers]
         into = np.vstack((self.start[layout.openers], between))
         out_of = np.vstack((self.end[layout.closers], between.T))
-        # Among the openers, O stands behind the Bs; among the closers it is the first.
+        # O is the opener after all B, and the first of the closers.
         into = (into - into[:, layout.n_labels, None]).max(axis=0)
         out_of = (out_of - out_of[:, 0, None]).max(axis=0)
         to_end, to_inside = inside_scores(self.table, layout).max(axis=0) - self.table[layout.outside, layout.outside]
@@ -76,14 +76,14 @@ class Transitions:
         return np.concatenate((begin, single + ended_single, to_end + ended, to_inside))
 
     def both_ways(self) -> tuple[AnyFloats, AnyFloats]:
-        """Start and transitions for reading forwards and for reading backwards, stacked. *Shape* [2, K], [2, K, K]"""
+        """Return start scores and tables for reading forwards and backwards, stacked. *Shape* [2, K], [2, K, K]"""
         swap = mirror(self.layout)
         start = np.stack([self.start, self.end[swap]])
         return start, np.stack([self.table, self.table.T[swap][:, swap]])
 
 
 def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
-    """Return a view of the entries of `table` from `source` (B or I) to E and to I of the same type. *Shape* [2, T]"""
+    """Return a view of the scores from `source`, B or I, to E and to I of the same type. *Shape* [2, T]"""
     entries = table[source, layout.continuers].reshape(layout.n_labels, 2, layout.n_labels)
     own: AnyFloats = np.einsum("tbt->bt", entries)
     return own
@@ -95,6 +95,6 @@ def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:
 
 
 def weight_gradients(layout: TagLayout, start: AnyFloats, end: AnyFloats, table: AnyFloats) -> CRFArrays:
-    """Return gradients of the CRF's parameters from those of the tables."""
+    """Return the gradients of a CRF's parameters, given those of its tables."""
     inside = inside_scores(table, layout).reshape(2, 2 * layout.n_labels)
     return start[layout.openers], end[layout.closers], table[layout.closers, layout.openers], inside
