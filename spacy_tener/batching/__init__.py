@@ -1,1 +1,1 @@
-"""Places of the rows of a batch: sequences, lattices and spans, known before any number is computed."""
+"""Index arithmetic for the rows of a batch: sequences, lattices and spans."""

@@ -1,4 +1,4 @@
-"""A batch of sentences with the words of a lexicon that were found in them."""
+"""Lattices: a batch of sentences with the words of a lexicon that were found in them."""
 
 from __future__ import annotations
 
@@ -67,11 +67,12 @@ class Lattice:
 
 @dataclass(frozen=True)
 class LatticeSpans:
-    """The spans of a batch, sentence after sentence: each one's characters, then its words.
+    """The spans of a batch, sentence after sentence: its characters, then its words.
 
-    characters, counts, begins: of each sentence, its characters, its spans, and where they begin. *Shape: [n]*
-    places: where each character, then each word of the batch lies among the spans. *Shape: [N + W]*
-    heads, sizes: where each span begins in its sentence, and how many characters it has. *Shape: [N + W]*
+    characters, counts, begins: of each sentence, the number of characters, the number of spans, and the index of its
+        first span. *Shape: [n]*
+    places: index among the spans of each character, then of each word of the batch. *Shape: [N + W]*
+    heads, sizes: first character of each span in its sentence, and number of characters. *Shape: [N + W]*
     """
 
     characters: IntArray
@@ -97,7 +98,7 @@ class LatticeSpans:
 class Covers:
     """The P pairs of a character and a word that covers it, word after word.
 
-    characters, words: of each pair, among all of the batch. *Shape: [P]*
+    characters, words: of each pair, as indices in the batch. *Shape: [P]*
     from_head, from_tail: the character's distances `i - head` and `tail - i`, from 0. *Shape: [P]*
     longest: length of the longest word.
     """

@@ -1,4 +1,4 @@
-"""Sequences of different lengths, joined end to end: index arithmetic for layers, runtime and CRF.
+"""Index arithmetic for joined sequences of different lengths, for layers, runtime and CRF.
 
 numpy only: lengths are known on the host, whatever device holds the floats.
 """
@@ -16,7 +16,7 @@ from ..types import AnyFloats, IntArray
 
 
 class ArrayLike(Protocol):
-    """An array of whatever library."""
+    """An array of any library."""
 
     def __len__(self) -> int: ...
 
@@ -27,7 +27,7 @@ Lengths = Sequence[int] | IntArray | ArrayLike
 
 
 def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
-    """Return the lengths as an array, checked; 0 is legal. n_tokens: what they must sum to, if known. *Shape: [n]*"""
+    """Return lengths as a checked array; 0 is legal. n_tokens: the sum that they must have, if known. *Shape: [n]*"""
     host = lengths if isinstance(lengths, Sequence | np.ndarray) else lengths.tolist()
     array = np.asarray(host, dtype=np.int64).reshape(-1)
     if array.size and array.min() < 0:
@@ -38,7 +38,7 @@ def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
 
 
 def starts(lengths: IntArray) -> IntArray:
-    """Return the begin of each sequence. *Shape: [n]*"""
+    """Return the index of the first row of each sequence. *Shape: [n]*"""
     return np.cumsum(lengths) - lengths
 
 
@@ -48,9 +48,11 @@ def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
 
 
 def cuts_by_cost(costs: IntArray, price: int) -> list[int]:
-    """Return the cuts of sequences by the cost of each, sorted from the most; price: of a bucket.
+    """Return the boundaries of buckets of sequences that are padded to the costliest of their bucket.
 
-    A bucket is cut in two, where that saves most, as long as it saves more than a bucket costs. So no cut of a
+    costs: of each sequence, in descending order. price: of one more bucket.
+
+    A bucket is cut in two where that saves most padding, as long as it saves more than `price`. So no cut of a
     finished bucket saves more than `price`, and its padding wastes at most `price * (1 + ln n)`.
     """
     cuts = {0, len(costs)}
@@ -68,13 +70,13 @@ def cuts_by_cost(costs: IntArray, price: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Packing:
-    """Order in which the rows of joined sequences are read, time step by time step.
+    """Order of the rows of joined sequences by time step, as in PyTorch's `PackedSequence`.
 
     The CRF's recursions go step by step through all sequences at once. Sorted by length, the sequences that still run
     at a step are always the first few, so a finished sequence costs nothing, nothing is padded, and every array has
     exactly one row per token.
 
-    A *flat* row counts tokens in reading order; a *packed* row counts them by time step, longest sequence first.
+    *Flat* rows are in reading order; *packed* rows are ordered by time step, then by length, longest sequence first.
     """
 
     lengths: IntArray
@@ -152,7 +154,7 @@ class Packing:
 
     @cached_property
     def later(self) -> IntArray:
-        """Every flat row that has a token of its own sequence before it."""
+        """The flat rows of all tokens but the first of each sequence."""
         joined = np.ones(self.sequence.size, dtype=bool)
         joined[self.first] = False
         return np.flatnonzero(joined)

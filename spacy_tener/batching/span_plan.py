@@ -1,10 +1,10 @@
-"""The plan of a batch of lattices for the attention of FLAT and MECT, made once on the host for all layers.
+"""Plan of the relative position attention of FLAT and MECT over a batch, made once on the host for all layers.
 
-The positions of two spans enter their score through the length of the query, the length of the key and the offset of
-their heads alone. So queries are taken in groups of neighbours. For a key, a group's queries of one length need the
-offsets of one *window*, as wide as their heads spread. Windows of keys of equal length overlap where the keys are near
-each other. The union of its windows are a group's columns: one product of its queries with the columns' rows of
-position gives all the scores that it needs, and few that it does not.
+The relative position of two spans depends only on the length of the query, the length of the key and the offset of
+their heads. So queries are grouped with their neighbours. For one key, a group's queries of one length need consecutive
+offsets: a *window*, as wide as their heads spread. Windows of keys of equal length overlap where the keys are near each
+other. The union of a group's windows are its *columns*: one product of its queries with the position embeddings of the
+columns gives all the scores that it needs, and few that it does not.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .sequences import ranges, starts
 
 @dataclass(frozen=True)
 class QueryGroups:
-    """Queries cut into groups of neighbours. Those of a group that have one length are of a kind.
+    """Queries in groups of neighbours. The queries of equal length in a group are a *kind*.
 
-    sentences, begins, counts: of each group, its sentence, its first span, and how many it has. *Shape: [G]*
-    queries, groups, kinds: of each query, the span, its group and its kind. *Shape: [Q]*
-    kind_groups, kind_sizes: of each kind, its group and the length of its spans. *Shape: [K]*
-    firsts, spreads: of each kind, the first of its heads, and over how many positions they spread. *Shape: [K]*
+    sentences, begins, counts: of each group, the sentence, the first span and the number of spans. *Shape: [G]*
+    queries, groups, kinds: of each query, the span, the group and the kind. *Shape: [Q]*
+    kind_groups, kind_sizes: of each kind, the group and the length of its spans. *Shape: [K]*
+    firsts, spreads: of each kind, the first head, and the number of positions from it to the last. *Shape: [K]*
     """
 
     sentences: IntArray
@@ -46,9 +46,7 @@ class QueryGroups:
 
     @classmethod
     def of(cls, spans: LatticeSpans, *, most: int, words: bool) -> QueryGroups:
-        """Cut queries into groups. most: so many queries make a group, or fewer. words: whether words are queries
-        too.
-        """
+        """Group queries. most: maximum size of a group. words: True if words are queries too."""
         parts = [_cut(spans.begins, spans.characters, most)]
         if words:
             parts.append(_cut(spans.begins + spans.characters, spans.counts - spans.characters, most))
@@ -61,7 +59,7 @@ class QueryGroups:
 
 
 def _cut(begins: IntArray, counts: IntArray, most: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Cut stretches evenly into parts: the stretch, the begin and the length of each part."""
+    """Cut ranges evenly into parts of at most `most`. Returns the range, the begin and the length of each part."""
     n_parts = -(-counts // most)
     stretch = np.repeat(np.arange(len(counts)), n_parts)
     part, n_parts, counts = ranges(np.zeros_like(n_parts), n_parts), n_parts[stretch], counts[stretch]
@@ -70,7 +68,7 @@ def _cut(begins: IntArray, counts: IntArray, most: int) -> tuple[IntArray, IntAr
 
 
 def _extent(values: IntArray, groups: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
-    """Return the least value of each group, and over how many numbers its values spread."""
+    """Return the minimum of each group of integers, and the number of integers from it to the maximum."""
     least, greatest = np.full(n_groups, np.iinfo(np.int64).max), np.zeros(n_groups, np.int64)
     np.minimum.at(least, groups, values)
     np.maximum.at(greatest, groups, values)
@@ -79,15 +77,14 @@ def _extent(values: IntArray, groups: IntArray, n_groups: int) -> tuple[IntArray
 
 @dataclass(frozen=True)
 class PositionWindows:
-    """One window for each kind of query and each span of its sentence, laid out over the columns of all groups.
+    """Windows over the columns of all groups: one for each kind of query and each key, a span of its sentence.
 
-    Kind follows kind; within a kind the shortest keys come first, and of keys of equal length the last. So offsets grow
-    from window to window, and a window shares its first columns with the one before it, if they overlap.
+    Windows are sorted by kind, then from the shortest key to the longest, then from the last key to the first. So
+    offsets grow from window to window, and a window shares its first columns with the one before where they overlap.
 
-    spans, query_groups: what the windows are of.
-    kinds, keys: the kind of query and the span of each window. *Shape: [V]*
-    ends: where it ends among the columns. *Shape: [V]*
-    new: how many columns, at its end, it does not share. *Shape: [V]*
+    kinds, keys: the kind of query and the key of each window. *Shape: [V]*
+    ends: the end of each window among the columns, exclusive. *Shape: [V]*
+    new: the number of columns of each window, at its end, that the window before does not have. *Shape: [V]*
     """
 
     spans: LatticeSpans
@@ -102,7 +99,7 @@ class PositionWindows:
         sentences = query_groups.sentences[query_groups.kind_groups]
         counts = spans.counts[sentences]
         kinds = np.repeat(np.arange(len(counts)), counts)
-        # The spans, sentence after sentence, the shortest first, and of equal length the last first.
+        # Of each sentence, spans from the shortest to the longest; those of equal length from the last to the first.
         order = np.lexsort((-spans.heads, spans.sizes, np.repeat(np.arange(len(spans.counts)), spans.counts)))
         keys = order[ranges(spans.begins[sentences], counts)]
         heads, sizes = spans.heads[keys], spans.sizes[keys]
@@ -119,7 +116,7 @@ class PositionWindows:
         return widths
 
     def columns(self) -> IntArray:
-        """For each column the length of its queries, the length of its keys, and the offset of their heads.
+        """Return for each column the length of its queries, the length of its keys, and the offset of their heads.
 
         *Shape: [3, C]*
         """
@@ -131,7 +128,7 @@ class PositionWindows:
         return columns
 
     def begins(self) -> IntArray:
-        """Return the begin of each window among the columns; within a kind, the keys lie as the spans do.
+        """Return the first column of each window, sorted by kind, and then by key as the spans are.
 
         *Shape: [V]*
         """
@@ -142,10 +139,8 @@ class PositionWindows:
         return begins
 
     def products(self) -> IntArray:
-        """Return the place of a query's products among its group's, query after query, if its windows began at 0.
-        *Shape: [Q]*
-
-        Added to where its windows begin, that is where its product with each key lies.
+        """Return for each query what to add to the first column of a key's window, to get the index of the product of
+        query and key among the products of the group, *[G, C]*, flattened. *Shape: [Q]*
         """
         own = self.query_groups
         number = np.arange(len(own.queries)) - np.repeat(starts(own.counts), own.counts)
@@ -154,26 +149,26 @@ class PositionWindows:
 
 
 Groups = tuple[tuple[Any, ...], tuple[Any, ...]]
-"""The groups of characters, their queries counted without words; and the groups of all spans."""
+"""Groups with characters, their queries indexed among the characters only; and the groups of all spans."""
 Put = Callable[[Sequence[NDArray[Any] | None]], Sequence[Any]]
 """Sends arrays of the plan to the device of the computation, as arrays or tensors of its library; None stays None."""
 
 GROUP = 48
-"""At most so many queries in a group: the fewer, the fewer columns per query, but the more operations."""
+"""Maximum size of a group: smaller ones have fewer columns per query, but need more operations."""
 
 
 @dataclass(frozen=True)
 class QueryGroup:
     """G neighbouring spans of a sentence as queries. Their keys are all L spans of the sentence.
 
-    sentence: which one it is.
-    queries: where the group lies among the rows that are queries.
-    keys: where the sentence's spans lie among all rows.
-    place: the first query's place in its sentence: characters come first, then words.
-    columns: rows of the batch's table of positions. *Shape: [C]*
-    windows: for each kind of query, where each key's window begins among the columns. *Shape: [K, L]*
+    sentence: index of the sentence.
+    queries: rows of the group among the queries.
+    keys: rows of the sentence's spans.
+    place: index of the first query in its sentence: characters come first, then words.
+    columns: rows of the batch's position table. *Shape: [C]*
+    windows: for each kind of query, the first column of each key's window. *Shape: [K, L]*
     kinds: the kind of each query. *Shape: [G]*
-    shifts: from there to the product of a query and a key, among the *[G, C]* of the group. *Shape: [G, 1]*
+    shifts: see `PositionWindows.products`. *Shape: [G, 1]*
     """
 
     sentence: int
@@ -186,23 +181,23 @@ class QueryGroup:
     shifts: Any
 
     def pairs(self) -> Any:
-        """Return the place of each query's and key's product among the group's *[G, C]*. *Shape: [G * L]*"""
+        """Return the index of the product of each query and key among the group's *[G, C]*. *Shape: [G * L]*"""
         alike = len(self.windows) == 1
         return ((self.windows if alike else self.windows[self.kinds]) + self.shifts).reshape(-1)
 
 
 @dataclass(frozen=True)
 class SpanPlan:
-    """A batch of lattices. Its rows are spans, sentence after sentence: the characters, then the words.
+    """Rows and groups of a batch of lattices. Rows are spans, sentence after sentence: the characters, then the words.
 
     lengths: spans of each sentence.
     characters: the rows of all characters, in the order of the batch. *Shape: [N]*
-    order: which of all characters, then all words, lies at each row. *Shape: [N + W]*
-    distances: what each row of the table of positions stands for: the distances from query to key of head and head,
-        head and tail, tail and head, tail and tail. *Shape: [R, 4]*
-    longest: characters of the longest sentence. All distances are nearer to 0 than that.
-    by_characters: the groups where the queries are the characters, counted without words.
-    by_all: the groups where every row is a query; None where words are not to be queries.
+    order: index of each row among all characters, followed by all words. *Shape: [N + W]*
+    distances: the distances from query to key that each row of the position table embeds: head and head, head and tail,
+        tail and head, tail and tail. *Shape: [R, 4]*
+    longest: characters of the longest sentence. All distances are smaller, in absolute value.
+    by_characters: the groups for characters as queries, indexed among the characters only.
+    by_all: the groups for all rows as queries; None where words are not planned as queries.
     """
 
     lengths: tuple[int, ...]
@@ -224,9 +219,9 @@ class SpanPlan:
     ) -> SpanPlan:
         """Plan a batch.
 
-        word_queries: plan for words as queries too. The last layer needs none, as its words are cut off.
-        lay_out: makes groups of the windows and of the row of the table of positions that each column is, *Shape: [C]*;
-            None for a `QueryGroup` each.
+        word_queries: plan words as queries too. The last layer needs none, as its output for words is not used.
+        lay_out: makes the groups from the windows and the position row of each column, *Shape: [C]*; None for
+            `query_groups`.
         """
         spans = LatticeSpans.of(lattice)
         windows = PositionWindows.of(spans, QueryGroups.of(spans, most=GROUP, words=word_queries))
@@ -245,7 +240,7 @@ class SpanPlan:
         )
 
     def groups(self, n_queries: int) -> tuple[Any, ...]:
-        """Return the groups of `n_queries` queries: as many as there are characters, or as there are rows."""
+        """Return the groups for `n_queries` queries, either all characters or all rows."""
         if n_queries == len(self.characters):
             return self.by_characters
         if n_queries != len(self.order):
@@ -255,13 +250,13 @@ class SpanPlan:
             )
         if self.by_all is None:
             raise ValueError(
-                "Words are among the queries, but were not planned for: make the plan with word_queries=True."
+                "Words are among the queries, but the plan is for characters only: make it with word_queries=True."
             )
         return self.by_all
 
 
 def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
-    """Return the different columns as four distances each, and the place of each column among them.
+    """Return the distinct columns, as four distances each, and the index of each column among them.
 
     columns: *Shape: [3, C]*
     """
@@ -272,7 +267,7 @@ def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
 
 
 def query_groups(windows: PositionWindows, columns: IntArray, put: Put, kind: type[QueryGroup] = QueryGroup) -> Groups:
-    """Return each group of neighbouring queries as a `QueryGroup`, or as a kind of one."""
+    """Return each group as a `QueryGroup`, or as `kind`, a subclass of it."""
     spans, own = windows.spans, windows.query_groups
     n_kinds = np.bincount(own.kind_groups, minlength=len(own.counts))
     kinds = own.kinds - starts(n_kinds)[own.groups]
@@ -296,6 +291,6 @@ def query_groups(windows: PositionWindows, columns: IntArray, put: Put, kind: ty
 
 
 def _split(array: Any, counts: IntArray) -> list[Any]:
-    """Return consecutive parts of an array."""
+    """Split an array into consecutive parts of the given sizes."""
     edges = [0, *np.cumsum(counts).tolist()]
     return [array[begin:end] for begin, end in pairwise(edges)]

@@ -1,6 +1,6 @@
-"""The k-th largest numbers of columns, by merging halves: as many steps as the logarithm of their length.
+"""Selection of the k-th largest number of each column, by merging halves: in log2(length) steps.
 
-numpy's and torch's own selection go through a row number by number; here each step treats all columns at once.
+numpy and torch select column by column, number by number; here each step treats all columns at once.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ Elementwise = Callable[[Any, Any], Any]
 
 
 def kth_by_merging(x: Any, k: int, minimum: Elementwise, maximum: Elementwise) -> Any:
-    """Return the k-th largest number of each column, equal ones counted; there must be k. *Shape: [.., L, T]*
+    """Return the k-th largest number of each column of k or more. Equal numbers count separately.
 
-    minimum, maximum: of two arrays, number by number, by their library. *Returns Shape: [.., 1, T]*
+    *Shape: [.., L, T]* to *[.., 1, T]*. minimum, maximum: elementwise functions of the arrays' library.
     """
     best, odd = [x], []
     while (length := best[0].shape[-2]) > 1:
@@ -30,7 +30,7 @@ def kth_by_merging(x: Any, k: int, minimum: Elementwise, maximum: Elementwise) -
 
 
 def _merge(a: list[Any], b: list[Any], k: int, minimum: Elementwise, maximum: Elementwise) -> list[Any]:
-    """Return the k largest of two lists, each sorted from its largest: the r-th is the highest `min(a_i, b_r-i)`."""
+    """Return the k largest of two lists in descending order: the r-th is the largest `min(a_i, b_r-i)`."""
     merged = []
     for r in range(1, min(k, len(a) + len(b)) + 1):
         lowest = []
