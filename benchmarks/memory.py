@@ -132,8 +132,8 @@ def cost_of(work: Callable[[], object]) -> Cost:
     return Cost(seconds=time.perf_counter() - start, megabytes=(resident_kb("VmHWM") - before) / 1024)
 
 
-def resident_kb(field: str) -> int:
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+def resident_kb(field: str, process: int | str = "self") -> int:
+    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 

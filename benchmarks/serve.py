@@ -1,4 +1,4 @@
-"""The service beside `nlp.pipe`: latency and throughput with 1 to 64 clients, on the texts of a corpus' test part.
+"""The service beside `nlp.pipe`: latency, throughput and memory, with 1 to 64 clients and a corpus' test part.
 
 Each client sends one text at a time and waits for its answer, over a connection of its own. The service runs on one
 core and one thread, and the clients on another core; `nlp.pipe` and `nlp(text)` have the service's core. In each round
@@ -22,16 +22,18 @@ from pathlib import Path
 
 import _report
 import spacy
+from memory import resident_kb
 from speed import call_each, pipe_all, read_texts
 
 HERE = Path(__file__).parent
 CLIENTS = (1, 4, 16, 64)
 HEADER = ("", "texts/s", "chars/s", "of nlp.pipe", "p50 ms", "p99 ms")
 NOTE = (
-    "`{model}`. The {n_texts} texts of the test part, {times} times: {sent} requests, {chars} characters. Medians over "
+    "The {n_texts} texts of the test part, {times} times: {sent} requests, {chars} characters. Medians over "
     "{rounds} rounds, in which the rows take turns. The service and spaCy's calls have core {cpu} and one thread, the "
     "clients core {client_cpu}. A client has one connection and one request on its way; what it sees of time includes "
-    "its own. The service gives each entity its probability."
+    "its own. The service gives each entity its probability. Its process is resident in {started} MB when it listens, "
+    "in {loaded} MB behind the last round, and in {peak} MB at most."
 )
 
 
@@ -40,12 +42,14 @@ def main() -> None:
     _report.single_thread(args.cpu)
     texts = read_texts(args.data)
     sent = texts * args.times
-    with service(args.model) as port:
+    with service(args.model) as (port, process):
+        memory = {"started": resident_mb("VmRSS", process)}
         rows = measure(args, sent, port)
+        memory |= {"loaded": resident_mb("VmRSS", process), "peak": resident_mb("VmHWM", process)}
     chars = sum(map(len, sent))
     model = "/".join(args.model.resolve().parts[-4:-2])
-    facts = {**vars(args), "model": model, "n_texts": len(texts), "sent": len(sent), "chars": f"{chars:,}"}
-    _report.write(args.out, "The service beside nlp.pipe", NOTE.format(**facts), _report.table(HEADER, rows))
+    facts = {**vars(args), **memory, "n_texts": len(texts), "sent": len(sent), "chars": f"{chars:,}"}
+    _report.write(args.out, f"The service beside nlp.pipe: {model}", NOTE.format(**facts), _report.table(HEADER, rows))
 
 
 def parse_args() -> argparse.Namespace:
@@ -61,12 +65,14 @@ def parse_args() -> argparse.Namespace:
 
 
 @contextmanager
-def service(model: Path) -> Iterator[int]:
+def service(model: Path) -> Iterator[tuple[int, int]]:
+    """The service's port and process."""
     command = [sys.executable, "-um", "spacy", "tener", "serve", str(model), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            yield next(int(found[1]) for line in process.stdout if (found := re.search(r"http://.+:(\d+)", line)))
+            lines = (re.search(r"http://.+:(\d+)", line) for line in process.stdout)
+            yield next(int(found[1]) for found in lines if found), process.pid
         finally:
             process.terminate()
 
@@ -97,6 +103,10 @@ def measure(args: argparse.Namespace, texts: Sequence[str], port: int) -> list[l
         ]
         for name, took in seconds.items()
     ]
+
+
+def resident_mb(field: str, process: int) -> int:
+    return round(resident_kb(field, process) / 1024)
 
 
 def quantiles(rounds: Sequence[Sequence[float]]) -> list[str]:
