@@ -213,7 +213,7 @@ class SpanPlan:
         cls,
         lattice: Lattice,
         *,
-        word_queries: bool = False,
+        word_queries: bool,
         put: Put = list,
         lay_out: Callable[[PositionWindows, IntArray, Put], Groups] | None = None,
     ) -> SpanPlan:

@@ -196,9 +196,9 @@ class ColumnReader:
 
     tags: TagReader
     notes: Notes
-    token: int = 0
-    tag: int = -1
-    positions: bool = False
+    token: int
+    tag: int
+    positions: bool
     width: int = 0
 
     def __call__(self, block: Block, line: int) -> list[Sentence]:

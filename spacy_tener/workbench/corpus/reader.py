@@ -247,7 +247,7 @@ def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
     return sample
 
 
-def detect_columns(lines: Iterable[str], positions: bool = True) -> str | None:
+def detect_columns(lines: Iterable[str], positions: bool) -> str | None:
     """Return the format of a file that is not JSON by its first lines; None for a file of JSON.
 
     positions: The tokens may carry positions, so that it can be Weibo.
