@@ -79,6 +79,10 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
             "--dev and --set are about training, and model is trained",
         ),
         ("review model gold.spacy -o {new} --set training.max_steps=9", "Leave them out, or name a config."),
+        (
+            "review --apply nope.json gold.spacy -o {new}.spacy",
+            "nope.json: cannot be read: No such file or directory",
+        ),
         ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
         ("trim blank text.txt -o {new}", "The pipeline has no tener_ner"),
         ("serve blank", "blank: no component finds entities Name a pipeline with a trained tener_ner."),

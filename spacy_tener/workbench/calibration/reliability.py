@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...pipeline.decoding import Probabilities
 from ...types import BoolArray
 from ..report.canvas import figure, styles
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BINS = 10
 _HAIR = 1e-9
@@ -64,7 +68,7 @@ def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
     return loss
 
 
-def draw_reliability(path: Path, panels: Mapping[str, Series]) -> None:
+def draw_reliability(path: Path, panels: Mapping[str, Series]) -> Figure:
     """Draw one panel for each set of texts. Calibrated probabilities lie on the diagonal."""
     looks = styles(name for series in panels.values() for name in series)
     with figure(path, panels, height=4.6) as drawn:
@@ -78,3 +82,4 @@ def draw_reliability(path: Path, panels: Mapping[str, Series]) -> None:
             axis.text(0.03, 0.97, values, transform=axis.transAxes, va="top", fontsize="small")
             axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability", ylabel="share that is right", aspect="equal")
             axis.grid(True)
+    return drawn

@@ -18,6 +18,8 @@ import spacy
 from spacy.language import Language
 
 from spacy_tener.errors import RemedyError
+from spacy_tener.pipeline.confidence import Parse
+from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.workbench.corpus.reader import CorpusReader
 
 MODULE = "spacy_tener.workbench.suggestions.prodigy_recipe"
@@ -65,7 +67,9 @@ def asked(tmp_path: Path, train: Callable[..., Language], recipe: ModuleType) ->
     return call
 
 
-def test_questions_are_filled_in_with_the_best_reading_and_show_others(asked: Callable[..., dict[str, Any]]) -> None:
+def test_questions_are_filled_in_with_the_best_reading_and_show_others(
+    asked: Callable[..., dict[str, Any]], recipe: ModuleType
+) -> None:
     found = asked(all_texts=True, k_best=3)
     assert (found["dataset"], found["view_id"], found["exclude"]) == ("mine", "ner_manual", None)
     assert (found["config"]["lang"], found["config"]["labels"]) == ("zh", ["GPE", "ORG", "PER"])
@@ -78,6 +82,8 @@ def test_questions_are_filled_in_with_the_best_reading_and_show_others(asked: Ca
     # A reading's line begins with its probability, and no later one is more probable.
     lines = [float(first["meta"][f"reading {place}"].partition(" ")[0]) for place in (2, 3)]
     assert first["meta"]["probability"] >= lines[0] >= lines[1]
+    entities = [FoundEntity(0, 3, "PER", 0.5), FoundEntity(5, 6, "GPE", 0.25)]
+    assert recipe.describe(TEXTS[0], Parse(0.0625, entities, -2.8)) == "0.062 | 王小明 PER | 上 GPE"
     assert {"_input_hash", "_task_hash", "tokens"} <= set(first)
 
 

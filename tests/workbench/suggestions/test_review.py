@@ -56,6 +56,10 @@ def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overloo
     # One of them has a label that the model does not know: two of three are not found.
     found = rank_doubts([of_docs[0], replace(of_docs[1], unknown=1)])
     assert found[-1].suspicion == pytest.approx(0.95 / 3)
+    # The only one of all is not found, and where there is none at all, none is overlooked.
+    (only,) = rank_doubts([JudgedDoc(0, gold((0, 3, "ORG")), 0.5, (Doubt(0, (ORG,), ()),), 0)])
+    (missing,) = rank_doubts([JudgedDoc(0, gold(), 0.5, (Doubt(0, (), (GPE,)),), 0)])
+    assert (only.suspicion, missing.suspicion) == (0.0, 0.8)
 
 
 def test_what_both_have_is_no_doubt_and_what_touches_only_is_two() -> None:
