@@ -83,7 +83,7 @@ def percent(probability: float | None) -> str:
     """Return a probability as the page writes it (`percent` of parts.js)."""
     if probability is None:
         return "–"
-    if probability > 0.9995:
+    if probability >= 0.9995:
         return "> 99.9 %"
     if probability < 0.0005:
         return "< 0.1 %"

@@ -28,7 +28,7 @@ const parts = (() => {
   const count = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
   function percent(p) {
     if (p === null || p === undefined) return "–";
-    if (p > 0.9995) return "> 99.9 %";
+    if (p >= 0.9995) return "> 99.9 %";
     return p < 0.0005 ? "< 0.1 %" : `${(100 * p).toFixed(p > 0.1 && p < 0.9 ? 0 : 1)} %`;
   }
   const meter = (share, kind = "") =>

@@ -41,7 +41,16 @@ def test_a_bar_says_what_colours_mean() -> None:
 
 @pytest.mark.parametrize(
     ("probability", "written"),
-    [(1.0, "> 99.9 %"), (0.9751, "97.5 %"), (0.625, "63 %"), (0.1, "10.0 %"), (0.0625, "6.3 %"), (0.0001, "< 0.1 %")],
+    [
+        (None, "–"),
+        (0.9995, "> 99.9 %"),
+        (0.9751, "97.5 %"),
+        (0.625, "63 %"),
+        (0.1, "10.0 %"),
+        (0.0625, "6.3 %"),
+        (0.0005, "0.1 %"),
+        (0.0001, "< 0.1 %"),
+    ],
 )
-def test_probabilities_are_written_as_on_the_page(probability: float, written: str) -> None:
+def test_probabilities_are_written_as_on_the_page(probability: float | None, written: str) -> None:
     assert percent(probability) == written

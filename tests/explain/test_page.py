@@ -214,7 +214,7 @@ def test_readings_and_probabilities_are_written_as_in_figures(page):
     changes = [len(re.findall("with", reading)) for reading in readings]
     assert max(changes) > 1
     assert [reading.count(", ") for reading in readings] == [max(0, count - 1) for count in changes]
-    values = [place / 1000 for place in range(1001)] + [0.0625, 0.625, 0.99951, 0.00049]
+    values = [place / 1000 for place in range(1001)] + [0.0625, 0.625, 0.9995, 0.99951, 0.0005, 0.00049]
     assert browser.run("return arguments[0].map(parts.percent)", values) == [percent(value) for value in values]
 
 
