@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
@@ -13,8 +15,12 @@ from spacy_tener.explain.figures import Panel, _map_panels, paint, panels, perce
 def test_layers_and_streams_of_one_head_have_a_panel_each() -> None:
     weights = np.ones((1, 2, 2), dtype=np.float32)
     maps = [HeatMap("attention", layer, stream, weights) for layer in (1, 2) for stream in ("lattice", "radicals")]
-    titles = [title for each in maps for title, _ in _map_panels(each, "京海", [], [0])]
-    assert len(set(titles)) == 4
+    found = [each for own in maps for each in _map_panels(own, "京海", [], [0])]
+    streams = ("lattice", "radicals")
+    assert [title for title, _ in found] == [
+        f"attention, {name}, layer {n}, head 1" for n in (1, 2) for name in streams
+    ]
+    assert all(list(panel.rows) == ["京", "海"] for _, panel in found)
 
 
 def test_relations_have_rows_of_entities_and_maps_of_one_head_only_their_kind() -> None:
@@ -27,16 +33,30 @@ def test_relations_have_rows_of_entities_and_maps_of_one_head_only_their_kind() 
     assert evidence.values.tolist() == [[1.5, 0.0, -2.0]]
     assert (evidence.rows, evidence.columns) == (["b X 50 %"], ["a", "b", "c"])
     assert (relations.values.tolist(), relations.rows) == ([[3.0, 4.0, 5.0]], ["b"])
+    without = panels(ExplainedText("abc", [], [], [], [passage]))
+    assert {title: panel.rows for title, panel in without.items()} == {"relations": ["a", "b", "c"]}
+
+
+def test_passages_are_numbered_where_several_have_something_to_show() -> None:
+    places = [(0, 1), (1, 2), (2, 3)]
+    passages = [Passage(start, end, [(start, end)]) for start, end in places]
+    first, _, last = [ExplainedEntity(start, end, "X", 0.5, [], [Evidence(start, end, 1.0)]) for start, end in places]
+    title = "what entities rest on"
+    assert [*panels(ExplainedText("abc", [last], [], [], passages))] == [title]
+    assert [*panels(ExplainedText("abc", [first, last], [], [], passages))] == [f"passage {n}: {title}" for n in (1, 2)]
+    assert panels(ExplainedText("abc", [replace(first, evidence=[])], [], [], passages)) == {}
 
 
 def test_a_bar_says_what_colours_mean() -> None:
     figure = Figure()
-    left, right = figure.subplots(1, 2)
-    paint(left, Panel(np.array([[0.25, 0.5]]), ["a"], ["b", "c"], "attention"))
-    paint(right, Panel(np.array([[-3.0, 1.0]]), ["a"], ["b", "c"], "drop of log-odds", signed=True))
-    bars = figure.axes[2:]
-    assert [bar.get_ylabel() for bar in bars] == ["attention", "drop of log-odds"]
-    assert [bar.get_ylim() for bar in bars] == [(0.0, 0.5), (-3.0, 3.0)]
+    values = [[0.25, 0.5], [0.25, 0.5], [-3.0, 1.0], [-0.1, 0.2]]
+    units = ["attention", "strength", "drop of log-odds", "drop of log-odds"]
+    axes = figure.subplots(1, 4)
+    for axis, row, unit in zip(axes, values, units, strict=True):
+        paint(axis, Panel(np.array([row]), ["a"], ["b", "c"], unit, signed=unit == units[-1]))
+    bars = figure.axes[4:]
+    assert [bar.get_ylabel() for bar in bars] == units
+    assert [bar.get_ylim() for bar in bars] == [(0.0, 0.5), (0.25, 0.5), (-3.0, 3.0), (-0.5, 0.5)]
 
 
 @pytest.mark.parametrize(
