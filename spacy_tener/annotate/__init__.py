@@ -1,4 +1,4 @@
-"""Annotation of texts by the million, wherever they come from and go to."""
+"""Annotation of large collections: `Annotator` for records in memory, and jobs that read and write files."""
 
 from .annotator import Annotator
 from .settings import AnnotateSettings

@@ -1,4 +1,4 @@
-"""`Annotator`: a batch of records in, the same records with their entities out."""
+"""`Annotator`, which adds the entities that a pipeline finds to a batch of records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import RemedyError
 from ..inputs import DamagedText
 from ..pipeline.finding import entity_finders, recognisers
 from ..pipeline.gpu import use_gpu
-from .batches import Task, alike, answer_each
+from .batches import Task, answer_each, batch_by_length
 from .finding import entity_task, reading_task
 from .settings import AnnotateSettings, Answer
 
@@ -27,14 +27,14 @@ Row = Mapping[str, Any]
 
 
 class Annotator:
-    """Adds what a pipeline finds in texts to their records.
+    """Adds the entities that a pipeline finds in texts to their records.
 
-    Called with a list of dicts, or with a table or record batch of pyarrow, it returns the same with columns added:
-    `entities`, `readings` if asked, and `error`. All columns that were there stay. A text that cannot be read gets its
-    error and no entities, and the others theirs.
+    Call it with a list of dicts, or with a table or record batch of pyarrow. It returns the same records with further
+    columns: `entities`, `k_best` if the settings ask for it, and `error`. A text that cannot be annotated gets an error
+    instead of entities; all other texts are annotated.
 
-    It can be pickled and sent to another process, where it loads the pipeline with its first call. Threads may share
-    it: one reads texts at a time.
+    It can be pickled and sent to another process, which loads the pipeline at the first call. Threads may share it: a
+    lock lets one of them annotate at a time.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Annotator:
     ) -> None:
         """model: A pipeline's package or its directory.
 
-        settings: What is read and added.
+        settings: The column to read, and the columns to add.
         gpu_id: The GPU, or -1 for the CPU.
-        code: A Python file with what the pipeline needs.
+        code: A Python file to import before the pipeline is loaded, with functions that it has registered.
         """
         self.model = str(model)
         self.settings = settings or AnnotateSettings()
@@ -75,7 +75,7 @@ class Annotator:
         return self._nlp
 
     def use(self, nlp: Language) -> None:
-        """Take a pipeline that is loaded already. One that cannot do what the settings ask is refused."""
+        """Use a loaded pipeline. Refuse one without a component for what the settings ask."""
         k_best, probability = self.settings.k_best, self.settings.probability
         if not entity_finders(nlp):
             raise RemedyError("The pipeline has no component that finds entities", "Name one with a trained tener_ner.")
@@ -94,7 +94,7 @@ class Annotator:
     def __call__(self, rows: pa.Table | pa.RecordBatch) -> pa.Table: ...
 
     def __call__(self, rows: Any) -> Any:
-        """Annotate a batch of records. The more at once, the better texts of like length come together."""
+        """Annotate a batch of records. In a large one, more texts of similar length are predicted together."""
         settings = self.settings
         if hasattr(rows, "schema"):
             from .tables import annotated_table
@@ -103,14 +103,14 @@ class Annotator:
         annotated = []
         for row, answer in zip(rows, self.answers([row.get(settings.text) for row in rows]), strict=True):
             if taken := [name for name in settings.added if name in row]:
-                error = f"the record's own {', '.join(taken)} made way for what is added: choose a prefix"
+                error = f"the record's own {', '.join(taken)} was overwritten: set a prefix for the added columns"
                 answer = answer._replace(error=error)
             annotated.append({**row, **answer.columns(settings)})
         return annotated
 
     def answers(self, values: Sequence[Any]) -> list[Answer]:
-        """Return what is found in texts, in their order. A value that is no text gets an error."""
-        with self.lock:  # threads would forget each other's strings
+        """Return an answer for each text, in order. A value that is not a text gets an error."""
+        with self.lock:  # the end of a thread's memory zone would drop the strings of the others
             return self._answers(values)
 
     def _answers(self, values: Sequence[Any]) -> list[Answer]:
@@ -119,7 +119,7 @@ class Annotator:
         assert self._task is not None
         answers = {place: _unreadable(value) for place, value in enumerate(values)}
         texts = [_Text(value, place) for place, value in enumerate(values) if answers[place] is None]
-        for batch in alike(texts):
+        for batch in batch_by_length(texts):
             for each, found in zip(batch, answer_each(self._task, [one.text for one in batch]), strict=True):
                 answers[each.place] = _answer(each.text, found)
         return [answers[place] or Answer("") for place in range(len(values))]
@@ -127,7 +127,7 @@ class Annotator:
 
 @dataclass(frozen=True)
 class _Text:
-    """A text, and its place among those asked for."""
+    """A text and its index in the batch."""
 
     text: str
     place: int
@@ -137,7 +137,7 @@ class _Text:
 
 
 def _unreadable(value: Any) -> Answer | None:
-    """Return the answer to what cannot be read as a text; None for a text."""
+    """Return an answer with the error of a value that is not a text; None for a text."""
     if isinstance(value, DamagedText):
         return Answer(value, error=value.reason)
     if not isinstance(value, str):

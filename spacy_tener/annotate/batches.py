@@ -1,4 +1,4 @@
-"""Texts in batches of like length, and an answer for each though some fail."""
+"""Batches of texts of similar length, and an answer for each text, even where the pipeline fails at others."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from ..pipeline.windows import SizedT, batch_by_size
 
 Task = Callable[[Sequence[str]], Sequence[Any]]
-"""Reads texts: an answer for each."""
+"""A function that returns one answer for each text."""
 
 TOGETHER = 4_096
-"""Characters that are read in one batch, of texts of like length."""
+"""Most characters of a batch; a longer text is a batch of its own."""
 
 
-def alike(items: Iterable[SizedT]) -> Iterator[list[SizedT]]:
-    """Yield batches of like length, the shortest first, so that no short text waits for a long one."""
+def batch_by_length(items: Iterable[SizedT]) -> Iterator[list[SizedT]]:
+    """Yield batches of items of similar length, the shortest first, so that no short text waits for a long one."""
     return batch_by_size(sorted(items, key=len), TOGETHER)
 
 
 def answer_each(task: Task, texts: Sequence[str]) -> list[Any]:
-    """Return the answer for each text, or the exception that it raises. Texts that fail together are halved."""
+    """Return the answer for each text, or the exception that it raises. A batch that fails is halved and retried."""
     if not texts:
         return []
     try:

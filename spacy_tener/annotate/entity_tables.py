@@ -1,4 +1,4 @@
-"""Tables of an archive's entities: a row for each of them, and how many documents hold each name."""
+"""Tables beside annotated records: a row per entity, and the number of documents with each name."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .values import dump_json, encodable
 
 PARQUET, CSV, JSONL = "parquet", "csv", "jsonl"
 TABLE_FORMATS = (PARQUET, CSV, JSONL)
-# Arrow and Spark leave out directories with such names where they read the one above, which holds the records.
+# Arrow and Spark skip directories whose names begin with an underscore when they read the output, which holds both.
 ENTITIES, COUNTS = "_entities", "_counts"
 COUNTED_COLUMNS = ("text", "label", "documents", "mentions")
 COUNTED = 100_000
-"""Most rows of a file of counts."""
+"""Most rows in one file of counts."""
 _TYPES: dict[str, type] = {"start": int, "end": int, "probability": float, "documents": int, "mentions": int}
 _COUNT = """
 SELECT text, label, count(DISTINCT document) AS documents, count(*) AS mentions FROM entities
@@ -40,8 +40,8 @@ def entity_rows(part: str, documents: Sequence[Any], entities: Sequence[Sequence
     """Yield a row for each entity of a part.
 
     part: The name of the part's file without its ending.
-    documents: What names the document of each record. Where that is null, the record's part and row do.
-    entities: Those of each record.
+    documents: The document name of each record. A record without one is named by its part and row.
+    entities: The entities of each record.
     """
     for row, (name, found) in enumerate(zip(documents, entities, strict=True)):
         document = f"{part}:{row}" if name is None else name if isinstance(name, str) else dump_json(name)
@@ -50,7 +50,7 @@ def entity_rows(part: str, documents: Sequence[Any], entities: Sequence[Sequence
 
 
 def table_bytes(rows: Sequence[Row], columns: Sequence[str], format: str) -> bytes:
-    """Return rows as the content of a file. Columns have the same types in each."""
+    """Return rows as the content of a file. A column has the same type in every file."""
     if format == PARQUET:
         import pyarrow as pa
 
@@ -69,7 +69,7 @@ def table_bytes(rows: Sequence[Row], columns: Sequence[str], format: str) -> byt
 
 
 def read_table(content: bytes, format: str) -> Iterator[Row]:
-    """Yield the rows of `table_bytes`."""
+    """Yield the rows in the content of a file that `table_bytes` made."""
     if format == PARQUET:
         import pyarrow.parquet as pq
 
@@ -84,12 +84,12 @@ def read_table(content: bytes, format: str) -> Iterator[Row]:
 
 
 def count_names(folder: Folder, names: Sequence[str], format: str) -> Iterator[list[Row]]:
-    """Yield a row for each name and label: in how many documents it is, and how often. Those of most documents come
-    first, in lists of at most `COUNTED`; where there are none, one list is empty.
+    """Yield rows with the number of documents and of mentions for each name and label, most documents first.
 
-    SQLite sorts them on disk, so that memory does not grow with the number of names.
+    Rows come in lists of at most `COUNTED`; without any entity there is one empty list. SQLite sorts on disk, so that
+    memory does not grow with the number of names.
 
-    folder, names: The files of entities.
+    folder, names: The files with the tables of entities.
     """
     with (
         TemporaryDirectory() as scratch,
@@ -110,4 +110,5 @@ def count_names(folder: Folder, names: Sequence[str], format: str) -> Iterator[l
                 first = False
         except sqlite3.Error as error:
             reason = f"The entities cannot be counted: {error}"
-            raise RemedyError(reason, f"Make room in {gettempdir()}, or name another place by TMPDIR.") from error
+            remedy = f"Free disk space in {gettempdir()}, or set TMPDIR to another directory."
+            raise RemedyError(reason, remedy) from error

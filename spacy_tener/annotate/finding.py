@@ -1,4 +1,4 @@
-"""Entities and readings that a pipeline finds in texts, the same for the service and for archives."""
+"""Entities and k best readings of texts, for `Annotator` and for the service."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _SPANS_KEY = "tener_found"
 
 
 def entity_task(nlp: Language, *, probability: bool = True) -> Task:
-    """Return what finds the entities of texts: a list of `FoundEntity` for each.
+    """Return a task that finds entities: a list of `FoundEntity` for each text.
 
-    probability: Let the components write probabilities while they read these texts.
+    probability: Let components without a `spans_key` write probabilities too, for these texts only.
     """
     return partial(_entities, nlp, probability)
 
 
 def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
-    """Return what finds the entities of texts, and their k best readings by the first tener_ner: a pair for each."""
+    """Return a task that finds a pair for each text: its entities, and its k best readings by the first tener_ner."""
     return partial(_k_best, nlp, find_recogniser(nlp), k, probability)
 
 
 def labels(nlp: Language) -> list[str]:
-    """Return the labels that entities of a pipeline can have, as its components say."""
+    """Return the entity labels of a pipeline's components."""
     named = (nlp.pipe_labels.get(name, ()) for name in entity_finders(nlp))
     return sorted({label for names in named for label in names})
 
 
 @contextmanager
 def _settings(nlp: Language, probability: bool) -> Iterator[list[NERSettings]]:
-    """Yield the settings of the components, by which they write probabilities until the end, if asked to."""
+    """Yield the settings of the components. With `probability`, those without a `spans_key` have one until the end."""
     pipes = recognisers(nlp).values()
     keys = [pipe.cfg.get("spans_key") for pipe in pipes]
     try:
@@ -52,7 +52,7 @@ def _settings(nlp: Language, probability: bool) -> Iterator[list[NERSettings]]:
 
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
-    # Strings that the texts bring into the vocabulary are forgotten after the batch.
+    # The memory zone drops the strings that the texts add to the vocabulary.
     with nlp.memory_zone(), _settings(nlp, probability) as settings:
         return [_sorted(doc, settings) for doc in nlp.pipe(texts)]
 
@@ -61,7 +61,8 @@ def _k_best(
     nlp: Language, pipe: ConfidentPipe, k: int, probability: bool, texts: Sequence[str]
 ) -> list[tuple[list[FoundEntity], list[Parse]]]:
     with nlp.memory_zone(), _settings(nlp, probability) as settings:
-        # Before later components run, which may merge tokens. In one batch: a shared component keeps only the last one.
+        # k_best needs the Docs before later components, which may merge tokens, and the whole batch at once, since a
+        # listener of a shared tok2vec keeps the last batch only.
         names = nlp.pipe_names
         before, others = names[: names.index(pipe.name)], names[names.index(pipe.name) :]
         docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others))
@@ -90,7 +91,7 @@ def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[FoundEntity]:
 
 
 def _overlap_priority(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:
-    """Return a sort key by which, of entities in the same tokens, the one in `doc.ents` is last: the longest, or the
+    """Return a sort key for entities in the same tokens: the one in `doc.ents` comes last, which is the longest, or the
     first of the longest."""
     _, (start, end) = row
     return end - start, -start

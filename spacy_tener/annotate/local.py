@@ -1,4 +1,4 @@
-"""Archives on one machine: all cores, bounded memory, and nothing lost whenever it is stopped."""
+"""Annotation of files on one machine, by processes or by threads on a GPU. A stopped job can be resumed."""
 
 from __future__ import annotations
 
@@ -26,21 +26,18 @@ from .reading import Part, read_parts
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_AHEAD = 2  # parts for each process or thread that are read and not yet written
-_THREADS_ON_GPU = 2  # one annotates while the other writes, and the calling one reads
+_AHEAD = 2  # parts read ahead for each process or thread
+_THREADS_ON_GPU = 2  # one annotates while the other writes; the calling thread reads
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-_LINE_INTERVAL = 60.0  # seconds between lines where there is no terminal for a bar
+_LINE_INTERVAL = 60.0  # seconds between lines of progress without a terminal
 _BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining} {postfix}"
 
 OnPart = Callable[[Part, PartStats, bool], object]
-"""Called with each part that is written, its counts, and True if it had been written before."""
+"""Called with each written part, its counts, and whether an earlier call wrote it."""
 
 
 def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
-    """Annotate all records into the parts of an output.
-
-    Finished parts are left alone, so that the same call resumes wherever it was stopped.
-    """
+    """Annotate all records and write them in parts. The same call resumes a stopped job: it skips written parts."""
     total = PartStats()
 
     def count(part: Part, stats: PartStats, before: bool) -> None:
@@ -75,7 +72,7 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
         running: dict[Future[PartStats], Part] = {}
         for part in parts:
             future = pool.submit(write, part, schema)
-            running[future] = part.without_records()  # who writes it has the records
+            running[future] = part.without_records()  # the writer has them; this frees memory
             while len(running) >= _AHEAD * max(job.processes, _THREADS_ON_GPU):
                 yield from _finished(running)
         while running:
@@ -94,7 +91,7 @@ def _write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> Par
 
 @contextmanager
 def _threads(job: AnnotationJob) -> Iterator[Executor]:
-    """Start threads that share the pipeline, so that one reads texts on the GPU while others read and write files."""
+    """Start threads that share the pipeline: one predicts on the GPU while another writes a file."""
     pool = ThreadPoolExecutor(_THREADS_ON_GPU, initializer=use_gpu, initargs=(job.annotator.gpu_id,))
     try:
         yield pool
@@ -104,7 +101,7 @@ def _threads(job: AnnotationJob) -> Iterator[Executor]:
 
 @contextmanager
 def _pool(job: AnnotationJob) -> Iterator[Executor]:
-    """Start processes that hold the pipeline once each. They end with this one, however it ends."""
+    """Start processes with a copy of the pipeline each. They end when this process ends, even if it is killed."""
     before = dict(os.environ)
     threads = str(max(1, (os.cpu_count() or 1) // job.processes))
     os.environ.update({name: threads for name in _THREADS if name not in os.environ})
@@ -113,8 +110,8 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
     try:
         yield pool
     except BrokenProcessPool as error:
-        reason = "A process was ended from outside, as the system does where memory is short"
-        raise RemedyError(reason, "Use fewer --processes; the same command resumes behind what is written.") from error
+        reason = "A process was killed, which the system does when it runs out of memory"
+        raise RemedyError(reason, "Run the same command with fewer --processes: it resumes.") from error
     except BaseException:
         for process in multiprocessing.active_children():
             process.terminate()
@@ -132,7 +129,7 @@ _job: AnnotationJob
 def _start_process(job: AnnotationJob) -> None:
     global _job
     _job = job
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one ends them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent ends them
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -148,9 +145,9 @@ def _write_in_process(part: Part, schema: pa.Schema | None) -> PartStats:
 
 
 class Progress:
-    """A progress bar on a terminal, and a line each minute elsewhere: rate, time left, counts. Called with each part.
+    """A progress bar with rate, time left and counts; without a terminal, a line each minute. Call it with each part.
 
-    size: Bytes of the input, of which parts have their share. Time left is estimated by them.
+    size: Bytes of the input, by which the time left is estimated.
     log: Prints a line.
     """
 
@@ -178,13 +175,13 @@ class Progress:
             return
         step = max(0, part.position - self._bar.n)
         if before:
-            self._bar.initial += step  # so that the rate is that of this call
+            self._bar.initial += step  # keeps earlier parts out of the rate
         self._bar.set_postfix_str(self.summary, refresh=False)
         self._bar.update(step)
 
     @property
     def rate(self) -> float:
-        """Characters a second that this call annotates."""
+        """Characters per second, of this call alone."""
         return self._new.characters / max(1e-9, time.monotonic() - self._start)
 
     @property
@@ -192,5 +189,5 @@ class Progress:
         """One line about all parts so far."""
         total, before = self._before + self._new, self._before.texts
         line = f"{total.texts:,} texts, {total.entities:,} entities, {total.errors:,} errors"
-        line += f" ({before:,} texts were there before)" * bool(before)
+        line += f" ({before:,} texts annotated before)" * bool(before)
         return f"{line}, {self.rate:,.0f} characters/s" if self._new.texts else line

@@ -1,6 +1,6 @@
-"""Archives on many machines, by Ray Data: tasks read files, and actors that hold the pipeline once each annotate and
-write their parts. Ray places them, feeds them no faster than they work, and does again what a lost node had begun.
-What is written, and how the same call resumes, is as on one machine.
+"""Annotation of files on a cluster, by Ray Data. Tasks read files; actors with a copy of the pipeline each annotate and
+write parts. Ray places both, applies backpressure, and repeats the work of a lost node. Output and resuming are as on
+one machine.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from .reading import Part, ReadOptions, Source, read_parts
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_GROUP_BYTES, _MOST_GROUPS = 32 << 20, 10_000  # bytes that one task reads at least, unless there is no more; tasks
-_PARTS = 1_000_000  # more than any task reads
-_ACTORS_PER_READER = 8  # actors that one task which reads is enough for, and more
-_Rows = Any  # by column; Ray's arrays come in, lists go out
+_GROUP_BYTES = 32 << 20  # least bytes of the files that one task reads
+_MOST_GROUPS = 10_000  # most reading tasks
+_PARTS = 1_000_000  # numbers reserved for the parts of one task, more than any needs
+_ACTORS_PER_READER = 8  # one reading task keeps more actors than this busy
+_Rows = Any  # columns by name: Ray passes arrays and takes lists
 
 
 @dataclass(frozen=True)
 class Actors:
-    """Actors that annotate.
+    """The pool of actors that annotate.
 
-    least, most: Their number. Between them Ray has as many as the cluster has room for and the reading has parts.
-    cpus, gpus: What each asks for.
+    least, most: Its size. Ray scales between them with the free resources and the parts that wait.
+    cpus, gpus: The resources of each actor.
     """
 
     least: int = 1
@@ -41,7 +42,7 @@ class Actors:
 
 
 def annotate_on_ray(job: AnnotationJob, on_part: OnPart, actors: Actors, address: str | None = None) -> PartStats:
-    """Do as `annotate_locally` on a cluster whose nodes see the pipeline, the files and the output by one name."""
+    """Annotate like `annotate_locally`, on a cluster whose nodes share the paths of pipeline, files and output."""
     total, position, schema = PartStats(), 0, check_columns(job)
     with open_output(job, engine="ray") as manifest, connected(address) as ray:
         numbers = {_number(name): PartStats(**known) for name, known in manifest.parts.items()}
@@ -53,7 +54,7 @@ def annotate_on_ray(job: AnnotationJob, on_part: OnPart, actors: Actors, address
         ):
             part, stats = Part(int(row["number"])), PartStats(*map(int, row["stats"]))
             position += int(row["bytes"])
-            if part.number not in numbers:  # what a lost node had reported is reported again
+            if part.number not in numbers:  # Ray repeats parts of a lost node that were reported already
                 numbers[part.number] = stats
                 part.position = position
                 manifest.finish(_name(job, part.number), asdict(stats))
@@ -63,7 +64,7 @@ def annotate_on_ray(job: AnnotationJob, on_part: OnPart, actors: Actors, address
 
 
 def _name(job: AnnotationJob, number: int) -> str:
-    """Return the name of a part. Parts are numbered within their group of files, since groups are read side by side."""
+    """Return the file name of a part: the number of its group of files, and its number within the group."""
     return f"part-{number // _PARTS:05}-{number % _PARTS:05}.{job.format}"
 
 
@@ -75,17 +76,17 @@ def _number(name: str) -> int:
 def _write(
     job: AnnotationJob, schema: pa.Schema | None, finished: set[int], actors: Actors, cores: int
 ) -> Iterable[dict[str, Any]]:
-    """Annotate and write all parts but the finished ones. Yields number, bytes of the input and counts of each."""
+    """Annotate and write the unfinished parts. Yields the number, the input bytes and the counts of each."""
     import ray.data as data
 
     groups, here = _groups(job.sources), Path.cwd()
     items = [{"group": number, "sources": pickle.dumps(group)} for number, group in enumerate(groups)]
     context = data.DataContext.get_current()
     context.enable_progress_bars = False
-    context.target_max_block_size = 1  # each part is a block: the unit that is sent, made, and made again
+    context.target_max_block_size = 1  # makes each part a block, Ray's unit of transfer and of retries
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     reader: Any = _read
-    # They ask for no core: the actors may have taken all.
+    # Reading tasks ask for no core, since the actors may hold all of them.
     readers = data.TaskPoolStrategy(max(1, min(len(items), (actors.most or cores) // _ACTORS_PER_READER + 1)))
     read = {"directory": here, "options": job.options, "text": job.annotator.settings.text}
     rows: Iterable[dict[str, Any]] = (
@@ -107,7 +108,7 @@ def _write(
 
 
 def _read(group: _Rows, directory: Path, options: ReadOptions, text: str, finished: frozenset[int]) -> Iterator[_Rows]:
-    """Yield the parts of a group of files that are not finished, one at a time."""
+    """Yield the unfinished parts of a group of files, one at a time."""
     work_in(directory)
     first, before = int(group["group"][0]) * _PARTS, 0
     for part in read_parts(pickle.loads(group["sources"][0]), options, text):
@@ -118,7 +119,7 @@ def _read(group: _Rows, directory: Path, options: ReadOptions, text: str, finish
 
 
 class _Writer:
-    """Annotates and writes parts, in an actor."""
+    """An actor, which annotates and writes parts."""
 
     def __init__(self, directory: Path, job: AnnotationJob, schema: pa.Schema | None) -> None:
         work_in(directory)
@@ -131,7 +132,7 @@ class _Writer:
 
 
 def _groups(sources: Sequence[Source]) -> list[list[Source]]:
-    """Return the files that each task reads, in order: small ones together."""
+    """Return the files that each task reads, in order. Small files share a task."""
     enough = max(_GROUP_BYTES, sum(each.size for each in sources) // _MOST_GROUPS)
     groups: list[list[Source]] = []
     size = enough

@@ -1,4 +1,4 @@
-"""An annotated part as a file of an output: Parquet, JSONL or `.spacy`, in a local directory or where fsspec writes."""
+"""Output of annotation: parts as Parquet, JSONL or `.spacy` files, in a local directory or at an address of fsspec."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class AnnotationJob:
-    """Files, what adds entities to their records, and an output.
+    """An annotator, the files that it reads, and the output that it writes.
 
-    output: A directory, local or by an address of fsspec.
-    format: That of the output's parts: parquet, jsonl or spacy.
-    processes: How many annotate; 1 for the calling one alone.
-    entities: Format of a table with a row for each entity, beside the records: parquet, csv or jsonl; None for none.
-    document: The column that names the document in it, which else is named by the record's part and row.
+    output: A local directory, or an address of fsspec.
+    format: The format of the output's parts: parquet, jsonl or spacy.
+    processes: The number of processes that annotate; 1 for the calling process alone.
+    entities: Format of an additional table with a row per entity: parquet, csv or jsonl. None writes no such table.
+    document: The column with the document names for that table. By default the record's part and row.
     """
 
     annotator: Annotator
@@ -67,7 +67,7 @@ class AnnotationJob:
         if self.entities is not None:
             check_choice("format of entities", self.entities, TABLE_FORMATS)
         if self.processes < 1:
-            raise RemedyError(f"processes = {self.processes}", "Give one or more.")
+            raise RemedyError(f"processes = {self.processes}", "Give 1 or more.")
         if PARQUET in (self.format, self.entities):
             try:
                 import pyarrow  # noqa: F401
@@ -105,7 +105,7 @@ class PartStats:
 
 
 class RemoteFolder:
-    """A directory at an address of fsspec. A file gets its name when it is whole."""
+    """A directory at an address of fsspec. A file is written under a temporary name and then renamed."""
 
     def __init__(self, address: str) -> None:
         self.system, self.path = file_system(address)
@@ -132,7 +132,7 @@ class RemoteFolder:
             self.system.mv(beside, f"{self.path}/{name}")
         except OSError as error:
             reason = f"{self.path}/{name}: cannot be written: {error.strerror or error}"
-            raise RemedyError(reason, "Make room, or choose another place.") from error
+            raise RemedyError(reason, "Free space there, or choose another output.") from error
 
 
 def open_folder(address: str) -> Folder:
@@ -145,13 +145,13 @@ def open_folder(address: str) -> Folder:
 
 @contextmanager
 def open_output(job: AnnotationJob, **made_of: Any) -> Iterator[Manifest]:
-    """Begin or resume the output of a job. Local outputs are locked, and temporary files of a killed process removed.
+    """Begin or resume the output of a job. A local output is locked, and temporary files of a killed process removed.
 
-    made_of: What the output depends on besides.
+    made_of: Further settings that the output depends on.
     """
     folder = open_folder(job.output)
     with _locked(folder):
-        remedy = "Name another output, or remove this one to annotate everything anew."
+        remedy = "Name another output, or delete this one to annotate everything again."
         manifest = Manifest.resume(folder, {**job.made_of, **made_of}, remedy=remedy)
         if job.entities:
             there = _folder_of(job, ENTITIES).names()
@@ -165,7 +165,7 @@ def open_output(job: AnnotationJob, **made_of: Any) -> Iterator[Manifest]:
 @contextmanager
 def _locked(folder: Folder) -> Iterator[None]:
     if not isinstance(folder, LocalFolder):
-        yield  # There is no lock that all stores have: the manifest notices another process.
+        yield  # Not all stores have locks: the manifest notices another process.
         return
     with locked(folder.path / _LOCK):
         with writing(folder.path):
@@ -184,15 +184,15 @@ def _folder_of(job: AnnotationJob, name: str) -> Folder:
 
 
 def _beside(job: AnnotationJob, part: str) -> str:
-    """Return the name of the file with a part's entities."""
+    """Return the name of the file with the entities of a part."""
     return f"{Path(part).stem}.{job.entities}"
 
 
 def check_columns(job: AnnotationJob) -> pa.Schema | None:
-    """Return the schema of rows that become a table, by the first of them.
+    """Check the columns of the input, and return the schema by which rows become tables, inferred from the first ones.
 
-    Refuses columns with the names of the added ones in any Parquet file, and input without records or whose first ones
-    have no text.
+    Refuses Parquet files with columns of the names of the added ones, input without records, and first records without
+    a column of texts.
     """
     settings = job.annotator.settings
     tables = [source for source in job.sources if source.format == "parquet"]
@@ -222,7 +222,7 @@ def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
 
 
 def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | None) -> PartStats:
-    """Annotate a part and write it. schema: That of rows, as `check_columns` returns it."""
+    """Annotate a part and write it. schema: The schema of rows that `check_columns` returns."""
     settings, annotator = job.annotator.settings, job.annotator
     if job.format == PARQUET:
         import pyarrow as pa
@@ -230,9 +230,9 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         from .tables import parquet_bytes, table_of_rows
 
         if part.rows:
-            # Rows among tables say where a file is damaged.
+            # Without a schema the input is tables, and these rows report damaged files.
             table = table_of_rows(annotator(part.rows), schema or _schema_of(job, part), settings)
-            # Not of the table: the type of its column may not hold their names.
+            # From the rows: a value that does not fit the type of its column is null in the table.
             documents = _documents(job, part.rows)
         else:
             table = annotator(pa.concat_tables(part.tables))
@@ -250,7 +250,7 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
         else:
             with annotator.lock:
                 content = _spacy_bytes(rows, annotator.nlp, settings)
-    if job.entities:  # first: a part whose records are there is finished
+    if job.entities:  # before the records, whose file marks the part as finished
         found = list(entity_rows(Path(name).stem, documents, entities))
         table_of_entities = table_bytes(found, columns_of(settings), job.entities)
         _folder_of(job, ENTITIES).write(_beside(job, name), table_of_entities)
@@ -260,19 +260,19 @@ def write_part(job: AnnotationJob, name: str, part: Part, schema: pa.Schema | No
 
 
 def _column(table: pa.Table, name: str | None) -> list[Any]:
-    """Return the values of a column; without such a one, None for each row."""
+    """Return the values of a column; None for each row if the table lacks it."""
     from .tables import values_of
 
     return values_of(table[name]) if name in table.column_names else [None] * len(table)
 
 
 def _documents(job: AnnotationJob, rows: Sequence[Row]) -> list[Any]:
-    """Return what names the document of each row, if anything does."""
+    """Return the document name of each row, or None."""
     return [None if job.document is None else row.get(job.document) for row in rows]
 
 
 def write_counts(job: AnnotationJob) -> None:
-    """Count the documents that hold each entity of a finished output, by its tables of entities."""
+    """Count the documents with each name in a finished output, from its tables of entities, and write the counts."""
     assert job.entities is not None
     folder = open_folder(job.output)
     manifest = Manifest.read(folder)
@@ -284,7 +284,7 @@ def write_counts(job: AnnotationJob) -> None:
 
 
 def _spacy_bytes(rows: Sequence[Row], nlp: Language, settings: AnnotateSettings) -> bytes:
-    """Return a `.spacy` file: entities on whole tokens, and all columns but the text in `user_data`."""
+    """Return a `.spacy` file. Entities are expanded to whole tokens; `user_data` has all columns but the text."""
     with nlp.memory_zone():
         return DocBin(docs=[_doc(row, nlp, settings) for row in rows], store_user_data=True).to_bytes()
 

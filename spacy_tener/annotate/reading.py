@@ -1,4 +1,4 @@
-"""Records of files (text, JSONL, CSV, Parquet, `.spacy`), in parts of bounded size that each call cuts alike."""
+"""Records of files (text, JSONL, CSV, Parquet, `.spacy`), read in parts of bounded size, the same at each call."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ FORMATS = {
     ".spacy": "spacy",
 }
 PART_CHARACTERS = 1_000_000
-"""Characters of a part (bytes of a table), behind which it ends though it may hold more texts."""
-_TABLE_ROWS, _TABLE_BYTES = 256, 1 << 18  # of the tables that Parquet is read in
+"""Characters (bytes of tables) after which a part ends, whatever its number of texts."""
+_TABLE_ROWS, _TABLE_BYTES = 256, 1 << 18  # most rows and bytes of the pieces in which Parquet is read
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file to read. size: in bytes, as it is stored. version: changes when the file does."""
+    """A file to read. size: in bytes, compressed if the file is. version: changes when the file does."""
 
     address: str
     size: int
@@ -62,17 +62,17 @@ class Source:
 
     @property
     def format(self) -> str:
-        """The format by the file's name; a file without a known ending holds a text on each line."""
+        """The format, by the ending of the name. Unknown endings are read as a text per line."""
         return FORMATS.get(suffix_of(self.address), TEXT)
 
 
 def find_sources(inputs: Sequence[str], output: str | None = None) -> tuple[list[Source], list[str]]:
-    """Return the files to read, in order, and those in directories that have none of the known endings, or lie below a
-    directory whose name begins with an underscore, as an output's tables of entities.
+    """Return the files to read, in order, and those in directories that are left out: files with unknown endings, and
+    files below a directory whose name begins with an underscore, as the tables of entities in an output.
 
-    output: The directory of an output, whose files are not read where it is below a directory that is.
+    output: The directory of the output. Its files are skipped where it lies in a directory of inputs.
     """
-    remedy = f"Name the files themselves, or let them end in {', '.join(FORMATS)}."
+    remedy = f"Name the files themselves, or give them one of the endings {', '.join(FORMATS)}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
     files = [file for file in files if not (output and file.found and _is_below(file.address, output))]
     beside = [
@@ -92,8 +92,8 @@ def _is_below(address: str, directory: str) -> bool:
 class ReadOptions:
     """Options of reading.
 
-    encoding: That of text files, JSONL and CSV.
-    whole_files: Take a text file for one text, rather than one on each line.
+    encoding: The encoding of text files, JSONL and CSV.
+    whole_files: Read a text file as one text, instead of one per line.
     part_size: Most texts of a part.
     """
 
@@ -104,12 +104,12 @@ class ReadOptions:
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
         if self.part_size < 1:
-            raise RemedyError(f"part_size = {self.part_size}", "Give each part one text or more.")
+            raise RemedyError(f"part_size = {self.part_size}", "Give 1 or more.")
 
 
 @dataclass
 class Part:
-    """Records that are annotated and written together. position: bytes of the input up to the last of them."""
+    """Records that are annotated and written together. position: Bytes of the input read up to its last record."""
 
     number: int
     rows: list[Row] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Part:
 
     @property
     def columns(self) -> list[str]:
-        """The names of all columns of its records, of those that could be read where some could."""
+        """The names of the columns of all records that could be read, or if none could, of all."""
         of_rows = (str(name) for row in self._readable or self.rows for name in row)
         return list(dict.fromkeys([*of_rows, *(name for table in self.tables for name in table.column_names)]))
 
@@ -134,7 +134,7 @@ class Part:
         return Part(self.number, position=self.position)
 
     def take(self, piece: Row | pa.Table, size: int, most: int) -> pa.Table | None:
-        """Add a row, or as much of a table as there is room for among `most`. Returns the rest of it, if any."""
+        """Add a row, or the rows of a table up to `most` rows in the part. Returns the rest of the table, if any."""
         if isinstance(piece, dict):
             self.rows.append(piece)
             self.size += size
@@ -146,14 +146,14 @@ class Part:
         return piece.slice(room) if len(piece) > room else None
 
     def goes_with(self, piece: Row | pa.Table) -> bool:
-        """Tell whether a piece is of the kind of those in the part: a row, or a table of the same columns."""
+        """Return whether a piece fits the others in the part: a row to rows, a table to tables of the same columns."""
         if isinstance(piece, dict):
             return not self.tables
         return not self.rows and (not self.tables or self.tables[0].schema.equals(piece.schema))
 
 
 def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[Part]:
-    """Yield the parts of all records. text: the column of the text, also of files without columns."""
+    """Yield all records in parts. text: The name of the text's column, also for files that have no columns."""
     part = Part(0)
     for piece, size, position in _pieces(sources, options, text):
         rest = piece
@@ -168,7 +168,7 @@ def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> It
 
 
 def _pieces(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[Any, int, int]]:
-    """Yield rows and small tables of all files, their sizes, and the bytes of the input up to them."""
+    """Yield the rows and small tables of all files, each with its size and the bytes of the input read so far."""
     before = 0
     for source in sources:
         try:
@@ -180,7 +180,7 @@ def _pieces(sources: Sequence[Source], options: ReadOptions, text: str) -> Itera
         except Exception as error:
             if not _is_damage(error):
                 reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-                remedy = "Check the address. The same command resumes behind what is written."
+                remedy = "Check the address, then run the same command again: it resumes."
                 raise InputError(source.address, reason, remedy) from error
             reason = f"{source.address}: the file is damaged from here on ({error})"
             yield {text: DamagedText("", reason), "source": source.address}, 0, before + source.size
@@ -214,14 +214,14 @@ def _read(source: Source, file: IO[bytes], options: ReadOptions, text: str) -> I
 
 
 def _placed(text: str, place: str) -> str:
-    """Return a text; if it is damaged, with its place in the reason."""
+    """Return a text. If it is damaged, add its file and line to the reason."""
     return DamagedText(text, f"{place}: {text.reason}") if isinstance(text, DamagedText) else text
 
 
 def _read_csv(stream: IO[bytes], source: str, text: str, encoding: str) -> Iterator[tuple[Row, int]]:
-    """Yield the rows of a CSV file whose first row names the columns, or of one with tabs if its name says so.
+    """Yield the rows of a CSV file, or of a TSV file if its name ends so. The first row names the columns.
 
-    Values stay strings: an article's number may begin with zeros. With tabs, quotes are characters as any other.
+    Values stay strings, since an identifier may begin with zeros. In TSV, quotes have no special meaning.
     """
     csv.field_size_limit(MAX_LINE_LENGTH)
     with open_text(stream, encoding) as file:
@@ -246,7 +246,7 @@ def _read_csv(stream: IO[bytes], source: str, text: str, encoding: str) -> Itera
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Return the names of columns; a name that was there before gets a number, as pandas gives it: `tag`, `tag.1`."""
+    """Return the names of columns, with repeated ones numbered as in pandas: `tag`, `tag.1`."""
     found: dict[str, None] = {}
     for name in names:
         numbered = (f"{name}.{number}" for number in itertools.count(1))
@@ -276,7 +276,7 @@ def _read_spacy(file: IO[bytes], text: str) -> Iterator[tuple[Row, int]]:
 
 
 def parquet_columns(source: Source) -> list[str]:
-    """Return the names of the columns of a Parquet file; none of a damaged one, whose reading says so."""
+    """Return the names of the columns of a Parquet file; none if it is damaged, which reading it reports."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -289,7 +289,7 @@ def parquet_columns(source: Source) -> list[str]:
 
 
 def _read_parquet(file: IO[bytes]) -> Iterator[tuple[pa.Table, int]]:
-    """Yield small tables and their sizes in bytes, in order; tables, so that columns keep their types."""
+    """Yield small tables and their sizes in bytes, in order. Unlike rows, tables keep the types of their columns."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -303,7 +303,7 @@ def _read_parquet(file: IO[bytes]) -> Iterator[tuple[pa.Table, int]]:
 
 
 def _halves(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield a table in pieces of bounded size, as far as its rows allow."""
+    """Yield a table in pieces of at most `_TABLE_BYTES`, or of one larger row."""
     if len(table) <= 1 or table.nbytes <= _TABLE_BYTES:
         yield table
     else:
@@ -319,7 +319,7 @@ def _tell(file: IO[bytes]) -> int:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Tell a file that is not as its format wants from one that is out of reach."""
+    """Return whether an error means a damaged file, rather than a file that cannot be reached."""
     if isinstance(error, OSError):
         return error.errno is None
     return isinstance(error, (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError, KeyError, TypeError))

@@ -1,4 +1,4 @@
-"""Settings of annotation, and the columns that it adds."""
+"""Settings of annotation, and the values of the added columns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..pipeline.entities import FoundEntity
 class AnnotateSettings:
     """Settings of an `Annotator`.
 
-    text: The column of the text.
-    probability: Give the probabilities of entities.
-    k_best: Add so many of the most probable readings of each text as a whole; 0 for none.
-    prefix: Begins the names of the added columns, where a record has columns of their names.
+    text: The column with the text.
+    probability: Add the probability of each entity.
+    k_best: The number of most probable readings of each whole text to add; 0 for none.
+    prefix: A prefix of the names of the added columns, for records that have columns of these names.
     """
 
     text: str = "text"
@@ -29,7 +29,7 @@ class AnnotateSettings:
 
     def __post_init__(self) -> None:
         if self.k_best < 0:
-            raise RemedyError(f"k_best = {self.k_best}", "Ask for one reading or more, or for 0 to leave them out.")
+            raise RemedyError(f"k_best = {self.k_best}", "Give 1 or more, or 0 to leave the readings out.")
 
     @property
     def entities(self) -> str:
@@ -43,7 +43,7 @@ class AnnotateSettings:
 
     @property
     def error(self) -> str:
-        """Name of the column that says why a text has no entities; null where all went well."""
+        """Name of the column of errors; null in rows that were annotated."""
         return f"{self.prefix}error"
 
     @property
@@ -52,21 +52,21 @@ class AnnotateSettings:
         return [self.entities, *([self.k_best_column] if self.k_best else []), self.error]
 
     def check_columns(self, names: Sequence[str], *others: str) -> None:
-        """Refuse records with columns of the names of the added ones, or with several of one name.
+        """Refuse records with a column named like an added one, or with several columns of one name.
 
-        others: Further names that are added.
+        others: Names of further added columns.
         """
         if several := [name for name, count in Counter(names).items() if count > 1]:
-            remedy = "Give each column a name of its own."
+            remedy = "Rename them, so that each column has its own name."
             raise RemedyError(f"The records have several columns named {', '.join(several)}", remedy)
         taken = [name for name in (*self.added, *others) if name in names]
         if taken:
-            remedy = "Give the added columns other names by a prefix (--prefix), as in tener_."
+            remedy = "Give the added columns a prefix, as in --prefix tener_."
             raise RemedyError(f"The records have columns of their own named {', '.join(taken)}", remedy)
 
 
 class Answer(NamedTuple):
-    """Entities of a text and its k best readings, or the reason why there are none."""
+    """The entities and k best readings of a text, or the error at it."""
 
     text: str
     entities: Sequence[FoundEntity] = ()

@@ -1,5 +1,5 @@
-"""Records as tables of Arrow. Columns of tables stay as they are; those of rows, as of JSONL, get the types that Arrow
-infers from the first of them, and values that these types do not hold go to the column `rest`, as JSON."""
+"""Records as Arrow tables. Columns of tables keep their types. Columns of rows, such as those of JSONL, get the types
+that Arrow infers from the first rows; values that do not fit these types go to the column `rest`, as JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .values import dump_json, encodable
 
 REST = "rest"
 _JSON = {"format": "json"}
-"""Metadata of a column each value of which is JSON: objects, and what Arrow has no common type for."""
+"""Metadata of a column of JSON: objects, and values that have no common type in Arrow."""
 
 
 def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
-    """Return the fields of the added columns, which have the same types in each batch."""
+    """Return the fields of the added columns. Their types are the same for every batch."""
     entity = [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string()), ("text", pa.string())]
     if settings.probability:
         entity.append(("probability", pa.float64()))
@@ -36,7 +36,7 @@ def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
 def annotated_table(
     rows: pa.Table | pa.RecordBatch, settings: AnnotateSettings, answers: Callable[[Sequence[Any]], list[Answer]]
 ) -> pa.Table:
-    """Return a table with the answers to its texts as further columns."""
+    """Return a table with the answers for its texts as further columns."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     settings.check_columns(table.column_names)
     texts = values_of(table[settings.text]) if settings.text in table.column_names else [None] * len(table)
@@ -47,7 +47,7 @@ def annotated_table(
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column. Bytes that are not UTF-8, which Arrow allows, become halves of surrogate pairs."""
+    """Return the values of a column. Bytes that are not UTF-8, which Arrow allows, become lone surrogates."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -64,7 +64,7 @@ def rows_of_table(table: pa.Table) -> list[Row]:
 
 
 def schema_of_rows(rows: Sequence[Row], settings: AnnotateSettings) -> pa.Schema:
-    """Return the schema of rows before they are annotated, by some of them."""
+    """Infer the schema of rows that are not annotated yet from some of them."""
     rows = [encodable(row) for row in rows]
     names = list(dict.fromkeys([*(name for row in rows for name in row), settings.text]))
     settings.check_columns(names, settings.prefix + REST)
@@ -81,7 +81,7 @@ def table_of_rows(rows: Sequence[Row], schema: pa.Schema, settings: AnnotateSett
     added = added_fields(settings)
     for field in added:
         values = [row[field.name] for row in rows]
-        # An error may repeat what no UTF-8 can hold; entities are of texts that it can.
+        # An error may quote text that is not valid UTF-8; entities come from valid texts only.
         arrays.append(pa.array(encodable(values) if field.name == settings.error else values, type=field.type))
     arrays.append(pa.array([dump_json(row) if row else None for row in rest], type=pa.string()))
     return pa.Table.from_arrays(arrays, schema=pa.schema([*schema, *added, (settings.prefix + REST, pa.string())]))
@@ -106,7 +106,7 @@ def _field(name: str, values: Sequence[Any]) -> pa.Field:
 
 
 def _array(field: pa.Field, values: list[Any], rest: list[Row]) -> pa.Array:
-    """Return a column. A value that would not come back equal is null, and put into the `rest` of its row."""
+    """Return a column. A value that does not fit its type is null there, and goes to the `rest` of its row."""
     if field.metadata:
         return pa.array([None if value is None else dump_json(value) for value in values], type=field.type)
     if not pa.types.is_nested(field.type) and (array := _whole(values, field.type)) is not None:
@@ -119,7 +119,7 @@ def _array(field: pa.Field, values: list[Any], rest: list[Row]) -> pa.Array:
 
 
 def _whole(values: list[Any], of: pa.DataType) -> pa.Array | None:
-    """Return a column whose values all come back as they were; None if some may not."""
+    """Return a column if it keeps all values as they are, or None."""
     try:
         array = pa.array(values, type=of)
     except (pa.ArrowException, OverflowError):

@@ -1,4 +1,4 @@
-"""Values of any kind as JSON, and as what UTF-8 and msgpack can hold."""
+"""Conversion of any values to JSON, to UTF-8 and to msgpack."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 
 def dump_json(value: Any) -> str:
-    """Return a value as JSON. Halves of surrogate pairs, which JSON can spell, make the whole of it ASCII."""
+    """Return a value as JSON. If it has lone surrogates, all of it is escaped to ASCII, where JSON can spell them."""
     try:
         line = json.dumps(value, ensure_ascii=False, default=_plain)
         line.encode()
-    except TypeError:  # keys of no kind that JSON knows
+    except TypeError:  # a key of a type that JSON does not have
         return json.dumps(encodable(value), default=_plain)
     except UnicodeEncodeError:
         return json.dumps(value, default=_plain)
@@ -20,7 +20,7 @@ def dump_json(value: Any) -> str:
 
 
 def encodable(value: Any) -> Any:
-    """Return a value whose strings, names of columns too, can be UTF-8: halves of surrogate pairs are spelled out."""
+    """Return a value that can be written as UTF-8: lone surrogates in its strings and keys are escaped."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode(errors="backslashreplace").decode()
     if isinstance(value, (list, tuple)):
@@ -31,7 +31,7 @@ def encodable(value: Any) -> Any:
 
 
 def packable(value: Any) -> Any:
-    """Return a value that msgpack can hold. Dates, numbers of over 64 bits and the like are as printed."""
+    """Return a value that msgpack can hold. Other types, such as dates and integers over 64 bits, become strings."""
     if isinstance(value, (list, tuple)):
         return [packable(each) for each in value]
     if isinstance(value, dict):
@@ -43,12 +43,12 @@ def packable(value: Any) -> Any:
 
 
 def _key(name: Any) -> Any:
-    """Return the key of a dict in JSON: keys of other kinds are as printed."""
+    """Return a key that JSON can hold: keys of other types become strings."""
     return name if isinstance(name, (int, float, type(None))) else encodable(str(name))
 
 
 def _plain(value: Any) -> Any:
-    """Return what stands for a value that JSON has no form for: bytes in base 64, dates and decimals as they print."""
+    """Return a value that JSON lacks a type for: bytes as base64, others such as dates and decimals as strings."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -31,7 +31,7 @@ from .stream import NdjsonResponse, StreamResponse
 
 STATIC = Path(__file__).parent / "static"
 PARTS = Path(page_parts.__file__).parent
-# The page of an explanation is shown inside and inherits this: its own style and script are allowed by their hashes.
+# The explanation's page, in an iframe, inherits this policy: its own style and script are allowed by their hashes.
 CONTENT_SECURITY_POLICY = "; ".join(
     [
         page_policy(explain.__name__, "page").replace("-src 'sha256", "-src 'self' 'sha256"),
@@ -40,7 +40,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "form-action 'none'",
     ]
 )
-# Label Studio knows a backend by its URL: this one tells the models of a service apart.
+# Label Studio identifies a backend by its URL, so each model has its own.
 LABEL_STUDIO = "/label-studio/{model}"
 NDJSON = str(NdjsonResponse.media_type)
 
@@ -55,8 +55,8 @@ def make_app(
 ) -> FastAPI:
     """Make an ASGI application that serves pipelines by their names.
 
-    api_key: What requests must send; without one nobody is asked.
-    allow_origins: Origins whose pages may ask the service from a browser, as `https://host`; `*` for all.
+    api_key: The key that requests must send; an empty one lets everybody in.
+    allow_origins: Origins allowed by CORS, as `https://host`; `*` for all.
     gpu_id: The GPU that the pipelines were loaded on, or -1 for the CPU.
     """
     service = Service(models, limits or schema.Limits(), gpu_id)
@@ -70,7 +70,7 @@ def make_app(
     app = FastAPI(title="spacy_tener", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
     app.state.api_key = api_key
-    # The key is checked by ProtectedRoute; this puts it into the schema.
+    # ProtectedRoute checks the key; this declares it in the OpenAPI schema.
     protected = [Security(HTTPBearer(auto_error=False, description="The API key of the service."))] if api_key else []
     for router in (api, label_studio.router, monitoring):
         app.include_router(router, dependencies=protected)
@@ -104,7 +104,7 @@ async def _error_response(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = error.code if isinstance(error, schema.ServiceError) else HTTPStatus(error.status_code).name.lower()
     request.app.state.service.metrics.errors.labels(code).inc()
-    # In ASCII: what the message repeats of the request may hold half of a surrogate pair.
+    # As ASCII, since the message may quote a lone surrogate of the request.
     content = json.dumps({"error": {"code": code, "message": error.detail}})
     return Response(content, error.status_code, error.headers, media_type="application/json")
 
@@ -147,31 +147,31 @@ async def find_entities_of_batch(request: schema.BatchRequest, service: TheServi
     },
 )
 async def find_entities_of_stream(options: Annotated[schema.Options, Query()], service: TheService) -> Any:
-    """Find the entities of any number of texts, a JSON object on each line, answered line by line and in order.
+    """Find the entities of any number of texts: a JSON object per line, answered by a line each, in order.
 
-    Answers come while texts are sent: read them at the same time. A line that cannot be read, or a text that is too
-    long, gets a line with an error, and the stream goes on.
+    Answers are sent while texts arrive: read them at the same time. An invalid line, or a text that is too long, is
+    answered by a line with an error, and the stream goes on.
     """
     return StreamResponse(service, options)
 
 
 @api.post("/explanation", responses={**ERRORS, 200: {"content": {"text/html": {}, "application/json": {}}}})
 async def explain_text(request: schema.ExplanationRequest, service: TheService) -> Any:
-    """Explain why the entities of a text were found: rivals, the best readings, and the characters that each rests on.
-    The data is what `spacy_tener.explain` returns; its places are characters."""
+    """Explain the entities of a text: rivals, the best readings, and the characters that support each entity.
+    The data is that of `spacy_tener.explain`, with offsets in characters."""
     content = await service.explanation(request.text, request.model, request.format)
     return Response(content, media_type="text/html" if request.format == "html" else "application/json")
 
 
 @health_checks.get("/health", responses={503: {"model": schema.HealthResponse}})
 async def health(service: TheService, response: Response) -> schema.HealthResponse:
-    """Check that the models' threads run. An overloaded service is healthy: ask `/ready` before sending it more."""
+    """Check that the models' threads run. An overloaded service counts as healthy; `/ready` tells whether it is."""
     return _health(service, response, {"failed"})
 
 
 @health_checks.get("/ready", responses={503: {"model": schema.HealthResponse}})
 async def ready(service: TheService, response: Response) -> schema.HealthResponse:
-    """Check that further texts would be taken."""
+    """Check that the service accepts further texts."""
     return _health(service, response, {"failed", "overloaded", "stopping"})
 
 
@@ -183,11 +183,11 @@ def _health(service: Service, response: Response, unavailable: set[str]) -> sche
 
 @monitoring.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(service: TheService) -> Any:
-    """Return counters in Prometheus' text format."""
+    """Return metrics in Prometheus' text format."""
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-# --- the pages, which need no network
+# --- the pages, which load nothing from elsewhere
 
 
 @pages.get("/")

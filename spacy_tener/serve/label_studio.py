@@ -1,7 +1,6 @@
-"""A machine learning backend of Label Studio: pre-annotations for its projects, in its labels, with scores.
+"""An ML backend for Label Studio: predictions for its tasks, in the labels of its projects, with scores.
 
-Label Studio counts offsets in code points, as Python does, and keeps a text as it was imported. Nothing is kept between
-its requests, so that one that is sent again changes nothing.
+Like Python, Label Studio counts offsets in code points. The backend keeps no state, so that a repeated request is safe.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class LoggingRoute(ProtectedRoute):
-    """A route that logs why it refuses: Label Studio shows the status, and sends people to the backend's log."""
+    """A route that logs its errors: Label Studio shows their status only, and refers its users to the backend's log."""
 
     def get_route_handler(self) -> Any:
         handler = super().get_route_handler()
@@ -43,7 +42,7 @@ class LoggingRoute(ProtectedRoute):
 
 
 class SetupRequest(BaseModel):
-    """A project that a backend is connected to. Its other fields, the access token among them, are not read."""
+    """The project that connects the backend. Other fields, such as the access token, are ignored."""
 
     label_config: Text = Field(alias="schema")
 
@@ -79,21 +78,21 @@ class RegionValue(BaseModel):
 
 
 class Region(BaseModel):
-    """An entity. Its labels and the names of its tags are those of the labelling interface."""
+    """An entity, with the label and tag names of the labelling interface."""
 
     id: str
     from_name: str
     to_name: str
     type: Literal["labels"] = "labels"
     value: RegionValue
-    score: float | None = Field(description="The probability of the entity; None where the component gives none.")
+    score: float | None = Field(description="The probability of the entity; null if its component gives none.")
 
 
 class Prediction(BaseModel):
     """The entities of a task's texts.
 
-    score: The probability of the best reading of all texts, to the power of one over the root of their length, so that
-        neither the longest nor the shortest come first where the lowest do; None where no `tener_ner` gives one.
+    score: The probability of the best reading of all texts, to the power of 1 / sqrt(characters), so that tasks sorted
+        by score are not sorted by length; None without a `tener_ner`.
     """
 
     model_config = ConfigDict(protected_namespaces=())
@@ -107,7 +106,7 @@ class PredictResponse(BaseModel):
     results: list[Prediction | list[Prediction]] = Field(
         description="A prediction for each task; an empty list for a task without one."
     )
-    errors: list[TaskError] = Field(description="Why texts have no prediction.")
+    errors: list[TaskError] = Field(description="The errors of texts without a prediction.")
 
 
 class WebhookRequest(BaseModel):
@@ -129,7 +128,7 @@ router = APIRouter(tags=["Label Studio"], route_class=LoggingRoute)
 
 @router.post("/setup", responses=ERRORS)
 async def setup(request: SetupRequest, served: Served) -> SetupResponse:
-    """Check that a project of Label Studio's has texts, and labels that the model finds."""
+    """Check that the labelling interface of a project has texts, and labels that the model finds."""
     tags = read_interface(request.label_config, served.info.labels)
     for tag in tags:
         if lacking := sorted(set(served.info.labels) - tag.labels.keys()):
@@ -139,15 +138,15 @@ async def setup(request: SetupRequest, served: Served) -> SetupResponse:
 
 @lru_cache(maxsize=256)
 def _log_once(message: str) -> None:
-    """Log what Label Studio's checks before each prediction would repeat."""
+    """Log a message once: Label Studio repeats its check before each prediction."""
     _LOG.warning(message)
 
 
 @router.post("/predict", responses=ERRORS)
 async def predict(request: PredictRequest, served: Served, service: TheService) -> PredictResponse:
-    """Find the entities of tasks of Label Studio's, with a score for each of them and for each task.
+    """Predict the entities of Label Studio's tasks, with a score for each entity and for each task.
 
-    A task without a text, or with one that is too long, gets no prediction, and the others theirs.
+    A text that is missing or too long is left out and reported in `errors`.
     """
     tags = read_interface(request.label_config, served.info.labels)
     parts: list[tuple[int, TextTag, str]] = []
@@ -176,17 +175,19 @@ async def predict(request: PredictRequest, served: Served, service: TheService) 
     return PredictResponse(results=[_prediction(each, served.model_version) for each in read], errors=errors)
 
 
-@router.post("/webhook", responses={**ERRORS, 501: {"model": ErrorResponse, "description": "Training was asked for."}})
+@router.post(
+    "/webhook", responses={**ERRORS, 501: {"model": ErrorResponse, "description": "The service does not train."}}
+)
 async def webhook(request: WebhookRequest) -> WebhookResponse:
-    """Take note of an event in a project of Label Studio's. Nothing is done about it: the service does not train."""
+    """Acknowledge an event of a Label Studio project, and ignore it: the service does not train."""
     if request.action == "START_TRAINING":
-        message = "The service does not train. Export the annotation, `spacy tener convert` it, and train."
+        message = "The service does not train. Export the annotations, and run `spacy tener convert` and `spacy train`."
         raise ServiceError(501, "not_trained", message)
-    return WebhookResponse(status="ignored", message="Annotation stays in Label Studio, whose exports are read.")
+    return WebhookResponse(status="ignored", message="The service learns nothing from events: train on an export.")
 
 
 class TextReading(NamedTuple):
-    """What was found in a text. parses: The best reading as a whole; none without a `tener_ner`."""
+    """The entities of a text. parses: Its best reading as a whole; empty without a `tener_ner`."""
 
     tag: TextTag
     text: str

@@ -1,4 +1,4 @@
-"""Label Studio's labelling interfaces: the texts of a task, and the labels that entities in them can get."""
+"""Labelling interfaces of Label Studio: which texts a task has, and which labels entities in them can get."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _VARIABLE = re.compile(r"\$([\w.]+)")
 
 @dataclass(frozen=True)
 class TextTag:
-    """A `Text` of a labelling interface.
+    """A `Text` tag of a labelling interface.
 
-    variable: Where a task's data has its text: a key, or several with dots between them.
-    labels: For each label of the pipeline the name of the `Labels` over this text, and its label there.
+    variable: The key of the text in a task's data, or a path of keys with dots between them.
+    labels: Label of the pipeline -> name of the `Labels` tag over this text, and its label there.
     """
 
     name: str
@@ -36,22 +36,22 @@ class TextTag:
         try:
             value.encode("utf8")
         except UnicodeEncodeError:
-            message = f"The text '{self.variable}' holds half of a surrogate pair, which is no character."
+            message = f"The text '{self.variable}' has a lone surrogate, which is not a character."
             raise ServiceError(422, "invalid", message) from None
         return value
 
 
 def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
-    """Return the texts of a labelling interface that entities of these labels can be marked in, or raise what is wrong.
+    """Return the `Text` tags of a labelling interface in which entities of these labels can be marked.
 
-    A document type, and with it any entity of XML's, is refused: nothing is fetched, and nothing expanded.
+    Refuses an interface that does not fit, and a document type, which could define XML entities to fetch or expand.
     """
     if "<!DOCTYPE" in config:
-        raise _unusable("has a document type, which is not read", "Take it out.")
+        raise _unusable("has a document type (<!DOCTYPE>), which is not accepted", "Remove it.")
     try:
         root = ElementTree.fromstring(config)
     except ElementTree.ParseError as error:
-        raise _unusable(f"is not XML: {error}", "Write it as Label Studio's own templates are.") from None
+        raise _unusable(f"is not XML: {error}", "Start from one of Label Studio's templates.") from None
     tags = [(each, *_normalised(each)) for each in root.iter()]
     controls = [
         (attributes.get("name", ""), attributes.get("toname", "").split(","), _matches(element, labels))
@@ -61,7 +61,7 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
     texts = [attributes for _, name, attributes in tags if name == "text" and attributes.get("name")]
     if not texts or not controls:
         others = ", ".join(sorted({element.tag for element, *_ in tags if element is not root})) or "nothing"
-        raise _unusable(f"has no Labels over a Text, but {others}", "Entities are found in plain text alone.")
+        raise _unusable(f"has no Labels for a Text, but {others}", "Add both: entities are found in plain text only.")
     by_text: dict[str, dict[str, tuple[str, str]]] = {attributes["name"]: {} for attributes in texts}
     for control, to_names, matches in controls:
         for known in (by_text[name] for name in map(str.strip, to_names) if name in by_text):
@@ -75,13 +75,13 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
     if not found:
         remedy = 'Name them in the interface, as in <Label value="Person" predicted_values="PER"/>.'
         raise _unusable(
-            f"has none of the labels over a Text that the model finds: {', '.join(labels) or 'none'}", remedy
+            f"has, for its Text, none of the labels that the model finds: {', '.join(labels) or 'none'}", remedy
         )
     return found
 
 
 def _normalised(element: ElementTree.Element) -> tuple[str, dict[str, str]]:
-    """Return the name of a tag and its attributes, whose case Label Studio does not mind."""
+    """Return the name of a tag and its attributes in lower case, since Label Studio ignores case."""
     return element.tag.lower(), {key.lower(): value for key, value in element.attrib.items()}
 
 
@@ -90,14 +90,14 @@ def _variable_of(attributes: dict[str, str]) -> str:
     variable = _VARIABLE.fullmatch(attributes.get("value", ""))
     plain = attributes.get("valuetype", "text") == "text" and attributes.get("encoding", "none") == "none"
     if not variable or not plain:
-        reason = f"has a Text, '{attributes['name']}', that does not show one text of a task as it is"
+        reason = f"has a Text, '{attributes['name']}', whose value is not one plain text of the task"
         raise _unusable(reason, 'Write it as in <Text name="text" value="$text"/>.')
     return variable[1]
 
 
 def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, str]:
-    """Return the label in Label Studio for each label of the pipeline that has one: where `predicted_values` names it,
-    where it is the same, or the same but for its case."""
+    """Return label of the pipeline -> label in Label Studio: the one whose `predicted_values` names it, the same one,
+    or one that differs in case only."""
     named: dict[str, str] = {}
     same: dict[str, str] = {}
     for shown, attributes in _labels_of(control):
@@ -112,9 +112,9 @@ def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, s
 
 
 def _labels_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the labels of a `Labels` as results name them, by their alias or value, with their attributes.
+    """Yield the labels of a `Labels` tag, by alias or value as in results, with their attributes.
 
-    Those in another `Labels` inside of it are that one's: however they are nested, each is read once.
+    Labels in a nested `Labels` belong to that one alone.
     """
     inside = control[::-1]
     while inside:

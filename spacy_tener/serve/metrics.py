@@ -1,4 +1,4 @@
-"""Counters for `/metrics`, in a registry of the service's own."""
+"""Prometheus metrics of a service, and the middleware that counts its requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Prometheus' metrics of one service."""
+    """Metrics of one service, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -36,7 +36,7 @@ class Metrics:
 
 
 class MetricsMiddleware:
-    """ASGI middleware that counts requests and their seconds by the path of their route."""
+    """ASGI middleware that counts and times requests by the path of their route."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -55,7 +55,7 @@ class MetricsMiddleware:
         try:
             await self.app(scope, receive, send_and_note_status)
         finally:
-            # Clients may ask for any path: those of no route share a name.
+            # Unknown paths share one label, or clients could make any number of them.
             path = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(path, str(status)).inc()
             self.metrics.latency.labels(path).observe(time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""Routes that read a body within limits and ask for the API key, and what is common to all of them."""
+"""Route classes that limit the body and check the API key, with the dependency and errors that routes share."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schema.ErrorResponse, "description": description}
     for status, description in {
-        401: "The service asks for its API key.",
+        401: "The API key is missing or wrong.",
         404: "There is no such model.",
         408: "The request took too long to arrive.",
-        413: "A text, the texts or the body are over a limit.",
-        422: "The request is not what the schema says.",
+        413: "A text, the number of texts or the body is over a limit.",
+        422: "The request does not match the schema.",
         503: "Too many texts are waiting; Retry-After says how many seconds.",
     }.items()
 }
@@ -38,7 +38,7 @@ TheService = Annotated[Service, Depends(_service)]
 
 
 class BoundedRoute(APIRoute):
-    """A route that reads a body within the limits of size and time, and stops working for a client that has gone."""
+    """A route that limits the size and time of a body, and cancels the work if the client disconnects."""
 
     def get_route_handler(self) -> Any:
         handler = super().get_route_handler()
@@ -58,7 +58,7 @@ class BoundedRoute(APIRoute):
 
 
 class ProtectedRoute(BoundedRoute):
-    """A bounded route that asks for the API key, where the service has one, before it reads a body."""
+    """A bounded route that checks the API key, if the service has one, before it reads a body."""
 
     def get_route_handler(self) -> Any:
         handler = super().get_route_handler()
@@ -74,7 +74,7 @@ class ProtectedRoute(BoundedRoute):
 
 
 async def _read_body(request: Request, limit: int) -> None:
-    """Read the body, of at most so many bytes, to where `request.body()` takes it from."""
+    """Read a body of at most `limit` bytes, and keep it where `request.body()` finds it."""
     too_large = schema.ServiceError(
         413, "body_too_large", f"The body is larger than {limit:,} bytes. Send fewer texts at once."
     )
@@ -90,7 +90,7 @@ async def _read_body(request: Request, limit: int) -> None:
 
 
 async def _unless_disconnected(handler: Handler, request: Request) -> Response:
-    """Return the handler's response, or cancel it when the client disconnects before."""
+    """Return the handler's response. Cancel the handler if the client disconnects first."""
     response = asyncio.ensure_future(handler(request))
     disconnect = asyncio.ensure_future(request.receive())
     try:
@@ -102,5 +102,5 @@ async def _unless_disconnected(handler: Handler, request: Request) -> Response:
 
 
 def _client_closed_request() -> Response:
-    """Return a response that nobody reads, with the status by which nginx counts such requests."""
+    """Return a response that nobody reads, with nginx' status for such requests."""
     return Response(status_code=499)

@@ -1,4 +1,4 @@
-"""The JSON of requests and responses, the limits of a request, and errors."""
+"""JSON schemas of requests and responses, limits, and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
-# With a constraint pydantic refuses half of a surrogate pair, which JSON can spell but which is no character.
+# The constraint makes pydantic refuse lone surrogates, which JSON can spell.
 Text = Annotated[str, Field(min_length=0)]
 ModelName = Annotated[str | None, Field(description="Name of a model, as /v1/models lists them. Default: the first.")]
 Offsets = Annotated[
@@ -50,7 +50,7 @@ class LineRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Text = Field(examples=["王小明去了上海。"])
-    id: str | int | None = Field(None, description="Comes back with the answer.")
+    id: str | int | None = Field(None, description="Repeated in the answer.")
 
 
 class EntityOut(BaseModel):
@@ -61,7 +61,7 @@ class EntityOut(BaseModel):
     label: str
     text: str
     probability: float | None = Field(
-        description="Of exactly this entity with this label. None where another component than tener_ner found it."
+        description="Probability of this entity with this label. null if a component other than tener_ner found it."
     )
 
 
@@ -87,7 +87,7 @@ class ErrorResponse(BaseModel):
 class LineResponse(BaseModel):
     """A line of a stream's response: entities or an error."""
 
-    line: int = Field(description="Number of the line that it answers, from 1.")
+    line: int = Field(description="Number of the line that is answered, from 1.")
     id: str | int | None = None
     entities: list[EntityOut] | None = None
     error: ErrorDetail | None = None
@@ -102,23 +102,23 @@ class ModelInfo(BaseModel):
 
 
 class Limits(BaseModel):
-    """The limits of a request, and of all that one process accepts at a time. Clients are told the first four."""
+    """Limits of a request and of a process. `/v1/models` tells clients the first four."""
 
     model_config = ConfigDict(frozen=True)
 
     characters: int = Field(default=20_000, description="Most characters of a text.")
     explained: int = Field(
         default=2_000,
-        description="Most characters of a text that is explained, which takes as long as reading it many times.",
+        description="Most characters of a text to explain, which takes as long as predicting it many times.",
     )
     texts: int = Field(default=256, description="Most texts of a batch.")
     body: int = Field(default=2 * 2**20, description="Most bytes of a request's body, unless it is a stream.")
     timeout: float = Field(
         default=30.0,
         exclude=True,
-        description="Seconds for a request to arrive, for a text to be answered, and between two parts of a stream.",
+        description="Seconds for a request to arrive, for a text to be answered, and between two chunks of a stream.",
     )
-    queue: int = Field(default=1_000_000, exclude=True, description="Most characters that wait for a model.")
+    queue: int = Field(default=1_000_000, exclude=True, description="Most characters in the queue of a model.")
     connections: int = Field(default=512, exclude=True, description="Most connections.")
 
     @property
@@ -134,7 +134,7 @@ class ModelsResponse(BaseModel):
 
 class HealthResponse(BaseModel):
     status: Literal["ok", "overloaded", "failed", "stopping"]
-    models: dict[str, int] = Field(description="Characters that wait for each model.")
+    models: dict[str, int] = Field(description="Characters in the queue of each model.")
 
 
 class ServiceError(HTTPException):
@@ -162,9 +162,9 @@ def unauthorized(is_wrong: bool) -> ServiceError:
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
-    """Return pydantic's errors as one: unknown and missing fields by their names, or else the first error.
+    """Return pydantic's errors as one: the unknown and missing fields, or else the first error.
 
-    Values are not repeated: they may be large, or no valid text.
+    The message quotes no values: they may be large, or invalid text.
     """
     unknown, missing = (_fields(errors, kind) for kind in ("extra_forbidden", "missing"))
     if unknown:
@@ -179,7 +179,7 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
 
 
 def _fields(errors: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
-    """Return the places of the errors of one kind; of many the first three."""
+    """Return the fields with errors of one kind, at most three."""
     places = [_place(error) for error in errors if error["type"] == kind and _place(error)]
     return [*places[:3], "..."] if len(places) > 3 else places
 

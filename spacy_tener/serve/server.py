@@ -1,4 +1,4 @@
-"""The application as a process of its own, by uvicorn."""
+"""The uvicorn server that runs the application."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..errors import RemedyError
 from .service import Service
 
 SWITCH = 0.0005
-"""Seconds after which a thread that computes lets another one have a turn, so that requests are read meanwhile."""
+"""Python's thread switch interval in seconds, so short that requests are read while another thread predicts."""
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that answers what is on its way when it is told to stop.
+    """A uvicorn server that answers the requests in progress before it stops.
 
     on_startup: Called once requests are accepted.
-    access_log: Print a line for each request: client, method, path and status. It holds no text and no key.
+    access_log: Print client, method, path and status of each request, but neither texts nor keys.
     """
 
     def __init__(self, app: FastAPI, on_startup: Callable[[], None], *, access_log: bool = False) -> None:
@@ -44,14 +44,14 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         if access_log:
-            logging.getLogger("uvicorn.access").setLevel(logging.INFO)  # `log_level` is also that of these lines
+            logging.getLogger("uvicorn.access").setLevel(logging.INFO)  # `log_level` has set it to WARNING
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._on_startup()
 
     async def on_tick(self, counter: int) -> bool:
-        """Drop, each second, the connections whose client has let the timeout pass: uvicorn would wait for ever."""
+        """Drop, each second, connections whose client is silent for the timeout. uvicorn would wait forever."""
         if counter % 10 == 0:
             now, stalled = time.monotonic(), {}
             for connection in list(self.server_state.connections):
@@ -68,28 +68,28 @@ class Server(uvicorn.Server):
         self._service.stopping = True
         for server in self.servers:
             server.close()
-        await asyncio.sleep(0.1)  # for requests that have arrived and are not read yet
+        await asyncio.sleep(0.1)  # lets requests that have arrived be read
         await super().shutdown(sockets)
 
 
 def _waits_for_client(connection: Any) -> tuple[Any, int] | None:
-    """Return what changes where a client goes on that is waited for; None where the service works for it.
+    """Return the state of a connection that waits for its client; None while the service works on a request.
 
-    A client is waited for until a request's headers are complete, and while it does not read a response.
+    The server waits for a client to send complete headers, or to read a response. The state changes as it does so.
     """
     cycle, unsent = connection.cycle, connection.transport.get_write_buffer_size()
     return (cycle, unsent) if unsent or cycle is None or cycle.response_complete else None
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket at an address, which does not listen yet."""
+    """Return a socket bound to an address. It does not listen yet."""
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        raise RemedyError(f"{host}:{port}: {error.strerror}", "Choose another by --host and --port.") from error
+        raise RemedyError(f"{host}:{port}: {error.strerror}", "Choose another --host or --port.") from error
     return sock
 
 
@@ -100,8 +100,8 @@ def address(sock: socket.socket) -> str:
 
 
 def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None], *, access_log: bool = False) -> None:
-    """Serve until SIGTERM or Ctrl-C. What was accepted until then is answered."""
-    # uvicorn raises the signal again behind its graceful stop: that is no failure.
+    """Serve until SIGTERM or Ctrl-C, then answer the accepted requests."""
+    # uvicorn raises the signal again after its graceful shutdown, which would count as a failure.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH)
     Server(app, on_startup, access_log=access_log).run([sock])

@@ -1,4 +1,4 @@
-"""The models of a service and their answers, whatever the form of the request."""
+"""The models of a service, and their answers for all routes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Form = Literal["json", "html"]
 class ServedModel:
     """A pipeline and the thread that runs it.
 
-    readings: The task that finds entities and the best reading of the first `tener_ner`; no reading without one.
-    model_version: The pipeline's name and version, and a digest of its files when they were loaded.
-    explanations: The task of each form of an explanation; empty where the pipeline has no `tener_ner`.
+    readings: The task that finds entities and the best reading by the first `tener_ner`, or no reading without one.
+    model_version: The pipeline's name, version, and the digest of its files at loading.
+    explanations: A task for each format of an explanation; empty without a `tener_ner`.
     """
 
     nlp: Language
@@ -56,17 +56,17 @@ class ServedModel:
 
 
 class Service:
-    """Several models by their names; the first answers where none is named.
+    """Models by name. The first is the default of a request.
 
-    gpu_id: The GPU that they were loaded on, or -1 for the CPU.
+    gpu_id: The GPU that the models were loaded on, or -1 for the CPU.
     """
 
     def __init__(self, models: Mapping[str, Language], limits: Limits, gpu_id: int = -1) -> None:
         self.limits = limits
         self.metrics = Metrics()
         self.stopping = False
-        # Pipelines that share a vocabulary share a thread: its strings of a batch are forgotten behind it. So do those
-        # on a GPU, which has one owner.
+        # Pipelines that share a vocabulary share a thread, since the end of a batch drops its strings (memory zone).
+        # So do those on a GPU, which has one owner.
         shared = {name: gpu_id if gpu_id >= 0 else id(nlp.vocab) for name, nlp in models.items()}
         threads = {
             key: ThreadPoolExecutor(1, f"tener-{name}", initializer=use_gpu, initargs=(gpu_id,))
@@ -90,12 +90,12 @@ class Service:
             served.worker.start()
 
     async def close(self) -> None:
-        """Finish what was accepted."""
+        """Answer all accepted texts, and stop."""
         await asyncio.gather(*(served.worker.close() for served in self.models.values()))
 
     @property
     def waiting(self) -> dict[str, int]:
-        """The characters that wait for each model."""
+        """The characters in the queue of each model."""
         return {name: served.worker.waiting for name, served in self.models.items()}
 
     @property
@@ -135,8 +135,8 @@ class Service:
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
 
     async def answers(self, served: ServedModel, task: Task, texts: Sequence[str]) -> list[Any]:
-        """Return a task's answer for each text, or the error at it. A part of them at a time is in the queue, so that
-        others wait less."""
+        """Return a task's answer or error for each text. The texts enter the queue in batches, one after another, so
+        that other requests wait less."""
         if served.worker.is_full():
             raise served.worker.overloaded()
         answers: list[Any] = []
@@ -146,14 +146,14 @@ class Service:
         return answers
 
     async def explanation(self, text: str, model: str | None, form: Form) -> str:
-        """Explain the entities of a text, as a JSON document or a page."""
+        """Explain the entities of a text, as JSON or as an HTML page."""
         served = self.model(model)
         if not served.explanations:
-            message = f"The model '{served.name}' has no tener_ner, so nothing explains it."
+            message = f"The model '{served.name}' has no tener_ner, which explanations need."
             raise ServiceError(422, "not_explained", message)
         if len(text) > self.limits.explained:
             raise text_too_long(len(text), self.limits.explained)
-        # Each of its characters is masked once, and what the model reads together with it is read again.
+        # Each character is masked once, and its window predicted again.
         cost = len(text) * min(len(text), find_recogniser(served.nlp).settings.window)
         answer: str = await served.worker.answer(served.explanations[form], text, cost=cost)
         return answer
@@ -181,12 +181,12 @@ def _explain_texts(name: str, nlp: Language, form: Form, texts: Sequence[str]) -
     with nlp.memory_zone():
         explanations = [explain(nlp, text) for text in texts]
         for each in explanations:
-            each.pipeline["name"] = name  # clients are not told where it lies on this machine
+            each.pipeline["name"] = name  # instead of its path on this machine
         return [each.to_html() if form == "html" else each.to_json() for each in explanations]
 
 
 def to_response(text: str, found: Sequence[FoundEntity], options: Options) -> list[EntityOut]:
-    """Return the entities that are probable enough, with the offsets asked for."""
+    """Return the entities of at least the minimum probability, with offsets in the requested unit."""
     offsets = utf16_offsets(text) if options.offsets == "utf16" else None
     return [
         EntityOut(
@@ -202,7 +202,7 @@ def to_response(text: str, found: Sequence[FoundEntity], options: Options) -> li
 
 
 def utf16_offsets(text: str) -> list[int] | None:
-    """Return the offset in UTF-16 of each character and of the text's end; None where they are Python's offsets."""
+    """Return the UTF-16 offset of each character and of the text's end; None if all equal Python's offsets."""
     if text.isascii() or max(text) <= "\uffff":
         return None
     return list(accumulate((1 + (char > "\uffff") for char in text), initial=0))

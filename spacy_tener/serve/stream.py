@@ -1,4 +1,4 @@
-"""NDJSON in, NDJSON out: a line for each text, in order, with a bounded number of pending lines."""
+"""The NDJSON stream: a line of response for each line of the request, in order, with a bounded number pending."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .schema import ErrorDetail, LineRequest, LineResponse, Options, ServiceErro
 from .service import Service, to_response
 
 _MAX_PENDING = 256
-"""Most pending lines of a stream. Of their characters there are at most as many as are read in one batch."""
+"""Most pending lines of a stream. Their characters are limited to `TOGETHER`."""
 
 
 @dataclass(frozen=True)
 class PendingLine:
-    """A line that was read, and its answer to come or its error. Its size is that of the text and of the id."""
+    """A line of the request, and its future answer or its error. Its length is that of the text and the id."""
 
     number: int
     request: LineRequest | None
@@ -39,7 +39,7 @@ class NdjsonResponse(Response):
 class StreamResponse(NdjsonResponse):
     """A response that is written while the request is read, so that a client may wait for each line's answer.
 
-    A client that does not read its answers is not read either: nothing piles up here.
+    The request is read no faster than the client reads its answers, so memory stays bounded.
     """
 
     def __init__(self, service: Service, options: Options) -> None:
@@ -60,7 +60,7 @@ class StreamResponse(NdjsonResponse):
                 await asyncio.wait_for(send(message), self.service.limits.timeout)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
-            pass  # Nobody reads: the server closes the connection.
+            pass  # The client does not read: the server closes the connection.
         finally:
             reader.cancel()
             pending.cancel()
@@ -84,7 +84,7 @@ class StreamResponse(NdjsonResponse):
             pending.end()
 
     async def _lines(self, request: Request) -> AsyncIterator[bytes | ServiceError]:
-        """Split the body into lines. One that is too long is not kept: an error takes its place."""
+        """Split the body into lines. A line that is too long is dropped, and an error takes its place."""
         limits = self.service.limits
         too_long = ServiceError(413, "line_too_long", f"The line is longer than {limits.line:,} bytes.")
         rest, skipped = b"", False
@@ -100,7 +100,7 @@ class StreamResponse(NdjsonResponse):
                 skipped = True
             rest = b"" if skipped else rest
             if self.service.stopping:
-                raise ServiceError(503, "stopping", "The service stops. Send this line and those after it again.")
+                raise ServiceError(503, "stopping", "The service is stopping. Send this line and all after it again.")
         if not skipped:
             yield rest
 
@@ -132,7 +132,7 @@ class StreamResponse(NdjsonResponse):
 
 
 class _PendingLines:
-    """A queue of lines between reading and answering, bounded by lines and by characters."""
+    """A queue of lines between reading and answering, limited in lines and in characters."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[PendingLine | None] = asyncio.Queue()
@@ -157,7 +157,7 @@ class _PendingLines:
         self._queue.put_nowait(None)
 
     def cancel(self) -> None:
-        """Cancel the texts of all lines that are left."""
+        """Cancel the remaining lines."""
         while not self._queue.empty():
             line = self._queue.get_nowait()
             if line and isinstance(line.answer, asyncio.Future):

@@ -1,4 +1,4 @@
-"""The texts of many requests, gathered into batches for the one thread of a pipeline."""
+"""Dynamic batching: texts of many requests are gathered into batches for a pipeline's single thread."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from typing import Any
 
-from ..annotate.batches import Task, alike, answer_each
+from ..annotate.batches import Task, answer_each, batch_by_length
 from .metrics import Metrics
 from .schema import Limits, ServiceError
 
 _LOG = logging.getLogger(__name__)
 
-MAX_GATHERED = 16_384  # characters that are taken out of the queue at once
-LINGER = 0.002  # seconds that a batch waits for more, where the one before had several texts
+MAX_GATHERED = 16_384  # characters taken from the queue at once
+LINGER = 0.002  # seconds that a batch waits for more texts, if the last batch had several
 
 
 @dataclass(frozen=True, eq=False)
 class QueuedText:
-    """A text that waits for a task, and the future of its answer.
+    """A text in the queue, its task, and the future of its answer.
 
-    cost: How many characters the task reads: those of the text, or many times as many.
-    priority: 0 for texts that are read once, 1 for those that wait for them.
+    cost: The characters that the task predicts: those of the text, or a multiple for an explanation.
+    priority: 0 for texts that are predicted once; 1 for explanations, which wait for those.
     """
 
     task: Task
@@ -41,16 +41,16 @@ class QueuedText:
 
 
 _END = (2, 0, None)
-"""The last entry of a queue."""
+"""The entry that ends a queue: no priority is lower."""
 
 
 class Worker:
-    """A queue of texts, and the task of the event loop that has them answered by an executor.
+    """A queue of texts, and the asyncio task that runs their batches in an executor.
 
-    A text that finds the executor idle is read at once. What arrives meanwhile is gathered, so that batches grow with
-    the load and a lone request waits for nobody.
+    An idle executor takes a text at once. Texts that arrive meanwhile form the next batch, so batches grow with the
+    load, and a single request does not wait.
 
-    executor: Has one thread, and is shared by pipelines that share a vocabulary or a GPU.
+    executor: An executor of one thread, shared by pipelines that share a vocabulary or a GPU.
     """
 
     def __init__(self, name: str, executor: Executor, limits: Limits, metrics: Metrics) -> None:
@@ -73,21 +73,21 @@ class Worker:
 
     @property
     def waiting(self) -> int:
-        """The characters to be read for all that waits."""
+        """The total cost of the texts in the queue or in progress."""
         return sum(self._waiting)
 
     def is_full(self, priority: int = 0) -> bool:
-        """Tell whether no more is taken of this priority, which waits for all that has it or a lower number."""
+        """Return whether texts of this priority are refused: the queue up to this priority is full."""
         return sum(self._waiting[: priority + 1]) >= self._limits.queue
 
     def start(self) -> None:
-        """Begin to answer in this event loop, unless that has begun."""
+        """Start answering in this event loop, unless started already."""
         if self._task is None or self._task.cancelled():
             self._waiting, self._queue, self._not_full = [0, 0], asyncio.PriorityQueue(), asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Finish what was accepted."""
+        """Answer all accepted texts, and stop."""
         if self._task is not None:
             self._queue.put_nowait(_END)
             await self._task
@@ -102,10 +102,10 @@ class Worker:
     ) -> asyncio.Future[Any]:
         """Put a text into the queue.
 
-        cost: The characters to be read for it, where the text is read many times: others then go first.
-        block: Wait where the queue is full, instead of raising.
+        cost: The characters to predict, for a text that is predicted many times. It then waits for the other texts.
+        block: Wait while the queue is full, instead of raising.
         """
-        self.start()  # nobody else does where the application is mounted in another one
+        self.start()  # the lifespan of an application that is mounted in another one does not run
         cost, priority = (len(text), 0) if cost is None else (cost, 1)
         while self.is_full(priority):
             if not block:
@@ -118,14 +118,14 @@ class Worker:
         return future
 
     async def wait_for(self, future: asyncio.Future[Any]) -> Any:
-        """Wait for an answer within the timeout. A text whose future is cancelled, here or elsewhere, is left out."""
+        """Wait for an answer until the timeout, which cancels the future. Texts with a cancelled future are skipped."""
         try:
             return await asyncio.wait_for(future, self._limits.timeout)
         except TimeoutError:
             raise self.overloaded() from None
 
     def overloaded(self) -> ServiceError:
-        """Return an error that says when the queue will be empty, by the speed so far."""
+        """Return the error of a full queue, with the seconds until it will be empty at the speed so far."""
         seconds = max(1, math.ceil(self.waiting * self._busy / max(1, self._done)))
         message = f"Too many texts are waiting. Try again in {seconds} seconds."
         return ServiceError(503, "overloaded", message, {"retry-after": str(seconds)})
@@ -143,7 +143,7 @@ class Worker:
                 self._not_full.set()
 
     async def _gather(self, lingers: bool) -> list[QueuedText]:
-        """Take the next texts out of the queue, by priority in the order of their arrival; none at its end."""
+        """Take the next texts from the queue, by priority and then arrival; none at its end."""
         _, _, queued = await self._queue.get()
         if lingers:
             await asyncio.sleep(LINGER)
@@ -176,14 +176,14 @@ class Worker:
 
 
 def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
-    """Group texts by priority, task and like cost, the shortest first, so that no short text waits for a long one."""
+    """Batch texts of the same priority and task by similar cost, the cheapest first."""
     in_order = sorted(queued, key=lambda each: (each.priority, id(each.task)))
     for _, group in groupby(in_order, key=lambda each: (each.priority, each.task)):
-        yield from alike(group)
+        yield from batch_by_length(group)
 
 
 def _answers(batch: Sequence[QueuedText]) -> list[Any]:
-    """Return the answers for texts of one task, with errors in the place of those that fail: the thread's work."""
+    """Return an answer or an error for each text of one task. Runs in the executor's thread."""
     answers = answer_each(batch[0].task, [each.text for each in batch]) if batch else []
     for place, answer in enumerate(answers):
         if isinstance(answer, Exception):

@@ -9,7 +9,7 @@ import pytest
 import spacy
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
-from spacy_tener.annotate.batches import TOGETHER, alike, answer_each
+from spacy_tener.annotate.batches import TOGETHER, answer_each, batch_by_length
 from spacy_tener.errors import InputError, RemedyError
 
 LONG = "吴重阳在中国银行工作。今天天气很好，王小明去了上海。" * 60
@@ -95,7 +95,7 @@ def test_columns_of_the_same_names_are_told_and_a_prefix_helps(saved) -> None:
     rows = [{"text": "京", "entities": "mine"}]
     with pytest.raises(RemedyError, match=r"columns of their own named entities.*--prefix"):
         Annotator(saved["tener"])(pa.Table.from_pylist(rows))
-    assert "own entities made way" in Annotator(saved["tener"])(rows)[0]["error"]
+    assert "own entities was overwritten" in Annotator(saved["tener"])(rows)[0]["error"]
     row = Annotator(saved["tener"], AnnotateSettings(prefix="tener_"))(rows)[0]
     assert list(row) == ["text", "entities", "tener_entities", "tener_error"]
 
@@ -130,7 +130,7 @@ def test_pipelines_without_what_is_asked_are_refused(tmp_path) -> None:
 
 
 def test_texts_of_like_length_are_together_and_long_ones_alone() -> None:
-    batches = list(alike(["x" * length for length in (TOGETHER, 5, 3000, 2, 9 * TOGETHER, 3)]))
+    batches = list(batch_by_length(["x" * length for length in (TOGETHER, 5, 3000, 2, 9 * TOGETHER, 3)]))
     assert [[len(text) for text in batch] for batch in batches] == [[2, 3, 5, 3000], [TOGETHER], [9 * TOGETHER]]
 
 

@@ -188,7 +188,7 @@ def test_counts_are_written_when_all_is_annotated(tmp_path, ruler, archive) -> N
         "上海,GPE,2,3",
     ]
     # The same command goes on, and an output can be an input, without its tables.
-    assert "4 texts were there before" in annotate(ruler, archive, "-o", out, *words)
+    assert "4 texts annotated before" in annotate(ruler, archive, "-o", out, *words)
     assert [Path(each.address).name for each in find_sources([str(out)])[0]] == ["part-00000.jsonl", "part-00001.jsonl"]
 
 

@@ -126,7 +126,7 @@ def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_pa
     run([archive], tmp_path / "whole", part_size=10, model=ruler)
     whole = parts(tmp_path / "whole")
     job = make_job([archive], out, part_size=10, processes=2, model=ruler)
-    told = refused_as("A process was ended from outside.*fewer --processes", job)
+    told = refused_as("A process was killed.*fewer --processes", job)
     broken, children = halted(told, lambda: len(parts(out)) > 2)
     os.kill(children[0], signal.SIGKILL)
     os.kill(broken.pid, signal.SIGCONT)

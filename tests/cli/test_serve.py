@@ -40,7 +40,7 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, "x")
-    assert "'here' is no origin" in printed("--allow-origin", "here", "x")
+    assert "'here' is not an origin" in printed("--allow-origin", "here", "x")
     assert f"{tmp_path}/none: No such file" in printed("--api-key-file", tmp_path / "none", "x")
     (tmp_path / "key").write_text("two words\n")
     assert f"There is no API key in {tmp_path}/key" in printed("--api-key-file", tmp_path / "key", "x")

@@ -120,6 +120,6 @@ def test_what_is_killed_is_made_again_and_each_text_is_there_once(here: Path, cl
     before = {path: path.stat().st_mtime_ns for path in Path("there").glob("part-*")}
     lost = sorted(before)[7]
     lost.unlink()
-    assert "303 texts, 746 entities, 3 errors (293 texts were there before)" in annotate("there", "--engine", "ray")
+    assert "303 texts, 746 entities, 3 errors (293 texts annotated before)" in annotate("there", "--engine", "ray")
     assert {path: path.stat().st_mtime_ns for path in before if path != lost}.items() <= before.items()
     assert rows("there") == rows("alone")

@@ -274,7 +274,7 @@ def test_an_explanation_is_shown_in_the_page(page, size):
         page.browser.driver.switch_to.default_content()
     assert height > 200
     page.enter("王小明去了")
-    page.browser.wait(lambda: page.find("working").text == "This explains what was here before.")
+    page.browser.wait(lambda: page.find("working").text == "This explains the previous text.")
     page.is_well()
     page.find("theme").click()
     page.find("close").click()

@@ -13,7 +13,7 @@ const least = () => $("minimum").value / 100;
 const shown = () => state.entities.filter((one) => !state.hidden.has(one.label) && (one.probability ?? 1) >= least());
 const written = () => $("input").value.toWellFormed?.() ?? $("input").value;
 
-// --- asking
+// --- requests
 
 async function ask() {
   const text = written();
@@ -26,7 +26,7 @@ async function ask() {
     problem = problemOf(error);
   }
   if (state.asked !== own) return;
-  // After an error nothing is known of the text: what was found in another one goes.
+  // After an error, entities of the previous text are removed.
   Object.assign(state, problem ? { text: "", entities: [] } : { text, entities });
   tell(problem);
   draw();
@@ -49,7 +49,7 @@ function askSoon() {
 function enable() {
   const isRead = Boolean(state.text.trim()) && state.text === written();
   for (const name of ["explain", "json", "csv", "copy"]) $(name).disabled = !isRead;
-  if (!$("frame").hidden) $("working").textContent = isRead && state.text === state.explained ? "" : "This explains what was here before.";
+  if (!$("frame").hidden) $("working").textContent = isRead && state.text === state.explained ? "" : "This explains the previous text.";
 }
 
 // --- drawing
@@ -91,7 +91,7 @@ function light(kind, one) {
   if (!one) return;
   const found = $("text").querySelectorAll(`[data-entity="${state.entities.indexOf(one)}"]`);
   for (const node of [...found, rowOf(one)]) node?.classList.add(kind);
-  // Who goes through the list follows in the text; who writes stays where the writing is.
+  // Moving through the list scrolls the text, unless the focus is in the input.
   if (kind === "chosen" && $("list").contains(document.activeElement)) found[0]?.scrollIntoView({ block: "nearest" });
 }
 const rowOf = (one) => $("list").querySelector(`[data-index="${list.items.indexOf(one)}"]`);
@@ -100,7 +100,7 @@ const entityOf = ({ target }) => {
   return node ? state.entities[node.dataset.entity] : row && list.items[row.dataset.index];
 };
 
-// --- the explanation, which is a page of its own: it says how high it is, and is told the theme
+// --- the explanation, a page in an iframe: it reports its height, and receives the theme
 
 async function explain() {
   const { text } = state;
@@ -127,7 +127,7 @@ window.addEventListener("message", ({ source, data }) => {
   if (source === $("frame").contentWindow && data?.height > 0) $("frame").style.height = `${Math.min(data.height, 20000)}px`;
 });
 
-// --- taking with one
+// --- downloads and the clipboard
 
 /** The entities that are shown, with places in characters. */
 function found() {
@@ -148,7 +148,7 @@ async function copy() {
     await navigator.clipboard.writeText(command);
     done = true;
   } catch {
-    // Browsers have no clipboard for pages without TLS, but off this machine: then what is selected is copied.
+    // Pages without TLS from another machine have no clipboard: then the selection is copied.
     $("command").hidden = false;
     getSelection().selectAllChildren($("command"));
     done = document.execCommand("copy");
@@ -157,7 +157,7 @@ async function copy() {
   setTimeout(() => ($("copy").textContent = "Copy as curl"), 1500);
 }
 
-// --- the beginning
+// --- start
 
 function choose() {
   const { name, language, version, description, labels } = model();

@@ -1,4 +1,4 @@
-// Requests to the service, with its API key where it asks for one. The key is kept until the tab is closed.
+// Requests to the service, with its API key if it has one. The key is kept until the tab is closed.
 const { el } = parts;
 const KEPT = "spacy_tener.key";
 let key = "", asking = null;
