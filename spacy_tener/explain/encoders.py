@@ -35,7 +35,7 @@ _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa",
 class Encoder:
     """An encoder of a pipeline, and its torch module.
 
-    module: A copy where the pipeline predicts without torch, so that it goes on doing so.
+    module: For a pipeline that predicts without torch, a copy, so that the pipeline itself stays without.
     """
 
     shim: TorchShim
@@ -55,7 +55,7 @@ def record_maps(encoders: Sequence[Encoder], predict: Callable[[], object]) -> l
     thread = threading.get_ident()
 
     def note(module: nn.Module, *inputs: Any) -> None:
-        # Another thread may predict by the same pipeline meanwhile.
+        # Another thread may predict with the same pipeline meanwhile.
         if threading.get_ident() == thread:
             calls.append((module, inputs))
 

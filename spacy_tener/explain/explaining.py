@@ -34,7 +34,7 @@ Span = tuple[int, int]
 Text = str | Doc | Example
 
 MIN_POSSIBLE = 0.02
-"""From this probability on, an entity of one of the best readings is explained though it was not found."""
+"""Least probability of an entity that is not found, but in another of the best readings, to be explained too."""
 UNKNOWN = "\U0010fffd"
 """The last code point for private use: a string that no table has a row for, and no lexicon a word with."""
 REACH = 20
@@ -98,7 +98,7 @@ class _Explainer:
         self.radicals = find_vocabulary(models, RadicalVocabulary)
 
     def notes(self) -> list[str]:
-        """Say how units were masked, and which parts of an explanation there are none of."""
+        """Return notes on the mask, and on parts of an explanation that this pipeline lacks."""
         mask_note = "" if self.mask is None else self.mask.note
         word_note = "" if self.lexicon is not None else "No words: this pipeline reads no lexicon."
         return [note for note in (mask_note, self.map_note, word_note) if note]
@@ -106,7 +106,7 @@ class _Explainer:
     def __call__(
         self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], k_best: list[Parse]
     ) -> ExplainedText:
-        """Explain a text, but for its entropy and annotation."""
+        """Explain a text. Its entropy and annotation are added by the caller."""
         view = self.recogniser.view(doc)
         possible = _possible(found, k_best)
         entities = [*found, *possible]
@@ -141,7 +141,7 @@ class _Explainer:
     def _evidence(
         self, view: DocView, piece: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
     ) -> list[list[Evidence]]:
-        """Return the units near each entity of a piece with the drop of its log-odds where they are masked.
+        """Return, for each entity of a piece, the units near it with the drop of its log-odds where they are masked.
 
         offset: The place of the piece's first unit in the view.
         entities: Start and end in units of the piece, and the label.
@@ -192,7 +192,7 @@ def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[Encoder], st
 
 
 def _possible(found: Sequence[FoundEntity], k_best: Sequence[Parse]) -> list[FoundEntity]:
-    """Return entities of other readings than the best that are not improbable, in the order of the text."""
+    """Return entities that only other readings have, with at least `MIN_POSSIBLE`, in the order of the text."""
     places = {(entity.start, entity.end, entity.label) for entity in found}
     others = {
         (entity.start, entity.end, entity.label): entity
@@ -250,7 +250,7 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask
     """Return the mask that fits the embedders of some models: a transformer's own, or a string that training never
     showed.
 
-    one_character: Whether it must be one, as where units are characters whatever the tokens are.
+    one_character: The mask must be a single character, since units are characters.
     """
     token = next((token for model in models for token in _mask_tokens(model)), None) if not one_character else None
     nodes = [node for model in models for node in model.walk()]
@@ -266,7 +266,7 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
     """Yield mask tokens of transformers' tokenizers: of this package's embedder, and of spacy-transformers' model."""
-    # Torch's modules of other layers are not asked for: what predicts without torch goes on doing so.
+    # Modules of other layers are not accessed, which would switch them from numpy to torch.
     shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
     readers = (getattr(shim.module, "reader", None) for shim in shims if shim.is_built)
     for holder in (model, *readers):

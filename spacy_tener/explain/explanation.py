@@ -131,7 +131,7 @@ class Explanation:
 
     pipeline: Its language, name and version, the component's name, and the view that it has of a text.
     labels: The entity types that it can find.
-    notes: How units were masked, and which parts of an explanation the pipeline has nothing for.
+    notes: Notes on the mask, and on parts of an explanation that the pipeline lacks.
     """
 
     pipeline: dict[str, str]
@@ -156,7 +156,7 @@ class Explanation:
 
 
 def _plain(value: Any, writers: Mapping[type, Callable[[Any], Any]]) -> Any:
-    """Return what JSON can hold. writers: For types that are not written field by field."""
+    """Return a value as JSON types. writers: Functions for types that are not converted field by field."""
     if (write := writers.get(type(value))) is not None:
         return write(value)
     if is_dataclass(value):
@@ -184,5 +184,5 @@ def _map(found: HeatMap, **weights: Any) -> dict[str, Any]:
 
 
 def _evidence_as_list(evidence: Evidence) -> list[float]:
-    """Leave out the names: a page of a long text has very many numbers of evidence."""
+    """Leave out the field names, since the page of a long text has very many of these."""
     return [evidence.start, evidence.end, round(evidence.drop, 3)]

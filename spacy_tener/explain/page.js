@@ -8,7 +8,7 @@
   const STREAMS = { lattice: "characters and words", radicals: "radicals" };
   const state = { text: null, chars: [], entity: -1, passage: null, map: "", head: 0, headChosen: false, rowsChosen: false, cell: null };
 
-  // --- small things
+  // --- helpers
 
   const words = (part) => state.chars.slice(part.start, part.end).join("");
   const named = (part) => chip(part.label, ` ${words(part)}`);
@@ -328,7 +328,7 @@
     context.font = font;
     const short = (text) => (Array.from(text).length > 14 ? `${Array.from(text).slice(0, 13).join("")}…` : text);
     const wide = (list) => Math.ceil(Math.max(12, ...list.map((text) => context.measureText(short(text)).width)));
-    // Chinese stands upright, one character below the other; what has letters is turned.
+    // Chinese is written top to bottom; text with letters is rotated.
     const upright = columns.map((text) => Array.from(text).length < 2 || !/[\p{Script=Latin}\p{Nd}]/u.test(text));
     const tall = (text, i) => (upright[i] ? 15 * Array.from(short(text)).length : context.measureText(short(text)).width) + 6;
     const top = Math.max(...columns.map(tall));
@@ -410,7 +410,7 @@
     drawHeat(shownMap());
   }
 
-  // --- what a reader does
+  // --- events
 
   const choose = (node) => {
     showEntity(Number(node.dataset.entity));
@@ -456,7 +456,7 @@
   window.addEventListener("resize", () => { if (isDrawn()) drawHeat(shownMap()); });
   document.addEventListener("theme", () => { if (isDrawn()) paint(); });
 
-  // --- inside of another page, which sends its theme and gets the height of what is shown
+  // --- in an iframe: the outer page sends its theme and receives the height
 
   const inside = new ResizeObserver(() => parent.postMessage({ height: document.body.offsetHeight }, "*"));
   window.addEventListener("message", ({ data: told, source }) => {

@@ -1,4 +1,4 @@
-"""Pages of one file without network: their style, the parts that they share, and a colour for each label."""
+"""HTML pages in one file that need no network: shared style, shared script, and a colour for each label."""
 
 from .colors import displacy_options, label_hue
 from .page import make_page, page_policy

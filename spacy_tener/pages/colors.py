@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-# Of the first millions of numbers the one for which the labels of usual corpora differ most.
+# The seed, of the first millions, for which the hues of common corpora's labels differ most.
 _SEED = 1146133
 _BITS = 0xFFFFFFFF
 
@@ -24,7 +24,7 @@ def label_hue(label: str) -> int:
 def displacy_options(labels: Iterable[str]) -> dict[str, Any]:
     """Return options of `displacy.render(..., style="ent")` that give labels the colours of this package's pages.
 
-    labels: Those of the texts. displacy looks colours up in upper case, so that of labels that differ in nothing else
-        the last one's is shown.
+    labels: The labels of the texts. displacy looks colours up by upper-case label, so that labels which differ only in
+        case share the colour of the last one.
     """
     return {"colors": {label.upper(): f"hsl({label_hue(label)}, 75%, 86%)" for label in labels}}

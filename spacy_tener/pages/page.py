@@ -1,4 +1,4 @@
-"""A page as one file: the shell of page.html, filled with style, script and data, under a policy that allows no more.
+"""A page as one file: page.html with style, script and data filled in, and a policy (CSP) that allows nothing else.
 
 The body, style and script of a page called `name` are the files `name.html`, `name.css` and `name.js` of a package; a
 page without a style of its own has no `name.css`. page.css and parts.js come before them on every page.
@@ -22,7 +22,7 @@ def make_page(package: str, name: str, data: Any, *, title: str, about: str = ""
     """Return a page that needs neither network nor server.
 
     package, name: Where the body, style and script of the page are, see above.
-    data: What JSON can hold; `parts.data` in the script.
+    data: Any value that JSON can hold; `parts.data` in the script.
     about: The line below the title.
     lang: The language of the texts, `{{lang}}` in the body.
     """
@@ -34,16 +34,16 @@ def make_page(package: str, name: str, data: Any, *, title: str, about: str = ""
         "policy": page_policy(package, name),
         "style": style,
         "script": script,
-        # Inside of a script element nothing but `<` may end it.
+        # Escaped, so that no `</script>` in the data ends the element.
         "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
     }
     shell = _read(__package__, "page.html").replace("{{body}}", _read(package, f"{name}.html"))
-    # In one pass, so that what is filled in is not read as a placeholder.
+    # In one pass, so that placeholders in the data are not replaced.
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], shell)
 
 
 def page_policy(package: str, name: str) -> str:
-    """Return the Content-Security-Policy of a page: nothing runs, and nothing is styled, but what it came with."""
+    """Return the Content-Security-Policy of a page, which allows only its own script and style."""
     style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name))
     return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; base-uri 'none'"
 

@@ -91,7 +91,7 @@ const parts = (() => {
     return fill(from, to);
   }
 
-  // --- a list of which a page at a time is drawn
+  // --- a list with pages
 
   /**
    * ids: `list` (an ol), `pager` (a nav), `shown` (a status). draw(item): the content of its li. noun, plural: of items.
@@ -173,7 +173,7 @@ const parts = (() => {
     });
   }
 
-  // --- what a browser keeps, and gives out
+  // --- local storage and downloads
 
   /** localStorage, or nothing where a browser keeps nothing for a page. */
   const kept = {
@@ -186,7 +186,7 @@ const parts = (() => {
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
-  // --- light and dark: as the system has it, until a reader chooses
+  // --- light and dark: the system's setting, until the reader chooses
 
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (document.documentElement.dataset.theme || (dark.matches ? "dark" : "light")) === "dark";
