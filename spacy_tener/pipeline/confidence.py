@@ -21,7 +21,7 @@ from ..crf.scorer import PathScorer
 from ..models.tagger import TaggerModel, on_host
 from ..tagging import TagLayout
 from .decoding import Decoding, Probabilities, joined
-from .entities import FoundEntity
+from .entities import FoundEntity, Place
 from .learning.targets import make_target
 from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .tags import LabelIndex, Mask, agreeing_tags, decodable_tags, join_masks
@@ -108,14 +108,9 @@ class ConfidentPipe(TrainablePipe):
         docs (Iterable[Doc]): The Docs. Where the model listens to a shared component, that one has processed them.
         RETURNS (List[List[FoundEntity]]): For each Doc, its entities by characters of the text.
         """
-        answers = []
-        for views, decoding in self.decodings(docs):
-            best = decoding.best()
-            found = self._entities(views, best, decoding.probabilities_of_few(best))
-            answers += [found[part] for part in decoding.per_text(best)]
-        return answers
+        return [found for read in self.decodings(docs) for found in best_entities(self, *read)]
 
-    def probabilities(self, doc: Doc, spans: Iterable[Span | tuple[int, int, str]]) -> list[float]:
+    def probabilities(self, doc: Doc, spans: Iterable[Span | Place]) -> list[float]:
         """Return the probability of each of any spans to be an entity of its label.
 
         doc (Doc): The Doc.
@@ -127,9 +122,7 @@ class ConfidentPipe(TrainablePipe):
         places = [(s.start_char, s.end_char, s.label_) if isinstance(s, Span) else s for s in spans]
         return self.probabilities_of_each([doc], [places])[0]
 
-    def probabilities_of_each(
-        self, docs: Sequence[Doc], places: Sequence[Sequence[tuple[int, int, str]]]
-    ) -> list[list[float]]:
+    def probabilities_of_each(self, docs: Sequence[Doc], places: Sequence[Sequence[Place]]) -> list[list[float]]:
         """Return what `probabilities` does, for spans of each of several Docs.
 
         docs (Sequence[Doc]): The Docs.
@@ -137,23 +130,11 @@ class ConfidentPipe(TrainablePipe):
             text, and their label.
         RETURNS (List[List[float]]): For each Doc, the probabilities of its spans.
         """
-        labels, answers = self.labels, []
+        answers: list[list[float]] = []
         wanted = iter(places)
         for views, decoding in self.decodings(docs):
-            own, rows = list(itertools.islice(wanted, len(views))), {}
-            ends = np.cumsum([0, *map(len, own)])
-            for text, (view, spans) in enumerate(zip(views, own, strict=True)):
-                size = len(view.doc.text)
-                for i, (start, end, label) in enumerate(spans, start=int(ends[text])):
-                    if not 0 <= start < end <= size:
-                        raise ValueError(f"The span {start}, {end} does not lie in the Doc's {size} characters.")
-                    units = view.unit_span(start, end)
-                    if units and label in labels:
-                        rows[i] = (text, *units, labels.index(label))
-            weights = np.zeros(ends[-1])
-            columns = np.array(list(rows.values()), dtype=np.int64).reshape(-1, 4).T
-            weights[list(rows)] = decoding.probabilities(EntitySpans(*columns))
-            answers += [weights[ends[i] : ends[i + 1]].tolist() for i in range(len(views))]
+            own = list(itertools.islice(wanted, len(views)))
+            answers += probabilities_of_places(self, views, decoding, own)
         return answers
 
     def compared(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
@@ -183,7 +164,7 @@ class ConfidentPipe(TrainablePipe):
         for views, decoding in self.decodings(docs):
             paths = decoding.k_best(k)
             spans = joined([entities for text in paths for _, entities in text])
-            entities = iter(self._entities(views, spans, decoding.probabilities(spans)))
+            entities = iter(_entities(self.labels, views, spans, decoding.probabilities(spans)))
             for text in paths:
                 answers.append(
                     [Parse(float(np.exp(log_p)), [next(entities) for _ in own.label], log_p) for log_p, own in text]
@@ -205,7 +186,7 @@ class ConfidentPipe(TrainablePipe):
         for views, decoding in self.decodings(docs):
             best = decoding.best()
             spans, probability, counts = decoding.rivals(best, n, minimum)
-            found = iter(self._entities(views, spans, probability))
+            found = iter(_entities(self.labels, views, spans, probability))
             by_entity = [list(itertools.islice(found, count)) for count in counts]
             answers += [by_entity[part] for part in decoding.per_text(best)]
         return answers
@@ -222,10 +203,11 @@ class ConfidentPipe(TrainablePipe):
         for views, decoding in self.decodings(docs, annotated=True):
             spans, probability = decoding.candidates(minimum)
             found: list[list[FoundEntity]] = [[] for _ in views]
-            for text, entity in zip(spans.sequence.tolist(), self._entities(views, spans, probability), strict=True):
+            entities = _entities(self.labels, views, spans, probability)
+            for text, entity in zip(spans.sequence.tolist(), entities, strict=True):
                 found[text].append(entity)
-            for view, entities, outside in zip(views, found, decoding.outside(), strict=True):
-                answers.append(Marginals(entities, _by_character(view, outside)))
+            for view, own, outside in zip(views, found, decoding.outside(), strict=True):
+                answers.append(Marginals(own, _by_character(view, outside)))
         return answers
 
     def likelihood(self, examples: Iterable[Example]) -> list[float]:
@@ -234,11 +216,9 @@ class ConfidentPipe(TrainablePipe):
         examples (Iterable[Example]): The examples, with no label that the component does not have.
         RETURNS (List[float]): 0 where the model has no such reading, as of an entity across a known sentence start.
         """
-        settings, index = self.settings, self._label_index
-        targets = [make_target(each, settings.view, index, settings.incorrect_spans_key) for each in examples]
-        masks = iter([agreeing_tags(target.tags, None, index.layout) for target in targets])
-        answers: list[float] = []
-        for views, decoding in self.decodings(target.view.doc for target in targets):
+        examples = list(examples)
+        masks, answers = iter(gold_masks(self, examples)), list[float]()
+        for views, decoding in self.decodings(example.predicted for example in examples):
             answers += decoding.share(list(itertools.islice(masks, len(views))))
         return answers
 
@@ -277,15 +257,6 @@ class ConfidentPipe(TrainablePipe):
             crf, emissions = on_host(self.model, scores)
             yield group, Decoding(crf, emissions, lengths, allowed, temperature)
 
-    def _entities(self, views: Sequence[DocView], spans: EntitySpans, probability: Probabilities) -> list[FoundEntity]:
-        labels = self.labels
-        rows = zip(*(column.tolist() for column in spans), probability.tolist(), strict=True)
-        found = []
-        for text, unit, stop, label, weight in rows:
-            start, end = views[text].char_span(unit, stop)
-            found.append(FoundEntity(start, end, labels[label], weight))
-        return found
-
     def _compare_tokens(self, views: Sequence[DocView]) -> None:
         """Warn once where the model was trained on single characters and reads words, or the other way round."""
         trained = self.cfg.get(TOKEN_LENGTH)
@@ -309,6 +280,52 @@ class ConfidentPipe(TrainablePipe):
                 f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
                 "larger batch_size, or load the pipeline on the CPU, by spacy.require_cpu() before spacy.load()."
             )
+
+
+def best_entities(ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding) -> list[list[FoundEntity]]:
+    """Return what `scored` does, for a group of `decodings`."""
+    best = decoding.best()
+    found = _entities(ner.labels, views, best, decoding.probabilities_of_few(best))
+    return [found[part] for part in decoding.per_text(best)]
+
+
+def probabilities_of_places(
+    ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding, places: Sequence[Sequence[Place]]
+) -> list[list[float]]:
+    """Return what `probabilities_of_each` does, for a group of `decodings`."""
+    labels, rows = ner.labels, dict[int, tuple[int, ...]]()
+    ends = np.cumsum([0, *map(len, places)])
+    for text, (view, own) in enumerate(zip(views, places, strict=True)):
+        size = len(view.doc.text)
+        for i, (start, end, label) in enumerate(own, start=int(ends[text])):
+            if not 0 <= start < end <= size:
+                raise ValueError(f"The span {start}, {end} does not lie in the Doc's {size} characters.")
+            units = view.unit_span(start, end)
+            if units and label in labels:
+                rows[i] = (text, *units, labels.index(label))
+    weights = np.zeros(ends[-1])
+    columns = np.array(list(rows.values()), dtype=np.int64).reshape(-1, 4).T
+    weights[list(rows)] = decoding.probabilities(EntitySpans(*columns))
+    return [weights[start:end].tolist() for start, end in itertools.pairwise(ends)]
+
+
+def gold_masks(ner: ConfidentPipe, examples: Iterable[Example]) -> list[Mask]:
+    """Return a mask of the tags that agree with the gold annotation of each example, as `likelihood` asks for."""
+    settings, index = ner.settings, ner._label_index
+    targets = (make_target(each, settings.view, index, settings.incorrect_spans_key) for each in examples)
+    return [agreeing_tags(target.tags, None, index.layout) for target in targets]
+
+
+def _entities(
+    labels: Sequence[str], views: Sequence[DocView], spans: EntitySpans, probability: Probabilities
+) -> list[FoundEntity]:
+    found = []
+    for text, unit, stop, label, weight in zip(
+        *(column.tolist() for column in spans), probability.tolist(), strict=True
+    ):
+        start, end = views[text].char_span(unit, stop)
+        found.append(FoundEntity(start, end, labels[label], weight))
+    return found
 
 
 def _mask(view: DocView, index: LabelIndex, annotated: bool) -> Mask | None:

@@ -13,6 +13,7 @@ from selenium.webdriver.support.select import Select
 from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.training import Example
+from trained import UNSEEN
 
 from spacy_tener.workbench.report.errors import Pair, compare_texts, errors_page, pair_entities, surest_errors
 from spacy_tener.workbench.report.scores import CountingScorer, Scores, parse_scores
@@ -85,6 +86,27 @@ def test_texts_are_compared_as_they_are_scored(nlp: Language) -> None:
         assert counts["tp"] == right
         assert counts["fn"] == sum(pair.gold is not None and pair.gold[2] == label for pair in pairs) - right
         assert counts["fp"] == sum(pair.found is not None and pair.found[2] == label for pair in pairs) - right
+
+
+def test_each_text_is_read_once_for_the_probabilities_of_what_is_found_and_of_what_is_missed(
+    saved: dict[str, Path], groups_read: list[list[str]]
+) -> None:
+    nlp = spacy.load(saved["tener"])
+    ner: Any = nlp.get_pipe("tener_ner")
+    ner.cfg["max_units"] = 200
+    texts = [*((UNSEEN[n % 7 :], [(0, 1, "PER"), (3, 5, "HERO")]) for n in range(300)), ("", [])]
+    examples = [Example(nlp(each.text), each.reference) for each in examples_of(nlp, texts)]
+    docs = [each.predicted for each in examples]
+    groups_read.clear()
+    compared = [pairs for _, pairs in compare_texts(nlp, examples)]
+    assert len(groups_read) > 10
+    assert [text for group in groups_read for text in group] == [doc.text for doc in docs]
+    for doc, pairs, found in zip(docs, compared, ner.scored(docs), strict=True):
+        sure = {(each.start, each.end, each.label): each.probability for each in found}
+        for pair in pairs:
+            wanted = sure[pair.found] if pair.found else 1.0 - ner.probabilities(doc, [pair.gold])[0]
+            assert pair.probability == pytest.approx(wanted, abs=1e-6)
+    assert {pair.found is None for pairs in compared for pair in pairs} == {False, True}
 
 
 def test_the_surest_errors_come_first() -> None:

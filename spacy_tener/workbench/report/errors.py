@@ -13,6 +13,7 @@ from spacy.training import Example
 from spacy.util import minibatch
 
 from ...pages import make_page
+from ...pipeline.confidence import best_entities, probabilities_of_places
 from ...pipeline.entities import Place, place_of
 from ...pipeline.finding import recognisers
 from .scores import Scores, known_entities, total
@@ -70,31 +71,31 @@ def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[
     """Compare the two sides of each example, right and wrong as `count_entities` tells them apart, with the
     probabilities that the pipeline's `tener_ner` gives."""
     ner = next(iter(recognisers(nlp).values()), None)
+    if ner is None:
+        yield from ((example, _compare(example, {}, {})) for example in examples)
+        return
     for batch in minibatch(examples, BATCH):
-        docs = [each.predicted for each in batch]
-        scored = ner.scored(docs) if ner else [[] for _ in batch]
-        compared = [
-            _compare(example, {(each.start, each.end, each.label): each.probability for each in entities})
-            for example, entities in zip(batch, scored, strict=True)
-        ]
-        if ner:
-            missed = [[pair.gold for pair in pairs if pair.gold and not pair.found] for pairs in compared]
-            values = itertools.chain.from_iterable(ner.probabilities_of_each(docs, missed))
-            compared = [
-                [pair if pair.found else pair._replace(probability=1.0 - next(values)) for pair in pairs]
-                for pairs in compared
-            ]
-        yield from zip(batch, compared, strict=True)
+        rest = iter(batch)
+        for views, decoding in ner.decodings(example.predicted for example in batch):
+            group = list(itertools.islice(rest, len(views)))
+            gold = [[place_of(ent) for ent in example.reference.ents] for example in group]
+            of_gold = probabilities_of_places(ner, views, decoding, gold)
+            columns = zip(group, best_entities(ner, views, decoding), gold, of_gold, strict=True)
+            for example, best, places, values in columns:
+                sure = {(each.start, each.end, each.label): each.probability for each in best}
+                missed: dict[Place | None, float] = {place: 1.0 - p for place, p in zip(places, values, strict=True)}
+                yield example, _compare(example, sure, missed)
 
 
-def _compare(example: Example, sure: Mapping[Place, float | None]) -> list[Pair]:
+def _compare(example: Example, sure: Mapping[Place, float | None], missed: Mapping[Place | None, float]) -> list[Pair]:
+    """sure, missed: The probabilities of what is found, and of the annotation to be wrong."""
     reference, places = example.reference, dict[Place, Place]()
     known = list(known_entities(example)) if reference.has_annotation("ENT_IOB") else []
     for ent, (label, start, end) in known:
         span = reference[start:end]
         places[span.start_char, span.end_char, label] = place_of(ent)
     pairs = [
-        pair._replace(probability=sure.get(places[pair.found])) if pair.found else pair
+        pair._replace(probability=sure.get(places[pair.found]) if pair.found else missed.get(pair.gold))
         for pair in pair_entities([place_of(ent) for ent in reference.ents], sorted(places))
     ]
     judged = {place_of(ent) for ent, _ in known}

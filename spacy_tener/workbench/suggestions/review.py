@@ -25,6 +25,7 @@ from thinc.api import Config
 
 from ...errors import RemedyError
 from ...files import write_file
+from ...pipeline.confidence import best_entities, gold_masks, probabilities_of_places
 from ...pipeline.entities import FoundEntity, place_of
 from ...pipeline.finding import Recogniser
 from ..composing.files import ConfigError, corpus_reader
@@ -123,14 +124,19 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
     known = [
         Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
     ]
-    probabilities = ner.likelihood(known)
+    masks = gold_masks(ner, known)
     places = [[place_of(ent) for ent in example.reference.ents] for example in known]
-    of_gold = ner.probabilities_of_each(read_docs, places)
-    columns = zip(batch, ner.scored(read_docs), known, probabilities, places, of_gold, strict=True)
-    for (number, doc), found, example, probability, own, values in columns:
+    probabilities, of_gold, found = list[float](), list[list[float]](), list[list[FoundEntity]]()
+    for views, decoding in ner.decodings(read_docs):
+        group = slice(len(found), len(found) + len(views))
+        probabilities += decoding.share(masks[group])
+        of_gold += probabilities_of_places(ner, views, decoding, places[group])
+        found += best_entities(ner, views, decoding)
+    columns = zip(batch, found, known, probabilities, places, of_gold, strict=True)
+    for (number, doc), best, example, probability, own, values in columns:
         gold = [FoundEntity(start, end, label, value) for (start, end, label), value in zip(own, values, strict=True)]
         unknown = len(doc.ents) - len(own)
-        doubts = disagreements(number, gold, _where_annotated(example.reference, found))
+        doubts = disagreements(number, gold, _where_annotated(example.reference, best))
         yield JudgedDoc(number, doc, probability, tuple(doubts), unknown)
 
 

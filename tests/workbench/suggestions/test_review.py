@@ -107,6 +107,28 @@ def test_wrong_gold_is_found_and_right_gold_is_not(nlp: Language) -> None:
     assert min(each.suspicion for each in rank_doubts([right, wrong])) > 0.8
 
 
+def test_each_text_is_read_once_and_judged_by_itself(
+    nlp: Language, groups_read: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(nlp.get_pipe("tener_ner").cfg, "max_units", 200)
+    docs = [gold((0, 3, "ORG")), gold((0, 3, "PER"), (5, 7, "GPE")), gold(missing=(3, 5)), Doc(nlp.vocab), gold()]
+    alone = [judged(nlp, doc) for doc in docs]
+    groups_read.clear()
+    together = list(judge(nlp, [(7, doc) for doc in docs * 60]))
+    assert len(groups_read) > 5
+    assert [text for group in groups_read for text in group] == [doc.text for doc in docs * 60]
+    for each, own in zip(together, alone * 60, strict=True):
+        assert [(doubt.kind, doubt.start, doubt.end) for doubt in each.doubts] == [
+            (doubt.kind, doubt.start, doubt.end) for doubt in own.doubts
+        ]
+        assert probabilities(each) == pytest.approx(probabilities(own), abs=1e-6)
+
+
+def probabilities(each: JudgedDoc) -> list[float]:
+    entities = [entity for doubt in each.doubts for entity in (*doubt.gold, *doubt.found)]
+    return [each.probability, *(entity.probability or 0.0 for entity in entities)]
+
+
 def test_tokens_without_annotation_raise_no_doubt(nlp: Language) -> None:
     partial = judged(nlp, gold((0, 3, "PER"), missing=(5, 7)))
     assert partial.doubts == ()

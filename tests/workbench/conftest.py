@@ -1,0 +1,25 @@
+"""What tests of the workbench share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from spacy_tener.pipeline.units import DocView
+from spacy_tener.pipeline.windows import DocReader
+
+
+@pytest.fixture
+def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The texts of each group that a model has read."""
+    read: list[list[str]] = []
+    own = DocReader.emissions
+
+    def emissions(self: DocReader, model: Any, views: Sequence[DocView]) -> Any:
+        read.append([view.doc.text for view in views])
+        return own(self, model, views)
+
+    monkeypatch.setattr(DocReader, "emissions", emissions)
+    return read
