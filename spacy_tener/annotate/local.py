@@ -30,7 +30,7 @@ _AHEAD = 2  # parts read ahead for each process or thread
 _THREADS_ON_GPU = 2  # one annotates while the other writes; the calling thread reads
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 _LINE_INTERVAL = 60.0  # seconds between lines of progress without a terminal
-_BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining} {postfix}"
+_BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining}{postfix}"
 
 OnPart = Callable[[Part, PartStats, bool], object]
 """Called with each written part, its counts, and whether an earlier call wrote it."""

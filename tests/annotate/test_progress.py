@@ -1,0 +1,58 @@
+"""How far a call has come: a line each minute, or a bar on a terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from tqdm import tqdm
+
+from spacy_tener.annotate import local
+from spacy_tener.annotate.local import Progress
+from spacy_tener.annotate.output import PartStats
+from spacy_tener.annotate.reading import Part
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(local, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+    return now
+
+
+def test_a_line_each_minute_has_the_counts_of_all_parts_and_the_rate_of_the_new_ones(clock) -> None:
+    lines: list[str] = []
+    with Progress(1000, lines.append) as progress:
+        for clock.seconds, before in ((10, True), (60, False), (61, False), (121, False), (122, False)):
+            progress(Part(0), PartStats(2000, 61_000, 3, 1), before)
+    assert lines == [
+        "6,000 texts, 9 entities, 3 errors (2,000 texts were there before), 2,000 characters/s",
+        "10,000 texts, 15 entities, 5 errors (2,000 texts were there before), 2,000 characters/s",
+    ]
+
+
+def test_a_summary_leaves_out_what_there_is_none_of(clock) -> None:
+    progress = Progress(1000, print)
+    assert progress.summary == "0 texts, 0 entities, 0 errors"
+    clock.seconds = 2
+    progress(Part(0), PartStats(1, 10, 0, 0), False)
+    assert progress.summary == "1 texts, 0 entities, 0 errors, 5 characters/s"
+
+
+def test_a_bar_goes_by_bytes_and_never_back_and_its_rate_is_that_of_this_call(clock, monkeypatch) -> None:
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(local, "tqdm", partial(tqdm, file=terminal, mininterval=0, miniters=1))
+    with Progress(1000, pytest.fail) as progress:
+        seen = []
+        for position, before in ((400, True), (700, False), (600, False)):
+            clock.seconds += 100
+            progress(Part(0, position=position), PartStats(1, 10), before)
+            seen.append((progress._bar.n, progress._bar.initial))
+    assert seen == [(400, 400), (700, 400), (700, 400)]
+    assert re.search(
+        r" 70% .*<\d\d:\d\d, 2 texts, 0 entities, 0 errors \(1 texts were there before\)", terminal.getvalue()
+    )
