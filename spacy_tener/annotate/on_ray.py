@@ -35,10 +35,10 @@ class Actors:
     cpus, gpus: The resources of each actor.
     """
 
-    least: int = 1
-    most: int | None = None
-    cpus: float = 1
-    gpus: float = 0
+    least: int
+    most: int | None
+    cpus: float
+    gpus: float
 
 
 def annotate_on_ray(job: AnnotationJob, on_part: OnPart, actors: Actors, address: str | None = None) -> PartStats:
