@@ -129,6 +129,11 @@ def test_pipelines_without_what_is_asked_are_refused(tmp_path) -> None:
         AnnotateSettings(k_best=-1)
 
 
+def test_a_gpu_that_is_not_there_is_refused(saved) -> None:
+    with pytest.raises(RemedyError, match="GPU 99 cannot be used"):
+        Annotator(saved["tener"], gpu_id=99)([{"text": "京"}])
+
+
 def test_texts_of_like_length_are_together_and_long_ones_alone() -> None:
     batches = list(batch_by_length(["x" * length for length in (TOGETHER, 5, 3000, 2, 9 * TOGETHER, 3)]))
     assert [[len(text) for text in batch] for batch in batches] == [[2, 3, 5, 3000], [TOGETHER], [9 * TOGETHER]]

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from waiting import wait_until
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
+from spacy_tener.annotate import local
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.errors import RemedyError
 
@@ -188,6 +189,18 @@ def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, 
     assert {number for number, there in made if there} <= {int(name[5:10]) for name in before}
     assert [row["pad"] for row in read_output(out)] == [row["pad"] for row in rows]
     assert left_over(out) == []
+
+
+def test_processes_share_the_cores_and_leave_the_environment_alone(tmp_path, archive, make_job, monkeypatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    for name in local._THREADS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    before = dict(os.environ)
+    for processes, threads in ((3, "2"), (20, "1")):
+        with local._pool(make_job([archive], tmp_path / "out", processes=processes)):
+            assert [os.environ[name] for name in local._THREADS] == ["5", threads, threads, threads]
+        assert dict(os.environ) == before
 
 
 def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make_job) -> None:

@@ -132,6 +132,9 @@ def test_a_damaged_file_is_one_error_and_the_next_file_is_read(tmp_path, ending)
     rows = read(tmp_path)
     assert "the file is damaged from here on" in errors(rows)[-2]
     assert rows[-1]["text"] == "京"
+    sources, _ = find_sources([str(tmp_path)])
+    *_, damaged, last = read_parts(sources, ReadOptions(part_size=1), "text")
+    assert (damaged.position, last.position) == (len(whole) - 12, len(whole) - 12 + len("京".encode()))
 
 
 def test_what_is_not_there_or_not_readable_is_said(tmp_path) -> None:

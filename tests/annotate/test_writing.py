@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from unittest.mock import Mock
 
 import fsspec
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from archives import read_output
+from fsspec.implementations.memory import MemoryFileSystem
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate import AnnotateSettings
@@ -154,6 +156,15 @@ def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive
         assert sorted(made) == [(0, True), (1, False), (2, True)]
     finally:
         memory.rm("/out", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(OSError(28, "No space left"), "No space left"), (OSError("Quota"), "Quota")]
+)
+def test_an_address_that_takes_no_more_is_one_error(archive, run, monkeypatch, error, said) -> None:
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", Mock(side_effect=error))
+    with pytest.raises(RemedyError, match=rf"/full/[\w.-]+: cannot be written: {said}\. Make room"):
+        run([archive], "memory://full")
 
 
 @pytest.mark.parametrize(

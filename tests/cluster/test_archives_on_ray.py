@@ -23,9 +23,9 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.annotate import Annotator
-from spacy_tener.annotate.on_ray import _read, _Writer
+from spacy_tener.annotate.on_ray import _groups, _read, _Writer
 from spacy_tener.annotate.output import AnnotationJob, check_columns
-from spacy_tener.annotate.reading import ReadOptions, find_sources
+from spacy_tener.annotate.reading import ReadOptions, Source, find_sources
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(150)]
 SLOW = """
@@ -95,6 +95,23 @@ def test_what_tasks_read_and_actors_write_is_that_of_one_machine(here: Path) -> 
     tables = {path.stem: path.read_text(encoding="utf8").splitlines()[1:] for path in Path("there/_entities").iterdir()}
     assert tables["part-00000-00000"][0] == "part-00000-00000:0,5,7,上海,GPE"
     assert sum(map(len, tables.values())) == sum(len(json.loads(row)["entities"]) for row in rows("there"))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "together"),
+    [
+        ([], []),
+        ([0, 0, 0], [3]),
+        ([16, 15, 1, 32, 5], [3, 1, 1]),
+        ([40, 31, 40], [1, 2]),
+        ([64] * 20_000, [2] * 10_000),
+    ],
+)
+def test_files_that_are_small_or_many_are_read_together(sizes: list[int], together: list[int]) -> None:
+    sources = [Source(str(number), size << 20, "") for number, size in enumerate(sizes)]
+    groups = _groups(sources)
+    assert [len(group) for group in groups] == together
+    assert [source for group in groups for source in group] == sources
 
 
 @pytest.mark.slow

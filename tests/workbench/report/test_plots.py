@@ -59,6 +59,11 @@ def legend(figure: Figure) -> list[str]:
     return [text.get_text() for box in figure.legends for text in box.get_texts()]
 
 
+def legend_lines(figure: Figure) -> int:
+    FigureCanvasAgg(figure).draw()
+    return len({round(text.get_window_extent().y0) for box in figure.legends for text in box.get_texts()})
+
+
 def assert_nothing_is_clipped(figure: Figure) -> None:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -109,6 +114,13 @@ def test_curves_are_means_with_a_band_and_tails(figures: Any) -> None:
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("Training steps", "F1 on dev (%), mean ± sd")
 
 
+def test_a_legend_has_as_many_lines_as_its_names_need(figures: Any, weibo: list[Run], tmp_path: Path) -> None:
+    assert legend_lines(figures["convergence"][0]) == 1
+    narrow = plots.draw_convergence(weibo, tmp_path / "a.svg")
+    assert legend_lines(narrow) == len(SYSTEMS)
+    assert_nothing_is_clipped(narrow)
+
+
 def test_a_system_has_one_colour_in_all_panels(figures: Any) -> None:
     axes = figures["convergence"][0].axes
     first, second = ({line.get_label(): to_hex(line.get_color()) for line in axis.lines} for axis in axes)
@@ -140,6 +152,8 @@ def test_speed_is_times_the_baseline_the_first_system_on_top(figures: Any) -> No
     assert [text.get_text() for text in axis.texts] == ["×0.33", "×0.67", "×1.00"]
     assert [text.get_text() for text in axis.get_yticklabels()] == list(SYSTEMS)
     assert axis.get_xlim()[0] == 0.0
+    FigureCanvasAgg(figures["speed"][0]).draw()
+    assert max(text.get_window_extent().x1 for text in axis.texts) < axis.get_window_extent().x1
     bottom, top = axis.get_ylim()
     assert bottom > top
 
@@ -194,6 +208,7 @@ def test_a_sweep_can_have_a_line_for_each_setting_another_setting_and_be_logarit
     assert legend(figure) == ["n0", "n1", "n2"]
     assert points(axis)["n1"] == ([10], [61.5])
     assert axis.get_xscale() == "log"
+    assert list(axis.get_xticks(minor=True)) == []
     assert [text.get_text() for text in axis.get_xticklabels()] == ["1", "10", "100"]
 
 

@@ -93,8 +93,10 @@ def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, words: 
         assert word in str(error.value)
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
+    with pytest.raises(RemedyError, match=r"metrics\.json: cannot be read: No such file or directory\. Check"):
+        read_scores(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RemedyError, match=r"metrics\.json: not valid JSON"):
         read_scores(path)

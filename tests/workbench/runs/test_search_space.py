@@ -46,7 +46,7 @@ def test_lists_are_choices_and_lows_with_highs_are_ranges(space) -> None:
 [a.b]
 choice = [1, 2.5, "x", true, null]
 whole = {"low": 1, "high": 9, "step": 2}
-rate = {"low": 0.001, "high": 0.1, "log": true}
+rate = {"low": 0.001, "high": 0.1, "log": true, "step": null}
 
 [a.b.section]
 low = 0.5
@@ -123,6 +123,7 @@ def test_values_are_settings_that_compose_reads_back() -> None:
         ('[a]\nx = {"low": 1, "high": 5, "step": 0.5}\n', "`step` must be whole where the range is"),
         ('[a]\nx = {"low": 1, "high": 5, "log": 1}\n', "`log` is true or false"),
         ('[a]\nx = {"low": "1", "high": 5}\n', "`low`, `high` and `step` are numbers"),
+        ('[a]\nx = {"low": 1, "high": 5, "step": "2"}\n', "`low`, `high` and `step` are numbers"),
         ('[a]\nx = {"low": 1, "high": 5, "base": 2}\n', "a range has high, log, low, step, not base"),
         ('[a]\nx = [1]\ny = "= x *"\n', '"= x *" is no formula'),
         ('[a]\nx = [1]\ny = "= max(x, 2)"\n', "'max' in"),
