@@ -1,1 +1,1 @@
-"""From a Doc's text to numbers: string tables, pairs of neighbours, pretrained vectors."""
+"""Features of a Doc's text: keys of strings and bigrams, lexicon words, radicals, segmentation, pretrained vectors."""

@@ -1,4 +1,4 @@
-"""The characters of Docs: those of a batch's distinct words, and those of all its texts joined."""
+"""Characters of Docs as code points: of a batch's distinct words, and of all its texts joined."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .keys import Keys, Normaliser, string_stores, texts_of, token_orths
 CodePoints = NDArray[np.uint32]
 
 SEPARATOR = "\0"
-"""Stands behind each Doc of a joined text, so that nothing is found across Docs: no word of a lexicon contains it."""
+"""Follows each Doc in a joined text. No word of a lexicon contains it, so none is found across Docs."""
 HALF = 32
-"""Of a word longer than twice this, only so many characters at each end are read: a bound against hostile text."""
+"""Of a word longer than twice this, only so many characters at each end are read, against hostile text."""
 
 _CODEC = "utf-32-le"
 _CODE_POINT = np.dtype("<u4")
@@ -29,11 +29,11 @@ _NO_TOKEN = -1
 
 @dataclass(frozen=True)
 class Spellings:
-    """The distinct words of a batch, spelled.
+    """The characters of a batch's distinct words.
 
-    keys: of the words' characters, joined: their code points. *Shape* [C]
-    lengths: the number of characters of each word. *Shape* [words]
-    words: the word of each token of the batch. *Shape* [tokens]
+    keys: code points of the characters, word after word. *Shape* [C]
+    lengths: number of characters of each word. *Shape* [words]
+    words: index of the word of each token of the batch. *Shape* [tokens]
     """
 
     keys: Keys
@@ -42,15 +42,15 @@ class Spellings:
 
 
 def spell(docs: Sequence[Doc], *, digits: bool) -> Spellings:
-    """Spell each distinct word of the docs, once.
+    """Return the characters of each distinct word of the docs.
 
-    digits: Whether digits of any script are read as `0`. Case is kept.
+    digits: True to replace digits of any script by `0`. Case is kept.
     """
     orths, stores = token_orths(docs)
     distinct, words = np.unique(orths, return_inverse=True)
     texts = texts_of(distinct, stores)
     spelled = [text if len(text) <= 2 * HALF else text[:HALF] + text[-HALF:] for text in texts]
-    # One character for one: replacing digits keeps the lengths.
+    # Replacing digits keeps the lengths.
     codes = code_points(Normaliser(digits=digits)("".join(spelled)))
     return Spellings(codes.astype(np.uint64), lengths_of(spelled), words)
 
@@ -67,15 +67,13 @@ def code_points(text: str) -> CodePoints:
 
 @dataclass(frozen=True)
 class JoinedText:
-    """The texts of Docs, one after the other, each with a separator behind it.
+    """The texts of Docs, each followed by a separator. Tokens are numbered through the whole batch.
 
-    Tokens are counted through the whole batch.
-
-    codes: the code points. *Shape: [n]*
-    firsts: the place of each token's first character. *Shape: [tokens]*
-    lasts: the place of each token's last character. *Shape: [tokens]*
+    codes: code points. *Shape: [n]*
+    firsts: index of each token's first character. *Shape: [tokens]*
+    lasts: index of each token's last character. *Shape: [tokens]*
     lengths: tokens of each Doc. *Shape: [Docs]*
-    stops: the place behind each text, where its separator is. *Shape: [Docs]*
+    stops: end of each text, the index of its separator. *Shape: [Docs]*
     """
 
     codes: CodePoints
@@ -89,12 +87,12 @@ class JoinedText:
 
     @cached_property
     def starting(self) -> IntArray:
-        """The token that starts at each place, -1 where none does. *Shape: [n]*"""
+        """The token that starts at each character, -1 where none does. *Shape: [n]*"""
         return self._tokens_at(self.firsts)
 
     @cached_property
     def ending(self) -> IntArray:
-        """The token whose last character is at each place, -1 where none is. *Shape: [n]*"""
+        """The token that each character is the last of, -1 where it is no last one. *Shape: [n]*"""
         return self._tokens_at(self.lasts)
 
     def _tokens_at(self, places: IntArray) -> IntArray:
@@ -103,7 +101,7 @@ class JoinedText:
         return tokens
 
     def slice(self, start: int, stop: int) -> str:
-        """Return the text between two places."""
+        """Return the text between two indices."""
         return self.codes[start:stop].tobytes().decode(_CODEC)
 
 
@@ -116,7 +114,7 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
     # Each distinct string with a space behind it.
     codes, sizes = code_points(" ".join([*texts, ""])), lengths_of(texts)
     begins = starts(sizes + 1)[strings]
-    # Of each token: its characters, these with the space behind it, and the separators before it.
+    # For each token: number of characters, the same with a following space, and number of separators before it.
     sizes = sizes[strings]
     widths = sizes + table[:, 1].astype(np.int64)
     separators = np.repeat(np.arange(lengths.size), lengths)

@@ -1,5 +1,5 @@
-"""Counts of how often the words of a gazetteer were entities in training, and where: so that no place is told its own
-answer."""
+"""Counts of how often a gazetteer's words were entities in training, without the occurrence in question, whose label
+would leak."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from .characters import JoinedText
 from .keys import Keys, mix, search
 
 UNSEEN, NEVER, SELDOM, OFTEN, ALWAYS = range(5)
-"""How often a word was an entity of its most frequent label: not known; in 0; up to 0.5; up to 0.9; above 0.9."""
+"""Share of a word's occurrences that are entities of its most frequent label: unknown; 0; up to 0.5; up to 0.9; above
+0.9."""
 _SHARES = np.array([0.5, 0.9])
 _CONTEXT = 6
 
 
 @dataclass(frozen=True)
 class EntityCounts:
-    """Occurrences of words in training: column 0 as no entity, the others as an entity of a label.
+    """Occurrences of words in training: in column 0 those that are no entity, in the others those of each label.
 
-    words: sorted. *Shape: [W]*; counts: *Shape: [W, labels + 1]*
-    places: keys of the places where they occurred, sorted. *Shape: [P]*; place_counts: *Shape: [P, labels + 1]*
+    words: keys, sorted. *Shape: [W]*; counts: *Shape: [W, labels + 1]*
+    places: keys of words in context (`place_keys`), sorted. *Shape: [P]*; place_counts: *Shape: [P, labels + 1]*
     """
 
     words: Keys
@@ -32,14 +33,14 @@ class EntityCounts:
 
     @classmethod
     def of(cls, words: Keys, places: Keys, columns: IntArray, n_labels: int) -> EntityCounts:
-        """Count occurrences. columns: 0 for no entity, or 1 and the index of the label, for each occurrence."""
+        """Count occurrences. columns: for each, 0 for no entity, else 1 + the index of its label."""
         return cls(*_count(words, columns, n_labels), *_count(places, columns, n_labels))
 
     def judge(self, words: Keys, places: Keys) -> tuple[IntArray, IntArray]:
-        """Return how often each word was an entity elsewhere, and of which label: 1 and its index, 0 for none. A place
-        that training has shown does not count for itself. *Shape* [n] each"""
+        """Return how often each word is an entity, from `UNSEEN` to `ALWAYS`, and 1 + the index of its most frequent
+        label, 0 for none. Occurrences of the word in the same context are not counted. *Shape* [n] each"""
         counts = _look_up(self.words, self.counts, words) - _look_up(self.places, self.place_counts, places)
-        # Where there are no labels, one that nothing was.
+        # Without labels, a column of zeros for one.
         total, entities = counts.sum(axis=1), np.pad(counts[:, 1:], ((0, 0), (0, int(counts.shape[1] == 1))))
         best, most = entities.argmax(axis=1), entities.max(axis=1)
         level = SELDOM + np.searchsorted(_SHARES, most / np.maximum(total, 1))
@@ -62,9 +63,9 @@ def _look_up(known: Keys, counts: IntArray, keys: Keys) -> IntArray:
 
 
 def place_keys(text: JoinedText, words: Keys, docs: IntArray, firsts: IntArray, lasts: IntArray) -> Keys:
-    """Return a key for each occurrence of a word: what it is, and the characters around it in its text.
+    """Return a key for each occurrence of a word: of the word and the six characters on each side of it in its Doc.
 
-    *Shape* [W] each; firsts, lasts: the places of the first and last character in the joined text
+    *Shape* [W] each; firsts, lasts: indices of the first and last character in the joined text
     """
     begins = np.append(0, text.stops[:-1] + 1)[docs]
     ends = text.stops[docs]

@@ -1,4 +1,4 @@
-"""Keys, the 64-bit hashes of strings and pairs of strings, and the rows that they have in embedding tables."""
+"""Keys (64-bit hashes of strings and pairs of strings), and their rows in embedding tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..types import BoolArray, IntArray
 Keys = NDArray[np.uint64]
 
 END_MARK = "<eos>"
-"""Stands behind the last token of a text in its last bigram, as in the released code of the papers."""
+"""Second half of a text's last bigram, as in the released code of the papers."""
 
 _DECIMAL = re.compile(r"\d")
 _MAX_STRINGS = 1_000_000
@@ -26,7 +26,7 @@ _SHIFT = np.uint64(29)
 
 
 def search(haystack: Keys, needles: Keys) -> tuple[IntArray, BoolArray]:
-    """Find the place of each needle in the sorted haystack, and whether it is there. *Shape* [N] each"""
+    """Return the index of each needle in the sorted haystack, and a mask of those found. *Shape* [N] each"""
     if haystack.size == 0:
         return np.zeros(needles.size, dtype=np.int64), np.zeros(needles.size, dtype=bool)
     places = np.searchsorted(haystack, needles)
@@ -36,17 +36,16 @@ def search(haystack: Keys, needles: Keys) -> tuple[IntArray, BoolArray]:
 
 def mix(first: Keys, second: Keys) -> Keys:
     """Hash two keys to one. *Shape* [N] each"""
-    # Odd multiplier and shifted xor: not symmetric, so "ab" and "ba" differ; wraps around by intent.
+    # Odd multiplier and shifted xor: not symmetric, so "ab" and "ba" differ. Overflow is intended.
     mixed = (first ^ (first >> _SHIFT)) * _MULTIPLIER + second
     return (mixed ^ (mixed >> _SHIFT)) * _MULTIPLIER
 
 
 class KeyMap:
-    """A map from distinct keys to numbers of 64 bits.
+    """Immutable map from distinct keys to 64-bit numbers, which threads may share.
 
-    It never changes: `joined` returns another one, so that threads may share it. Keys stand in sorted runs, each at
-    least twice as long as the next, which are merged where they are not. A key is thus moved at most once for each
-    doubling of the map: adding one costs little however many there are.
+    Keys are kept in sorted runs, each at least twice as long as the next; runs that are not are merged. A key is thus
+    moved at most once for each doubling of the map, so that adding one costs little however large the map is.
     """
 
     def __init__(self, runs: tuple[tuple[Keys, Keys], ...] = ()) -> None:
@@ -56,7 +55,7 @@ class KeyMap:
         return sum(keys.size for keys, _ in self.runs)
 
     def get(self, keys: Keys) -> tuple[Keys, BoolArray]:
-        """Return the number of each key, and whether it has one; where it has none, the number may be any.
+        """Return the number of each key, any number for an unknown key, and a mask of the known ones.
 
         *Shape* [N] each
         """
@@ -74,7 +73,7 @@ class KeyMap:
         return values, found
 
     def joined(self, keys: Keys, values: Keys) -> KeyMap:
-        """Return a map with more keys, which must be distinct and new."""
+        """Return a new map with more keys, which must be distinct and not in this one."""
         if not keys.size:
             return self
         runs = [*self.runs, _sorted(keys, values)]
@@ -85,14 +84,14 @@ class KeyMap:
 
 
 def _sorted(keys: Keys, values: Keys) -> tuple[Keys, Keys]:
-    # Stable is what is fast where two sorted runs are merged.
+    # The stable sort merges sorted runs fast.
     order = np.argsort(keys, kind="stable")
     return keys[order], values[order]
 
 
 class StringTable:
-    """Rows of an embedding table by key. Row 0 is the unknown string; every other row belongs to one key, in the order
-    of their arrival."""
+    """Rows of an embedding table by key. Row 0 is for unknown strings; every other row is one key's, in the order in
+    which they were added."""
 
     def __init__(self, keys: Keys | None = None) -> None:
         self._rows = KeyMap()
@@ -100,7 +99,7 @@ class StringTable:
             self.add(keys)
 
     def __len__(self) -> int:
-        """Return the number of rows, with the unknown row."""
+        """Return the number of rows, including row 0."""
         return len(self._rows) + 1
 
     @property
@@ -112,12 +111,12 @@ class StringTable:
         return ordered
 
     def rows(self, keys: Keys) -> IntArray:
-        """Return the row of each key, 0 for one that has none. *Shape* [N] -> [N]"""
+        """Return the row of each key, 0 for unknown ones. *Shape* [N] -> [N]"""
         rows, known = self._rows.get(keys)
         return np.where(known, rows, np.uint64(0)).astype(np.int64)
 
     def add(self, keys: Keys) -> int:
-        """Give a row to every key that has none yet, in the order of first appearance. Returns how many were new."""
+        """Add a row for every new key, in the order of first appearance. Returns the number of new keys."""
         _, known = self._rows.get(keys)
         distinct, first = np.unique(keys[~known], return_index=True)
         if distinct.size:
@@ -129,7 +128,7 @@ class StringTable:
 
 @dataclass(frozen=True)
 class Normaliser:
-    """Normalisation of a token's text: digits of any script become `0`, letters lower case, each as an option."""
+    """Normalisation of a token's text. digits: replace digits of any script by `0`. lower: convert to lower case."""
 
     digits: bool = True
     lower: bool = False
@@ -147,13 +146,13 @@ class Normaliser:
 class KeyCache:
     """A map from the ORTH hashes of tokens to the keys of their normalised strings.
 
-    A distinct string is normalised once, in Python; every later token with the same hash is found by a vectorised
-    search. The cache is bounded: past a million distinct strings it starts again. Threads may share it.
+    A distinct string is normalised once, in Python; later tokens with the same hash are looked up by a vectorised
+    search. The cache is emptied when it would hold more than a million strings. Threads may share it.
     """
 
     def __init__(self, normaliser: Normaliser) -> None:
         self.normaliser = normaliser
-        # Replaced at once, so that no thread sees half of a change.
+        # Replaced as a whole, so that no thread sees half of a change.
         self._known = KeyMap()
 
     def __call__(self, orths: Keys, stores: Sequence[StringStore]) -> Keys:
@@ -173,14 +172,14 @@ class KeyCache:
 
 
 def token_orths(docs: Sequence[Doc]) -> tuple[Keys, list[StringStore]]:
-    """Return the ORTH hashes of all tokens of the docs joined, *shape* [N], and the stores that have their strings:
-    docs need not share a vocab."""
+    """Return the ORTH hashes of all tokens of the docs, joined, *shape* [N], and the stores of their strings: docs need
+    not share a vocab."""
     orths = [doc.to_array(ORTH) for doc in docs]
     return np.concatenate(orths) if orths else np.zeros(0, dtype=np.uint64), string_stores(docs)
 
 
 def string_stores(docs: Sequence[Doc]) -> list[StringStore]:
-    """Return the distinct stores of the docs' strings: one, as a rule."""
+    """Return the distinct string stores of the docs, usually one."""
     return list({id(doc.vocab.strings): doc.vocab.strings for doc in docs}.values())
 
 
@@ -192,8 +191,7 @@ def texts_of(orths: Keys, stores: Sequence[StringStore]) -> list[str]:
 
 
 def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
-    """Return the key of each token together with the next one's; the last token of each text is paired with the end
-    mark.
+    """Return the key of each bigram: of each token and the next one, or the end mark after the last token of a text.
 
     *Shape* keys: [N], of several texts joined; lengths: [texts]; result: [N]
     """
@@ -205,14 +203,14 @@ def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
 
 
 def unigram_key_array(strings: Iterable[str], normaliser: Normaliser) -> Keys:
-    """Return the keys of the strings of a vectors file, as the embedder will look them up."""
+    """Return the keys of a vectors file's strings, as embedders look them up."""
     return np.fromiter(map(normaliser.key, strings), dtype=np.uint64)
 
 
 def bigram_key_array(strings: Iterable[str], normaliser: Normaliser) -> Keys:
     """Return the keys of the bigrams of a vectors file: two characters, or one character and `END_MARK`.
 
-    A string of any other length is no bigram: it gets the key of a pair that no text contains.
+    A string of any other length gets a key that no bigram of a text has.
     """
     pairs = [_halves(text) for text in strings]
     first = unigram_key_array((pair[0] for pair in pairs), normaliser)

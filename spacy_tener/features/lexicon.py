@@ -1,4 +1,4 @@
-"""The words of a lexicon in a text, by an Aho-Corasick automaton."""
+"""Lexicons, whose words are found in texts by an Aho-Corasick automaton."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from ..errors import RemedyError
 from ..types import BoolArray, IntArray
 from .characters import SEPARATOR, JoinedText, join_texts
 
-# Bytes of one match in the library's answer come to some 170: what a window may cost is 45 MB.
+# The library's result takes some 170 bytes per match, so a window takes at most 45 MB.
 _MATCHES_PER_WINDOW = 1 << 18
 MOST_WORDS = 5_000_000
-"""Their words and automaton take some 600 MB, and 20 seconds to build."""
+"""Maximum size of a lexicon: words and automaton then take some 600 MB, and 20 seconds to build."""
 _UNFIT = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
 _NOTHING = np.zeros((3, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Match:
-    """The words found in a batch of Docs, joined Doc after Doc, within a Doc ordered by (head, tail).
+    """The words found in a batch, Doc after Doc, ordered in each by (head, tail).
 
     words: index of each word in the lexicon. *Shape: [W]*
     heads: first token of each word, as a position in its Doc. *Shape: [W]*
     tails: last token of each word, inclusive. *Shape: [W]*
-    counts: words of each Doc. *Shape: [Docs]*
+    counts: number of words in each Doc. *Shape: [Docs]*
     """
 
     words: IntArray
@@ -49,10 +49,10 @@ class Match:
 
 
 class Lexicon:
-    """Words of two or more characters, each with a tag or none. It never changes, so copies of it are itself.
+    """Words of two or more characters, each with an optional tag. Immutable: a copy is the same object.
 
     The automaton is built by `prepare`, or when it is first needed; forked processes share its memory, since searching
-    writes nothing to it. It is not saved: building it anew from the words takes half a second for 350,000 of them.
+    does not write to it. It is not saved: building it from 350,000 words takes half a second.
 
     words (Iterable[str]): The first of equal words wins. Left out are strings of fewer than two characters (code
         points), of white space only, and those with a NUL or half a surrogate pair in them. More than five million are
@@ -61,9 +61,9 @@ class Lexicon:
     """
 
     words: list[str]
-    """In their order; a word's index here is its identity. To be read only."""
+    """The words in their order; all indices of words refer to it. Read-only."""
     tag_names: list[str]
-    """The distinct tags in the order of their appearance, behind the empty string: no tag."""
+    """The empty string, for no tag, and the distinct tags in order of appearance."""
     tags: NDArray[np.int32]
     """The index of each word's tag in `tag_names`. *Shape: [words]*"""
 
@@ -74,7 +74,7 @@ class Lexicon:
                 if len(tag_of) >= MOST_WORDS and word not in tag_of:
                     raise RemedyError(
                         f"The lexicon has more than {MOST_WORDS:,} words",
-                        "Give fewer: those that your texts are about, or by the source's min_frequency or max_length.",
+                        "Give fewer: words of your domain only, or set min_frequency or max_length of the source.",
                     )
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
@@ -95,8 +95,8 @@ class Lexicon:
         return word in self._index_of
 
     def prepare(self) -> None:
-        """Build the automaton now: before a service's first text, and before its workers are forked, which share it."""
-        self._automaton  # noqa: B018 - cached by reading it
+        """Build the automaton now, so that a service's first text need not wait, and forked workers share it."""
+        self._automaton  # noqa: B018 - a cached property
 
     def index(self, words: Sequence[str]) -> IntArray:
         """Return the index of each word, -1 where the lexicon lacks it. *Shape* [W]"""
@@ -105,15 +105,15 @@ class Lexicon:
     def find(self, docs: Sequence[Doc], max_words: int | None = None) -> Match:
         """Find every word whose first character begins a token and whose last character ends one.
 
-        Words that overlap or lie in each other are all found; upper and lower case differ; no word crosses Docs.
+        Overlapping and nested words are all found; case matters; no word crosses Docs.
 
-        docs (Sequence[Doc]): Segmented in whatever way: into characters, words, or both.
-        max_words (int | None): At most so many words are kept of those that begin at one token, the longest first. It
-            bounds what a hostile text can cost: there are never more than `max_words` words for each token.
-        RETURNS (Match): The words and where they are.
+        docs (Sequence[Doc]): Docs with any tokens: characters, words, or both.
+        max_words (int | None): Maximum number of words that begin at one token; the longest are kept. It bounds the
+            cost of a hostile text.
+        RETURNS (Match): The words and their tokens.
         """
         if max_words is not None and max_words < 0:
-            raise ValueError(f"max_words is the greatest number of words at one token, but got {max_words}.")
+            raise ValueError(f"max_words must be at least 0; got {max_words}.")
         text = join_texts(docs)
         words, heads, tails = np.concatenate([_NOTHING, *self._find_all(text, max_words)], axis=1)
         doc_of_token = np.repeat(np.arange(text.lengths.size), text.lengths)
@@ -123,23 +123,23 @@ class Lexicon:
         return Match(words=words, heads=heads - first_tokens, tails=tails - first_tokens, counts=counts)
 
     def _find_all(self, text: JoinedText, max_words: int | None) -> Iterator[IntArray]:
-        """Yield words, heads and tails, a window of the text at a time, so that what the limit drops never piles up.
+        """Yield words, heads and tails of one window of the text at a time, so that matches that `max_words` drops do
+        not fill the memory. *Shape* [3, W] each
 
-        A window is searched past its end by the longest word less one: whatever begins in it is found whole. *Shape*
-        [3, W] each
+        The search goes past the window's end by one less than the longest word, to find all words that begin in it.
         """
         for start in range(0, len(text) if self.words else 0, self._window):
             words, firsts, lasts = self._search(text.slice(start, start + self._window + self._reach))
             heads, tails = text.starting[firsts + start], text.ending[lasts + start]
             kept = np.flatnonzero((firsts < self._window) & (heads >= 0) & (tails >= 0))
-            # They come in the order of their ends.
+            # Matches come in the order of their ends.
             kept = kept[np.argsort(heads[kept], kind="stable")]
             if max_words is not None:
                 kept = kept[are_longest(heads[kept], max_words)]
             yield np.stack((words[kept], heads[kept], tails[kept]))
 
     def _search(self, text: str) -> tuple[IntArray, IntArray, IntArray]:
-        """Find the words in a text, and the places of their first and last characters. *Shape* [W] each"""
+        """Find words in a text, and the indices of their first and last characters. *Shape* [W] each"""
         found = self._automaton.find_matches_as_indexes(text, overlapping=True)
         flat = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=3 * len(found))
         patterns, firsts, ends = flat.reshape(-1, 3).T
@@ -147,8 +147,8 @@ class Lexicon:
 
     @cached_property
     def _order(self) -> IntArray:
-        """The words in the order in which the automaton has them, which is that of the alphabet: neighbours share
-        their beginnings, and building is up to three times as fast."""
+        """Indices of the automaton's words, in alphabetical order: neighbours then share prefixes, and building is up
+        to three times as fast."""
         return np.asarray(sorted(range(len(self)), key=self.words.__getitem__), dtype=np.int64)
 
     @cached_property
@@ -161,7 +161,7 @@ class Lexicon:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The tags that words have; the empty string among them where some have none."""
+        """The tags in use, and the empty string if some words have no tag."""
         return frozenset(self.tag_names[index] for index in np.unique(self.tags).tolist())
 
     def to_bytes(self) -> bytes:
@@ -173,15 +173,15 @@ class Lexicon:
             "tag_names": self.tag_names,
             "tags": self.tags.astype("<i4").tobytes(),
         }
-        # The lowest level: a fifth of the time of the usual one, for a tenth more bytes.
+        # The lowest level takes a fifth of the default's time, for a tenth more bytes.
         data = zlib.compress(cast(bytes, srsly.msgpack_dumps(message)), level=1)
         _LIVING.setdefault(_digest(data), self)
         return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Lexicon:
-        """Load what `to_bytes` gave. Equal bytes give the same lexicon as long as it lives in this process, so that
-        copies of a pipeline share words and automaton."""
+        """Load a lexicon from bytes of `to_bytes`. Equal bytes give the same object while it lives in this process, so
+        that copies of a pipeline share words and automaton."""
         key = _digest(data)
         lexicon = _LIVING.get(key)
         if lexicon is None:
@@ -219,7 +219,7 @@ def warn_if_empty(lexicon: Lexicon, layer: str) -> None:
 
 
 def is_fit(word: str) -> bool:
-    """Return whether a lexicon takes a word."""
+    """Return True if a lexicon takes the word."""
     return len(word) > 1 and not word.isspace() and not _UNFIT.search(word)
 
 
@@ -231,7 +231,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def are_longest(heads: IntArray, max_words: int) -> BoolArray:
-    """Mark the words to keep, of words in the order of (head, tail): the last `max_words` of each head. *Shape* [W]"""
+    """Return a mask of the `max_words` longest words of each head, of words sorted by (head, tail). *Shape* [W]"""
     firsts = np.flatnonzero(np.diff(heads, prepend=-1))
     sizes = np.diff(firsts, append=heads.size)
     ends = np.repeat(firsts + sizes, sizes)

@@ -1,4 +1,4 @@
-"""Sources of a lexicon's words: jieba's dictionary, lists of words, vectors and vocabs.
+"""Sources of lexicons: jieba's dictionary, lists of words, strings of vectors and vocabs.
 
 A model reads its source once, when it is initialized.
 """
@@ -39,8 +39,8 @@ class LexiconEntry(NamedTuple):
 def read_list(path: Path, tag: str = "", *, own_tags: bool = False) -> Iterator[LexiconEntry]:
     """Read `word`, or `word<TAB>frequency`, on each line.
 
-    tag: of words without one.
-    own_tags: whether lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or as jieba has them
+    tag: tag of words whose line has none.
+    own_tags: True if lines may have a tag: `word<TAB>tag`, `word<TAB>frequency<TAB>tag`, or, as in jieba,
         `word frequency tag`.
     """
     for number, line in read_lines(path):
@@ -49,7 +49,7 @@ def read_list(path: Path, tag: str = "", *, own_tags: bool = False) -> Iterator[
         # 'iPhone 15 Pro' is a word: jieba's tags are small letters.
         jieba = _JIEBA_LINE.fullmatch(line) if own_tags else None
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
-        # What follows the number is left alone: THUOCL's lists have `3?` and `125472s`.
+        # Anything after the number is ignored: THUOCL's lists have `3?` and `125472s`.
         count = _NUMBER.match(rest[0]) if rest else None
         rest = rest[1:] if count else rest
         own = rest.pop(0) if rest and own_tags else ""
@@ -61,7 +61,7 @@ def read_list(path: Path, tag: str = "", *, own_tags: bool = False) -> Iterator[
 
 
 def list_files(path: Path) -> list[Path]:
-    """Return the files of a word list: itself, or those below a directory, in the order of their names."""
+    """Return the files of a word list: the file itself, or those below a directory, sorted by name."""
     if not path.is_dir():
         return [path]
     files, _ = walk(path, lambda file: suffix_of(file) == _ENDING)
@@ -129,8 +129,9 @@ def read_word_list(path: Path, tag: str | None, min_frequency: int, max_length: 
         entries += read_list(file, default if tag is None else tag)
         uncounted = next((entry for entry in entries if entry.frequency is None), None)
         if min_frequency > 0 and uncounted is not None:
-            reason = f"{uncounted.word[:60]!r} has no frequency, so min_frequency must be 0"
-            raise InputError(str(file), reason, "Set it so.", line=uncounted.line)
+            reason = f"{uncounted.word[:60]!r} has no frequency, but min_frequency is {min_frequency}"
+            remedy = "Set min_frequency to 0, or give every word a frequency."
+            raise InputError(str(file), reason, remedy, line=uncounted.line)
     return _select(entries, min_frequency, max_length)
 
 
@@ -152,7 +153,7 @@ def read_vectors_lexicon(path: str | Path, max_length: int | None) -> Lexicon:
     words: list[str] = []
 
     def note(word: str) -> bool:
-        # A row that is not kept is not converted to numbers.
+        # Returns False, so that no row is converted to numbers.
         words.append(word)
         return False
 

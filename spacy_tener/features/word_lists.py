@@ -1,7 +1,7 @@
-"""Lists of words that are given to a trained pipeline: they change while it runs, as its own lexicon never does.
+"""Lists of words of a trained pipeline, which can change while it runs, unlike its lexicon.
 
-The list with no name counts for every Doc. One with a name counts for the Docs that ask for it, by their extension
-attribute `doc._.tener_words`: a name, or several.
+The list without a name applies to all Docs. A named list applies to Docs with its name in their extension attribute
+`doc._.tener_words`: one name, or several.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .lexicon import Lexicon, Match, are_longest
 ATTRIBUTE = "tener_words"
 """The extension attribute of a Doc that names its lists."""
 USER_DATA_KEY: Any = ("._.", ATTRIBUTE, None, None)
-"""The key under which spaCy keeps that attribute."""
+"""The key of that attribute in `doc.user_data`."""
 LOCK = threading.RLock()
-"""Held while lists change; whoever reads them needs no lock."""
+"""Held while lists change; reading needs no lock."""
 
 
 class ListedWord(NamedTuple):
     """An entry of a list of words.
 
-    tag: what it is, by a tag that the pipeline was trained with; the empty string for not known.
-    like: words of the pipeline's lexicon that it is used like.
-    hidden: the pipeline's own lexicon has the word, and it is not to be found.
+    tag: a tag that the pipeline was trained with; the empty string if unknown.
+    like: words of the pipeline's lexicon that are used alike.
+    hidden: True for a word of the pipeline's lexicon that is no longer found.
     """
 
     tag: str = ""
@@ -42,11 +42,11 @@ class ListedWord(NamedTuple):
 
 @dataclass(frozen=True)
 class ListLimits:
-    """Limits of lists of words. More is refused before anything is changed.
+    """Limits of lists of words. A change beyond them is refused as a whole.
 
-    words: of one list.
-    length: characters of a word; longer ones are left out.
-    lists: with a name.
+    words: maximum number of words of a list.
+    length: maximum number of characters of a word; longer ones are left out.
+    lists: maximum number of named lists.
     """
 
     words: int = 100_000
@@ -56,9 +56,9 @@ class ListLimits:
 
 @dataclass(frozen=True, eq=False)
 class WordList:
-    """A list of words. It never changes: a change makes another one.
+    """An immutable list of words.
 
-    saved: whether it is saved with the pipeline.
+    saved: True if it is saved with the pipeline.
     """
 
     entries: Mapping[str, ListedWord] = field(default_factory=dict)
@@ -66,17 +66,17 @@ class WordList:
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """The words, hidden ones too."""
+        """Lexicon of the words, including hidden ones."""
         return Lexicon(self.entries, (entry.tag for entry in self.entries.values()))
 
     @cached_property
     def hidden(self) -> BoolArray:
-        """*Shape* [words of the lexicon]"""
+        """Mask of the hidden words. *Shape* [words of the lexicon]"""
         return np.array([self.entries[word].hidden for word in self.lexicon.words], dtype=bool)
 
     @cached_property
     def hidden_lengths(self) -> frozenset[int]:
-        """The numbers of characters that hidden words have."""
+        """The distinct lengths of hidden words, in characters."""
         return frozenset(len(word) for word, entry in self.entries.items() if entry.hidden)
 
     def __deepcopy__(self, memo: object) -> WordList:
@@ -84,12 +84,12 @@ class WordList:
 
 
 class WordLists:
-    """The lists of an embedder by their names. Threads may read while one changes them."""
+    """The lists of an embedder by name. Threads may read while one changes them."""
 
     def __init__(self) -> None:
         _register()
         self.limits = ListLimits()
-        # Replaced at once, so that no thread sees half of a change.
+        # Replaced as a whole, so that no thread sees half of a change.
         self.lists: dict[str, WordList] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -97,15 +97,15 @@ class WordLists:
         self.__dict__.update(state)
 
     def put(self, name: str, words: WordList | None) -> None:
-        """Replace a list, or take it away."""
+        """Add or replace a list, or remove it, with None."""
         with LOCK:
             changed = {**self.lists, name: words}
             self.lists = {other: known for other, known in changed.items() if known is not None}
 
     def active(self, docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
-        """Return the lists that count for some of the Docs, the later above the earlier, and the places of these Docs.
+        """Return the lists that apply to any of the Docs, each with the indices of its Docs. Later lists have priority.
 
-        Of several that a Doc asks for, its last is the highest, whatever other Docs ask for.
+        Of the lists that a Doc names, the last has the highest priority for that Doc.
         """
         if not (lists := self.lists):
             return []
@@ -117,15 +117,15 @@ class WordLists:
         if unknown := sorted({name for _, name in named} - set(lists)):
             known = ", ".join(map(repr, filter(None, lists)))
             warnings.warn(
-                f"Docs ask for the words {', '.join(map(repr, unknown))}, and are read without them: there are lists "
-                f"for {known or 'none'}.",
+                f"doc._.{ATTRIBUTE} names unknown lists of words, which are ignored: {', '.join(map(repr, unknown))}. "
+                f"Known lists: {known or 'none'}.",
                 stacklevel=2,
             )
         found += [(lists[name], np.array(named[rank, name])) for rank, name in sorted(named) if name in lists]
         return [(words, indices) for words, indices in found if words.entries]
 
     def to_message(self) -> dict[str, list[list[Any]]]:
-        """Return the lists that are saved with the pipeline."""
+        """Serialize the lists that are saved with the pipeline."""
         return {
             name: [[word, *entry] for word, entry in words.entries.items()]
             for name, words in self.lists.items()
@@ -133,7 +133,7 @@ class WordLists:
         }
 
     def from_message(self, message: Mapping[str, Any]) -> None:
-        """Replace the lists that were saved with another pipeline by those of this one."""
+        """Load saved lists, in place of all lists that would be saved."""
         read = {
             name: WordList({word: ListedWord(tag, tuple(like), hidden) for word, tag, like, hidden in rows})
             for name, rows in message.items()
@@ -143,20 +143,20 @@ class WordLists:
 
 
 def _register() -> None:
-    """Let Docs name their lists, also before there are any."""
+    """Register the extension attribute, so that Docs can name lists before there are any."""
     if not Doc.has_extension(ATTRIBUTE):
         Doc.set_extension(ATTRIBUTE, default=None)
 
 
 def names_of(doc: Doc) -> list[str]:
-    """Return the names of the lists that a Doc asks for."""
+    """Return the names of lists in a Doc's extension attribute."""
     wanted = doc.user_data.get(USER_DATA_KEY) if doc.user_data else None
     if wanted is None:
         return []
     names = [wanted] if isinstance(wanted, str) or not isinstance(wanted, Iterable) else list(wanted)
     for name in names:
         if not isinstance(name, str):
-            raise ValueError(f"doc._.{ATTRIBUTE} is the name of a list of words, or several, but got {wanted!r}.")
+            raise ValueError(f"doc._.{ATTRIBUTE} must be the name of a list of words, or several; got {wanted!r}.")
     return names
 
 
@@ -164,15 +164,15 @@ def names_of(doc: Doc) -> list[str]:
 class LayeredMatch:
     """Words of several lexicons in a batch of Docs.
 
-    match: where they are; its `words` are indices in the lexicon of each word's own layer.
-    layers: 0 for the lexicon of the model, 1 for the first list above it, ... *Shape: [W]*
+    match: the words; each index in `words` refers to the lexicon of the word's layer.
+    layers: 0 for words of the model's lexicon, 1 for those of the first list, ... *Shape: [W]*
     """
 
     match: Match
     layers: IntArray
 
     def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, ListedWord]], IntArray]:
-        """Return the distinct words of lists, and which of them each word of a list is.
+        """Return the distinct words of lists, and the index among them of each match with a layer above 0.
 
         *Shape* [W with a layer above 0]
         """
@@ -186,13 +186,13 @@ class LayeredMatch:
 def find_layered(
     lexicon: Lexicon, docs: Sequence[Doc], lists: Sequence[tuple[WordList, IntArray]], max_words: int | None
 ) -> LayeredMatch:
-    """Find words as `Lexicon.find` does, with those of lists. What the highest of them says of a word counts: a word
-    that it hides is not found.
+    """Find the words of a lexicon and of lists, as `Lexicon.find` does. For a word in several, the last list's entry
+    counts; if it is hidden there, the word is not found.
 
-    lists: each with the places of the Docs that it is for.
+    lists: each with the indices of its Docs.
     """
     layers = [(lexicon, np.arange(len(docs))), *((words.lexicon, places) for words, places in lists)]
-    # Words that begin at one token differ in length: so many more must be found as hidden ones may be among them.
+    # Words that begin at one token differ in length, so at most one hidden word of each length takes a place.
     hidden_lengths = frozenset().union(*(words.hidden_lengths for words, _ in lists))
     most = None if max_words is None else max_words + len(hidden_lengths)
     columns = []

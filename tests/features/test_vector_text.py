@@ -186,7 +186,7 @@ def test_empty_packed_file_is_refused(read: Read) -> None:
 
 
 def test_header_alone_is_refused(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"first line `5 2` but no vectors"):
+    with pytest.raises(ValueError, match=r"no vectors after the first line, `5 2`"):
         read("5 2\n")
 
 

@@ -111,13 +111,13 @@ def test_docs_get_the_lists_that_they_ask_for_the_last_on_top() -> None:
     assert found == [(common, [0, 1, 2, 3, 4, 5]), (a, [1, 3]), (b, [2]), (a, [2]), (b, [3])]
     lists.put("", None)
     lists.put("a", None)
-    with pytest.warns(UserWarning, match=r"the words 'a', and are read without them: there are lists for 'b', 'empty'"):
+    with pytest.warns(UserWarning, match=r"unknown lists of words, which are ignored: 'a'\. Known lists: 'b', 'empty'"):
         assert [(words, places.tolist()) for words, places in lists.active(docs)] == [(b, [2]), (b, [3])]
 
 
 @pytest.mark.parametrize("asked", [17, b"a", ["a", None], {"a": 1, 2: 3}])
 def test_a_wish_for_lists_that_are_no_names_is_refused(asked: object) -> None:
-    with pytest.raises(ValueError, match=f"{ATTRIBUTE} is the name of a list of words, or several"):
+    with pytest.raises(ValueError, match=f"{ATTRIBUTE} must be the name of a list of words, or several; got"):
         names_of(doc_of("甲", asked))
 
 
@@ -152,7 +152,7 @@ def test_a_copy_in_another_process_lets_docs_name_its_lists() -> None:
     assert Doc.has_extension(ATTRIBUTE)
 
 
-@pytest.mark.filterwarnings("ignore:Docs ask for the words")
+@pytest.mark.filterwarnings("ignore:.*names unknown lists of words")
 def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
     lists, lexicon, failures = WordLists(), Lexicon(["甲乙"]), []
     docs = [doc_of("甲乙丙", asked) for asked in ("a", None, ["b", "a"])]

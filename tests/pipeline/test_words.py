@@ -139,10 +139,10 @@ def test_a_tenants_words_are_for_its_docs_only(nlp, place):
         docs[-1]._.tener_words = asked
     assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [1, 0, 0, 1, 1]
     assert found(nlp, "说到和田就笑", tener_words="b") == ["和田"]
-    with pytest.warns(UserWarning, match=r"Docs ask for the words 'c', and are read without .* lists for 'a', 'b'"):
+    with pytest.warns(UserWarning, match=r"unknown lists of words, which are ignored: 'c'\. Known lists: 'a', 'b'"):
         assert found(nlp, TEXT, tener_words=["a", "c"]) == [NEW]
     for wrong in (17, b"a", ["a", None]):
-        with pytest.raises(ValueError, match="tener_words is the name of a list of words, or several, but got"):
+        with pytest.raises(ValueError, match="tener_words must be the name of a list of words, or several; got"):
             found(nlp, TEXT, tener_words=wrong)
 
 
