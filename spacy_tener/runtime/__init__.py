@@ -1,1 +1,1 @@
-"""The layers of a trained model for prediction, in numpy: what `layers` computes in evaluation, without torch."""
+"""numpy counterparts of `layers` for prediction without torch: same weights, same outputs as in evaluation."""

@@ -1,10 +1,11 @@
-"""Attention among the tokens of a sequence: what `layers.attention` computes, with scores that lie key by query.
+"""Attention among the tokens of a sequence, as in `layers.attention`, with a row of scores for each key.
 
-So sums over the keys are sums of whole rows; and where no score is large, exponentials need no largest one to be taken
-off: then a map of attention is two products and one exponential, its sums come with the second product, by a column of
-ones beside the values, and padded keys take no part where their values, and that one, are zeros.
+So a sum over keys is a sum of whole rows. Where no score is large, the softmax need not subtract the largest one:
+attention is then two products and one exponential. The second product also gives the softmax's denominators, by a
+column of ones beside the values. Padded keys are left out by setting their values, and that one, to zeros.
 
-Sequences of different lengths are computed as rectangles of slots, each by itself while it is in a core's own cache.
+Sequences are computed in padded rectangles of similar lengths, one after the other, each small enough for a core's own
+cache.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from .weights import Weights
 
 PAIRS_PER_TOKEN = 160
 PAIRS_PER_RECTANGLE = 8192
-"""What a slot, and what one more rectangle costs, in pairs of slots."""
+"""Costs of a slot, and of one more rectangle, in pairs of slots."""
 SLOTS = 512
-"""At most so many in a rectangle of more than one sequence."""
+"""Maximum number of slots of a rectangle with more than one sequence."""
 
 
 @dataclass(frozen=True)
 class Rectangle:
-    """n sequences of like length in n * L slots.
+    """n sequences of similar lengths, padded to n * L slots.
 
     lengths: tokens of each sequence, at least one. *Shape: [n]*
-    real: which slots are no padding; None where all are. *Shape: [n, L]*
+    real: mask of slots with tokens; None if there is no padding. *Shape: [n, L]*
     """
 
     lengths: IntArray
@@ -46,7 +47,7 @@ class Rectangle:
         return len(self.lengths), int(self.lengths.max())
 
     def means(self, x: FloatArray) -> FloatArray:
-        """Return the mean of each sequence, at each of its slots. *Shape: [n L, d]*"""
+        """Return the mean over each sequence, repeated at each of its slots. *Shape: [n L, d]*"""
         slots = x.reshape(*self.shape, x.shape[1])
         total = slots.sum(axis=1) if self.real is None else np.einsum("nld,nl->nd", slots, self.real.astype(np.float32))
         return np.repeat(total / self.lengths[:, None].astype(np.float32), self.shape[1], axis=0)
@@ -55,7 +56,7 @@ class Rectangle:
 def in_rectangles(
     given: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, Rectangle], FloatArray]
 ) -> FloatArray:
-    """Compute each rectangle's slots, *[n L, d]* to *[n L, width]*. *Shape: [N, d] -> [N, width]*"""
+    """Apply `compute` to padded rectangles, *[n L, d]* to *[n L, width]*. *Shape: [N, d] -> [N, width]*"""
     lengths = as_lengths(given, len(x))
     if len(lengths) == 1 and len(x):
         return compute(x, Rectangle(lengths, None))
@@ -71,8 +72,8 @@ def in_rectangles(
 
 
 def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:
-    """Together they hold every sequence that has tokens. With each comes the row of each of its slots, *Shape: [n L]*:
-    padding reads its sequence's last token.
+    """Yield rectangles of all sequences that have tokens, each after the rows of its slots, *Shape: [n L]*. Padding has
+    the row of its sequence's last token.
     """
     order, begins = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)], starts(lengths)
     longest_first = lengths[order]
@@ -87,15 +88,16 @@ def _rectangles(lengths: IntArray) -> Iterator[tuple[IntArray, Rectangle]]:
 
 
 MODERATE = 60.0
-"""Exponentials of numbers nearer to 0 than this, and thousands of them added up, are float32 numbers."""
+"""For scores up to this, positive or negative, exponentials and sums of thousands of them fit into float32."""
 SCORES_AT_ONCE = 1 << 18
-"""So many scores stay in a core's own cache."""
+"""Number of scores that fit into a core's own cache."""
 LONGEST_KEPT = 8192
+"""Tables of positions for up to this length are cached."""
 
 ComplexArray = NDArray[np.complex64]
 Weighting = Callable[[FloatArray, FloatArray | None, BoolArray | None], FloatArray]
-"""From scores, *Shape: [n, h, L, T]*, what belongs to each query, *[n, h, T]*, and which keys are real, *[n, L]*, to
-weights of values."""
+"""Turns scores, *Shape: [n, h, L, T]*, values per query, *[n, h, T]*, and a mask of real keys, *[n, L]*, into weights
+that are not yet normalised."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,8 @@ class Heads:
     """Queries, keys and values of a rectangle by head; any scale is in the queries, and positions in both queries and
     keys.
 
-    q: *Shape: [n, h, w, L]*; k: *Shape: [n, h, L, w]*; v: *Shape: [n, h, L, d_k + 1]*, the last of them 1
-    per_query: what a weighting reads of each query. *Shape: [n, h, L]*
+    q: *Shape: [n, h, w, L]*; k: *Shape: [n, h, L, w]*; v: *Shape: [n, h, L, d_k + 1]*, the last column 1
+    per_query: thresholds, for a weighting that has some. *Shape: [n, h, L]*
     """
 
     q: FloatArray
@@ -114,17 +116,17 @@ class Heads:
 
 
 def exponentials(scores: FloatArray, per_query: FloatArray | None = None, real: BoolArray | None = None) -> FloatArray:
-    """Return the exponential of each score, in place, less its query's largest where any is large."""
+    """Exponentiate scores, in place. If any is large, the largest of each query is subtracted first."""
     if scores.size and not (scores.max() < MODERATE and scores.min() > -MODERATE):
         if real is not None:
-            # Padding has its own positions: it must not be the largest.
+            # Padded keys may have the largest scores, because of their positions: leave them out.
             scores += np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, :, None]
         scores -= scores.max(axis=-2, keepdims=True)
     return np.exp(scores, out=scores)
 
 
 def attend(heads: Heads, real: BoolArray | None, weighting: Weighting = exponentials) -> FloatArray:
-    """Attention within each sequence. *Returns Shape: [n L, h d_k]*"""
+    """Compute attention within each sequence. *Returns Shape: [n L, h d_k]*"""
     n, n_heads, length, width = heads.v.shape
     values = heads.v if real is None else heads.v * real[:, None, :, None]
     mixed = np.empty((n, length, n_heads, width - 1), np.float32)
@@ -138,8 +140,7 @@ def attend(heads: Heads, real: BoolArray | None, weighting: Weighting = exponent
 
 
 def divided(mixed: FloatArray) -> FloatArray:
-    """Return sums of weighted values by the sums of their weights, which are their last column; 0 where there is no
-    weight.
+    """Divide sums of weighted values by the sums of weights, in the last column; 0 where the latter are 0.
 
     mixed: *Shape: [N, h, d_k + 1]*. Returns *Shape: [N, h d_k]*
     """
@@ -154,12 +155,12 @@ def _divide(mixed: FloatArray, quotient: FloatArray) -> None:
 
 
 def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArray:
-    """*Shape: [n L, h w] -> [n, h, L, w]*"""
+    """Split the last dimension by head. *Shape: [n L, h w] -> [n, h, L, w]*"""
     return x.reshape(*shape, n_heads, x.shape[1] // n_heads).transpose(0, 2, 1, 3)
 
 
 def values_layer(weights: Weights, n_heads: int) -> Linear:
-    """Return the layer of values with a column more for each head, which is 1."""
+    """Return the value projection with one more output for each head, always 1."""
     layer = Linear(weights)
     width = layer.weight.shape[1] // n_heads
     weight = np.zeros((len(layer.weight), n_heads, width + 1), np.float32)
@@ -172,7 +173,7 @@ def values_layer(weights: Weights, n_heads: int) -> Linear:
 
 
 class VanillaAttention:
-    """Projected keys, scaled scores, an output projection; positions are in its input."""
+    """Vanilla multi-head attention, with an output projection; positions are added to its input."""
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
         self.n_heads, width = config.heads, config.width
@@ -192,10 +193,10 @@ class VanillaAttention:
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """Contribution of each position to the queries and keys that stand there, as complex numbers.
+    """Factors of relative positions for queries and for keys, as complex numbers.
 
-    turn: `sin(c t) - i cos(c t)`, for each head. *Shape: [L, h d_k / 2]*
-    key: `cos(c j) + i sin(c j)`. *Shape: [L, d_k / 2]*
+    turn: for the query at t, `sin(c t) - i cos(c t)`, for each head. *Shape: [L, h d_k / 2]*
+    key: for the key at j, `cos(c j) + i sin(c j)`. *Shape: [L, d_k / 2]*
     """
 
     turn: ComplexArray
@@ -209,11 +210,7 @@ class RelativePositions:
 
 
 class AdaptedAttention:
-    """TENER's attention: see `layers.attention`, whose equations these are.
-
-    config: Of the stack that it is in.
-    weighting: Another way than softmax from scores to weights.
-    """
+    """TENER's attention; see `layers.attention` for the equations. config: settings of the stack that it is in."""
 
     def __init__(
         self,
@@ -229,7 +226,7 @@ class AdaptedAttention:
         self.scale = config.head_width**-0.5 if scaled else 1.0
         u, v = (weights.shaped(name, config.heads, config.head_width).reshape(-1) for name in ("u", "v"))
         query, value = Linear(weights.part("query")), values_layer(weights.part("value"), config.heads)
-        # The projection makes `(q + u) scale`; what `q + v` is more is turned once for all queries of a position.
+        # The projection computes `(q + u) scale`. `(v - u) scale`, to get `q + v`, is turned once for each position.
         query = Linear.of(query.weight, u if query.bias is None else query.bias + u).scaled(self.scale)
         self.project = Linear.joined(query, value, *([Linear(weights.part("key"))] if key_projection else []))
         self.v_less_u = ((v - u) * np.float32(self.scale)).view(np.complex64)
@@ -240,6 +237,7 @@ class AdaptedAttention:
         return attend(self.heads(x, rectangle), rectangle.real)
 
     def heads(self, x: FloatArray, rectangle: Rectangle) -> Heads:
+        """Return queries, keys and values, with relative positions beside the content. *Shape: [n L, d]*"""
         n, length = rectangle.shape
         relative = RelativePositions.of(length, self.n_heads, self.head_width)
         query, value, key = np.split(self.project(x), self.edges, axis=1)
@@ -247,7 +245,7 @@ class AdaptedAttention:
         turned = query.view(np.complex64).reshape(n, length, -1) * relative.turn
         turned += self.v_less_u * relative.turn
         parts, width = (3 if self.key_position else 2), self.head_width
-        # Queries lie with their numbers as rows: products with keys take two thirds of the time so.
+        # Queries are transposed: products with keys then take two thirds of the time.
         q = np.empty((n, self.n_heads, parts * width, length), np.float32)
         k = np.empty((n, self.n_heads, length, parts * width), np.float32)
         q[:, :, :width] = split_heads(query, rectangle.shape, self.n_heads).swapaxes(2, 3)
@@ -274,7 +272,7 @@ def interleave(even: FloatArray, odd: FloatArray) -> FloatArray:
 
 
 def _power(length: int) -> int:
-    """Tables are made for powers of 2, so that there are few of them."""
+    """Return the length of the table to compute: a power of 2, so that few tables are cached."""
     return 1 << max(length - 1, 63).bit_length()
 
 

@@ -1,4 +1,4 @@
-"""From the characters of words, or the radicals of characters, to one row for each token."""
+"""Features of tokens from the characters of words, or from the radicals of characters, as in `layers.characters`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Encode = Callable[[FloatArray, Lengths], FloatArray]
 
 
 class CharacterFeatures:
-    """For each token the encoding of its word, which is made once for all tokens of one word.
+    """Encoder of tokens from their characters. Each distinct word is encoded once.
 
-    widths: Of the tables of characters.
+    widths: Widths of the embedding tables of characters.
     encode: Makes the encoder of characters from its weights.
-    width: Of a word's row.
+    width: Width of the output.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ def radical_features(
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
-    """ReLU and the maximum over the rows of each word; zeros for a word without any. *Shape: [C, w] -> [words, w]*"""
+    """Return ReLU of the maximum over each word's rows; zeros for a word without rows. *Shape: [C, w] -> [words, w]*"""
     largest = np.zeros((len(lengths), rows.shape[1]), np.float32)
     filled = np.flatnonzero(lengths)
     if filled.size:
@@ -55,6 +55,8 @@ def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
 
 
 class CNN:
+    """Convolution over the characters of a word."""
+
     def __init__(self, window: int, filters: int, weights: Weights) -> None:
         self.convolution = Convolution(weights.part("convolution"), filters, window)
 
@@ -64,7 +66,7 @@ class CNN:
 
 
 class BiLSTM:
-    """torch's LSTM in both directions, all words step by step."""
+    """Bidirectional LSTM, with torch's weights, over all words at once, character by character."""
 
     def __init__(self, hidden: int, weights: Weights) -> None:
         weights.shaped("lstm.weight_hh_l0", 4 * hidden, hidden)
@@ -83,6 +85,8 @@ class BiLSTM:
 
 
 class _Direction:
+    """LSTM in one direction."""
+
     def __init__(self, weights: Weights, suffix: str) -> None:
         self.input, self.hidden = (
             np.ascontiguousarray(weights[f"weight_{kind}_l0{suffix}"].T) for kind in ("ih", "hh")

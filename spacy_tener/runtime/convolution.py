@@ -1,4 +1,4 @@
-"""Convolutions along the sequences of a flat batch, and the encoders of them."""
+"""Convolutions along joined sequences, and the encoders ID-CNN and GRN."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .weights import Weights
 
 
 class Convolution:
-    """Each token with its neighbours, none beyond its own sequence.
+    """Convolution with zero padding at both ends of each sequence.
 
     out: Width of the output.
-    size: Tokens in a window.
-    dilation: The distance between neighbours of a window.
+    size: Number of tokens in a window.
+    dilation: Distance between the tokens of a window.
     """
 
     def __init__(self, weights: Weights, out: int, size: int, dilation: int = 1) -> None:
         width = weights.shaped("product.weight", out, None).shape[1]
         if width % size:
-            raise ValueError(f"The weights are of no window of {size} tokens, in loading state_dict")
+            raise ValueError(f"The weights do not fit a window of {size} tokens, in loading state_dict")
         self.offsets = (np.arange(size) - size // 2) * dilation
         self.product = Linear(weights.part("product"))
 
@@ -43,6 +43,8 @@ class Convolution:
 
 
 class IDCNNEncoder:
+    """Iterated dilated CNN: see `layers.convolution`."""
+
     def __init__(self, config: IDCNNConfig, weights: Weights) -> None:
         self.config = config
         self.widen = Convolution(weights.part("widen"), config.width, config.window)
@@ -62,7 +64,7 @@ class IDCNNEncoder:
 
 
 class GRNEncoder:
-    """The context layer and the relation layer."""
+    """Gated relation network: the context layer and the relation layer."""
 
     def __init__(self, config: GRNConfig, weights: Weights) -> None:
         self.config = config

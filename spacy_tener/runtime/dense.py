@@ -1,4 +1,4 @@
-"""Layers that treat tokens one by one: embedding tables, linear layers, norms, the feed-forward, the head of a CRF."""
+"""Token-wise layers: embedding tables, linear layers, layer norm, feed-forward, and the head of a CRF."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .weights import Weights
 _EPSILON = 1e-5
 """As in `nn.LayerNorm`."""
 _ROWS = 256
-"""A feed-forward reads so many rows at once, whose wide halves then stay in a core's own cache."""
+"""Rows that the feed-forward computes at once, so that its hidden layer fits into a core's own cache."""
 
 
 class Linear:
-    """`x W^T + b`; of several layers the outputs side by side, by one product."""
+    """`x W^T + b`. Several layers are one, with their outputs side by side."""
 
     def __init__(self, *layers: Weights) -> None:
-        # Turned and contiguous, since products of few rows take half the time so.
+        # Transposed and contiguous: products of few rows then take half the time.
         self.weight = np.ascontiguousarray(np.concatenate([layer["weight"] for layer in layers]).T)
         biases = [bias for layer in layers if (bias := layer.get("bias")) is not None]
         self.bias: FloatArray | None = np.concatenate(biases) if biases else None
 
     @classmethod
     def of(cls, weight: FloatArray, bias: FloatArray | None) -> Linear:
-        """Make a layer of arrays. weight: *Shape: [in, out]*"""
+        """Make a layer from arrays. weight: *Shape: [in, out]*"""
         made = cls.__new__(cls)
         made.weight, made.bias = np.ascontiguousarray(weight), bias
         return made
 
     @classmethod
     def joined(cls, *layers: Linear) -> Linear:
-        """Layers side by side, with and without a bias."""
+        """Join layers side by side, with or without biases."""
         biases = [np.zeros(each.weight.shape[1], np.float32) if each.bias is None else each.bias for each in layers]
         return cls.of(np.concatenate([each.weight for each in layers], axis=1), np.concatenate(biases))
 
@@ -53,12 +53,14 @@ class Linear:
 
 
 class LayerNorm:
+    """`nn.LayerNorm` over the last dimension."""
+
     def __init__(self, weights: Weights) -> None:
         self.weight, self.bias = weights["weight"], weights["bias"]
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """*Shape: [N, d]*"""
-        # A product with ones adds up several times as fast as a sum over rows.
+        # A product with a constant vector is several times as fast as a mean over columns.
         normed: FloatArray = x - (x @ np.full(x.shape[1], 1.0 / x.shape[1], np.float32))[:, None]
         variance = np.einsum("nd,nd->n", normed, normed) / x.shape[1]
         normed *= (1.0 / np.sqrt(variance + _EPSILON))[:, None]
@@ -95,20 +97,20 @@ def sigmoid(x: FloatArray) -> FloatArray:
 
 
 class EmbeddingTables:
-    """widths: Of the tables, in their order."""
+    """Embedding tables, whose rows are concatenated. widths: width of each table, by name."""
 
     def __init__(self, widths: Mapping[str, int], weights: Weights) -> None:
         self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
 
     def __call__(self, *rows: IntArray) -> FloatArray:
         """*Shape* one [N] per table -> [N, sum of widths]"""
-        # Rows may be kept in half the bytes.
+        # Tables may be float16.
         parts = [table[ids].astype(np.float32, copy=False) for table, ids in zip(self.tables, rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 class CRFHead:
-    """The linear layer of a CRF's head. scorer: the CRF behind it."""
+    """Linear layer from tokens to the emissions of a CRF. scorer: the CRF."""
 
     def __init__(self, weights: Weights) -> None:
         self.emit = Linear(weights.part("emit"))
@@ -121,7 +123,7 @@ class CRFHead:
 
 
 class Projection:
-    """A linear layer in the place of an encoder."""
+    """Linear layer with the call of an encoder."""
 
     def __init__(self, weights: Weights) -> None:
         self.linear = Linear(weights.part("linear"))

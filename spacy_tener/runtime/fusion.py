@@ -1,4 +1,4 @@
-"""The words that cover a character, read into one vector: what `layers.fusion` computes."""
+"""Word fusion of FLAT-ATSSA: attention of a character to the words that cover it, as in `layers.fusion`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WordFusion:
         self.u, self.v = (weights.shaped(name, n_heads, width // n_heads) for name in ("u", "v"))
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """Read the words of each character into one vector. A character without words gets zeros.
+        """Return the attention output of each character; zeros for a character without words.
 
         chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
         """
@@ -29,7 +29,7 @@ class WordFusion:
         if not len(words):
             return fused
         covers = Covers.of(lattice)
-        # Character after character, so that sums are of neighbours.
+        # Pairs sorted by character, so that reduceat sums over neighbours.
         order = np.argsort(covers.characters, kind="stable")
         characters = covers.characters[order]
         begins = np.flatnonzero(np.diff(characters, prepend=-1))
@@ -49,14 +49,14 @@ class WordFusion:
     def _scores(self, query: FloatArray, key: FloatArray, covers: Covers, order: IntArray) -> FloatArray:
         """Return `(q + u) . k + (q + v) . R`, for each pair and head. *Returns Shape: [P, h]*"""
         sin, cos = sinusoids(covers.longest, self.u.size)
-        behind, ahead = (
-            made.reshape(-1, *self.u.shape)
-            for made in (self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos)))
+        from_head, from_tail = (
+            table.reshape(-1, *self.u.shape)
+            for table in (self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos)))
         )
-        relative = behind[covers.from_head[order]]
-        relative += ahead[covers.from_tail[order]]
-        own = key[covers.words[order]]
-        asked = query[covers.characters[order]]
-        scores: FloatArray = np.einsum("phd,phd->ph", asked + self.u, own)
-        scores += np.einsum("phd,phd->ph", asked + self.v, relative)
+        relative = from_head[covers.from_head[order]]
+        relative += from_tail[covers.from_tail[order]]
+        k = key[covers.words[order]]
+        q = query[covers.characters[order]]
+        scores: FloatArray = np.einsum("phd,phd->ph", q + self.u, k)
+        scores += np.einsum("phd,phd->ph", q + self.v, relative)
         return scores

@@ -1,4 +1,4 @@
-"""The encoders of characters and the words of a lexicon: FLAT, FLAT-ATSSA and MECT."""
+"""Lattice encoders of characters and lexicon words: FLAT, FLAT-ATSSA and MECT."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .transformer import TransformerLayer, output_norm
 from .weights import Weights
 
 FEW_ROWS = 512
-"""So few rows are joined for both of MECT's streams: copying them takes less time than twice as many calls of numpy."""
+"""Up to so many rows, both streams of MECT are computed together: copying takes less time than more calls of numpy."""
 
 
 class FlatEncoder:
-    """Characters and words through a stack of layers; what comes out for words is cut off."""
+    """FLAT: a stack of layers over characters and words. Returns the outputs of characters."""
 
     def __init__(self, config: FlatConfig, weights: Weights) -> None:
         self.char_input, self.word_input = (Linear(weights.part(name)) for name in ("char_input", "word_input"))
@@ -53,7 +53,7 @@ def _span_layer(config: Any, weights: Weights, **options: Any) -> TransformerLay
 
 
 class AtssaEncoder:
-    """Word fusion, a linear layer, and context layers over the characters."""
+    """FLAT-ATSSA: word fusion, a linear layer, and context layers over the characters."""
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
         self.config = config
@@ -82,7 +82,7 @@ def _context(config: AtssaConfig, weights: Weights) -> Callable[..., FloatArray]
 
 
 class MectEncoder:
-    """Two streams, or one, through a stack of layers, joined; what comes out for words is cut off."""
+    """MECT: two streams, of characters and of radicals, or one, over words too. Returns the outputs of characters."""
 
     def __init__(self, config: MectConfig, weights: Weights) -> None:
         self.config = config
@@ -125,13 +125,13 @@ class MectEncoder:
         plan: SpanPlan,
         relative: Sequence[FloatArray],
     ) -> list[FloatArray]:
-        """Run one layer of each stream. rows: all rows, which are read; streams: the queries' spans."""
+        """Run one layer of each stream. rows: all spans, as keys and values; streams: the spans that are queries."""
         own = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
-        read = own if rows is streams else [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
-        asking = own[::-1] if self.config.streams == "cross" else own
+        keys = own if rows is streams else [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
+        queries = own[::-1] if self.config.streams == "cross" else own
         heads: list[SpanHeads] = [
             layer.attention.heads(x, plan, *others)  # type: ignore[attr-defined]
-            for layer, x, *others in zip(layers, own, relative, read, asking, strict=True)
+            for layer, x, *others in zip(layers, own, relative, keys, queries, strict=True)
         ]
         groups = plan.groups(len(streams[0]))
         if len(rows[0]) > FEW_ROWS:

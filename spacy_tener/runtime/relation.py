@@ -1,4 +1,4 @@
-"""Relation layer of the gated relation network: see `layers.relation`, whose equations these are."""
+"""Relation layer of the gated relation network; see `layers.relation` for the equations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..types import FloatArray, IntArray
 from .dense import sigmoid
 
 TILE = 1 << 17
-"""Numbers that are computed at once."""
+"""Maximum number of gates that are computed at once."""
 TOKENS_AT_ONCE = 512
-"""Sentences up to this length have the scalar gates of all their pairs at once."""
+"""Maximum number of tokens whose scalar gates are computed at once."""
 
 
 def relate(kind: RelationKind, a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
@@ -40,8 +40,8 @@ def _attention(a: FloatArray, b: FloatArray, x: FloatArray, out: FloatArray) -> 
 
 
 def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """Add up `sigma(a_i + b_j) x_j = w_j x_j / (u_i + w_j)` over j, with `u_i = e^(-a_i)` and `w_j = e^(b_j)`, tile by
-    tile."""
+    """Write the mean over j of `sigma(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`, with `u_i = e^(-a_i)` and
+    `w_j = e^(b_j)`, tile by tile."""
     length, width = x.shape
     weighted = w * x
     columns = min(length, max(1, int((TILE // width) ** 0.5)))

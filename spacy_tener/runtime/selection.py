@@ -1,4 +1,4 @@
-"""Attention to selected keys only: what `layers.selection` computes in prediction."""
+"""Attention to selected keys only, as in `layers.selection`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOWEST = float(np.finfo(np.float32).min) / 2
 
 
 class SelectiveAttention(AdaptedAttention):
-    """TENER's attention with projected keys, of which each query keeps a few."""
+    """TENER's attention with projected keys, of which each query selects a few."""
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
         super().__init__(config, weights, key_projection=True)
@@ -44,17 +44,17 @@ class SelectiveAttention(AdaptedAttention):
 def kept_exponentials(
     scores: FloatArray, thresholds: FloatArray | None, real: BoolArray | None, *, k: int
 ) -> FloatArray:
-    """Return the exponentials of the scores that reach their query's bound (eq. 8), 0 for the others."""
+    """Return the exponentials of scores that reach their query's threshold (eq. 8), and 0 for the others."""
     if real is not None:
         scores += np.where(real, np.float32(0.0), np.float32(-np.inf))[:, None, :, None]
     bound = np.full((1, 1, 1, 1), np.inf, np.float32) if thresholds is None else thresholds[:, :, None]
     if k:
-        # A sentence of fewer than k keys has no k-th: every key stays, and the floor stays a number.
+        # With fewer than k keys all are kept, and the floor stays finite.
         floor = np.maximum(kth_largest(scores, k), _LOWEST)
         bound = np.minimum(floor, bound)
     kept = scores >= bound
     if real is not None:
-        # No score is -inf from here on: the values of padded keys are zeros.
+        # Padded keys need no -inf: their values are zeros.
         np.maximum(scores, np.where(real, np.float32(-np.inf), np.float32(0.0))[:, None, :, None], out=scores)
     weights = exponentials(scores, real=real)
     weights *= kept
@@ -62,7 +62,7 @@ def kept_exponentials(
 
 
 def kth_largest(x: FloatArray, k: int) -> FloatArray:
-    """Return the k-th largest number of each column, equal ones counted; -inf where there are fewer.
+    """Return the k-th largest number of each column, -inf if there are fewer. Equal numbers count separately.
 
     x: *Shape: [.., L, T]*. Returns *Shape: [.., 1, T]*
     """

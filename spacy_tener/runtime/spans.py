@@ -1,4 +1,4 @@
-"""Attention over characters and words that knows where spans lie: what `layers.spans` computes in prediction."""
+"""Attention over characters and words with relative positions of spans, as in `layers.spans`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .dense import Linear, relu
 from .weights import Weights
 
 KEPT = 512
-"""Characters: the window of a long text is shorter."""
+"""Maximum length in characters whose table of positions is cached; windows of long texts are shorter."""
 
 
 class SpanPositions:
-    """`R_ij` for each row of a plan's table.
+    """Relative position embeddings `R_ij`, for each row of a plan's position table.
 
-    distances: Which are known, of `DISTANCES`.
+    distances: Names of the distances to embed, of `DISTANCES`.
     """
 
     def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
@@ -42,17 +42,16 @@ class SpanPositions:
         return relu(total)
 
     def _terms(self, longest: int) -> tuple[int, FloatArray]:
-        """Return the terms of each distance, and the place of distance 0. The table of sentences up to `KEPT`
-        characters is kept.
+        """Return the index of distance 0 and the projected embeddings of all distances, cached up to `KEPT` characters.
 
         *Shape: [D, distances, d]*
         """
-        kept = self._kept  # one look: threads share it
+        kept = self._kept  # read once, since other threads may replace it
         if kept is not None and longest <= kept[0] + 1:
             return kept
         length = longest if longest > KEPT else min(KEPT, 1 << max(longest - 1, 63).bit_length())
         sin, cos = sinusoids(length, self.width)
-        # p(d) for all distances nearer than the longest, negative ones first.
+        # p(d) for all distances -length < d < length.
         symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
         made = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.kinds), self.width)
         if length <= KEPT:
@@ -62,13 +61,12 @@ class SpanPositions:
 
 @dataclass(frozen=True)
 class SpanHeads:
-    """Queries, keys and values of a batch by head, the heads first; any scale is in the queries.
+    """Queries, keys and values of a batch by head, heads first; any scale is in the queries.
 
     q, q_position: *Shape: [h, n, d_k]*; k: *Shape: [h, N + W, d_k]*
-    v: *Shape: [h, N + W, d_k + 1]*, the last of them 1
-    table: the rows of position that the plan's columns are, of whole rows since these are gathered. *Shape: [R, h,
-        d_k]*
-    bias: added to the scores by the places of query and key. *Shape: [h, M, M]*
+    v: *Shape: [h, N + W, d_k + 1]*, the last column 1
+    table: projected position table; rows come first, since they are gathered. *Shape: [R, h, d_k]*
+    bias: added to the scores, by the positions of query and key in their sentence. *Shape: [h, M, M]*
     """
 
     q: FloatArray
@@ -80,7 +78,7 @@ class SpanHeads:
 
     @classmethod
     def joined(cls, each: Sequence[SpanHeads]) -> SpanHeads:
-        """Return the heads of several attentions over the same spans."""
+        """Join several attentions over the same spans into one with more heads."""
         if len(each) == 1:
             return each[0]
         names = "q", "q_position", "k", "v"
@@ -91,13 +89,13 @@ class SpanHeads:
 
 
 def attend_spans(heads: SpanHeads, groups: Sequence[QueryGroup]) -> FloatArray:
-    """Attention within each sentence. *Returns Shape: [n, h, d_k + 1]*, not yet divided"""
+    """Return sums of weighted values, with the sums of weights in the last column. *Returns Shape: [n, h, d_k + 1]*"""
     n_heads, n_queries, _ = heads.q.shape
     mixed = np.empty((n_queries, n_heads, heads.v.shape[2]), np.float32)
     for group in groups:
         scores = heads.q[:, group.queries] @ heads.k[:, group.keys].swapaxes(1, 2)
         products = heads.q_position[:, group.queries] @ heads.table[group.columns].transpose(1, 2, 0)
-        # numpy takes single numbers quickest from one row at a time.
+        # np.take of single numbers is fastest along one row at a time.
         scores += np.take(products.reshape(n_heads, -1), group.pairs(), axis=1).reshape(scores.shape)
         if heads.bias is not None:
             _add_bias(scores, heads.bias, group)
@@ -119,7 +117,7 @@ def _add_bias(scores: FloatArray, bias: FloatArray, group: QueryGroup) -> None:
 class SpanAttention:
     """Multi-head attention of spans.
 
-    places: How many places of a sentence MECT's random attention knows; 0 for none.
+    places: Number of positions of a sentence with MECT's random attention; 0 for none.
     """
 
     def __init__(
@@ -135,7 +133,7 @@ class SpanAttention:
         scale = config.head_width**-0.5 if scaled else 1.0
         u, v = (weights.shaped(name, config.heads, config.head_width).reshape(-1) for name in ("u", "v"))
         query, value = Linear(weights.part("query")), values_layer(weights.part("value"), config.heads)
-        # The projection makes `(q + u) scale`.
+        # The projection computes `(q + u) scale`.
         self.query = Linear.of(query.weight, u if query.bias is None else query.bias + u).scaled(scale)
         self.v_less_u = (v - u) * np.float32(scale)
         self.read = Linear.joined(value, Linear(weights.part("key"))) if key_projection else value
@@ -148,8 +146,8 @@ class SpanAttention:
     def __call__(
         self, x: FloatArray, plan: SpanPlan, relative: FloatArray, rows: FloatArray | None = None
     ) -> FloatArray:
-        """Attend within each sentence. x: the queries' spans. *Shape: [n, d]*; rows: all rows, where these are not x.
-        *Shape: [N + W, d]*
+        """Attend within each sentence. x: the spans that are queries, *Shape: [n, d]*; rows: all spans, if they are not
+        x, *Shape: [N + W, d]*
         """
         return divided(attend_spans(self.heads(x, plan, relative, rows), plan.groups(len(x))))
 
@@ -161,8 +159,8 @@ class SpanAttention:
         rows: FloatArray | None = None,
         query_input: FloatArray | None = None,
     ) -> SpanHeads:
-        """Return queries, keys and values. query_input: what queries are made from, where this is another stream than
-        `x`. *Shape: [n, d]*
+        """Return queries, keys and values. query_input: input of the queries, if it is another stream than `x`. *Shape:
+        [n, d]*
         """
         rows = x if rows is None else rows
         q = self.query(x if query_input is None else query_input)
@@ -174,11 +172,11 @@ class SpanAttention:
         return SpanHeads(q, q_position, k, v, table, self._bias(len(x), plan))
 
     def _split(self, x: FloatArray) -> FloatArray:
-        """*Shape: [n, h w] -> [h, n, w]*"""
+        """Split the last dimension by head. *Shape: [n, h w] -> [h, n, w]*"""
         return x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads).swapaxes(0, 1)
 
     def _bias(self, n_queries: int, plan: SpanPlan) -> FloatArray | None:
-        """Return the random attention of the places of queries and keys. *Returns Shape: [h, queries, keys]*"""
+        """Return the random attention for the positions of queries and keys. *Returns Shape: [h, queries, keys]*"""
         if self.blocks is None:
             return None
         most = max(plan.lengths, default=0)

@@ -1,4 +1,4 @@
-"""Stacks of attention and feed-forward."""
+"""Transformer layers and encoders, as in `layers.transformer`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .weights import Weights
 
 
 class TransformerLayer:
-    """Attention and feed-forward, each added to what it read."""
+    """Attention and feed-forward, each with a residual connection and a layer norm."""
 
     def __init__(self, config: StackConfig, attention: Callable[..., FloatArray], weights: Weights) -> None:
         self.pre_norm = config.norm == "pre"
@@ -35,9 +35,7 @@ class TransformerLayer:
         return self.attention_norm(x) if self.pre_norm else x
 
     def complete(self, x: FloatArray, mixed: FloatArray) -> FloatArray:
-        """Return the output of the layer. x: the layer's input; mixed: what attention made of it, which is
-        overwritten.
-        """
+        """Return the output of the layer. x: its input; mixed: the output of attention, which is overwritten."""
         mixed += x
         if not self.pre_norm:
             mixed = self.attention_norm(mixed)
@@ -56,7 +54,7 @@ def unchanged(x: FloatArray) -> FloatArray:
 
 
 class TransformerEncoder:
-    """TENER's encoder, or the vanilla one."""
+    """TENER's encoder, or a vanilla transformer."""
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
         self.config = config

@@ -1,4 +1,4 @@
-"""The arrays of a trained module, by the names that torch gives them."""
+"""Weights of a trained module, by their names in torch's state_dict."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 
 class Weights:
-    """Arrays by name, from one part of a module on.
+    """Arrays of a module or of a submodule, by name.
 
-    arrays: Of the whole module.
-    prefix: What the names of this part's arrays begin with.
+    arrays: Arrays of the whole module.
+    prefix: Prefix of the names of the submodule's arrays.
     """
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "", used: set[str] | None = None) -> None:
@@ -30,7 +30,7 @@ class Weights:
         return self[name] if self._prefix + name in self._arrays else None
 
     def shaped(self, name: str, *shape: int | None) -> NDArray[Any]:
-        """Return an array whose shape the settings say; None for a size that they leave open."""
+        """Return an array, after checking its shape against the settings; None for any size."""
         array = self[name]
         fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
         if not fits:
@@ -41,11 +41,11 @@ class Weights:
         return array
 
     def part(self, *names: object) -> Weights:
-        """Return the arrays of a part: `part("layers", 0)` has those whose names begin with `layers.0.`."""
+        """Return the arrays of a submodule: `part("layers", 0)` has those whose names begin with `layers.0.`."""
         return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in names), self._used)
 
     def check_all_used(self) -> None:
-        """Refuse arrays that nothing reads: they are those of another config."""
+        """Raise if any array was not read: the weights belong to another config."""
         unused = sorted(set(self._arrays) - self._used)
         if unused:
             raise ValueError(
