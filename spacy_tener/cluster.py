@@ -1,4 +1,4 @@
-"""Connection to a cluster of Ray, for `--engine ray`."""
+"""Connection to a Ray cluster, for `--engine ray`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import TypeVar
 from .errors import RemedyError
 
 Item = TypeVar("Item")
-_PATIENCE = 10.0  # seconds that the head of a cluster has to answer
+_TIMEOUT = 10.0  # seconds to wait for an answer of the cluster's head
 
 
 @contextmanager
 def connected(address: str | None = None) -> Iterator[ModuleType]:
-    """Connect to a cluster of Ray. A connection that is there already is used, and stays.
+    """Connect to a Ray cluster. An existing connection is used, and is not closed.
 
-    address: Without one, that of RAY_ADDRESS, of a cluster that this machine belongs to, or of a new one of this
-        machine alone, which ends with the connection.
+    address: Address of the cluster; None for that in RAY_ADDRESS, a cluster that this machine belongs to, or a new one
+        on this machine alone, which ends with the connection.
     """
     try:
         import ray
@@ -32,14 +32,14 @@ def connected(address: str | None = None) -> Iterator[ModuleType]:
         yield ray
         return
     address = address or os.environ.get("RAY_ADDRESS", "")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # of a cluster that is started here
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # for a cluster that is started here
     try:
         _check_reachable(address)
         ray.init(address or None, include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
     except (OSError, RuntimeError, ValueError) as error:
         remedy = "Start one by `ray start --head`, name its address by --address, or leave that out."
         raise RemedyError(
-            f"There is no cluster of Ray at {address or 'this machine'}: {reason_of(error)}", remedy
+            f"There is no Ray cluster at {address or 'this machine'}: {reason_of(error)}", remedy
         ) from error
     try:
         yield ray
@@ -48,7 +48,7 @@ def connected(address: str | None = None) -> Iterator[ModuleType]:
 
 
 def work_in(directory: Path) -> None:
-    """Go to the directory of the command, in a process on another node."""
+    """Change to the directory of the command, in a process on another node."""
     try:
         os.chdir(directory)
     except OSError as error:
@@ -60,12 +60,12 @@ def wrap_ray_errors(ray: ModuleType, items: Iterable[Item]) -> Iterator[Item]:
     try:
         yield from items
     except ray.exceptions.RayError as error:
-        remedy = "Ray's own logs say more. The same command goes on behind what is written."
-        raise RemedyError(f"Ray could not go on: {reason_of(error)}", remedy) from error
+        remedy = "See Ray's logs. The same command resumes after the finished parts."
+        raise RemedyError(f"Ray stopped with an error: {reason_of(error)}", remedy) from error
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the cause of an error of Ray, in a line."""
+    """Return the root cause of an error of Ray, in one line."""
     while isinstance(inner := getattr(error, "cause", None) or error.__cause__, BaseException):
         error = inner
     lines = [line for line in str(error).splitlines() if line.strip()]
@@ -73,7 +73,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself waits for minutes where nobody answers."""
+    """Raise an OSError if nothing answers at the address. Ray itself would wait for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "://" not in address:
-        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        socket.create_connection((host, int(port)), timeout=_TIMEOUT).close()

@@ -7,11 +7,11 @@ from typing import Any
 
 
 class RemedyError(ValueError):
-    """Error that says where, why, and what to do about it.
+    """Error with a place, a reason and a remedy.
 
-    reason: without a full stop at its end, and without the place.
-    remedy: one or more whole sentences.
-    place: the file and line where it was found, if it was found in one.
+    reason: what is wrong, without the place and without a full stop.
+    remedy: what to do, in one or more whole sentences.
+    place: file and line, if the error is in a file.
     """
 
     def __init__(self, reason: str, remedy: str, *, place: str = "") -> None:
@@ -21,7 +21,7 @@ class RemedyError(ValueError):
         super().__init__(f"{place}: {reason}. {remedy}" if place else f"{reason}. {remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions cross from one process to another by pickle, which would call __init__ with the message alone.
+        # Exceptions are pickled between processes; by default, unpickling calls __init__ with the message alone.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -32,10 +32,10 @@ def _rebuild(kind: type[RemedyError], args: tuple[Any, ...], state: dict[str, An
 
 
 class InputError(RemedyError):
-    """Error in a file that a user names, or in its place.
+    """Error in an input file, or in its path.
 
-    source: the file's name, or what stands for it.
-    line: where in the file, counted from 1.
+    source: name of the file, or of what is read instead.
+    line: number of the line, counted from 1.
     """
 
     def __init__(self, source: str, reason: str, remedy: str, *, line: int | None = None) -> None:
@@ -45,9 +45,9 @@ class InputError(RemedyError):
 
 
 class MissingPackageError(ImportError):
-    """Error that says what a package is needed for that is not installed, and how to install it.
+    """Error about a package that is not installed: what it is needed for, and how to install it.
 
-    reason, remedy: as of `RemedyError`.
+    reason, remedy: as in `RemedyError`.
     """
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -60,7 +60,7 @@ class MissingPackageError(ImportError):
 
 
 def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
-    """Refuse a value that is none of the choices. what: its kind, as `metric`."""
+    """Raise if a value is not one of the choices. what: name of the option, such as `metric`."""
     choices = list(choices)
     if value not in choices:
         raise RemedyError(f"Unknown {what} '{value}'", f"Use one of: {', '.join(choices)}.")

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all, whenever the process or the machine stops; locks; and digests."""
+"""Atomic writing of files, file locks, and digests."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file atomically: under another name beside its place, and from there, once it is on the disk, to its
-    place. Its directory is made."""
+    """Write a file atomically: to a temporary file in the same directory, synced to disk, then renamed. The directory
+    is created."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,8 +44,8 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextlib.contextmanager
 def staged(folder: Path) -> Iterator[Path]:
-    """Return a temporary directory. When the block ends without an error, its files move to `folder`, each atomically,
-    over those of the same names.
+    """Yield a temporary directory. If the block ends without an error, its files move to `folder`, each atomically,
+    replacing files of the same names.
     """
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def staged(folder: Path) -> Iterator[Path]:
 
 
 def digest(path: Path) -> str:
-    """Return the digest of a file, or of all files of a directory and their names, without hidden ones and `.pyc`."""
+    """Return the digest of a file, or of a directory's files and their names, without hidden files and `.pyc`."""
     if path.is_file():
         status = path.stat()
         return _digest_of_file(path.resolve(), status.st_mtime_ns, status.st_size)
@@ -72,7 +72,7 @@ def digest(path: Path) -> str:
     return whole.hexdigest()
 
 
-@cache  # The runs of a grid share their files. The rest of the key tells when one has changed.
+@cache  # The runs of a grid share files. Size and time of modification tell whether a file has changed.
 def _digest_of_file(path: Path, modified: int, size: int) -> str:
     whole = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
@@ -82,26 +82,26 @@ def _digest_of_file(path: Path, modified: int, size: int) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a directory to write to that is something else."""
+    """Raise if the path of a directory to write to is that of something else."""
     if folder.exists() and not folder.is_dir():
-        raise RemedyError(f"{folder}: not a directory", "Name a directory, new or not.")
+        raise RemedyError(f"{folder}: not a directory", "Name a new or existing directory.")
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Name this place where it cannot be written, and no temporary file beside it."""
+    """Raise errors of writing with this path, not that of the temporary file beside it."""
     try:
         yield
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror or error}"
-        raise RemedyError(reason, "Make room, or choose another place.") from error
+        raise RemedyError(reason, "Free some space, or choose another path.") from error
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that one process has at a time. The system releases it however the process ends.
+    """Hold an exclusive lock on a file. The system releases it however the process ends.
 
-    The file stays: whoever removed it while another process waits to lock it would let a third one in.
+    The file is not removed: if it were while another process waits for the lock, a third could lock a new file.
     """
     check_folder(path.parent)
     try:
@@ -116,7 +116,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed. Returns whether no other process holds the lock."""
+    """Lock an open file until it is closed. Returns False if another process holds the lock."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -130,7 +130,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring the names in a directory to the disk, on systems that can."""
+    """Sync a directory's entries to disk, on systems that support it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

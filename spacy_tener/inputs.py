@@ -1,7 +1,7 @@
-"""Files that a user names: local, at an address of fsspec, or standard input; compressed or not; and their lines.
+"""Input files: local, at a URL of fsspec, or standard input; compressed or not; and their lines.
 
-Text that cannot be decoded, and lines that are not JSON, are handed on as `DamagedText`, which says why. Whoever reads
-decides what becomes of it: most raise an `InputError`, `convert` lists all of a file, `annotate` writes it as a row.
+Text that cannot be decoded, and lines that are not JSON, are returned as `DamagedText` with the reason. The caller
+decides what to do: most raise an `InputError`, `convert` lists all of a file, `annotate` writes a row with the error.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .errors import InputError, RemedyError
 STDIN = "-"
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 MAX_LINE_LENGTH = 1 << 26
-"""Characters of a line. A longer one belongs to a file of another kind, and is cut before it fills the memory."""
-_KEPT = 1000  # characters of a line that is too long
+"""Maximum characters of a line. Longer ones, as of files of other kinds, are cut before they fill the memory."""
+_KEPT = 1000  # characters kept of a line that is too long
 _BUFFER = 1 << 20
 _ZIP = b"PK\x03\x04"
 _BYTES_AS_SURROGATES = "spacy_tener.bytes_as_surrogates"
 
 
 class DamagedText(str):
-    """Text that could not be read in full: as much of it as could be, and the reason."""
+    """Text that could not be read in full: its readable part, and the reason."""
 
     reason: str
 
@@ -53,9 +53,9 @@ class DamagedText(str):
 class InputFile:
     """A file to read.
 
-    address: Its path, its address for fsspec, or `-`.
-    name: Its path below the directory that was named; the name of a file that was named itself.
-    found: True where a directory was named, and not the file.
+    address: Its path, its URL for fsspec, or `-`.
+    name: Its path relative to the input directory; for a file that is itself an input, its name.
+    found: True if the file was found in an input directory.
     """
 
     address: str
@@ -67,13 +67,13 @@ class InputFile:
 
 
 def suffix_of(path: str | Path) -> str:
-    """Return the ending that names the format, without that of the compression."""
+    """Return the suffix of the format, ignoring that of the compression."""
     path = Path(path)
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
-    """Return the wanted files at any depth below a directory, and the others; both sorted, without hidden ones."""
+    """Return the wanted and the other files at any depth below a directory, both sorted, without hidden files."""
     wanted: list[Path] = []
     other: list[Path] = []
     for path in sorted(directory.rglob("*")):
@@ -87,9 +87,9 @@ def find_files(
 ) -> tuple[list[InputFile], list[str]]:
     """Return the files to read, in order, and the files of directories that are left out.
 
-    A file that is named several times is read as often. Of a directory, all wanted files below it are read.
+    A file that is named twice is read twice. Of a directory, all wanted files below it are read.
 
-    what, remedy: What a directory without any wanted file lacks, and what to do about it.
+    what, remedy: For the error about a directory without wanted files: their kind, and what to do.
     """
     files: list[InputFile] = []
     left_out: list[str] = []
@@ -114,7 +114,7 @@ def is_remote(address: str | Path) -> bool:
 
 
 def file_system(address: str) -> tuple[Any, str]:
-    """Return the file system of fsspec that an address belongs to, and the path in it."""
+    """Return the fsspec file system of an address, and the path in it."""
     try:
         import fsspec
     except ImportError as error:
@@ -122,7 +122,7 @@ def file_system(address: str) -> tuple[Any, str]:
     try:
         system, path = fsspec.core.url_to_fs(address)
     except (ValueError, ImportError) as error:
-        remedy = "Install what fsspec needs for such addresses, as s3fs for s3://, or check the address."
+        remedy = "Install the package that fsspec needs for it, such as s3fs for s3://, or check the address."
         raise InputError(address, str(error).rstrip("."), remedy) from error
     return system, cast(str, path)
 
@@ -139,7 +139,7 @@ def _find_remote(address: str, is_wanted: Callable[[Path], bool]) -> tuple[list[
         }
     except FileNotFoundError as error:
         raise InputError(address, "there is no such file", "Check the address.") from error
-    # Spark and others begin the names of files that are not data with an underscore.
+    # Names of files without data begin with an underscore in Spark's and others' output.
     data = {name: below for name, below in names.items() if not any(part[:1] in "._" for part in below.split("/"))}
     taken = names if is_pattern else {name: below for name, below in data.items() if is_wanted(Path(below))}
     files = [InputFile(system.unstrip_protocol(name), below, True) for name, below in taken.items()]
@@ -147,7 +147,7 @@ def _find_remote(address: str, is_wanted: Callable[[Path], bool]) -> tuple[list[
 
 
 def size_and_version(address: str) -> tuple[int, str]:
-    """Return the bytes of a file as it is stored, and what changes when the file does."""
+    """Return the size of a file as it is stored, and a string that changes when the file does."""
     try:
         if is_remote(address):
             system, path = file_system(address)
@@ -156,13 +156,13 @@ def size_and_version(address: str) -> tuple[int, str]:
     except FileNotFoundError as error:
         raise InputError(address, "cannot be read: No such file or directory", "Check the path.") from error
     if not stat.S_ISREG(status.st_mode):
-        raise InputError(address, "is a pipe or a device, and can be read only once", "Write it to a file first.")
+        raise InputError(address, "is a pipe or a device, which can be read only once", "Write it to a file first.")
     return status.st_size, str(status.st_mtime_ns)
 
 
 @contextmanager
 def open_raw(address: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file as it is stored."""
+    """Open a file without decompressing it."""
     if is_remote(address):
         system, path = file_system(str(address))
         with system.open(path, "rb") as file:
@@ -174,7 +174,7 @@ def open_raw(address: str | Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_file(address: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a file: its bytes, decompressed, and the file as it is stored. What goes wrong is an `InputError`."""
+    """Open a file. Yields its decompressed stream, and the file as it is stored. Raises `InputError` on failure."""
     try:
         with open_raw(address) as file, decompressed(file, str(address)) as stream:
             yield stream, file
@@ -186,7 +186,7 @@ def open_file(address: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 @contextmanager
 def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
-    """Decompress an open file by what its first bytes, not its name, say; the file itself where it is not packed."""
+    """Decompress an open file, recognised by its first bytes, not its name; yield it as it is if not compressed."""
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file), _BUFFER)
     start = buffered.peek(_BUFFER)
     if start.startswith(_ZIP):
@@ -219,16 +219,16 @@ _DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
 
 
 def check_encoding(encoding: str) -> str:
-    """Return the name by which Python knows an encoding of text."""
+    """Return Python's name of a text encoding; raise if it is unknown."""
     try:
-        b" ".decode(encoding, _BYTES_AS_SURROGATES)  # which refuses what is no encoding of text, as hex
+        b" ".decode(encoding, _BYTES_AS_SURROGATES)  # raises for codecs that are no text encodings, such as hex
         return codecs.lookup(encoding).name
     except (LookupError, UnicodeError) as error:
         raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
 
 
 def read_text(path: str | Path, encoding: str = "utf-8") -> str:
-    """Return a whole file, with its line ends as they are, without a byte order mark."""
+    """Return the text of a file with its original line ends, without a byte order mark."""
     with open_file(path) as (stream, _):
         text = decode_whole(stream, encoding)
     if isinstance(text, DamagedText):
@@ -237,7 +237,7 @@ def read_text(path: str | Path, encoding: str = "utf-8") -> str:
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file, or of standard input for `-`, numbered from 1. Any that is not text is refused."""
+    """Yield the lines of a file, or of standard input for `-`, numbered from 1. Raises for a line that is not text."""
     for number, line in _lines_of(path, encoding):
         reason, remedy = "", "Save the file as plain text."
         if isinstance(line, DamagedText):
@@ -280,13 +280,13 @@ def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def decode_whole(stream: IO[bytes], encoding: str) -> str:
-    """Return all text of a stream, with its line ends as they are, without a byte order mark."""
+    """Return the text of a stream with its original line ends, without a byte order mark."""
     with open_text(stream, encoding) as file:
         return check_decoded(file.read().removeprefix("\ufeff"), encoding, "text")
 
 
 def check_decoded(text: str, encoding: str, what: str = "line") -> str:
-    """Return a text that was decoded by `open_text`; a `DamagedText` where bytes of it were not in the encoding."""
+    """Return a text from `open_text`, as a `DamagedText` if some of its bytes were not in the encoding."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -296,16 +296,16 @@ def check_decoded(text: str, encoding: str, what: str = "line") -> str:
 
 @contextmanager
 def open_text(stream: IO[bytes], encoding: str) -> Iterator[io.TextIOWrapper]:
-    """Decode a stream. Bytes that are not in the encoding become halves of surrogate pairs."""
+    """Decode a stream. Bytes that are not in the encoding become lone surrogates."""
     file = io.TextIOWrapper(stream, encoding, errors=_BYTES_AS_SURROGATES, newline="\n")
     try:
         yield file
     finally:
-        file.detach()  # whoever opened the stream closes it
+        file.detach()  # the caller closes the stream
 
 
 def _bytes_as_surrogates(error: UnicodeError) -> tuple[str, int]:
-    """Do as Python's `surrogateescape`, which refuses bytes below 128, and with them UTF-16."""
+    """Handle errors as `surrogateescape` does, but for bytes below 128 too, as UTF-16 needs."""
     assert isinstance(error, UnicodeDecodeError)
     return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
 
@@ -317,7 +317,7 @@ codecs.register_error(_BYTES_AS_SURROGATES, _bytes_as_surrogates)
 
 
 def parse_json(text: str) -> Any:
-    """Return the JSON value of a text; a `DamagedText` where it has none."""
+    """Return the JSON value of a text, or a `DamagedText` if it is not JSON."""
     if isinstance(text, DamagedText):
         return text
     try:

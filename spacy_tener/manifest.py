@@ -1,7 +1,7 @@
-"""Manifests: what an output was made of, and which of its parts are finished.
+"""Manifests: inputs, settings and finished parts of an output.
 
-A manifest lies in the output's directory as _manifest.json. By it a command resumes an output that it began, refuses
-one that was made of something else, and names what changed.
+A manifest is the file _manifest.json in the output's directory. With it a command resumes an unfinished output, or
+refuses one that was made from other inputs or settings, and names the changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from .errors import RemedyError
 from .files import digest, write_file
 
-NAME = "_manifest.json"  # Arrow and Spark leave out files with such a name where they read a directory.
+NAME = "_manifest.json"  # Arrow and Spark ignore names with an underscore when they read a directory.
 PACKAGES = ("spacy_tener", "spacy", "thinc", "torch", "numpy")
 _MIN_SAVE_INTERVAL_FACTOR = 20  # Wait at least this many times the last save's duration.
 _MOST_NAMED = 3
@@ -40,7 +40,7 @@ class Folder(Protocol):
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A directory on this machine, which is made when the first file is written."""
+    """A directory on this machine, created when the first file is written."""
 
     path: Path
 
@@ -60,10 +60,10 @@ class LocalFolder:
 class Manifest:
     """The inputs and settings of an output, and its finished parts.
 
-    made_of: Settings and inputs by name, as values of JSON. What `file_input` returns, alone or in a list, stands for
-        an input, which is compared by its content.
-    versions: Those of Python and packages, by name. They are named beside what changed, and are no change alone.
-    parts: The finished parts by the names of their files, each with what is known about it.
+    made_of: Settings and inputs by name, as JSON values. Inputs are what `file_input` returns, alone or in lists; they
+        are compared by content.
+    versions: Versions of Python and packages, by name. They are listed with other changes, but are no change alone.
+    parts: Finished parts by file name, each with information about it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Folder | Path) -> Manifest | None:
-        """Return the manifest of an output; None if there is none that can be read."""
+        """Return the manifest of an output; None if there is no readable one."""
         folder = LocalFolder(folder) if isinstance(folder, Path) else folder
         try:
             data = json.loads(folder.read(NAME) or b"")
@@ -94,44 +94,44 @@ class Manifest:
 
     @classmethod
     def resume(cls, folder: Folder | Path, made_of: Mapping[str, Any], *, remedy: str) -> Manifest:
-        """Return the manifest of an output to resume, with the parts whose files are there, or that of a new output.
+        """Return and save the manifest of a new output, or of one to resume, with the finished parts that exist.
 
-        Refuses a directory with other files, and an output that was made of something else. One without a finished
-        part may be made of anything.
+        Raises if the directory has files but no manifest, or was made from other inputs or settings. If it has no other
+        file than the manifest, anything may have changed.
 
         remedy: What to do about an output that is refused.
         """
         manifest, before = cls(folder, made_of), cls.read(folder)
-        there = manifest.folder.names() - {NAME}
-        if there and before is None:
-            raise RemedyError(f"The output holds files ({_first(sorted(there))}) but no readable {NAME}", remedy)
-        if there and before is not None and (changes := before.changes(manifest)):
-            raise RemedyError(f"The output was made of something else: {'; '.join(changes)}", remedy)
+        existing = manifest.folder.names() - {NAME}
+        if existing and before is None:
+            raise RemedyError(f"The output holds files ({_first(sorted(existing))}) but no readable {NAME}", remedy)
+        if existing and before is not None and (changes := before.changes(manifest)):
+            raise RemedyError(f"The output was made from other inputs or settings: {'; '.join(changes)}", remedy)
         if before is not None:
-            manifest.parts = {name: known for name, known in before.parts.items() if name in there}
+            manifest.parts = {name: known for name, known in before.parts.items() if name in existing}
         manifest.save()
         return manifest
 
     def changes(self, now: Manifest) -> tuple[str, ...]:
-        """Return how `now` differs from this manifest, a line for each setting and input; nothing if they agree."""
+        """Return the differences of `now` from this manifest, one line for each setting and input."""
         lines = tuple(_changes("", self.made_of, now.made_of))
         versions = [f"{name} {old}" for name, old in self.versions.items() if now.versions.get(name, old) != old]
         return (*lines, f"made with {', '.join(versions)}") if lines and versions else lines
 
     def finish(self, part: str, known: Any = None) -> None:
-        """List a part that was written. The list is saved now and then: a part that is not listed is made again.
+        """List a part as finished. The manifest is saved at intervals; parts that it does not list are made again.
 
-        known: About the part, as a value of JSON.
+        known: Information about the part, as a JSON value.
         """
         self.parts[part] = known
         if time.monotonic() >= self._no_save_before:
             self.save()
 
     def save(self) -> None:
-        """Write the manifest. Refuses to go on where another process has written its own meanwhile."""
+        """Write the manifest. Raises if another process has changed it since it was last saved."""
         start = time.monotonic()
         if self._saved is not None and self.folder.read(NAME) != self._saved:
-            remedy = "Stop one of the two, then give the command again: finished parts stay."
+            remedy = "Stop one of the two, then run the command again: finished parts are kept."
             raise RemedyError("Another process writes to the output", remedy)
         data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
         self._saved = f"{json.dumps(data, indent=1)}\n".encode()
@@ -140,18 +140,17 @@ class Manifest:
 
 
 def file_input(path: Path | str, content: str | None = None) -> dict[str, str | None]:
-    """Return what a manifest keeps of an input: its path, and what identifies its content, by default a digest."""
+    """Return a manifest's entry for an input: its path, and an identifier of its content, by default a digest."""
     return {"path": str(path), "content": digest(Path(path)) if content is None else content}
 
 
 def stream_input(name: str) -> dict[str, str | None]:
-    """Return what a manifest keeps of an input that can be read only once, as standard input: it is never the same."""
+    """Return a manifest's entry for an input that can be read only once, as standard input. It equals no other."""
     return {"path": name, "content": None}
 
 
 def installed_versions(*packages: str) -> dict[str, str]:
-    """Return the versions of Python and of packages (by default of those that every pipeline of ours needs), by name.
-    Packages that are not installed are left out."""
+    """Return the versions of Python and of installed packages, by name. packages: `PACKAGES` by default."""
     found = {"Python": platform.python_version()}
     for package in packages or PACKAGES:
         try:
@@ -188,7 +187,7 @@ def _inputs(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _content(value: Any) -> Any:
-    """A value without the paths of inputs."""
+    """Return a value without the paths of inputs."""
     if isinstance(value, list):
         return list(map(_content, value))
     return [value["content"]] if _is_input(value) else value

@@ -1,4 +1,4 @@
-"""Settings of encoders and embedders: dataclasses whose annotations say which values their fields may have."""
+"""Settings of encoders and embedders: dataclasses whose annotations restrict the values of their fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_
 
 
 class SettingError(ValueError):
-    """A value that a setting cannot have. Which architecture it was given to, `expand_config` puts in front."""
+    """Invalid value of a setting. `expand_config` puts the name of the architecture in front of the message."""
 
 
 class Rule(NamedTuple):
@@ -26,7 +26,7 @@ Probability = Annotated[float, Rule(lambda value: 0.0 <= value < 1.0, "at least 
 
 
 class Settings:
-    """Base of configs: each value is checked by its field's annotation, `Literal` or one of those above."""
+    """Base of configs: checks each value by its field's annotation, `Literal` or one of those above."""
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self), include_extras=True).items():
@@ -37,12 +37,13 @@ class Settings:
 
 
 def check(name: str, value: object, valid: bool, needed: str) -> None:
+    """Raise if a setting's value is not valid. needed: the condition, in words."""
     if not valid:
         raise SettingError(f"{name} must be {needed}; got {value!r}.")
 
 
 def check_window(size: int) -> None:
-    """Refuse a window over the characters or radicals of a token that has no middle."""
+    """Raise if the window of a convolution is not an odd number."""
     check("window", size, size >= 1 and size % 2 == 1, "an odd number, so that a filter has a middle")
 
 
@@ -141,11 +142,11 @@ DISTANCES = ("hh", "ht", "th", "tt")
 """From query to key: head to head, head to tail, tail to head, tail to tail. The order of `SpanPlan.distances`."""
 
 MECT_DISTANCES = ("hh", "tt")
-"""Of two spans, MECT knows how far their heads and their tails are from each other (eq. 11)."""
+"""MECT uses the distances of head to head and of tail to tail only (eq. 11)."""
 
 
 RANDOM_BLOCK = 16
-"""Places of queries and of keys in a block of MECT's random attention."""
+"""Positions of queries, and of keys, in a block of MECT's random attention."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +155,9 @@ class FlatConfig(StackConfig):
     residuals, and with all four distances.
 
     ff_width: Width inside the feed-forward; None for three times the width.
-    distances: Which distances between two spans the attention knows, of "hh", "ht", "th" and "tt" (head to head, head
-        to tail, ..); None for all, as the paper. The released code and MECT have "hh" and "tt".
-    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`, which the paper does not.
+    distances: Distances between two spans that the attention uses, of "hh", "ht", "th" and "tt" (head to head, head to
+        tail, ..); None for all, as in the paper. The released code and MECT use "hh" and "tt".
+    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`, unlike the paper.
     norm: Normalise after each sum ("post", as the paper), or before each part and once at the end ("pre"). (Where this
         sum should be, the released code adds a part's output to itself: that is not an option.)
     """
@@ -176,16 +177,17 @@ class AtssaConfig(StackConfig):
     width: Width d of the context layers and of the output, shared by the heads.
     layers: Number of context layers.
     heads: Number of heads h, of the context layers and of the word fusion.
-    ff_width: Width inside the feed-forward; None for four times the width, the least that the paper searched.
-    selection: Which keys a query keeps: those above its threshold ("adaptive", ATSSA), the `k` largest ("top_k", the
+    ff_width: Width inside the feed-forward; None for four times the width, the smallest that the paper searched.
+    selection: Keys that a query keeps: those above its threshold ("adaptive", ATSSA), the `k` largest ("top_k", the
         explicit sparse transformer), or all ("none", the paper's "- Selective SA").
-    k: With a threshold, at least so many keys are kept; 0 for the paper's "- top-k". With "top_k", just so many.
+    k: With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k". With "top_k", their number.
     alpha: With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
     tau: With a threshold, temperature of the Gumbel-softmax in training.
     penalty: With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in
         the loss.
-    threshold: Made for each query and head from the sentence ("adaptive"), or 0 for all ("fixed", the paper's "- DT").
-    fusion_width: Width of what a character reads from its words; None for `width`.
+    threshold: Computed for each query and head from the sentence ("adaptive"), or 0 for all ("fixed", the paper's
+        "- DT").
+    fusion_width: Width of the word fusion's output; None for `width`.
     """
 
     selection: Literal["adaptive", "top_k", "none"] = "adaptive"
@@ -227,11 +229,11 @@ class MectConfig(StackConfig):
     width: Width d of each stream and of the output, shared by the heads.
     layers: Number of layers; the paper has one.
     ff_width: Width inside the feed-forwards; None for three times the width.
-    streams: Two streams, each asked by the other ("cross", MECT) or each by itself ("parallel", the paper's experiment
-        B); or one, of characters joined with their radicals ("single", experiment A).
-    random_attention: How many places of a sentence, its characters' and then its words', have learned numbers added to
-        attention scores for each pair of them; 0 for none, the paper's "- RA". Places behind these have nothing added,
-        so that sentences may be longer.
+    streams: Two streams, with the queries of each from the other ("cross", MECT) or from itself ("parallel", the
+        paper's experiment B); or one, of characters joined with their radicals ("single", experiment A).
+    random_attention: Number of positions of a sentence, its characters' and then its words', that have a learned bias
+        of the attention score for each pair; 0 for none, the paper's "- RA". Later positions have none, so that
+        sentences may be longer.
     """
 
     streams: Literal["cross", "parallel", "single"] = "cross"
@@ -252,11 +254,11 @@ def check_distances(distances: Sequence[str]) -> None:
 
 RelationKind = Literal["gated", "mean", "attention"]
 
-# Exponents end here, so that `u v` stays a float32: e^80 = 5.5e34. That changes a sum `a + b` only where one of the two
-# is beyond 40; and the gate even then only where the other is beyond -20 on the opposite side: otherwise the gate is 0
-# or 1 to within e^-20, before and after. Context features are between -1 and 1, so at 400 channels and the weights that
-# training starts with, no half can pass 35 and a typical one is below 2.
 EXPONENT_LIMIT = 40.0
+"""Exponents are clipped to this, positive and negative, so that `u v` fits into float32: e^80 = 5.5e34. That changes a
+sum `a + b` only where one of the two is beyond 40; and even then it changes the gate only where the other is beyond 20
+with the opposite sign: otherwise the gate is 0 or 1 to within e^-20, clipped or not. Context features are between -1
+and 1, so with 400 channels and initial weights neither can be above 35, and most are below 2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,14 +266,13 @@ class GRNConfig(Settings):
     """Sizes and choices of a gated relation network. The defaults are the paper's.
 
     width: Width d of the context features and of the output.
-    branches: Windows of the context layer's convolutions, odd numbers of tokens: each convolution's output goes through
-        tanh, and the largest is taken in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context layer
-        out: the relation layer reads the input itself, which the paper has as wide as the output; input of another
-        width is brought to `width` by a linear layer.
-    relation: How tokens are related: "gated" has one gate for each pair of tokens and each channel (eq. 6); "mean"
-        takes the mean of what the gates are made of (eq. 5, the paper's DFN); "attention" has one gate for each pair
-        (eq. 7, its GAttN); None leaves the relation layer out.
-    dropout: On what the context layer gives, before the relation layer.
+    branches: Windows of the context layer's convolutions, odd numbers of tokens, followed by tanh and the maximum over
+        the convolutions in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context layer out: the
+        relation layer reads the input, through a linear layer if it is not `width` wide, as the paper's is.
+    relation: Relation layer: "gated" has one gate for each pair of tokens and each channel (eq. 6); "mean" is the mean
+        of the relation vectors, without gates (eq. 5, the paper's DFN); "attention" has one gate for each pair (eq. 7,
+        its GAttN); None leaves the relation layer out.
+    dropout: On the context layer's output, before the relation layer.
     """
 
     width: Size = 400

@@ -1,17 +1,17 @@
-"""BIOES and its cousins: spans <-> tags.
+"""BIOES tags: their ids, and conversion from and to spans.
 
-A CRF over `T` entity types has `4 T + 1` tags. Their ids are laid out in five blocks,
+A CRF over `T` entity types has `4 T + 1` tags. Their ids are in five blocks,
 
     B-1 .. B-T | O | S-1 .. S-T | E-1 .. E-T | I-1 .. I-T
 
-so that every set of tags that the CRF reasons about is one slice of neighbours:
+so that every set of tags that the CRF needs is one slice:
 
 * `TagLayout.openers`, the tags that may follow a finished segment: B, O, S;
 * `TagLayout.closers`, the tags that finish a segment: O, S, E;
 * `TagLayout.continuers`, the tags that go on inside an entity: E, I.
 
-Allowed transitions are then two small rectangles instead of one large barred matrix: any closer may be followed by
-any opener, and `B-X` or `I-X` by `E-X` or `I-X` of the same type. Nothing else is a path.
+Allowed transitions are then two small rectangles instead of one large masked matrix: any closer may be followed by any
+opener, and `B-X` or `I-X` by `E-X` or `I-X` of the same type. All others are forbidden.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TagLayout:
         return slice(2 * self.n_labels + 1, 4 * self.n_labels + 1)
 
     def within(self, larger: TagLayout) -> IntArray:
-        """Return the id of each of these tags in a layout of more entity types, the known types first."""
+        """Return the id of each of these tags in a larger layout, whose first entity types are these."""
         if larger.n_labels < self.n_labels:
             raise ValueError(f"a layout of {self.n_labels} entity types does not fit into one of {larger.n_labels}")
         types = np.arange(self.n_labels)
@@ -81,14 +81,12 @@ class TagLayout:
         return np.concatenate([blocks[0], [larger.outside], *blocks[1:]])
 
     def names(self, labels: tuple[str, ...]) -> list[str]:
-        """Return every tag's name, by id."""
+        """Return the name of every tag, by id."""
         blocks = [[f"{prefix}-{label}" for label in labels] for prefix in "BSEI"]
         return [*blocks[0], "O", *blocks[1], *blocks[2], *blocks[3]]
 
     def encode(self, starts: IntArray, ends: IntArray, labels: IntArray, length: int) -> IntArray:
-        """Return tags of a sequence whose entities are `[start, end)` with the given label indices, none
-        overlapping.
-        """
+        """Return the tags of a sequence with the entities `[start, end)` of given label indices, without overlaps."""
         tags = np.full(length, self.outside, dtype=np.int64)
         sizes = ends - starts
         inner = np.repeat(labels + self.inside.start, sizes)
@@ -101,9 +99,7 @@ class TagLayout:
         return tags
 
     def decode(self, tags: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return starts, ends and label indices of the entities of a well-formed tag sequence (or of several,
-        joined).
-        """
+        """Return starts, ends and label indices of the entities of a well-formed tag sequence, or of several joined."""
         single = (tags >= self.single.start) & (tags < self.single.stop)
         starts = np.flatnonzero((tags < self.begin.stop) | single)
         ends = np.flatnonzero(((tags >= self.end.start) & (tags < self.end.stop)) | single) + 1

@@ -1,4 +1,4 @@
-"""Types that more than one room speaks of."""
+"""Types of arrays that several modules use."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float32]
 AnyFloats = NDArray[np.floating]
-"""Of float32, or of float64 where sums are long."""
+"""float32, or float64 where sums are long."""

@@ -197,7 +197,7 @@ def test_an_output_of_other_settings_or_inputs_is_refused_by_what_changed(tmp_pa
     write_parts(tmp_path / "out", "a", inputs=inputs[:2], size=3, labels=["A", "B"])
     same = {"size": 3, "labels": ["A", "B"]}
     assert refusal(tmp_path / "out", inputs=inputs[:2], size=4, labels=["A"]) == (
-        'The output was made of something else: size: was 3, is 4; labels: was ["A", "B"], is ["A"]'
+        'The output was made from other inputs or settings: size: was 3, is 4; labels: was ["A", "B"], is ["A"]'
     )
     assert refusal(tmp_path / "out", inputs=inputs, **same).endswith(f": inputs: {tmp_path / 'z'} changed")
     assert refusal(tmp_path / "out", inputs=inputs[:1], **same).endswith(f": inputs: {tmp_path / 'y'} changed")

@@ -214,7 +214,7 @@ def test_a_doc_of_a_spacy_file_brings_its_user_data(tmp_path) -> None:
 
 def test_a_pipe_is_refused(tmp_path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match=r"pipe: is a pipe or a device, and can be read only once"):
+    with pytest.raises(InputError, match=r"pipe: is a pipe or a device, which can be read only once"):
         read(tmp_path / "pipe")
 
 

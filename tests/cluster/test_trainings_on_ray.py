@@ -130,7 +130,7 @@ def test_a_search_on_ray_draws_what_it_would_on_one_machine_and_stops_what_is_wo
         (("--gpus-per-run", "0.5"), "--gpus-per-run: only for --engine ray"),
         (("--engine", "spark"), "Unknown engine 'spark'"),
         (("--engine", "ray", "--gpu-id", "0"), "Ray chooses GPUs"),
-        (("--engine", "ray", "--address", "127.0.0.1:1"), "There is no cluster of Ray at 127.0.0.1:1"),
+        (("--engine", "ray", "--address", "127.0.0.1:1"), "There is no Ray cluster at 127.0.0.1:1"),
     ],
 )
 def test_what_cannot_be_run_is_said_before_anything_is_trained(here: Path, options: tuple[str, ...], said: str) -> None:

@@ -261,7 +261,7 @@ def test_annotation_of_other_texts_by_the_same_name_is_refused(run, trained, tmp
     (tmp_path / "raw.txt").write_text(now, encoding="utf8")
     code, said = run(trained)
     assert code == 1
-    assert f"The output was made of something else: texts: {tmp_path / 'raw.txt'} changed" in said
+    assert f"The output was made from other inputs or settings: texts: {tmp_path / 'raw.txt'} changed" in said
 
 
 def test_annotation_by_another_teacher_of_the_same_name_is_refused(run, ruled):

@@ -106,7 +106,7 @@ class RayEngine:
         try:
             return future.result()
         except self._ray.exceptions.RayError as error:
-            raise RemedyError(f"Ray lost a training: {reason_of(error)}", "Ray's own logs say more.") from error
+            raise RemedyError(f"Ray lost a training: {reason_of(error)}", "See Ray's logs.") from error
 
     def shared(self, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         node = self._ray.get_runtime_context().get_node_id()
