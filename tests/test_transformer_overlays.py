@@ -151,7 +151,7 @@ def test_two_of_them_go_around_each_other() -> None:
 def test_what_does_not_stand_there_is_named(text: str, missing: str, tmp_path: Path) -> None:
     overlay = tmp_path / "overlay.cfg"
     overlay.write_text(text, encoding="utf8")
-    with pytest.raises(ConfigError, match=rf"overlay.cfg: the config has no \[{missing}. Lay it on a config"):
+    with pytest.raises(ConfigError, match=rf"overlay.cfg: the config has no \[{missing}. Use it with a config"):
         compose(CONFIGS / "weibo.cfg", [overlay])
 
 

@@ -1,7 +1,7 @@
-"""Texts with a model's entities as annotation tools import them: doccano, Label Studio and Prodigy, and as GLiNER is
-trained on them.
+"""Import formats of annotation tools (doccano, Label Studio, Prodigy) and GLiNER's training data, for texts with the
+entities of a model.
 
-What annotators make of them comes back by `tener convert`. All tools count offsets in code points.
+`tener convert` reads the tools' exports. All tools count offsets in code points.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ DIGITS = 4
 class Task:
     """A text with entities that models found.
 
-    probability: That of the reading with these entities; None where nobody asked for it.
-    uncertainty: By the measure that the text was chosen by, if it was.
+    probability: The probability of all these entities together, if it was computed.
+    uncertainty: The uncertainty by which the text was chosen, if it was.
     """
 
     doc: Doc
@@ -38,8 +38,8 @@ class Tool:
     """The import format of an annotation tool.
 
     write: Returns the content of a file.
-    suffix: The ending of its name.
-    interface: Returns what else the tool must be told for entities of some labels.
+    suffix: The ending of the file's name.
+    interface: Returns the configuration that the tool needs for some labels, if it needs one.
     """
 
     write: Callable[[Sequence[Task]], str]
@@ -93,12 +93,12 @@ def labelling_interface(labels: Sequence[str]) -> str:
 
 
 def prodigy(tasks: Sequence[Task]) -> str:
-    """Return JSONL for `ner.manual`, with tokens, by which its interface selects entities."""
+    """Return JSONL for `ner.manual`, with the tokens that its interface needs."""
     return _lines(map(prodigy_record, tasks))
 
 
 def prodigy_record(task: Task) -> dict[str, Any]:
-    """Return a record of Prodigy's, with the tokens that its interface selects entities by."""
+    """Return a Prodigy task, with the tokens that its interface needs."""
     tokens = _tokens(task)
     starts = {token["start"]: token["id"] for token in tokens}
     ends = {token["end"]: token["id"] for token in tokens}
@@ -117,7 +117,7 @@ def prodigy_record(task: Task) -> dict[str, Any]:
 
 
 def _tokens(task: Task) -> list[dict[str, Any]]:
-    """The Doc's tokens, or its characters where an entity is not made of whole tokens."""
+    """Return the Doc's tokens, or its characters if an entity does not consist of whole tokens."""
     doc, text = task.doc, task.doc.text
     edges = [(token.idx, token.idx + len(token), bool(token.whitespace_)) for token in doc]
     starts, ends = {start for start, _, _ in edges}, {end for _, end, _ in edges}
@@ -130,7 +130,7 @@ def _tokens(task: Task) -> list[dict[str, Any]]:
 
 
 def gliner(tasks: Sequence[Task]) -> str:
-    """Return a JSON list of tokens and entities, whose ends include the last token: GLiNER's training data."""
+    """Return GLiNER's training data: a JSON list of tokens and entities, whose ends include the last token."""
     lines = ",\n".join(json.dumps(_gliner_record(task), ensure_ascii=False) for task in tasks)
     return f"[\n{lines}\n]\n"
 
@@ -151,7 +151,7 @@ TOOLS = {
     "prodigy": Tool(prodigy),
     "gliner": Tool(gliner, ".json"),
 }
-"""What `suggest` and `silver` write, by name."""
+"""Name -> format that `suggest` and `silver` can write."""
 
 
 def _lines(records: Iterator[dict[str, Any]]) -> str:

@@ -19,17 +19,17 @@ def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
 
 
 def open_docbin(path: Path) -> DocBin:
-    """Read a `.spacy` file; an error names it."""
+    """Read a `.spacy` file. Errors name it."""
     try:
         return DocBin().from_disk(path)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
-    except Exception as error:  # whatever zlib and msgpack make of a file of another kind
+    except Exception as error:  # zlib and msgpack raise many kinds for a file of another format
         raise InputError(str(path), "is not a .spacy file", "Make it with `spacy tener convert`.") from error
 
 
 def repacked(like: DocBin, docs: Iterable[Doc]) -> bytes:
-    """Return Docs as the content of a `.spacy` file that keeps of each what another file keeps."""
+    """Return Docs as the content of a `.spacy` file, with the attributes and user data that `like` stores."""
     made = DocBin(store_user_data=any(data is not None for data in like.user_data))
     made.attrs = like.attrs
     for doc in docs:
@@ -38,7 +38,7 @@ def repacked(like: DocBin, docs: Iterable[Doc]) -> bytes:
 
 
 class NamingCorpus(Corpus):
-    """spaCy's reader of corpora; its errors name the file that cannot be read."""
+    """spaCy's Corpus, with errors that name the file."""
 
     def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
         docs = (doc for path in locs for doc in read_docs(Path(path), vocab) if len(doc))

@@ -1,4 +1,4 @@
-"""Languages: detected by the letters of a text, and their tokenizers."""
+"""Language detection by the letters of a text, and blank pipelines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def detect_language(texts: Iterable[str]) -> str:
 
 
 def blank_pipeline(lang: str) -> Language:
-    """Return a pipeline with nothing but the language's tokenizer."""
+    """Return a pipeline with only the tokenizer of a language."""
     try:
         return spacy.blank(lang)
     except ImportError as error:

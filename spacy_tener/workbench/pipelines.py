@@ -17,14 +17,14 @@ from ..pipeline.finding import find_recogniser
 
 
 def check_new(output: Path) -> None:
-    """Refuse a place that cannot be written before anything is computed."""
+    """Refuse an existing output, before anything is computed."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise RemedyError(f"--output {output}: exists already", "Name a new directory.")
 
 
 def change_cfg(nlp: Language, name: str, changes: Mapping[str, Any], output: Path | None) -> Path:
-    """Change a component's `cfg` in the pipeline's own directory, or write the pipeline to a new one: as a whole or not
-    at all. Return the directory."""
+    """Change a component's `cfg`, atomically: in the pipeline's own directory, or in a copy at `output`. Returns the
+    directory."""
     find_recogniser(nlp, name).cfg.update(changes)
     if output is not None:
         write_pipeline(nlp, output)
@@ -36,7 +36,7 @@ def change_cfg(nlp: Language, name: str, changes: Mapping[str, Any], output: Pat
 
 
 def write_pipeline(nlp: Language, output: Path) -> None:
-    """Write a pipeline as a whole or not at all."""
+    """Write a pipeline atomically: under a temporary name, then renamed."""
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")

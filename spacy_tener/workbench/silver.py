@@ -1,7 +1,7 @@
-"""Silver annotation: entities that teachers are sure of in raw text, as Docs that `spacy train` reads.
+"""Silver annotation: raw text with the entities that trained pipelines (teachers) are sure of, for `spacy train`.
 
-Tokens that the teachers are not sure of have missing annotation, from which `tener_ner` and spaCy's `ner` learn nothing
-but what is known around them.
+Tokens that the teachers are not sure of have missing annotation: `tener_ner` and spaCy's `ner` learn only from the
+annotation around them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FloatArray = NDArray[np.float64]
 SPACY = "spacy"
 SILVER_FORMATS = (SPACY, *TOOLS)
 LEAST = 0.05
-"""Entities of a lower probability count as not found."""
+"""Entities with a lower probability count as not found."""
 
 BATCH = 256
-_REMEDY = "Remove the directory to annotate everything anew, or choose another one."
+_REMEDY = "Delete the directory to annotate everything again, or choose another one."
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Belief:
     """The probabilities that teachers give the entities of a text.
 
     entities: The probability of each entity.
-    outside: The probability of each character to be in no entity. *Shape* [n_characters]
+    outside: For each character, the probability that it is in no entity. *Shape* [n_characters]
     """
 
     doc: Doc
@@ -50,7 +50,7 @@ class Belief:
 
 
 def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Belief]:
-    """Let teachers vote on a batch of texts: yield the means of their probabilities, on the first teacher's Docs."""
+    """Yield the mean of the teachers' probabilities for each text, with the first teacher's Doc."""
     for votes in zip(*(_vote(teacher, texts) for teacher in teachers), strict=True):
         entities: dict[Place, float] = defaultdict(float)
         for vote in votes:
@@ -60,9 +60,9 @@ def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Beli
 
 
 def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
-    """Return the labels that a teacher lacks and others have, by its name: it votes against all entities of these.
+    """Return teacher -> labels that it lacks and others have. It gives their entities the probability 0.
 
-    Teachers with a component that finds entities and does not list its labels are left out.
+    Teachers with a component that finds entities but does not list its labels are left out.
     """
     known = {name: labels for name, teacher in teachers.items() if (labels := known_labels(teacher)) is not None}
     every = set().union(*known.values())
@@ -70,10 +70,10 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 
 
 def check_teachers(teachers: Mapping[str, Language]) -> None:
-    """Refuse teachers that would find nothing anywhere."""
+    """Refuse a teacher without entity labels, which would find nothing."""
     for name, teacher in teachers.items():
         if known_labels(teacher) == set():
-            raise RemedyError(f"{name}: no component has a label of entities", "Name a trained pipeline.")
+            raise RemedyError(f"{name}: no component has entity labels", "Name a trained pipeline.")
 
 
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
@@ -95,8 +95,8 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
 
 
 def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None:
-    """Correct probabilities, which are those of the first of these components, by what the others do: entities from
-    before it and from behind it are certain, and those that are removed behind it are not found."""
+    """Correct the probabilities of the first of these components for the others: entities that earlier or later
+    components set have the probability 1, and entities that later ones remove count as not found."""
     doc = belief.doc
     before = _places(doc)
     found = _places(components[0](doc))
@@ -115,7 +115,7 @@ def _places(doc: Doc) -> set[Place]:
 
 
 def _certain(doc: Doc) -> Belief:
-    """Return the probability 1 for all that a pipeline without probabilities finds: spaCy's `ner`, rules, an LLM."""
+    """Return the probability 1 for the entities of a pipeline that gives none: spaCy's `ner`, rules, an LLM."""
     outside = np.ones(len(doc.text))
     for ent in doc.ents:
         outside[ent.start_char : ent.end_char] = 0.0
@@ -124,13 +124,13 @@ def _certain(doc: Doc) -> Belief:
 
 @dataclass(frozen=True)
 class Sureness:
-    """The probabilities from which annotation is kept.
+    """The least probabilities of annotation that is kept.
 
-    By default what is more likely than not: where entities need more, most of what is kept is tokens in none, and a
-    student learns to find nothing.
+    The defaults keep what is more likely than not. With a higher one for entities, nearly only tokens outside are
+    kept, and a student learns to find nothing.
 
-    entity: That of an entity.
-    outside: That of a token to be in no entity.
+    entity: The least probability of an entity.
+    outside: The least probability of a token to be outside of entities.
     """
 
     entity: float = 0.51
@@ -138,16 +138,16 @@ class Sureness:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not 0.5 < value <= 1.0:  # a half is what each of two teachers has who contradict each other
+            if not 0.5 < value <= 1.0:  # two teachers who contradict each other make a mean of 0.5
                 raise RemedyError(f"{name} = {value}", "Give a probability above 0.5 and at most 1.")
 
 
 @dataclass
 class SilverStats:
-    """Numbers of texts, tokens and entities in silver annotation.
+    """Counts of texts, tokens and entities in silver annotation.
 
-    missing: Tokens with missing annotation.
-    expected: The entities that the teachers expect in these texts: the sum of all entities' probabilities.
+    missing: The number of tokens with missing annotation.
+    expected: The expected number of entities: the sum of all entities' probabilities.
     """
 
     texts: int = 0
@@ -158,7 +158,7 @@ class SilverStats:
 
     @property
     def is_starved(self) -> bool:
-        """Tell whether less than half of the expected entities are kept, beside the tokens in none."""
+        """Return whether less than half of the expected entities are kept."""
         return 2 * self.entities + 1 < self.expected
 
     def add(self, other: SilverStats) -> None:
@@ -167,14 +167,14 @@ class SilverStats:
 
 
 def keep_sure(belief: Belief, sure: Sureness) -> Doc:
-    """Annotate a text with what is sure: entities, and tokens outside. All other tokens have missing annotation."""
+    """Annotate the entities and outside tokens that are sure. All other tokens have missing annotation."""
     doc = belief.doc
     entities: list[Span] = []
     taken = np.zeros(len(doc), dtype=bool)
-    # The likeliest first: of spans that share tokens, one is kept.
+    # The likeliest of overlapping spans is kept.
     for (start, end, label), probability in sorted(belief.entities.items(), key=lambda each: -each[1]):
         span = doc.char_span(start, end, label=label) if probability >= sure.entity else None
-        # Another teacher's entity may not lie on the edges of tokens.
+        # Entities of other teachers may not fit these tokens.
         if span is not None and not taken[span.start : span.end].any():
             entities.append(span)
             taken[span.start : span.end] = True
@@ -187,7 +187,7 @@ def keep_sure(belief: Belief, sure: Sureness) -> Doc:
 
 
 def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> tuple[list[Task], SilverStats]:
-    """Annotate texts: Docs with what is sure, and the probabilities of their entities."""
+    """Annotate texts. Returns Docs with the sure annotation and the probabilities of their entities, and counts."""
     tasks, stats = [], SilverStats()
     for batch in minibatch(texts, BATCH):
         for belief in beliefs(teachers, batch):
@@ -205,7 +205,7 @@ def as_docbin(tasks: Sequence[Task]) -> bytes:
 
 
 def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
-    """Return the inputs that silver annotation depends on, for `write_silver`: teachers and texts, by contents."""
+    """Return the inputs of silver annotation for the manifest: teachers and texts, identified by their contents."""
     weights = [digest(teacher.path) if teacher.path else "" for teacher in teachers]
     return {"teachers": list(map(file_input, names, weights)), "texts": list(map(_as_input, sources))}
 
@@ -213,7 +213,7 @@ def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequenc
 def _as_input(source: str) -> dict[str, str | None]:
     if comes_once(source):
         return stream_input("standard input" if source == STDIN else source)
-    with open_file(source):  # names what is wrong with a file that cannot be read
+    with open_file(source):  # raises an error that names a file which cannot be read
         return file_input(source, str(size_and_version(source)) if is_remote(source) else None)
 
 
@@ -228,13 +228,14 @@ def write_silver(
     part_size: int,
     done: Callable[[SilverStats, bool], object],
 ) -> SilverStats:
-    """Annotate texts into the parts of a directory, which `spacy train` reads as one corpus.
+    """Annotate texts and write them in parts to a directory, which `spacy train` reads as one corpus.
 
-    Finished parts are left alone, so that the same call resumes where it was stopped.
+    The same call resumes a stopped one: it skips written parts.
 
-    format: One of `SILVER_FORMATS`: that of the parts.
-    settings: What the annotation depends on, of `made_of` and more. Parts that were made of something else are refused.
-    done: Called with what is in a part, and whether it had been there.
+    format: The format of the parts, one of `SILVER_FORMATS`.
+    settings: Inputs and settings that the annotation depends on, from `made_of` and others. If the output was made
+        with others, it is refused.
+    done: Called with the counts of each part, and whether an earlier call wrote it.
     """
     made_of = {**settings, **asdict(sure), "format": format, "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_REMEDY)

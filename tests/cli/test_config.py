@@ -110,7 +110,7 @@ def test_another_config_at_the_output_is_overwritten_only_by_force(tmp_path: Pat
     assert run(BASE, "-o", output)[0] == run(BASE, "-o", output)[0] == 0, "the same config loses nothing"
     output.write_text(output.read_text(encoding="utf8") + "# mine\n", encoding="utf8")
     code, _, messages = run(BASE, "-o", output)
-    assert (code, "there is another config already" in messages) == (1, True)
+    assert (code, "exists with other content" in messages) == (1, True)
     assert output.read_text(encoding="utf8").endswith("# mine\n")
     assert run(BASE, "-o", output, "--force")[0] == 0
     assert not output.read_text(encoding="utf8").endswith("# mine\n")
@@ -302,14 +302,14 @@ def test_a_value_in_place_of_a_component_s_section_is_refused(overlay, section: 
     texts = [f"[{section}]\ntener_ner = {value}\n" for value in ("3", "null")]
     for text in (*texts, *([f"[{parent}]\n{last} = 3\n"] if parent else [])):
         path = overlay(text)
-        assert refusal(path).reason == f"{path}: [{section}] has a value in place of a section"
+        assert refusal(path).reason == f"{path}: [{section}] has a value where a section is needed"
     with pytest.raises(ConfigError, match=r"--set components.tener_ner=null: \[components\] has a value"):
         compose("weibo", settings=["components.tener_ner=null"])
 
 
 def test_a_pipeline_that_is_no_list_is_refused(overlay) -> None:
     path = overlay("[nlp]\npipeline = 3\n")
-    assert refusal(path).reason == f"{path}: nlp.pipeline is no list"
+    assert refusal(path).reason == f"{path}: nlp.pipeline is not a list"
 
 
 def test_a_source_that_is_not_there_is_told_in_one_line(overlay) -> None:
@@ -326,8 +326,8 @@ def test_a_missing_file_and_one_that_is_no_text_are_named(overlay, tmp_path: Pat
 def test_a_component_that_the_base_lacks_is_named_with_those_it_has(overlay) -> None:
     path = overlay("[components.ner.model]\nnO = 3\n")
     error = refusal(path)
-    assert error.reason == f"{path}: there is no component 'ner' to lay it on"
-    assert error.remedy.startswith("There are: tener_ner.")
+    assert error.reason == f"{path}: the config has no component 'ner'"
+    assert error.remedy.startswith("It has: tener_ner.")
 
 
 def test_settings_of_what_is_a_plain_value_are_refused_with_the_configs_that_have_them() -> None:
@@ -339,11 +339,11 @@ def test_settings_of_what_is_a_plain_value_are_refused_with_the_configs_that_hav
 
 def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs_and_what_fits(overlay) -> None:
     error = refusal("grn")
-    assert error.reason == "grn: needs paths.word_vectors, which this config has not"
-    assert error.remedy == "Lay it on conll2003 or ontonotes5 or sample_en or wnut17. Here, `char-grn` fits."
+    assert error.reason == "grn: needs paths.word_vectors, which this config does not have"
+    assert error.remedy == "Use it with conll2003 or ontonotes5 or sample_en or wnut17. Here, `char-grn` fits."
     assert "conll" not in refusal("flat", base="wnut17").remedy
     path = overlay(f"[{TOK2VEC}.embed]\nvectors = ${{paths.nowhere}}\n")
-    assert refusal(path).reason == f"{path}: needs paths.nowhere, which this config has not"
+    assert refusal(path).reason == f"{path}: needs paths.nowhere, which this config does not have"
     assert refusal(path).remedy == "Add it to the section, as null."
 
 
@@ -357,14 +357,14 @@ def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs_and_what_fits(
 def test_a_part_of_another_system_is_named_with_what_it_goes_over(base, name, lacking, fitting) -> None:
     error = refusal(name, base=base)
     assert error.reason == f"{name}: sets {lacking} does not have"
-    assert error.remedy == f"Put it behind {fitting}."
+    assert error.remedy == f"Put it after {fitting}."
 
 
 @pytest.mark.parametrize("overlays", [("ner", "taught"), ("taught", "ner")])
 def test_an_overlay_that_initializes_what_the_pipeline_has_not_is_refused(overlays) -> None:
     error = refusal(*overlays)
     assert error.reason == "taught: sets [initialize.components.tener_ner], but the pipeline has no 'tener_ner'"
-    assert error.remedy == 'Lay it on a config with one. The pipeline is ["tok2vec","ner"].'
+    assert error.remedy == 'Use it with a config that has one. The pipeline is ["tok2vec","ner"].'
 
 
 def test_what_the_base_initializes_may_go_with_its_component(tmp_path: Path) -> None:
@@ -385,7 +385,7 @@ def test_a_new_component_must_be_in_the_pipeline(overlay) -> None:
 
 def test_a_section_that_no_config_has_is_named(overlay) -> None:
     error = refusal(overlay("[trainning]\nmax_steps = 3\n"))
-    assert "there is no section [trainning]" in error.reason
+    assert "the config has no section [trainning]" in error.reason
     assert "training" in error.remedy
 
 

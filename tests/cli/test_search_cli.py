@@ -96,7 +96,7 @@ def test_ctrl_c_ends_with_a_word_and_the_next_call_goes_on(arguments, monkeypatc
     monkeypatch.setattr(Processes, "run", interrupted)
     result = search(*arguments, "--trials", "1", "--steps", "3")
     assert result.code == 130
-    assert "The same command goes on." in result.text
+    assert "The same command resumes." in result.text
     monkeypatch.setattr(Processes, "run", lambda *_, **options: -9)
     again = search(*arguments, "--trials", "1", "--steps", "3")
     assert "0 finished, 1 interrupted" in again.text
@@ -120,7 +120,7 @@ def test_a_setting_that_the_config_lacks_is_named_before_the_first_trial(argumen
     (tmp_path / "space.cfg").write_text("[training]\nmax_stepps = [1]\n", encoding="utf8")
     result = search(*arguments, "--trials", "1")
     assert result.code == 1
-    assert "The config has no 'training.max_stepps', which the space decides" in result.text
+    assert "The config has no 'training.max_stepps', which the search space sets" in result.text
     assert "Did you mean training.max_steps" in result.text
     assert not (tmp_path / "found").exists()
 
@@ -147,6 +147,6 @@ def test_values_that_do_not_fit_are_told_as_drawn_from_the_space(arguments, tmp_
     (tmp_path / "space.cfg").write_text(f"[{TOK2VEC}]\nheads = [3]\n", encoding="utf8")
     result = search(*arguments, "--trials", "1")
     assert result.code == 1
-    assert f"drawn from the space: {TOK2VEC}.heads=3: " in result.text
+    assert f"sampled from the space: {TOK2VEC}.heads=3: " in result.text
     assert "--set" not in result.text
     assert ".." not in result.text

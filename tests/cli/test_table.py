@@ -96,7 +96,7 @@ def test_corpora_and_systems_can_be_chosen(runs: Path) -> None:
     [
         (["--metric", "F1"], "Unknown metric 'F1' Use one of: p, r, f."),
         (["--format", "latex"], "Unknown format 'latex'"),
-        (["--baseline", "mect"], "The baseline mect is none of these systems"),
+        (["--baseline", "mect"], "The baseline mect is not one of these systems"),
         (["--by", "corpus"], "seed 1 is there twice: weibo/ner/1 and weibo/tener/1"),
         (["nope"], "nope: there is no such directory"),
         (["--by", "corpus,system,k"], "its config has no setting 'k'"),

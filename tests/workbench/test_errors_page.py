@@ -163,7 +163,7 @@ def test_errors_are_filtered_by_kind_label_cell_and_text(
         ([("张三来了", None)], "Nothing in these texts is annotated"),
         ([("张三来了", [])], "No entity is annotated in these texts"),
         ([("张三好", [(2, 3, "ORG")])], "does not have the labels ORG (1)"),
-        (None, "These are scores alone."),
+        (None, "These are scores only."),
     ],
 )
 def test_a_page_says_what_it_lacks(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, told: str) -> None:

@@ -119,10 +119,10 @@ def test_teachers_that_find_nothing_are_refused_or_warned_of(run, tmp_path):
     nlp.to_disk(tmp_path / "unlabelled")
     code, output = run(tmp_path / "unlabelled")
     assert code
-    assert "unlabelled: no component has a label of entities Name a trained pipeline." in output
+    assert "unlabelled: no component has entity labels Name a trained pipeline." in output
     code, output = run(tmp_path / "blank")
     assert code == 0
-    assert f"No component says that it finds entities: {tmp_path / 'blank'}" in output
+    assert f"No component is known to set entities: {tmp_path / 'blank'}" in output
 
 
 def test_teachers_vote_whatever_they_are(trained, ruled):
@@ -173,7 +173,7 @@ def test_few_kept_entities_of_many_expected_are_warned_of(run, trained):
     nlp.to_disk(trained.parent / "calibrated")
     code, said = run(trained.parent / "calibrated", "--sure", "0.95", "--outside", "0.95")
     assert code == 0
-    assert "Kept are 0 entities of about" in said
+    assert "Only 0 entities of about" in said
     assert "Lower --sure." in said
 
 
@@ -305,7 +305,7 @@ def test_parts_of_which_nothing_tells_how_they_were_made_are_refused(run, traine
     code, said = run(trained)
     assert code == 1
     assert "The output holds files (part-00000.spacy, part-00001.spacy) but no readable _manifest.json" in said
-    assert "Remove the directory" in said
+    assert "Delete the directory" in said
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -321,12 +321,12 @@ def test_an_annotation_tool_gets_the_same_entities(run, trained, tmp_path, tool)
         assert '<Label value="PER"/>' in (tmp_path / "silver" / "interface.xml").read_text()
     elif tool == "gliner":
         assert [len(item.spans) for path in parts for item in CorpusReader(path)] == [2, 1, 1]
-    assert "made before" in run(trained, "--format", tool)[1]
+    assert "written before" in run(trained, "--format", tool)[1]
     assert "format: was" in run(trained)[1]
 
 
 def test_formats_without_missing_annotation_are_warned_of(run, trained):
     code, said = run(trained, "--format", "doccano", "--sure", "0.99", "--outside", "0.999999")
     assert code == 0, said
-    assert "doccano has no form for tokens without annotation" in said
+    assert "The format doccano has no missing annotation" in said
     assert "Unknown format of silver annotation 'brat'" in run(trained, "--format", "brat")[1]

@@ -1,1 +1,1 @@
-"""Calibration of a pipeline on annotated texts: the temperature of its CRF, thresholds, and the errors of both."""
+"""Calibration of a pipeline on annotated texts: CRF temperature, thresholds, and calibration errors."""

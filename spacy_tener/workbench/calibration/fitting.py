@@ -1,4 +1,4 @@
-"""Numbers fitted to outcomes: the temperature, and thresholds that keep a precision."""
+"""Fitting of the temperature, and of thresholds that keep a precision."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLDEST, _HOTTEST = 0.1, 20.0
 STEPS = 20
 """Most thresholds that are tried for a group of labels."""
 OWN = 100
-"""Least number of entities of a label for a threshold of its own. The other labels share one."""
+"""Least number of entities for a label to get its own threshold. Other labels share one."""
 
 
 def _scipy() -> Any:
@@ -35,11 +35,10 @@ def _scipy() -> Any:
 
 
 def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> float:
-    """Return the temperature at which the entities found are likeliest to be right and wrong as they are (Guo et al.
-    2017).
+    """Return the maximum-likelihood temperature for which found entities are right and wrong (Guo et al. 2017).
 
-    It divides all scores of the CRF, so that probabilities stay those of one distribution over readings. It is fitted
-    to the entities found, not to whole readings: these are improbable as soon as one entity is annotated by mistake.
+    The temperature divides all scores of the CRF, so that probabilities still come from one distribution over tag
+    sequences. It is fitted to single entities, not to whole sequences: one annotation error makes those improbable.
 
     chosen: Mask of the entities to fit to; None for all. *Shape* [n]
     """
@@ -55,14 +54,14 @@ def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> floa
 
 
 def cross_validated(outcomes: Outcomes) -> Probabilities:
-    """Return the probability of each entity at a temperature that was fitted without its text and those of its fold.
+    """Return the probability of each entity at a temperature fitted to the other folds of texts.
 
     *Shape* [n]
     """
     texts, rank = np.unique(outcomes.text, return_inverse=True)
     if len(texts) < 2:
         raise RemedyError(
-            "One text with entities is too little to cross-validate", "Annotate more texts, or name others by --test."
+            "Cross-validation needs more than one text with entities", "Annotate more texts, or give others by --test."
         )
     found = np.zeros(outcomes.right.size)
     for fold in range(min(FOLDS, len(texts))):
@@ -73,10 +72,10 @@ def cross_validated(outcomes: Outcomes) -> Probabilities:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The least probability for some labels.
+    """A threshold of the probability for some labels.
 
-    value: None where no threshold keeps the precision.
-    count: Number of entities found. kept: Those at the threshold or above. right: Those that are kept and right.
+    value: The threshold, or None if none keeps the precision.
+    count: Number of entities found. kept: Of these, at or above the threshold. right: Of these, right.
     """
 
     labels: list[str]
@@ -110,12 +109,12 @@ def fit_thresholds(
 def _fit_threshold(
     probability: Probabilities, right: BoolArray, labels: list[str], precision: float, confidence: float
 ) -> Threshold:
-    """Return the lowest of a sequence of thresholds above which the precision is kept.
+    """Return the lowest threshold that keeps the precision, by fixed-sequence testing.
 
-    The thresholds fall, from one above which a fifth of the entities lie. For each, an exact binomial test asks whether
-    the precision above it is lower than wished, and the first that fails ends the sequence: so the last one that passed
-    does so with the confidence asked for, without dividing the risk among them (fixed-sequence testing, as in Learn
-    then Test, Angelopoulos et al. 2021).
+    Candidates fall, from the threshold that keeps a fifth of the entities. An exact binomial test at each rejects the
+    null hypothesis that the precision is lower than required; the first that fails to reject ends the sequence. So the
+    last one that passed holds with the required confidence, without a correction for multiple tests (Learn then Test,
+    Angelopoulos et al. 2021).
     """
     binom = _scipy().stats.binom
     order = np.argsort(-probability, kind="stable")
@@ -123,7 +122,7 @@ def _fit_threshold(
     passed = Threshold(labels, None, right.size)
     first = max(smallest_sample(precision, confidence), right.size // 5)
     for size in range(first, right.size + 1, max(1, right.size // STEPS)):
-        # Rounded down: a text is read a little differently alone and in a batch. Of equal probabilities all are kept.
+        # Rounded down, since probabilities differ a little between batches. Entities of equal probability are all kept.
         value = math.floor(float(probability[order[size - 1]]) * 1e4) / 1e4
         kept = int((probability >= value).sum())
         if binom.sf(hits[kept - 1] - 1, kept, precision) > 1.0 - confidence:
@@ -133,6 +132,6 @@ def _fit_threshold(
 
 
 def smallest_sample(precision: float, confidence: float) -> int:
-    """Return the number of entities, one of them wrong, that shows a precision with this confidence."""
+    """Return the least number of entities which, with one wrong, proves a precision with this confidence."""
     binom = _scipy().stats.binom
     return next(n for n in itertools.count(2) if binom.sf(n - 2, n, precision) <= 1.0 - confidence)

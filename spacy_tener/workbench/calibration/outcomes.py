@@ -1,4 +1,4 @@
-"""Entities that a pipeline finds in annotated texts, right or wrong, and their probabilities at any temperature."""
+"""Entities that a pipeline finds in annotated texts: right or wrong, and their probability at any temperature."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ...pipeline.scoring import missing_places, places
 from ...types import BoolArray, IntArray
 
 FEWEST = 10
-"""Least number of right entities, and of wrong ones, that a temperature is fitted to."""
+"""Least number of right entities, and least number of wrong ones, to fit a temperature to."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
     """The entities that a component finds in some texts.
 
-    decodings: The answers of the CRF about groups of texts, and the entities found in them.
-    counted: Mask of all entities found: false where annotation is missing, so that nothing is known. *Shape* [N]
-    label: Index of each counted entity's label. *Shape* [n]
-    right: Mask of the entities that are annotated. *Shape* [n]
-    text: Index of each one's text. *Shape* [n]
+    decodings: The decoded batches of texts, each with the entities found.
+    counted: Mask of all entities found: false if annotation is missing there. *Shape* [N]
+    label: Index of the label of each counted entity. *Shape* [n]
+    right: Mask of the counted entities that are annotated. *Shape* [n]
+    text: Index of the text of each counted entity. *Shape* [n]
     """
 
     decodings: Sequence[tuple[Decoding, EntitySpans]]
@@ -47,7 +47,7 @@ class Outcomes:
 
 
 def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source: Path) -> Outcomes:
-    """Find entities as the pipeline's component `name` does, and compare them with the annotation.
+    """Find entities with the pipeline's component `name`, and compare them with the annotation.
 
     source: The file of the examples, for messages.
     """
@@ -65,7 +65,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
             rows.append((n_read + text, label, verdict))
         n_read += len(views)
     if not rows:
-        raise RemedyError(f"{source}: the pipeline finds no entity", "Name texts with entities that it knows.")
+        raise RemedyError(f"{source}: the pipeline finds no entity", "Give texts with entities of its labels.")
     text, label, verdicts = zip(*rows, strict=True)
     counted = np.array([verdict is not None for verdict in verdicts])
     right = np.array([verdict for verdict in verdicts if verdict is not None], dtype=bool)
@@ -73,28 +73,28 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
 
 
 def check_enough(outcomes: Outcomes, source: Path) -> None:
-    """Refuse outcomes that are too few to fit a temperature to."""
+    """Refuse too few outcomes to fit a temperature to."""
     right = int(outcomes.right.sum())
     wrong = outcomes.right.size - right
     if min(right, wrong) < FEWEST:
         raise RemedyError(
-            f"{source}: too few entities to fit a temperature to: {right} of those found are right, {wrong} wrong",
-            f"Annotate more texts: at least {FEWEST} of each are needed.",
+            f"{source}: too few entities to fit a temperature to: {right} right, {wrong} wrong",
+            f"Annotate more texts: at least {FEWEST} right and {FEWEST} wrong entities are needed.",
         )
 
 
 def _check_labels(annotated: set[str], known: Sequence[str], name: str, source: Path) -> None:
     if not annotated:
-        raise RemedyError(f"{source}: no entities are annotated", "Name texts with annotated entities.")
+        raise RemedyError(f"{source}: no entities are annotated", "Give texts with annotated entities.")
     if not annotated & set(known):
         raise RemedyError(
             f"{source}: its labels ({', '.join(sorted(annotated))}) are not those of '{name}' ({', '.join(known)})",
-            "Name texts annotated with the labels of the pipeline.",
+            "Give texts annotated with the labels of the pipeline.",
         )
 
 
 class Judge:
-    """The annotation of a text, asked about entities found in it, whatever the tokens of either are."""
+    """Compares entities with the annotation of a text, whose tokens may differ."""
 
     def __init__(self, reference: Doc, predicted: Doc) -> None:
         gold = places(reference)

@@ -1,4 +1,4 @@
-"""Errors of probabilities, and the reliability diagram."""
+"""Calibration errors, and the reliability diagram."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BINS = 10
 _HAIR = 1e-9
 
 Series = Mapping[str, tuple[Probabilities, BoolArray]]
-"""Probabilities of entities, and the mask of those that are right, by the name in the legend."""
+"""Name in the legend -> probabilities of entities, and the mask of right ones."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Bin:
 class Errors:
     """Errors of probabilities.
 
-    ece: Expected calibration error: the mean distance of probability and share that is right, over bins of equal size.
+    ece: Expected calibration error: the mean distance of probability and accuracy, over bins of equal size.
     brier: Mean squared error.
     nll: Mean negative log-likelihood, in nats.
     """
@@ -48,7 +48,7 @@ class Errors:
 
 
 def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> list[Bin]:
-    """Divide predictions into bins of as many each, from the least probable on."""
+    """Divide predictions into bins of equal size, the least probable first."""
     order = np.argsort(probability, kind="stable")
     parts = [part for part in np.array_split(order, n_bins) if part.size]
     return [Bin(float(probability[part].mean()), float(right[part].mean()), part.size) for part in parts]
@@ -62,7 +62,7 @@ def errors(probability: Probabilities, right: BoolArray) -> Errors:
 
 
 def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
-    """Return negative log-likelihoods: high, but finite, for what is wrong at a probability of 1. *Shape* [n]"""
+    """Return negative log-likelihoods, which stay finite for errors with a probability of 1. *Shape* [n]"""
     inside = np.clip(probability, _HAIR, 1.0 - _HAIR)
     loss: Probabilities = -np.log(np.where(right, inside, 1.0 - inside))
     return loss

@@ -1,1 +1,1 @@
-"""Configs put together from a corpus' config and overlays, filled and checked."""
+"""Configs composed of a corpus' config and overlays, filled and validated."""

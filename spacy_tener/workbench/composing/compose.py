@@ -1,12 +1,12 @@
-"""One config out of several: a corpus' config, overlays on it, and single settings on top.
+"""Composition of a config: a corpus' config, overlays that override it, and single settings that override both.
 
-An overlay is a part of a config. A section of it that names a registered function (`@architectures` and its like), or a
-component's `factory`, other than what stands there replaces what stands there, whole with its subsections; any other
-section adds to what is there, key by key. So an overlay switches something off by `null`, and takes a component out by
-an `nlp.pipeline` without it; nothing else removes a key. Headers of empty parent sections may be left out.
+An overlay is a part of a config. A section of it with another registered function (`@architectures` and so on) or
+another component `factory` replaces the section below it, with all subsections; any other section is merged key by key.
+Nothing else removes a key: an overlay switches a setting off by `null`, and removes a component by an `nlp.pipeline`
+without it. Headers of empty parent sections may be left out.
 
-An overlay that goes around something rather than in its place names it: the value `${here}` is the whole section that
-is in the place of the overlay's own, and `${here.learn_rate}` a part of that.
+An overlay can wrap the section that it replaces: the value `${here}` is that whole section, and `${here.learn_rate}` a
+part of it.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ _NO_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 
 @dataclass(frozen=True)
 class Composed:
-    """A complete config, with its variables (`${paths.train}`) as they were written, and notes about other changes."""
+    """A complete config that keeps its variables (`${paths.train}`), and notes on settings that changed with others."""
 
     config: Config
     notes: tuple[str, ...]
 
 
 def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Composed:
-    """Lay overlays on a config, the later over the earlier, then single settings; fill and validate it.
+    """Merge overlays into a config, in order, then single settings; fill and validate the result.
 
-    base, overlays: Paths, or names of configs that come with the package: `weibo`, `flat-atssa`. The overlay `tener` is
-        the base as it is.
-    settings: Each as `section.key=value`, with the value as in a config; a string may go without quotes. The key must
-        exist in the config that the files make, once filled.
+    base, overlays: Paths, or names of configs of the package: `weibo`, `flat-atssa`. The overlay `tener` changes
+        nothing.
+    settings: Each as `section.key=value`, with the value as in a config; a string needs no quotes. The filled config of
+        all files must have the key.
 
-    Where `max_steps` is changed and the schedule's `total_steps` is not, and the two were equal, `total_steps` follows.
+    If `max_steps` changes and `total_steps` of the schedule was equal to it, it changes too, unless it is set.
     """
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
@@ -96,15 +96,15 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
 
 
 def with_settings(config: Config, settings: Sequence[str], notes: list[str], what: str = "--set") -> Config:
-    """Lay single settings on a filled config, as `compose` does; fill and validate it.
+    """Merge single settings into a filled config, as `compose` does; fill and validate the result.
 
-    what: The settings' name in messages.
+    what: The name of the settings in messages.
     """
     for setting in settings:
         updates = _read_setting(setting, config, what)
         config = _merge(config, updates, notes)
         if "@" in setting.partition("=")[0]:
-            # The function brings settings of its own, which the next one may name.
+            # Fill in the settings of the new function, which the next setting may change.
             with wrap_config_errors(f"{what} {setting}"):
                 config = fill(config)
     if settings:
@@ -114,7 +114,7 @@ def with_settings(config: Config, settings: Sequence[str], notes: list[str], wha
 
 
 def _merge(config: Config, updates: Config, notes: list[str]) -> Config:
-    """Return the config with the updates on it. Whatever else changes with them is added to the notes."""
+    """Return the config with the updates merged in. Notes get a line for each other setting that changes with them."""
     kept = _without_replaced_components(config, updates)
     merged = Config(_ordered(kept.merge(updates), kept), is_interpolated=False, section_order=kept.section_order)
     steps = _get(merged, MAX_STEPS)
@@ -127,7 +127,7 @@ def _merge(config: Config, updates: Config, notes: list[str]) -> Config:
 
 
 def _ordered(config: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with the keys of another in that one's order, and then the rest."""
+    """Return the config with its keys in the order of `like`, and other keys after them."""
     ordered = {key: config[key] for key in (*(key for key in like if key in config), *config)}
     for key, value in ordered.items():
         if isinstance(value, Mapping) and isinstance(like.get(key), Mapping):
@@ -136,7 +136,7 @@ def _ordered(config: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, An
 
 
 def _without_replaced_components(config: Config, updates: Config) -> Config:
-    """Return the config without the components for which the updates have another factory, of other settings."""
+    """Return the config without the components that the updates give another factory, whose settings differ."""
     kept = config.copy()
     for name, component in updates.get("components", {}).items():
         origin = _origin(component)
@@ -151,41 +151,43 @@ def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _check_shape(updates: Config, name: str) -> None:
-    """Refuse a value in place of a component's section, and a pipeline that is no list."""
+    """Refuse a value where a component's section is needed, and a pipeline that is not a list."""
     for key in ("components", "initialize.components"):
         section = _get(updates, key) or {}
         if not isinstance(section, Mapping) or not all(isinstance(each, Mapping) for each in section.values()):
-            remedy = "Give it settings. A component is removed by an nlp.pipeline without it."
-            raise ConfigError(f"{name}: [{key}] has a value in place of a section", remedy)
+            remedy = "Write a section. To remove a component, leave it out of nlp.pipeline."
+            raise ConfigError(f"{name}: [{key}] has a value where a section is needed", remedy)
     if not isinstance(_get(updates, "nlp.pipeline") or [], list):
-        raise ConfigError(f"{name}: nlp.pipeline is no list", 'Write names as in ["tener_ner"].')
+        raise ConfigError(f"{name}: nlp.pipeline is not a list", 'Write names as in ["tener_ner"].')
 
 
 def _check_overlay(overlay: Config, config: Config, name: str) -> None:
-    """Refuse sections and components that the base lacks and the overlay does not define."""
+    """Refuse sections and components that the base does not have and the overlay does not define."""
     for section in overlay:
         if section not in SECTIONS and section not in config:
             sections = ", ".join(dict.fromkeys([*config, *SECTIONS]))
-            raise ConfigError(f"{name}: there is no section [{section}] to lay it on", f"There are: {sections}.")
+            raise ConfigError(f"{name}: the config has no section [{section}]", f"Use one of: {sections}.")
     components = config.get("components", {})
     pipeline = overlay.get("nlp", {}).get("pipeline", config.get("nlp", {}).get("pipeline", []))
     for component, settings in overlay.get("components", {}).items():
         if component not in components and _origin(settings) is None:
-            remedy = f"There are: {', '.join(components) or 'none'}. A component to add needs its `factory`."
-            raise ConfigError(f"{name}: there is no component '{component}' to lay it on", remedy)
+            remedy = f"It has: {', '.join(components) or 'none'}. A new component needs a `factory`."
+            raise ConfigError(f"{name}: the config has no component '{component}'", remedy)
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
             raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
 
 
 def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
-    """Refuse an overlay that initializes a component which the final pipeline lacks: it would do nothing."""
+    """Refuse an overlay that initializes a component which the final pipeline does not have."""
     pipeline = _get(config, "nlp.pipeline") or []
     for name, overlay in overlays.items():
         for component in _get(overlay, "initialize.components") or {}:
             if component not in pipeline:
                 reason = f"{name}: sets [initialize.components.{component}], but the pipeline has no '{component}'"
-                raise ConfigError(reason, f"Lay it on a config with one. The pipeline is {srsly.json_dumps(pipeline)}.")
+                raise ConfigError(
+                    reason, f"Use it with a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
+                )
 
 
 def _check_values(overlay: Config, config: Config, name: str) -> None:
@@ -197,7 +199,7 @@ def _check_values(overlay: Config, config: Config, name: str) -> None:
         if not any(own.startswith("@") for own in section):
             bases = [each for each in names_in(BASES) if isinstance(_get(read_config(find_base(each)), key), Mapping)]
             reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is the value {value} here"
-            raise ConfigError(reason, f"Lay it on one of: {', '.join(bases)}." if bases else "Name a function there.")
+            raise ConfigError(reason, f"Use it with one of: {', '.join(bases)}." if bases else "Name a function there.")
 
 
 def _check_system(overlay: Config, config: Config, name: str) -> None:
@@ -210,7 +212,7 @@ def _check_system(overlay: Config, config: Config, name: str) -> None:
     fitting = [other for other, has in others.items() if has and wanted <= _arguments(has)]
     if fitting:
         lacking = " and ".join(f"'{key}'" for key in sorted(wanted - _arguments(function)))
-        remedy = f"Put it behind {' or '.join(fitting)}."
+        remedy = f"Put it after {' or '.join(fitting)}."
         raise ConfigError(f"{name}: sets {lacking}, which {function} does not have", remedy)
 
 
@@ -228,12 +230,12 @@ def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
         if not lacking:
             continue
         bases = [each for each in names_in(BASES) if lacking <= {*keys(read_config(find_base(each)))}]
-        remedy = f"Lay it on {' or '.join(bases)}." if bases else "Add it to the section, as null."
+        remedy = f"Use it with {' or '.join(bases)}." if bases else "Add it to the section, as null."
         for other in names_in(OVERLAYS):
             found, wanted = (_get(each, TOK2VEC) for each in (read_config(find_overlay(other)), overlay))
             if found and found == wanted and _variables(read_config(find_overlay(other))) <= there:
                 remedy += f" Here, `{other}` fits."
-        reason = f"{name}: needs {' and '.join(sorted(lacking))}, which this config has not"
+        reason = f"{name}: needs {' and '.join(sorted(lacking))}, which this config does not have"
         raise ConfigError(reason, remedy)
 
 
@@ -244,7 +246,7 @@ def _variables(config: Config) -> set[str]:
 
 
 def _fill_here(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
-    """Return the config without the sections that `${here}` stands for, and the overlay with them in its place."""
+    """Return the config without the sections that `${here}` refers to, and the overlay with them filled in."""
     rest, filled = config.copy(), overlay.copy()
     for key, value in entries(overlay):
         section, _, last = key.rpartition(".")
@@ -254,7 +256,7 @@ def _fill_here(config: Config, overlay: Config, name: str) -> tuple[Config, Conf
         place = _standing_place(config, overlay, section)
         standing = _get(config, f"{place}.{asked['part']}" if asked["part"] else place)
         if standing is None:
-            raise ConfigError(f"{name}: the config has no [{section}] for {value}", "Lay it on a config that has it.")
+            raise ConfigError(f"{name}: the config has no [{section}] for {value}", "Use it with a config that has it.")
         _get(filled, section)[last] = deepcopy(standing)
         if not asked["part"]:
             _get(rest, place).clear()
@@ -277,7 +279,7 @@ def _read_setting(setting: str, config: Config, what: str) -> Config:
         remedy = "Write section.key=value, as in training.max_steps=1000."
         raise ConfigError(f"{what} {setting}: not a setting", remedy)
     if key.strip() not in set(keys(config)):
-        remedy = did_you_mean(key, keys(config), "It changes what the filled config has.")
+        remedy = did_you_mean(key, keys(config), "Only settings of the filled config can be changed.")
         raise ConfigError(f"{what} {setting}: the config has no '{key}'", remedy)
     try:
         value = srsly.json_loads(text.strip())
@@ -289,7 +291,7 @@ def _read_setting(setting: str, config: Config, what: str) -> Config:
 
 
 def _get(config: Mapping[str, Any], key: str) -> Any:
-    """Return a value by its dotted key; None where there is none."""
+    """Return the value of a dotted key, or None."""
     node: Any = config
     for part in key.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
@@ -297,8 +299,8 @@ def _get(config: Mapping[str, Any], key: str) -> Any:
 
 
 def fill(config: Config) -> Config:
-    """Return the config with every default in it, variables as they were. All functions that it names must be
-    registered and take its arguments; the pipeline's components are created once to see that they can be."""
+    """Return the config with all defaults filled in, and its variables kept. Validates it: its functions must be
+    registered and accept its arguments, and the pipeline's components are created once."""
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config
     filled["components"].update(get_sourced_components(config))
     _check_nothing_lost(config, filled)
@@ -321,7 +323,7 @@ def wrap_config_errors(what: str) -> Iterator[None]:
 
 
 def _check_nothing_lost(config: Config, filled: Config) -> None:
-    """Refuse keys that no schema has, which filling silently leaves out."""
+    """Refuse unknown keys, which filling drops silently."""
     out = {f"components.{name}" for name in config.get("components", {}) if name not in filled["components"]}
     there = set(keys(filled))
     for key in keys(config):

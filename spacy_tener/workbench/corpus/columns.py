@@ -1,18 +1,17 @@
-"""Corpora with a token and its tag on each line: `char TAG`, CoNLL-2003, CoNLL-U's look, Weibo; and tag schemes.
+"""Corpora with a token and its tag per line: `char TAG`, CoNLL-2003, CoNLL-U-like columns, Weibo; and tag schemes.
 
-The first column is the token, the last its tag, unless told otherwise; a first column that numbers the tokens of each
-sentence is passed over. A line that holds a tab is split at tabs, any other at runs of spaces. Lines of white space end
-a sentence; so does the end of the file. `-DOCSTART-` begins a document. A line with `#` before the tokens of a sentence
-is a comment unless it ends in a tag and has the columns of the others. Every other line is data.
+By default the first column is the token and the last its tag; a first column that numbers the tokens of each sentence
+is skipped. A line with a tab is split at tabs, any other at runs of spaces. Blank lines and the end of the file end a
+sentence. `-DOCSTART-` begins a document. A line with `#` before the tokens of a sentence is a comment, unless it ends
+in a tag and has as many columns as the others. Every other line is data.
 
-Weibo NER writes each character with its position in its word (`科0`, `技1`); the position is taken off.
+Weibo NER writes each character with its position in its word (`科0`, `技1`); the position is removed.
 
-A tag is `O`, a letter and a label (`B-PER`, or `B_PER` as in People's Daily), or `-` where the annotation is unknown.
-Tags are read as `conlleval` reads them, whatever the scheme, so that entities never depend on which was detected: `B`,
-`S` and `U` begin an entity; `I`, `M`, `E` and `L` continue the entity of the same type that reaches up to them, and
-begin one where there is none (after `O`, after another type, after a closed entity, at the start of the sentence); `E`,
-`L`, `S` and `U` end it. What does depend on the scheme is whether a tag was well-formed. Every tag that was not is
-counted and reported as repaired.
+A tag is `O`, a letter and a label (`B-PER`, or `B_PER` as in People's Daily), or `-` for missing annotation. Tags of
+every scheme are read as `conlleval` reads them, so that entities do not depend on the detected scheme: `B`, `S` and `U`
+begin an entity; `I`, `M`, `E` and `L` continue the entity of the same type directly before them, or begin one if there
+is none (after `O`, after another type, after a closed entity, at the start of the sentence); `E`, `L`, `S` and `U` end
+it. The scheme only decides whether a tag is well-formed. Tags that are not are counted and reported as repaired.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from .records import EntitySpan, Event, Notes, RecordError, Sentence
 
 AUTO = "auto"
 MISSING = "-"
-# The letters of an entity's first, inner and last token, and of the token of an entity that has one.
+# The letters of an entity's first, inner and last token, and of a single-token entity.
 SCHEMES = {
     "IOB2": ("B", "I", "I", "B"),
     "IOB1": ("I", "I", "I", "I"),
@@ -46,14 +45,14 @@ DOCUMENT_START = "-DOCSTART-"
 # Lazy, so that the digit 3 at position 10 (`310`) is 3, and 1 at position 0 (`10`) is 1.
 _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
 _SPACES = re.compile(" +")
-_REGULAR_SHARE = 0.95  # of the tokens, for a file to be taken for one with positions or numbers
+_REGULAR_SHARE = 0.95  # least share of regular tokens in a file with positions or numbers
 
 
 # Tags
 
 
 def find_scheme(name: str) -> str:
-    """Return the scheme of a name in any case, or `auto`."""
+    """Return the scheme with a name (in any case) or alias, or `auto`."""
     scheme = AUTO if name.lower() == AUTO else ALIASES.get(name.upper(), name.upper())
     if scheme not in (AUTO, *SCHEMES):
         raise RemedyError(f"Unknown tag scheme '{name}'", f"Use one of: {', '.join((AUTO, *SCHEMES, *ALIASES))}.")
@@ -61,9 +60,9 @@ def find_scheme(name: str) -> str:
 
 
 class TagReader:
-    """Reads the tags of one file, sentence by sentence, and finds out their scheme on the way.
+    """Reads the tags of one file, sentence by sentence, and detects their scheme.
 
-    scheme: The scheme the file is held to, or `auto`.
+    scheme: The scheme that the tags must have, or `auto`.
     """
 
     def __init__(self, scheme: str = AUTO) -> None:
@@ -71,14 +70,14 @@ class TagReader:
         self._candidates = list(SCHEMES) if scheme == AUTO else [scheme]
         self._letters: set[str] = set()
         self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING: (MISSING, "")}
-        # IOB1, IOB2 and the schemes that mark an entity's end disagree about what is well-formed, and which of them a
-        # file follows may only be known at its end; so each keeps its own account.
+        # Well-formed tags differ between IOB1, IOB2 and the schemes that mark an entity's end. The scheme may only be
+        # known at the end of the file, so repairs are counted for each.
         self._repairs = {"IOB1": Notes(), "IOB2": Notes(), "marked": Notes()}
 
     @property
     def scheme(self) -> str | None:
-        """Scheme of the tags read so far: the first that has all their letters, and of IOB1 and IOB2, which have
-        the same letters, the one that fewer tags contradict. None where no tag tells."""
+        """Scheme of the tags read so far: the first that has all their letters. Of IOB1 and IOB2, which have the same
+        letters, the one with fewer repairs. None before any entity tag."""
         if not self._letters and len(self._candidates) > 1:
             return None
         if self._candidates[:2] == ["IOB2", "IOB1"]:
@@ -93,7 +92,7 @@ class TagReader:
     def read(
         self, tags: Sequence[str], *, line: int = 1, step: int = 1
     ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
-        """Return the entities of a sentence, and the indices of its tokens without annotation.
+        """Return the entities of a sentence, and the indices of its tokens with missing annotation.
 
         line: The line of the first tag. step: Lines from one tag to the next.
         """
@@ -121,7 +120,7 @@ class TagReader:
         return tuple(spans), tuple(missing)
 
     def _check_first(self, tags: Sequence[str], index: int, letter: str, same_type: bool, line: int) -> None:
-        """Note where a tag that begins an entity is not one that may, or need, begin one."""
+        """Note a tag that begins an entity although its scheme has another tag for that."""
         after = f"after {tags[index - 1]}" if index else "at the start of a sentence"
         if letter in _CONTINUING:
             for grammar in ("IOB2", "marked"):
@@ -189,9 +188,9 @@ def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]
 class ColumnReader:
     """Reads the sentences of one file.
 
-    token, tag: The places of their columns, from 0; negative ones count from the end.
-    positions: Take off the position in its word that each token ends in, as in Weibo NER.
-    width: The number of columns, once a line was read.
+    token, tag: Indices of their columns, from 0; negative ones count from the end.
+    positions: Remove the position in its word from the end of each token, as in Weibo NER.
+    width: The number of columns; 0 before the first line.
     """
 
     tags: TagReader
@@ -226,7 +225,7 @@ class ColumnReader:
         if len(columns) < 2:
             remedy = "Each line needs a token and its tag, with a space or a tab between them."
             if "," in columns[0]:
-                remedy += " A table with commas is to be saved with tabs."
+                remedy += " Save a table with commas as a table with tabs."
             raise RecordError("the line has one column", remedy, line=number)
         if len(columns) != self.width:
             reason = f"the line has {len(columns)} columns, the lines before it {self.width}"
@@ -234,10 +233,10 @@ class ColumnReader:
         for name, place in (("token", self.token), ("tag", self.tag)):
             if not -self.width <= place < self.width:
                 reason = f"the line has {self.width} columns, and none for the {name}"
-                raise RecordError(reason, f"Name a column that there is (--{name}-column).", line=number)
+                raise RecordError(reason, f"Name an existing column (--{name}-column).", line=number)
         if not columns[self.token]:
             which = "first column" if self.token == 0 else "column"
-            remedy = "Begin the line with the token, or take it out."
+            remedy = "Begin the line with the token, or remove the line."
             raise RecordError(f"the {which}, the token, is empty", remedy, line=number)
 
 
@@ -247,7 +246,7 @@ def is_tag(text: str) -> bool:
 
 def split_line(line: str) -> list[str]:
     if "\t" in line:
-        # A column of blanks alone is a token that is one.
+        # A column of spaces is a token that is a space.
         return [column.strip(" ") or column for column in line.rstrip("\t ").split("\t")]
     columns = _SPACES.split(line.rstrip(" "))
     if line.startswith("  ") and len(columns) == 2:
@@ -256,7 +255,7 @@ def split_line(line: str) -> list[str]:
 
 
 def has_positions(tokens: Iterable[str]) -> bool:
-    """Tell whether the tokens carry positions that begin at 0 and go up by one, but for a few."""
+    """Return whether nearly all tokens end in positions that begin at 0 and go up by one."""
     previous, regular, total = -1, 0, 0
     for token in tokens:
         match = _POSITIONED.fullmatch(token)
@@ -268,7 +267,7 @@ def has_positions(tokens: Iterable[str]) -> bool:
 
 
 def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
-    """Tell whether the first of three columns or more numbers nearly all tokens of each sentence, from 0 or 1."""
+    """Return whether the first of three or more columns numbers nearly all tokens of each sentence, from 0 or 1."""
     longest, regular, total = 0, 0, 0
     for _, block in read_blocks(lines):
         rows = [split_line(line) for _, line in block.lines]

@@ -1,17 +1,17 @@
-"""OntoNotes in the columns of CoNLL-2012 (`*_gold_conll`), as the papers' English corpus comes.
+"""OntoNotes in the columns of CoNLL-2012 (`*_gold_conll`), the format of the papers' English corpus.
 
     #begin document (nw/wsj/24/wsj_2401); part 000
     nw/wsj/24/wsj_2401  0  0  Eli  NNP  (TOP(S(NP*  -  -  -  -  (PERSON*  *  -
     nw/wsj/24/wsj_2401  0  1  Broad  NNP  *)  -  -  -  -  *)  *  -
     #end document
 
-Column 4 is the word, column 11 the names in brackets; the columns between the names and the last are one for each
-predicate of the sentence, so that sentences differ in width. Blank lines end a sentence. Training, development and test
-part are the directories of the CoNLL-2012 release; the words must have been put into its skeletons.
+Column 4 is the word, column 11 the names in brackets. After the names there is a column for each predicate of the
+sentence, so sentences differ in width. Blank lines end a sentence. Training, development and test part are the
+directories of the CoNLL-2012 release, whose skeletons must be filled with the words.
 
-Words are read as they stood in the text: the Treebank writes brackets as `-LRB-` and transcripts their marks as `/.`,
-which neither other text nor pretrained vectors have. Chinese files have words for tokens too, as spaCy wants them: a
-pipeline that splits characters reads them by their text.
+Words are converted to plain text: the Treebank writes brackets as `-LRB-`, and transcripts write punctuation as `/.`,
+which other text and pretrained vectors do not have. In Chinese files, too, tokens are words; a pipeline with
+characters as tokens reads the text of the Docs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WRITTEN = {
 
 
 def is_conll_2012(first_line: str) -> bool:
-    """Tell whether a file that begins with this line is of the format."""
+    """Return whether a file that begins with this line has the format."""
     return first_line.startswith(_BEGIN)
 
 
@@ -57,11 +57,11 @@ def read_documents(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, list
 class Conll2012Reader:
     """Reads the documents of one file. Each part of a document counts as a document.
 
-    new_testament: Read documents whose id begins with `pt/` too. Nobody has annotated names in them, and the papers
-        leave them out.
+    new_testament: Read documents whose id begins with `pt/`, too. Names in them are not annotated, and the papers leave
+        them out.
 
-    Other documents were not annotated for names either, but the format writes them like text without any. They are
-    kept, since the papers keep them, and noted.
+    Names in some other documents are not annotated either, which the format does not mark. They are kept, as in the
+    papers, and counted.
     """
 
     notes: Notes
@@ -84,7 +84,7 @@ class Conll2012Reader:
         return Sentence(tuple(written(row[_WORD]) for row in rows), spans, (), line, block.starts_document)
 
     def _outermost(self, spans: Sequence[EntitySpan], line: int) -> tuple[EntitySpan, ...]:
-        """Return the names that stand in no other. OntoNotes marks no others, but the notation could."""
+        """Return the names that are not nested in another. OntoNotes has no nested ones, but the format allows them."""
         spans = sorted(spans, key=lambda span: (span.start, -span.end))
         kept = longest(spans)
         for span in spans:
@@ -94,12 +94,12 @@ class Conll2012Reader:
 
 
 def written(word: str) -> str:
-    """Return a word of the Treebank as the text has it."""
+    """Return a word in Treebank notation as plain text."""
     return _WRITTEN.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
 def _inside(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Yield the lines of the documents, with the marks of the other formats of columns where they begin and end."""
+    """Yield the lines of the documents, with `-DOCSTART-` and a blank line in place of their begin and end lines."""
     document, number = "", 0
     for number, line in lines:
         if line.startswith(_BEGIN):
@@ -111,7 +111,7 @@ def _inside(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             yield number, ""
         elif line.strip() and not document:
             remedy = f"Begin each document with a line like `{_BEGIN} (nw/wsj/24/wsj_2401); part 000`."
-            raise RecordError("the line stands outside a document", remedy, line=number)
+            raise RecordError("the line is outside a document", remedy, line=number)
         else:
             yield number, line
     _check_ended(document, number)
@@ -119,7 +119,7 @@ def _inside(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
 
 def _check_ended(document: str, number: int) -> None:
     if document:
-        remedy = f"Is the file whole? Each document ends with a line `{_END}`."
+        remedy = f"Check that the file is complete: each document ends with a line `{_END}`."
         raise RecordError(f"there is no end of the document {document}", remedy, line=number)
 
 
@@ -129,18 +129,18 @@ def _split(line: str, number: int) -> list[str]:
         remedy = "CoNLL-2012 has the word in column 4, its names in column 11 and coreference in the last."
         raise RecordError(f"the line has {len(columns)} columns, fewer than {_MIN_COLUMNS}", remedy, line=number)
     if columns[_WORD] == _PLACEHOLDER:
-        remedy = "Put the words of OntoNotes (LDC2013T19) in by skeleton2conll of the CoNLL-2012 release."
+        remedy = "Fill in the words of OntoNotes (LDC2013T19) with skeleton2conll of the CoNLL-2012 release."
         raise RecordError(f"the file is a skeleton, with {_PLACEHOLDER} for each word", remedy, line=number)
     return columns
 
 
 def _read_names(cells: Sequence[str], line: int) -> list[EntitySpan]:
-    """Return the names of a sentence in brackets, inner ones before those that they stand in."""
+    """Return the names of a sentence from their brackets, nested ones before the outer ones."""
     spans: list[EntitySpan] = []
     begun: list[tuple[int, str]] = []
     for index, cell in enumerate(cells):
         if _BRACKETS.fullmatch(cell) is None:
-            raise _malformed(f"'{cell[:60]}' in column 11 is no name in brackets", line + index)
+            raise _malformed(f"'{cell[:60]}' in column 11 is not a name in brackets", line + index)
         begun += [(index, label) for label in _LABEL.findall(cell)]
         for _ in range(cell.count(")")):
             if not begun:

@@ -1,9 +1,8 @@
-"""Corpora to spaCy's binary format: which files to read, which to write them to, and the conversion.
+"""Conversion of corpora to spaCy's binary format: planning of inputs and outputs, and the conversion itself.
 
-An output is named after its input: `train.char.bmes` becomes `train.spacy`. Only endings that name a format are taken
-off, so that the names of `x.train` and `x.dev` stay apart (`x.train.spacy`), whether they are converted together or
-one by one. An output that ends in `.spacy` names the file itself, of one input or of several joined. Files in a
-directory keep their place below it.
+An output is named after its input: `train.char.bmes` becomes `train.spacy`. Only endings that name a format are
+removed, so that `x.train` and `x.dev` get different names (`x.train.spacy`), together or one by one. An output that
+ends in `.spacy` is the file for one input, or for several joined ones. Files in a directory keep their relative paths.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _FORMAT_SUFFIXES = frozenset(
     | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json", ".ann"}
     | {".gold_conll", ".v4_gold_conll", ".v9_gold_conll"}
 )
-# Endings that corpora have, and that tell their parts apart.
+# Endings of corpus files that name the part of the corpus.
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
 _LANGUAGE_SAMPLE = 200  # sentences or texts
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
@@ -41,9 +40,9 @@ SPACES = ("auto", "yes", "no")
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """Inputs, each a file or `-`, and the file to write them to.
+    """Inputs, each a file or `-`, and their output file.
 
-    found: The inputs that were found in a directory, and not named.
+    found: The inputs that were found in a directory.
     """
 
     sources: tuple[str, ...]
@@ -60,9 +59,9 @@ class ConversionJob:
 def plan_jobs(
     inputs: Sequence[str | Path], output: str | Path, *, glob: str | None = None, join: bool = False
 ) -> tuple[list[ConversionJob], list[str]]:
-    """Return the jobs of some files, directories and `-`, and the files in the directories that are no corpora.
+    """Return the jobs for files, directories and `-`, and the files in the directories that are left out.
 
-    glob: The files to take from directories (`*.bmes`); by default those with an ending known from corpora.
+    glob: The files to take from directories (`*.bmes`); by default those with a known ending.
     join: Write all inputs into one file, in their order.
     """
     output = Path(output)
@@ -74,7 +73,7 @@ def plan_jobs(
         inputs,
         lambda path: path.match(glob) if glob else _is_corpus(path),
         "corpus",
-        "Choose its corpora by name, as in `--glob '*.bmes'`.",
+        "Name its corpus files, as in `--glob '*.bmes'`.",
     )
     found = frozenset(file.address for file in files if file.found)
     left_out = [path for path in other if not is_brat(Path(path))]
@@ -99,24 +98,24 @@ def plan_jobs(
 
 
 def output_name(name: PurePath) -> PurePath:
-    """Return the name that an input's output has by default."""
+    """Return the default name of an input's output."""
     while name.suffix in _FORMAT_SUFFIXES or name.suffix in COMPRESSED:
         name = name.with_suffix("")
     return name.with_name(name.name + OUTPUT_SUFFIX)
 
 
 def _is_corpus(path: Path) -> bool:
-    # Of brat's pairs the annotations stand for both.
+    # A brat pair counts once, by its .ann file.
     is_text_of_brat = is_brat(path) and path.suffix != ".ann"
     return suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES and not is_text_of_brat
 
 
 @dataclass(frozen=True)
 class DocOptions:
-    """Options of making Docs of a corpus.
+    """Options for making Docs from a corpus.
 
-    lang: Language, or None to tell Chinese and English by their letters. Its tokenizer makes the tokens of texts;
-        tokens of a corpus in columns are kept as they are.
+    lang: Language, or None to detect Chinese and English by their letters. Its tokenizer splits texts; the tokens of a
+        corpus in columns are kept.
     n_sents: Sentences of a Doc (never of two documents), or 0 for whole documents. Texts stay whole.
     spaces: A space after each token of a corpus in columns: `yes`, `no`, or `auto` by the language.
     """
@@ -136,7 +135,7 @@ class DocOptions:
 
 @dataclass
 class ConversionReport:
-    """Counts of what was read from the inputs of a job and written to its output, if there was anything to write.
+    """Counts of what a job read and wrote.
 
     sentences: Sentences, or texts of the JSON formats.
     missing: Tokens without annotation.
@@ -162,7 +161,7 @@ class ConversionReport:
         return self.labels.total()
 
     def finish(self, reader: CorpusReader, *, several: bool) -> None:
-        """Take over the counts, notes, format and scheme of a reader after its last line."""
+        """Add the counts, notes, format and scheme of a reader that has read its file."""
         self.sentences += reader.items
         self.documents += reader.documents
         self.format = _names(self.format, reader.format)
@@ -177,10 +176,10 @@ def _names(names: str, name: str) -> str:
 def convert_jobs(
     jobs: Sequence[ConversionJob], *, reading: CorpusOptions, making: DocOptions, progress: bool = False
 ) -> Iterator[ConversionReport]:
-    """Convert one job after the other. An output appears when it is whole, or not at all.
+    """Convert job by job. Outputs are written atomically.
 
-    A file that cannot be converted raises an `InputError`; outputs written before it stay. There is no output for a
-    file with nothing but documents that are left out, nor for one that a directory has beside its corpora.
+    A file that cannot be converted raises an `InputError`; outputs of earlier jobs stay. A file gets no output if all
+    its documents are left out, or if it was found in a directory and is not a corpus.
     """
     written, stray = 0, ""
     for job in jobs:

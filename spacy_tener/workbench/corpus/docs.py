@@ -14,13 +14,13 @@ from .records import AnnotatedText, EntitySpan, Event, Sentence
 Note = Callable[[Event, str, int], None]
 
 INCORRECT = "incorrect_spans"
-"""Key of `doc.spans` for the spans known not to be entities of their label, as in spaCy's and Prodigy's examples."""
+"""Key in `doc.spans` of the spans known not to be entities of their label, as in spaCy's and Prodigy's examples."""
 
 
 def group_sentences(
     items: Iterable[Sentence | AnnotatedText], n_sents: int
 ) -> Iterator[list[Sentence] | AnnotatedText]:
-    """Yield groups of at most `n_sents` sentences of one document, or whole documents for 0. Texts pass as they are."""
+    """Yield groups of at most `n_sents` sentences of one document, or whole documents for 0. Texts stay single."""
     group: list[Sentence] = []
     for item in items:
         if isinstance(item, AnnotatedText):
@@ -37,7 +37,7 @@ def group_sentences(
 def sentences_to_doc(vocab: Vocab, sentences: Sequence[Sentence], *, spaces: bool, note: Note) -> Doc:
     """Return one Doc of some sentences, with a token for each token of the corpus.
 
-    spaces: Let a space follow each token.
+    spaces: Put a space after each token.
     """
     words = list(chain.from_iterable(sentence.tokens for sentence in sentences))
     starts: list[bool | int | None] = [index == 0 for sentence in sentences for index in range(len(sentence.tokens))]
@@ -57,7 +57,7 @@ def sentences_to_doc(vocab: Vocab, sentences: Sequence[Sentence], *, spaces: boo
 def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: Note) -> Doc:
     """Return the Doc that the tokenizer makes of a text.
 
-    The tokens of an entity that does not sit on token edges are left without annotation.
+    An entity that does not align with tokens leaves missing annotation on the tokens that it touches.
     """
     doc = tokenizer(text.text)
     starts = {token.idx: token.i for token in doc}
@@ -79,7 +79,7 @@ def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: N
 
 
 def _without_blank_edges(sentence: Sentence, note: Note) -> Iterator[EntitySpan]:
-    """Yield the entities without the tokens of white space at their edges: no pipeline may predict those."""
+    """Yield the entities without white space tokens at their edges, which spaCy forbids."""
     for span in sentence.spans:
         solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
         line = sentence.line + span.start

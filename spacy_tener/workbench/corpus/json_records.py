@@ -1,18 +1,17 @@
-"""Corpora as JSON: one object a line, or a JSON list of objects, as annotation tools write them.
+"""Corpora as JSON: an object per line, or a JSON list of objects, as annotation tools write them.
 
 * `jsonl`: `text` (or `data`) beside lists of `[start, end, label]` or of objects with `start`/`start_offset`,
-  `end`/`end_offset` and `label`/`labels`/`type`, under `spans`, `entities`, `labels`, `label` or any other name. So
-  write doccano, Prodigy, the JSON-MIN export of Label Studio and many scripts. `["text", {"entities": [...]}]`, which
-  spaCy 2 was trained with, is read as such an object.
+  `end`/`end_offset` and `label`/`labels`/`type`, under `spans`, `entities`, `labels`, `label` or any other name:
+  doccano, Prodigy, the JSON-MIN export of Label Studio and many scripts. spaCy 2's training data,
+  `["text", {"entities": [...]}]`, is read as such an object.
 * `labelstudio`: Label Studio's full export, `data` beside `annotations`: see `label_studio`.
 * `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
 * `llm`: spacy-llm's examples, which name entities by their strings: `{"text": ..., "entities": {type: [string, ...]}}`,
   each wherever it occurs, or `{"text": ..., "spans": [{"text", "is_entity", "label"}, ...]}`, one after another.
-* those with tokens: see `token_records`.
+* records with tokens: see `token_records`.
 
-A record that its annotator rejected, ignored or cancelled, or that nobody has annotated, says nothing about its
-entities; it is left out and counted. Where the answer is about the spans of a record and not about its whole text, it
-is a decision: see `decisions`.
+Records that were rejected, ignored, cancelled or not annotated are left out and counted. Answers about single spans
+are read as `decisions`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Note = Callable[[Event, str], None]
 
 _LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
-# What an export of finished annotations puts into every record, also into one in which no entity was found.
+# Keys that exports put into every annotated record, even without entities.
 _DONE_KEYS = ("answer", "annotation_id")
 _SUGGESTED_KEYS = {"uncertainty", "probability"}
 _DECODER = json.JSONDecoder()
@@ -55,14 +54,14 @@ def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object
 
 
 def check_record(value: object) -> JsonRecord:
-    """Return a record as an object, or raise what is wrong with it."""
+    """Return a record as an object. Raises a RecordError if it is none."""
     if isinstance(value, RecordError):
         raise value
     if _is_pair(value):
         value = {"text": value[0], **value[1]}  # type: ignore[index]
     if not isinstance(value, dict):
         raise RecordError("the record is not a JSON object", "Each record is an object with a text and its entities.")
-    # JSON can escape halves of surrogate pairs, which no Doc can hold, and no message can print.
+    # JSON can escape lone surrogates, which Docs cannot hold and messages cannot print.
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -109,7 +108,7 @@ def _whole(text: str) -> Iterator[tuple[int, object]]:
         position = _next(text, end)
     if in_list and text[position:].strip() != "]":
         line += text.count("\n", counted, position)
-        yield line, RecordError("the JSON list does not end here as it should", "Is the file whole?")
+        yield line, RecordError("the JSON list does not end here as it should", "Check that the file is complete.")
 
 
 def _next(text: str, position: int) -> int:
@@ -149,13 +148,13 @@ def parse_flat(record: JsonRecord, note: Note, decisions: DecisionOptions) -> li
     if not found and not known and not any(done in record for done in _DONE_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
         raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
-    # Our `suggest` says these of each text; a tool adds an id or an answer to a text that it exports.
+    # `tener suggest` writes these keys; tools add an id or an answer when they export.
     suggested = ({*record, *meta} if isinstance(meta := record.get("meta"), dict) else set(record)) >= _SUGGESTED_KEYS
     if suggested and not any(done in record for done in ("id", *_DONE_KEYS)):
         note(Event.SUGGESTED, f"'{text[:40]}'")
     for _ in record["relations"] if isinstance(record.get("relations"), list) else ():
         note(Event.RELATIONS, f"'{text[:40]}'")
-    # Without a span anywhere, the list that should have them says what is wrong with its first.
+    # Without any valid span, the first item of the list that should hold them raises the error.
     items = chain.from_iterable(found or sorted(known, key=len)[-1:])
     spans = [(span, _answer(item, answer)) for item in items for span in read_spans(item)]
     if binary:
@@ -164,7 +163,7 @@ def parse_flat(record: JsonRecord, note: Note, decisions: DecisionOptions) -> li
 
 
 def _holds_spans(items: list[object], expected: bool) -> bool:
-    """Tell whether a list is one of spans: if one of its items is, so that damage to another is not overlooked."""
+    """Return whether a list holds spans. One valid span is enough, so that damaged ones are reported."""
     return any(_is_span(item, expected) for item in items)
 
 
@@ -221,10 +220,10 @@ def parse_llm(record: JsonRecord, note: Note, decisions: DecisionOptions) -> lis
 
 
 def _place(text: str, name: str, start: int) -> int:
-    """Return where a string is in a text, from some character on."""
+    """Return the offset of a string in a text, at or after `start`."""
     place = text.find(name, start) if name else -1
     if place < 0:
-        behind = f" behind character {start}" if start else ""
+        behind = f" after character {start}" if start else ""
         raise RecordError(f"'{name}' is not in the text{behind}", "Write entities as they stand in the text.")
     return place
 

@@ -13,7 +13,7 @@ from .records import AnnotatedText, EntitySpan, Event, JsonRecord, RecordError, 
 
 def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
     data = expect(record.get("data"), dict, "'data'", "an object")
-    # A task that nobody has annotated so far may have none, or predictions of a model.
+    # A task that is not annotated yet may lack this key, or have predictions only.
     annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
     live = [each for each in annotations if not expect(each, dict, "an annotation", "an object").get("was_cancelled")]
     if not live:
@@ -22,7 +22,7 @@ def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOption
     if len(live) > 1:
         truth = [each for each in live if each.get("ground_truth")][:1]
         if not truth and decisions.annotators == "error":
-            remedy = "Mark one as ground truth, or choose what to read by `--annotators`."
+            remedy = "Mark one as ground truth, or choose how to read them by `--annotators`."
             raise RecordError(f"{len(live)} annotations of one text", remedy)
         note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else decisions.annotators}")
         live = truth or (live[:1] if decisions.annotators == "first" else live)
@@ -37,7 +37,7 @@ def parse_label_studio(record: JsonRecord, note: Note, decisions: DecisionOption
 
 
 def _strings(data: dict[str, Any]) -> dict[str, str]:
-    """Return the strings of a task by their keys; those in objects as an interface has them: `article.body`."""
+    """Return the strings of a task by key. Nested ones have paths, as in labelling interfaces: `article.body`."""
     found: dict[str, str] = {}
     objects = [("", data)]
     for prefix, each in objects:  # to which those inside are added
@@ -50,7 +50,7 @@ def _strings(data: dict[str, Any]) -> dict[str, str]:
 
 
 def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) -> dict[str, list[EntitySpan]]:
-    """Return the spans of an annotation by the key of the text that they are in."""
+    """Return the spans of an annotation by the key of their text."""
     by_tag: dict[str, list[EntitySpan]] = {}
     for region in expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
@@ -71,8 +71,8 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
 def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> str:
     """Return the key of the text that the regions of a tag are in.
 
-    It is one that has what they quote: that of the tag's name, or `text`, or the only one, of which those inside of
-    objects are the last.
+    Of the texts that contain the regions' quotations, it is the one with the tag's name, or `text`, or the only one not
+    nested in an object, or the only one at all.
     """
     quoting = [key for key, text in texts.items() if all(is_quoted(span, text) for span in spans)]
     candidates = quoting or list(texts)

@@ -1,4 +1,4 @@
-"""Several corpora as one, each with a weight in the loss: a few annotated texts beside many that a model annotated."""
+"""Several corpora as one, each with a weight in the loss: for example a little gold and much silver annotation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Reader = Callable[[Language], Iterator[Example]]
 
 _PLACE = "spacy_tener.MixedCorpus.v1"
 _OWN_WEIGHT = "tener_own_weight"
-"""In a Doc's `user_data`: the weight that it came with."""
+"""Key in a Doc's `user_data` of its own weight, before that of its reader."""
 
 
 def mixed_corpus(
@@ -28,12 +28,11 @@ def mixed_corpus(
     Registered as `spacy_tener.MixedCorpus.v1`.
 
     readers (Dict[str, Callable[[Language], Iterator[Example]]]): The readers, by names of your choice.
-    weights (Optional[Dict[str, float]]): What the annotation of a reader's examples counts in the loss of `tener_ner`,
-        by the reader's name; 1 where a name is missing. A Doc's own weight is multiplied with it. Other components do
-        not know of weights.
-    repeat (Optional[Dict[str, int]]): How often a reader is read, by its name; once where a name is missing.
+    weights (Optional[Dict[str, float]]): The weight of a reader's examples in the loss of `tener_ner`, by the reader's
+        name; default 1. It multiplies a Doc's own weight. Other components ignore weights.
+    repeat (Optional[Dict[str, int]]): How often each reader is read, by its name; default 1.
     """
-    # `Any`: spaCy checks what is in the section before it makes readers of it.
+    # `Any`: spaCy validates the section's values before it creates the readers.
     readers, weights, repeat = dict(readers), dict(weights or {}), dict(repeat or {})
     _check(readers, weights, repeat)
 

@@ -1,4 +1,4 @@
-"""A corpus file of any known format, as sentences or texts with their entities."""
+"""Reader of corpus files in all formats, which yields sentences or texts with their entities."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FORMATS = (*COLUMN_FORMATS, *PARSERS, TOKENS, GLINER, BRAT, CONLL_2012)
 Item = Sentence | AnnotatedText
 
 _SAMPLE_LINES = 1000
-# A column may hold a bracket, but not with what begins a record behind it.
+# A column may begin with a bracket, but not as a JSON record does.
 _JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|"\S.*\{|\[\s*("|$)))""")
 _BRAT_OTHER = ("R", "E", "A", "M", "N", "#", "*")  # relations, events, attributes, normalizations, notes, equivalences
 _BRAT_ENTITY = re.compile(r"T[^\t]*\t([^ \t]+) ([0-9]{1,18} [0-9]{1,18}(?:;[0-9]{1,18} [0-9]{1,18})*)(?:\t(.*))?")
@@ -65,16 +65,16 @@ _BRAT_ENTITY = re.compile(r"T[^\t]*\t([^ \t]+) ([0-9]{1,18} [0-9]{1,18}(?:;[0-9]
 class CorpusOptions:
     """Options of reading a corpus.
 
-    format: One of `FORMATS`, or `auto` to tell by the first lines.
-    scheme: One of `SCHEMES` or `ALIASES`, or `auto` to tell by the tags.
+    format: One of `FORMATS`, or `auto` to detect it from the first lines.
+    scheme: One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
     offsets: Unit of character offsets: one of `UNITS`.
-    overlap: Treatment of spans that overlap: one of `OVERLAPS`.
-    decisions: Treatment of what annotators accepted, rejected and disagree about.
-    new_testament: Read the documents of the New Testament in `conll2012`, which have no names annotated.
-    encoding: Encoding of the files' text.
-    token_column, tag_column: Place of tokens and tags in `columns`, from 1, or from -1 for the last; None for the
-        first, or the second where the first numbers the tokens, and the last.
-    tag_names: Names of the numbers that `tokens` has for tags. See `read_tag_names`.
+    overlap: How to read overlapping spans: one of `OVERLAPS`.
+    decisions: How to read accepted and rejected spans, and several annotations of a text.
+    new_testament: Read the documents of the New Testament in `conll2012`, whose names are not annotated.
+    encoding: Encoding of the files.
+    token_column, tag_column: Number of the column in `columns`, from 1, or from -1 for the last. By default tags are in
+        the last; tokens are in the first, or in the second if the first numbers them.
+    tag_names: Names of the numbered tags of `tokens`. See `read_tag_names`.
     """
 
     format: str = AUTO
@@ -101,11 +101,11 @@ class CorpusOptions:
 class CorpusReader:
     """Iterates over the sentences (of columns and tokens) or texts (of the other formats) of one file.
 
-    The file is read as a stream, so `format`, `scheme` and `notes` speak of what has been read so far; after the last
-    sentence they hold for the whole file. Records that cannot be read are passed over, and listed in one error at the
-    end. Standard input (`-`) can be read once.
+    The file is read as a stream: `format`, `scheme` and `notes` describe what has been read so far, and after the last
+    sentence the whole file. Records that cannot be read are skipped, and listed in one error at the end. Standard
+    input (`-`) can be read once.
 
-    items, documents: Numbers of sentences or texts, and of their documents, that were read.
+    items, documents: Numbers of sentences or texts, and of documents, read so far.
     """
 
     def __init__(self, path: Path | str, options: CorpusOptions | None = None) -> None:
@@ -127,7 +127,7 @@ class CorpusReader:
 
     @property
     def notes(self) -> Notes:
-        """Notes on everything that was not taken as written."""
+        """Notes on all corrections and on everything left out."""
         notes = Notes(self._notes.source)
         notes.update(self._notes)
         notes.update(self._tags.repairs)
@@ -159,7 +159,7 @@ class CorpusReader:
             self._notes.add(Event.NO_ENTITIES, f"{self.items:,} sentences or texts read as '{self.format}'")
 
     def _open(self) -> tuple[Iterable[tuple[int, Any]], Callable[[Any, int], Iterable[Item]]]:
-        """Return the records of the file with their lines, and what makes sentences or texts of each."""
+        """Return the records of the file with their line numbers, and the function that parses a record."""
         path, options = Path(self.path), self.options
         if self.format == BRAT or (self.format == AUTO and str(self.path) != STDIN and is_brat(path)):
             self.format = BRAT
@@ -210,7 +210,7 @@ class CorpusReader:
     def _brat(self, path: Path, line: int) -> list[Item]:
         """Read brat's standoff: `x.ann` with `T1<TAB>LABEL 0 5<TAB>words` for each entity of the text in `x.txt`.
 
-        What else brat annotates (relations, events, attributes) is passed over.
+        Other annotation of brat (relations, events, attributes) is skipped.
         """
         spans: list[EntitySpan] = []
         missing: list[tuple[int, int]] = []
@@ -233,12 +233,12 @@ class CorpusReader:
 
 
 def is_brat(path: Path) -> bool:
-    """Tell whether a file is of a pair of brat's: the annotations, or the text beside them."""
+    """Return whether a file belongs to a brat pair: an .ann file, or the .txt beside one."""
     return path.suffix == ".ann" or (path.suffix == ".txt" and path.with_suffix(".ann").is_file())
 
 
 def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return as many of the first lines as tell the format. Of JSON, whose lines may be long, that is one."""
+    """Return the first lines, enough to detect the format; of JSON, whose lines may be long, only the first record."""
     sample = []
     for number, line in islice(lines, _SAMPLE_LINES):
         sample.append((number, line))
@@ -248,9 +248,9 @@ def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def detect_columns(lines: Iterable[str], positions: bool) -> str | None:
-    """Return the format of a file that is not JSON by its first lines; None for a file of JSON.
+    """Detect the format of a file that is not JSON from its first lines. Returns None for JSON.
 
-    positions: The tokens may carry positions, so that it can be Weibo.
+    positions: Whether tokens with positions mean the format Weibo.
     """
     data = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
     if data and _JSON_START.match(data[0]):

@@ -1,4 +1,4 @@
-"""Annotated sentences and texts of a corpus, the check of their character offsets, and notes on what was changed."""
+"""Annotated sentences and texts of a corpus, checks of their offsets, and notes on corrections."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _T = TypeVar("_T")
 
 
 class CorpusError(InputError):
-    """A corpus whose content cannot be read as asked."""
+    """An error about the content of a corpus."""
 
 
 class RecordError(RemedyError):
-    """A sentence or record that is not of the shape that its format has.
+    """An error in a sentence or record.
 
-    line: The line, if not the first of the record.
+    line: The line, if it is not the first of the record.
     """
 
     def __init__(self, reason: str, remedy: str, *, line: int | None = None) -> None:
@@ -41,7 +41,7 @@ class RecordError(RemedyError):
 class EntitySpan:
     """An entity over `[start, end)`: tokens of a `Sentence`, characters of an `AnnotatedText`.
 
-    quoted: The text that a file says it covers; None once it was compared, and where the file says nothing.
+    quoted: The text that the entity covers according to the file. None if the file has none, or after the check.
     """
 
     start: int
@@ -52,7 +52,7 @@ class EntitySpan:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a corpus that comes in tokens (or characters). missing: tokens whose annotation is unknown."""
+    """A tokenized sentence of a corpus. missing: Indices of tokens with missing annotation."""
 
     tokens: tuple[str, ...]
     spans: tuple[EntitySpan, ...]
@@ -68,10 +68,10 @@ class Sentence:
 
 @dataclass(frozen=True)
 class AnnotatedText:
-    """A text of a corpus that comes with character offsets.
+    """A text of a corpus with character offsets.
 
-    spans: As the file gives them; after `resolve_spans` sorted and without overlaps.
-    missing: Stretches of characters whose annotation is unknown, where no entity covers them.
+    spans: The spans of the file; after `resolve_spans` sorted and without overlaps.
+    missing: Ranges of characters with missing annotation, except where entities cover them.
     incorrect: Spans known not to be entities of their label. They may overlap.
     """
 
@@ -84,7 +84,7 @@ class AnnotatedText:
 
 
 class Event(Enum):
-    """Events that a conversion counts, because it did not take the file at its word. The value is for the user."""
+    """Corrections and omissions that a conversion counts. The value is the message for the user."""
 
     REPAIRED = "Tags repaired"
     MISALIGNED = "Spans off the token edges, whose tokens are left without annotation"
@@ -107,7 +107,7 @@ class Event(Enum):
 
 @dataclass
 class Notes:
-    """Counts of events in a file with the first places of each, and the records that cannot be read."""
+    """Counts of events in a file with the first examples of each, and errors of records that cannot be read."""
 
     source: str = ""
     counts: Counter[Event] = field(default_factory=Counter)
@@ -119,20 +119,20 @@ class Notes:
     max_errors = 10
 
     def add(self, event: Event, detail: str, line: int | None = None) -> None:
-        """Count an event. line: None for what concerns the whole file."""
+        """Count an event. line: None if it concerns the whole file."""
         self.counts[event] += 1
         examples = self.examples.setdefault(event, [])
         if len(examples) < self.max_examples:
             examples.append(detail if line is None else f"line {line}: {detail}")
 
     def refuse(self, error: RecordError, line: int) -> None:
-        """Keep the error of a record that cannot be read, so that all of them are reported at once."""
+        """Store the error of a record, so that all errors are reported together."""
         self.n_errors += 1
         if len(self.errors) < self.max_errors:
             self.errors.append(CorpusError(self.source, error.reason, error.remedy, line=error.line or line))
 
     def raise_errors(self) -> None:
-        """Raise the first error that was kept, with the places of the others."""
+        """Raise the first stored error, with the lines of the others."""
         if not self.errors:
             return
         first, *others = self.errors
@@ -144,7 +144,7 @@ class Notes:
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
     def update(self, other: Notes, *, source: str = "") -> None:
-        """Add the counts and examples of other notes. source: their file, where it is one of several."""
+        """Add the counts and examples of other notes. source: The file to name in their examples."""
         prefix = f"{source}, " if source else ""
         self.counts.update(other.counts)
         for event, examples in other.examples.items():
@@ -158,11 +158,11 @@ class Notes:
 def resolve_spans(raw: AnnotatedText, notes: Notes, line: int, *, units: str, overlap: str) -> AnnotatedText:
     """Return the text with entities that are in bounds, have a label, touch no white space and do not overlap.
 
-    A span that is left out for a longer one leaves the characters it had for itself without annotation: something is
-    there, but not `O`. So do the spans in several pieces.
+    A span that is left out for a longer one leaves missing annotation on the characters that the longer one does not
+    cover: they are in an entity, so not `O`. Discontinuous spans leave missing annotation, too.
 
-    units: What offsets count: `codepoint`, or `utf16` as JavaScript does (an emoji is two).
-    overlap: `error`, or `longest` to keep the longest of spans that overlap, the first of several as long.
+    units: Unit of the offsets: `codepoint`, or `utf16` as in JavaScript (an emoji is two).
+    overlap: `error`, or `longest` to keep the longest of overlapping spans, the first of equally long ones.
     """
     if units == "utf16" and not raw.text.isascii():
         raw = _in_codepoints(raw)
@@ -179,8 +179,8 @@ def resolve_spans(raw: AnnotatedText, notes: Notes, line: int, *, units: str, ov
 def resolve_token_spans(
     tokens: tuple[str, ...], spans: Sequence[EntitySpan], notes: Notes, line: int, *, overlap: str
 ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
-    """Return entities over tokens that are in bounds, have a label and do not overlap, and the tokens whose annotation
-    is unknown: those that a span which is left out for a longer one had for itself."""
+    """Return entities over tokens that are in bounds, have a label and do not overlap, and the tokens with missing
+    annotation: those that only spans cover which are left out for a longer one."""
     for span in spans:
         place = f"entity {span.start}-{span.end - 1}"
         if not 0 <= span.start < span.end <= len(tokens):
@@ -208,7 +208,7 @@ def _without_overlaps(
     kept = longest(ordered)
     if overlap == "error" and len(kept) < len(ordered):
         left, right = next((left, right) for left, right in pairwise(ordered) if left.end > right.start)
-        remedy = "Take one of them out, or keep the longest with `--overlap longest`."
+        remedy = "Remove one of them, or keep the longest with `--overlap longest`."
         raise RecordError(f"{shown(left)} and {shown(right)} overlap", remedy)
     dropped = [span for span in ordered if span not in kept]
     for span in dropped:
@@ -217,7 +217,7 @@ def _without_overlaps(
 
 
 def _cleaned(group: Sequence[EntitySpan], text: str, notes: Notes, line: int) -> dict[EntitySpan, None]:
-    """Return spans that are in bounds, have a label, and touch no white space, each once."""
+    """Return spans that are in bounds, have a label and no white space at their edges, without duplicates."""
     spans: dict[EntitySpan, None] = {}
     for given in group:
         span = _stripped(_checked(given, text), text)
@@ -233,7 +233,7 @@ def _cleaned(group: Sequence[EntitySpan], text: str, notes: Notes, line: int) ->
 
 
 def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
-    """Return the longest of spans that overlap, the first of several as long. They are sorted by their places."""
+    """Return the longest of overlapping spans, the first of equally long ones. Input and output are in text order."""
     if all(left.end <= right.start for left, right in pairwise(spans)):
         return list(spans)
     taken: set[int] = set()
@@ -264,7 +264,7 @@ def _in_codepoints(raw: AnnotatedText) -> AnnotatedText:
 
 def _check_label(span: EntitySpan, place: str) -> None:
     if not span.label.strip():
-        raise RecordError(f"{place} has an empty label", "Give it a label or take it out.")
+        raise RecordError(f"{place} has an empty label", "Give it a label or remove it.")
 
 
 def _checked(span: EntitySpan, text: str) -> EntitySpan:
@@ -275,23 +275,23 @@ def _checked(span: EntitySpan, text: str) -> EntitySpan:
     _check_label(span, place)
     covered = text[span.start : span.end]
     if not is_quoted(span, text):
-        reason = f"{place} covers '{covered[:60]}' but is said to be '{(span.quoted or '')[:60]}'"
-        raise RecordError(reason, "Check the offsets; if they count UTF-16 units, say `--offsets utf16`.")
+        reason = f"{place} covers '{covered[:60]}' but the file quotes '{(span.quoted or '')[:60]}'"
+        raise RecordError(reason, "Check the offsets; if they count UTF-16 units, give `--offsets utf16`.")
     return span
 
 
 def is_quoted(span: EntitySpan, text: str) -> bool:
-    """Tell whether a span covers what it is said to cover."""
+    """Return whether a span covers the text that the file quotes for it."""
     return span.quoted is None or _letters(span.quoted) == _letters(text[span.start : span.end])
 
 
 def _letters(text: str) -> str:
-    """Return the text without its white space, which annotation tools escape or fold in what they quote."""
+    """Return the text without white space, which annotation tools escape or collapse in quotations."""
     return "".join(text.replace("\\n", " ").split())
 
 
 def _stripped(span: EntitySpan, text: str) -> EntitySpan:
-    """Return the span without white space at its edges; an empty one, if there is nothing else."""
+    """Return the span without white space at its edges; an empty span if it covers only white space."""
     covered = text[span.start : span.end]
     end = span.start + len(covered.rstrip())
     return EntitySpan(min(end, span.end - len(covered.lstrip())), end, span.label)
@@ -305,14 +305,14 @@ def _shown(span: EntitySpan, text: str) -> str:
 
 
 def whole_number(value: object) -> int:
-    """Return an offset, or raise what is wrong with it."""
+    """Return an offset. Raises a RecordError if it is not an integer."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise RecordError(f"an offset is not a whole number: {excerpt(value)}", SEE_HELP)
     return value
 
 
 def expect(value: object, kind: type[_T], what: str, shape: str) -> _T:
-    """Return a value of the type that it should have, or raise what is wrong with it."""
+    """Return a value. Raises a RecordError if it does not have the type."""
     if not isinstance(value, kind):
         raise RecordError(f"{what} is not {shape}: {excerpt(value)}", SEE_HELP)
     return value

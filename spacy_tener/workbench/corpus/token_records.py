@@ -1,8 +1,8 @@
-"""Records of JSON with tokens.
+"""JSON records with tokens.
 
 * `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
-* `gliner`: what GLiNER is trained on, `{"tokenized_text": [...], "ner": [[first, last, label], ...]}`, with the last
-  token included.
+* `gliner`: GLiNER's training data, `{"tokenized_text": [...], "ner": [[first, last, label], ...]}`, with the last token
+  included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME_FILES = ("dataset_info.json", "dataset_infos.json")
 
 
 def detect_tokens(record: JsonRecord) -> str | None:
-    """Return the name of the format of a record with tokens; None for one that has none."""
+    """Return the format of a record with tokens; None for a record without."""
     if GLINER_TEXT in record:
         return GLINER
     return TOKENS if _has_tags(record) else None
@@ -38,7 +38,7 @@ def _has_tags(record: JsonRecord) -> bool:
 
 
 def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-    """Return tokens and their tags. names: Names of tags that are numbers."""
+    """Return tokens and their tags. names: Names of numbered tags."""
     tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)
     tags = next((record[key] for key in _TAG_KEYS if key in record), None)
     if not is_strings(tokens) or not all(tokens):
@@ -50,7 +50,7 @@ def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str,
 
 
 def parse_gliner(record: JsonRecord) -> tuple[tuple[str, ...], list[EntitySpan]]:
-    """Return tokens and the entities over them, whose ends are behind the last token."""
+    """Return tokens and entities, whose ends are after the last token, as in spaCy."""
     tokens = record.get(GLINER_TEXT)
     if not is_strings(tokens) or not all(tokens):  # type: ignore[arg-type]
         raise RecordError(f"'{GLINER_TEXT}' is not a list of strings: {excerpt(tokens)}", SEE_HELP)
@@ -65,7 +65,7 @@ def parse_gliner(record: JsonRecord) -> tuple[tuple[str, ...], list[EntitySpan]]
 
 
 def _tag_name(tag: object, names: tuple[str, ...]) -> str:
-    if tag == -100:  # what Hugging Face's trainers pass over
+    if tag == -100:  # the index that Hugging Face's losses ignore
         return "-"
     if not isinstance(tag, int) or isinstance(tag, bool):
         raise RecordError(f"a tag is neither a string nor a number: {excerpt(tag)}", SEE_HELP)

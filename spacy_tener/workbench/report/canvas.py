@@ -1,6 +1,6 @@
-"""Panels, colours, legend and file of every figure. Knows nothing of runs.
+"""Panels, colours, legend and file of all figures, whatever they show.
 
-matplotlib is an extra of this package, so it is imported where a figure is made.
+matplotlib is an optional dependency, so it is imported when a figure is made.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ENDINGS = (".png", ".svg")
-# Okabe and Ito's colours, which the colour-blind tell apart, without the yellow, which is too pale for lines.
+# The palette of Okabe and Ito, safe for colour blindness, without its yellow, which is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "--", ":", "-.")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-# Fonts with Chinese characters, where the machine has one of them.
+# Fonts with Chinese characters, used if the machine has one of them.
 _CHINESE = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",
@@ -60,7 +60,7 @@ class Style:
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """Return a style for each name, in the order of their first mention. Where colours are used up, lines differ."""
+    """Return a style for each name, in order of first occurrence. After the last colour, line styles change."""
     return {
         name: Style(
             color=COLOURS[place % len(COLOURS)],
@@ -73,11 +73,11 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
 
 @contextmanager
 def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figure]:
-    """Make a figure with panels side by side in rows, to be drawn in the block; then add one legend below them and save
-    it in the format that the path's ending names, with the same bytes every time.
+    """Make a figure with panels in a grid, to be drawn in the block. Afterwards, add one legend below them and save the
+    figure in the format of the path's ending, reproducibly.
 
-    titles: A panel for each, in the order of `figure.axes`.
-    height: Of a panel, in inches.
+    titles: The title of each panel, in the order of `figure.axes`.
+    height: The height of a panel in inches.
     """
     check_ending(path)
     titles = list(titles)
@@ -100,7 +100,7 @@ def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figu
             axis.set_title(title, fontsize="medium")
         yield made
         _add_legend(made)
-        # A date would make the file another one every time.
+        # Without the date, the file is reproducible.
         kind = path.suffix.removeprefix(".")
         metadata = {"Date": None} if kind == "svg" else None
         write_file(path, lambda file: made.savefig(file, format=kind, metadata=metadata))
@@ -109,7 +109,7 @@ def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figu
 def _chinese_fonts(*, anew: bool = False) -> list[str]:
     """Return the fonts with Chinese characters that matplotlib knows.
 
-    anew: Look for fonts that were installed after matplotlib made its list, which it keeps in a file.
+    anew: Look for fonts that were installed after matplotlib cached its list.
     """
     from matplotlib import font_manager
 
@@ -122,7 +122,7 @@ def _chinese_fonts(*, anew: bool = False) -> list[str]:
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a path that does not end in the name of a format."""
+    """Refuse a path that does not end in a figure format."""
     if path.suffix not in ENDINGS:
         raise RemedyError(f"{path}: figures are {' or '.join(ENDINGS)}", "Choose another ending.")
 

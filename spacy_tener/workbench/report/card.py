@@ -17,16 +17,16 @@ from ..composing.files import entries
 from .scores import Score, Scores, total
 from .tables import markdown_table
 
-# Where corpora, by the names of their configs, and dictionaries, by the functions that read them, come from and on what
-# terms: name, url, license, author, and what is written in it. Dictionaries are stored in the pipeline.
+# Origin and licence of corpora, by the name of their config, and of dictionaries, by the function that reads them and
+# stores them in the pipeline: name, url, license, author, and the kind of text.
 _SOURCES = json.loads(Path(__file__).with_name("sources.json").read_text(encoding="utf8"))
 CORPORA: dict[str, dict[str, str]] = _SOURCES["corpora"]
 DICTIONARIES: dict[str, dict[str, str]] = _SOURCES["dictionaries"]
-# A segmenter -> what it needs at run time. The packages of registered functions `spacy package` finds by itself.
+# Segmenter -> requirement at run time. `spacy package` itself finds the packages of registered functions.
 _SEGMENTERS = {"jieba": "jieba>=0.42.1", "pkuseg": "spacy-pkuseg>=0.0.27"}
 _LANGUAGES = {"zh": "Chinese", "en": "English"}
 _TEXTS = {"zh": "吴重阳在中国银行工作。", "en": "Jane Smith works for Northern Rail in York."}
-# With fewer entities of a label in test, one more or less right is a percent or more of its recall.
+# With fewer entities of a label in test, a single one changes its recall by more than 1 %.
 _FEW = 100
 
 
@@ -41,16 +41,16 @@ class TrainingSize:
 
 @dataclass(frozen=True)
 class Card:
-    """Everything that a model card is written from.
+    """The content of a model card.
 
-    meta: Its meta.json, filled.
-    config: Its config.cfg.
+    meta: The filled meta.json.
+    config: The pipeline's config.
     test: The scores on test.
-    dev: The scores on dev of the checkpoint that was chosen.
-    corpus: What it learned from and was tested on: an entry of `CORPORA`, or a name.
+    dev: The scores on dev of the chosen checkpoint.
+    corpus: The corpus of training and test: an entry of `CORPORA`, or a name.
     training: The size of the training corpus.
-    speed: Characters and tokens a second over raw text, and the machine.
-    megabytes: Its size on disk.
+    speed: Characters and tokens per second over raw text, and the machine.
+    megabytes: The pipeline's size on disk.
     """
 
     meta: Mapping[str, Any]
@@ -64,12 +64,12 @@ class Card:
 
     @property
     def package(self) -> str:
-        """The name that `spacy package` gives it, and `spacy.load` takes."""
+        """The name of the package, for `spacy.load`."""
         return f"{self.meta['lang']}_{self.meta['name']}"
 
     @property
     def keeps_tokens(self) -> bool:
-        """True if it was trained on the corpus' own tokens, and not on those of its tokenizer."""
+        """Whether it was trained on the corpus' own tokens (gold_preproc), not on those of its tokenizer."""
         return bool(self.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False))
 
 
@@ -82,10 +82,10 @@ def fill_meta(
 ) -> dict[str, Any]:
     """Return a pipeline's meta.json with its sources, and its scores on test instead of dev.
 
-    chosen: Name, version, license and author; None leaves what meta.json has.
+    chosen: Name, version, license and author; None keeps the value of meta.json.
     """
     filled: dict[str, Any] = {**meta, **{key: value for key, value in chosen.items() if value is not None}}
-    # setup.py of `spacy package` puts the language before the name, even where it is there.
+    # `spacy package` always puts the language before the name.
     filled["name"] = package_name(filled["name"]).removeprefix(f"{filled['lang']}_")
     _check_version(filled["version"])
     learned = f", trained on {corpus['name']}" if corpus else ""
@@ -102,10 +102,10 @@ def fill_meta(
 
 
 def package_name(name: str) -> str:
-    """Return a name that a Python module and a wheel can have: `weibo_flat-atssa` becomes `weibo_flat_atssa`."""
+    """Return a name as one for a Python module and a wheel: `weibo_flat-atssa` becomes `weibo_flat_atssa`."""
     found = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     if not re.match(r"[a-z]", found):
-        raise RemedyError(f"'{name}' makes no name for a package", "Begin it with a letter, as in weibo_tener.")
+        raise RemedyError(f"'{name}' is not a package name", "Begin it with a letter, as in weibo_tener.")
     return found
 
 
@@ -114,13 +114,13 @@ def _check_version(version: str) -> None:
     try:
         normal = str(Version(version))
     except InvalidVersion as error:
-        raise RemedyError(f"'{version}' is no version for a wheel", "Give one as in 1.0.0 or 1.0.0rc1.") from error
+        raise RemedyError(f"'{version}' is not a valid version", "Give one as in 1.0.0 or 1.0.0rc1.") from error
     if version != normal:
-        raise RemedyError(f"A wheel spells the version '{version}' otherwise", f"Give {normal}.")
+        raise RemedyError(f"The version '{version}' is not normalized", f"Give {normal}.")
 
 
 def dictionaries_in(config: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the dictionaries that a pipeline has read, in the order of its config."""
+    """Return the dictionaries stored in a pipeline, in the order of its config."""
     found = [DICTIONARIES[value] for _, value in entries(config) if isinstance(value, str) and value in DICTIONARIES]
     return list({source["name"]: source for source in found}.values())
 
@@ -134,7 +134,7 @@ def render_card(card: Card) -> str:
         card.meta["description"],
         markdown_table(("Feature", "Description"), _features(card)),
         "## Use",
-        "Its wheel asks pip for spaCy and `spacy_tener`, which can also be installed from a clone.",
+        "The wheel depends on spaCy and `spacy_tener`, which can also be installed from a clone.",
         f"    pip install {wheel}",
         "```python\nimport spacy\n\n"
         f'nlp = spacy.load("{card.package}")\ndoc = nlp("{text}")\n'
@@ -179,7 +179,7 @@ def _architectures(config: Mapping[str, Any]) -> Iterable[str]:
     for component in config.get("components", {}).values():
         tok2vec = component.get("model", {}).get("tok2vec", {})
         if "@architectures" in tok2vec:
-            # An encoder over an embedder has the sizes one section further down.
+            # An encoder over an embedder has its sizes in the section `encode`.
             part = tok2vec.get("encode", tok2vec)
             sizes = ", ".join(f"{name} {part[name]}" for name in ("width", "layers", "heads") if name in part)
             yield f"`{part.get('@architectures', tok2vec['@architectures'])}` {sizes}".strip()
@@ -193,7 +193,7 @@ def _scores_text(card: Card) -> str:
 
 
 def _scores(card: Card) -> str:
-    """Return a table with a row for each label; without counts of test or of training there is no such column."""
+    """Return a table with a row for each label, and columns of counts in test and training if these are known."""
     scores: dict[str, Score] = {"**all**": card.test.overall, **card.test.labels}
     gold = {label: count.gold for label, count in (card.test.counts or {}).items()}
     learned = dict(card.training.entities) if card.training else {}

@@ -26,7 +26,7 @@
     const unknown = Object.entries(data.unknown);
     const told = [];
     if (!data.scores) told.push("Nothing in these texts is annotated: there are no scores, and all that was found is shown.");
-    else if (!texts.length) told.push("These are scores alone. For texts and errors, name the pipeline and the corpus.");
+    else if (!texts.length) told.push("These are scores only. For texts and errors, name the pipeline and the corpus.");
     else if (!pairs.some((pair) => pair.gold)) told.push("No entity is annotated in these texts: all that was found counts as invented.");
     if (unknown.length) told.push(`The pipeline does not have the labels ${unknown.map(([label, n]) => `${label} (${n})`).join(", ")}: all of these entities are missed.`);
     $("state").textContent = told.join(" ");

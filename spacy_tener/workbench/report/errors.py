@@ -22,10 +22,10 @@ BATCH = 256
 
 
 class Pair(NamedTuple):
-    """An entity of the annotation and the one that was found in its place; each of them may be None.
+    """An annotated entity and the found entity that overlaps with it; one of them may be None.
 
-    judged: Whether the place is annotated at all. Where it is not, there is only what was found.
-    probability: That of the entity found, or of there being other than the one missed; None if it is not known.
+    judged: Whether the place is annotated. If annotation is missing there, only `found` is set.
+    probability: The probability of the found entity, or one minus that of a missed entity; None if it is not known.
     """
 
     gold: Place | None
@@ -39,9 +39,9 @@ class Pair(NamedTuple):
 
 
 def pair_entities(gold: Sequence[Place], found: Sequence[Place]) -> list[Pair]:
-    """Pair each entity of one side with the one of the other that it shares most characters with, equal ones first.
+    """Pair the entities of both sides: equal ones first, then those that share the most characters.
 
-    gold, found: Start, end and label, in the order of the text. The entities of one side share no characters.
+    gold, found: Start, end and label, in text order. The entities of one side do not overlap.
     """
     equal = set(gold) & set(found)
     pairs = [Pair(place, place) for place in sorted(equal)]
@@ -56,7 +56,7 @@ def pair_entities(gold: Sequence[Place], found: Sequence[Place]) -> list[Pair]:
 
 
 def _overlaps(ours: Sequence[Place], theirs: Sequence[Place]) -> Iterator[tuple[int, int, int]]:
-    """Yield each two that share characters, with the number of those as a negative, so that most come first."""
+    """Yield pairs of overlapping entities: the negative number of shared characters, to sort by, and both indices."""
     i = j = 0
     while i < len(ours) and j < len(theirs):
         if (shared := min(ours[i][1], theirs[j][1]) - max(ours[i][0], theirs[j][0])) > 0:
@@ -68,8 +68,8 @@ def _overlaps(ours: Sequence[Place], theirs: Sequence[Place]) -> Iterator[tuple[
 
 
 def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[Example, list[Pair]]]:
-    """Compare the two sides of each example, right and wrong as `count_entities` tells them apart, with the
-    probabilities that the pipeline's `tener_ner` gives."""
+    """Compare both sides of each example by the rules of `count_entities`, with the probabilities of the pipeline's
+    `tener_ner`."""
     ner = next(iter(recognisers(nlp).values()), None)
     if ner is None:
         yield from ((example, _compare(example, {}, {})) for example in examples)
@@ -116,11 +116,11 @@ def errors_page(
 ) -> str:
     """Return the page.
 
-    scores: None where nothing is annotated.
-    texts: Docs with what `compare_texts` found; none for a page of scores alone.
-    labels: Those that the pipeline can find, None if they are not known. The page says which of the corpus are others.
-    explained: The address of a page with explanations, and the numbers of the texts on it, in its order.
-    review: The command that makes a page to decide on, where the annotation may be wrong.
+    scores: None if nothing is annotated.
+    texts: Docs with the pairs of `compare_texts`; none for a page with scores only.
+    labels: The labels of the pipeline, None if not known. The page lists those of the corpus that it lacks.
+    explained: The address of a page with explanations, and the numbers of its texts, in its order.
+    review: The command that makes a page for reviewing the annotation.
     """
     address, numbers = explained
     data = {
@@ -134,7 +134,7 @@ def errors_page(
 
 
 def _plain(pair: Pair) -> list[Any]:
-    """Write a pair as [gold, found, probability], with 0 as gold where nothing is annotated."""
+    """Return a pair as [gold, found, probability]. Missing annotation is 0 in place of gold."""
     probability = None if pair.probability is None else float(f"{pair.probability:.5f}")
     return [pair.gold if pair.judged else 0, pair.found, probability]
 
@@ -147,7 +147,7 @@ def _score_rows(scores: Scores) -> list[list[Any]]:
 
 
 def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] | None) -> dict[str, int]:
-    """Return the numbers of annotated entities whose label the pipeline does not have."""
+    """Return label -> number of annotated entities, for labels that the pipeline does not have."""
     if labels is None:
         return {}
     known = set(labels)
@@ -156,7 +156,7 @@ def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] 
 
 
 def surest_errors(texts: Sequence[tuple[Doc, Sequence[Pair]]], n: int) -> list[int]:
-    """Return the numbers of the n texts with errors that the pipeline is surest of, those first."""
+    """Return the numbers of the n texts whose errors the pipeline is surest of, the surest first."""
 
     def sureness(number: int) -> float:
         return max(pair.probability or 0.0 for pair in texts[number][1] if pair.is_error)

@@ -1,9 +1,9 @@
-"""The rows of a table: scores of each group of runs, beside those that papers printed for the same corpora, and those
-that their released code reached on one CPU core.
+"""Rows of a score table: scores of each group of runs, beside scores printed in papers for the same corpora, and scores
+of the papers' released code on one CPU core.
 
-The latter stand in published.csv, in percent, as printed. A system is named by the overlays of configs/models that make
-it, joined by `+`. What a paper calls its baseline, or takes over from another paper, stands under what it is.
-FLAT-ATSSA was printed with BERT only: its rows stand under its name with and without BERT, and say so.
+published.csv has the latter two, in percent, as printed. A system is named by its overlays of configs/models, joined by
+`+`. A paper's baseline, or a number quoted from another paper, is listed under the system that it measures. FLAT-ATSSA
+was printed with BERT only: its rows are listed for it with and without BERT, and say so.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .runs import DEFAULT_BY, FoundRuns, Run, SeedGroup, UnfinishedRun, group_ru
 from .scores import METRICS, Confusion, Score, Summary, bootstrap_p, summarize, total, welch_p
 
 MENTIONS = {"named": ".NAM", "nominal": ".NOM"}
-# What every English config starts from, so that naming it changes nothing.
+# Overlays that every English config contains, so that naming them changes nothing.
 _DEFAULTS = frozenset({"chars-adapted", "encoder-adapted"})
-_NO_COUNTS = "Write it with `python -m spacy tener evaluate`, which counts; `spacy evaluate` does not."
+_NO_COUNTS = "Score the run with `python -m spacy tener evaluate`; `spacy evaluate` writes no counts."
 
 
 @dataclass(frozen=True)
 class Comparison:
     """The difference of one system from another.
 
-    difference: That of the mean scores.
-    p: The two-sided probability under no difference, None where there is too little to judge by.
-    test: `bootstrap` over test documents and seeds; `welch`, a t-test over seeds, where runs lack counts per document.
+    difference: The difference of the mean scores.
+    p: The two-sided p-value; None with too few runs.
+    test: `bootstrap` over test documents and seeds; `welch`, a t-test over seeds, if runs lack counts per document.
     """
 
     difference: float
@@ -45,9 +45,9 @@ class Comparison:
 class PrintedScores:
     """One row of one table for one corpus, printed in a paper.
 
-    model: What the paper calls it.
-    condition: With what the model started.
-    named, nominal: The F1 of Weibo's names and nominal mentions taken by themselves.
+    model: The paper's name of the system.
+    condition: The pretraining that the model starts from.
+    named, nominal: The F1 of Weibo's names only, and of its nominal mentions only.
     """
 
     corpus: str
@@ -65,7 +65,7 @@ class PrintedScores:
 
     @property
     def kind(self) -> str:
-        """The name in a legend: who measured it, and with what the model started."""
+        """The name in a legend: the source, and the pretraining."""
         return f"{'released code' if self.source == 'released code' else 'printed'}: {self.condition}"
 
 
@@ -73,11 +73,11 @@ class PrintedScores:
 class Row:
     """One line of a table. Scores are in percent.
 
-    key: The values of what the runs are grouped by.
-    label: The label, or `named` or `nominal`, or nothing where all are taken together.
-    source: Where the numbers are from if not from these runs.
-    seeds: The seeds that have such scores.
-    gold: How many such entities the test part has.
+    key: The values by which the runs are grouped.
+    label: The label, or `named` or `nominal`, or an empty string for all together.
+    source: The source of the numbers, if they are not from these runs.
+    seeds: The seeds with such scores.
+    gold: The number of such entities in the test part.
     """
 
     key: tuple[Any, ...]
@@ -98,7 +98,7 @@ class Row:
 class ScoreTable:
     """Result rows, unfinished runs, and warnings.
 
-    by: What runs share that are taken together over their seeds: corpus, system, settings of the config.
+    by: The names by which runs are grouped: corpus, system, settings of the config.
     metric: The score that systems are compared by: p, r or f.
     baseline: The system that the others are compared with.
     """
@@ -125,10 +125,9 @@ def make_table(
 ) -> ScoreTable:
     """Gather runs into the rows of a table.
 
-    per_label: Give a row to each label as well.
-    named_nominal: Give rows to names (X.NAM) and nominal mentions (X.NOM) as well.
-    printed: Set rows that the papers printed beside ours. They are of a corpus and a system: where runs are apart by
-        anything else, or by less, there are none.
+    per_label: Add a row for each label.
+    named_nominal: Add rows for names (X.NAM) and nominal mentions (X.NOM).
+    printed: Add the rows printed in papers. They exist only for runs grouped by corpus and system.
     """
     check_choice("metric", metric, METRICS)
     groups = group_runs(found.runs, by)
@@ -156,7 +155,7 @@ def _check_baseline(groups: Sequence[SeedGroup], found: FoundRuns, by: Sequence[
     systems = sorted({group.value("system") for group in groups})
     if baseline not in systems:
         unfinished = any(each.system == baseline for each in found.unfinished)
-        state = "has no finished run" if unfinished else "is none of these systems"
+        state = "has no finished run" if unfinished else "is not one of these systems"
         raise RemedyError(f"The baseline {baseline} {state}", f"Finished: {', '.join(systems) or 'none'}.")
 
 
@@ -183,7 +182,7 @@ def _versus(group: SeedGroup, groups: Sequence[SeedGroup], metric: str, baseline
 
 
 def compare(group: SeedGroup, baseline: SeedGroup, metric: str) -> Comparison:
-    """Test by documents where all runs were scored on the same ones, and otherwise by seeds only."""
+    """Test the difference by documents if all runs were scored on the same ones, and otherwise by seeds only."""
     ours, theirs = group.scores(metric), baseline.scores(metric)
     difference = float(np.mean(ours) - np.mean(theirs))
     counted = [run.test.docs for run in (*group.runs, *baseline.runs)]
@@ -207,10 +206,10 @@ def _labels(group: SeedGroup) -> Iterator[Row]:
 
 
 def _mentions(group: SeedGroup, papers: Iterable[PrintedScores]) -> Iterator[Row]:
-    """Yield the micro-averaged scores of all labels of a kind: from counts, since scores cannot be put together."""
+    """Yield the micro-averaged scores of all labels of a kind, from counts, since they do not follow from scores."""
     for run in group.runs:
         if run.test.counts is None:
-            raise RemedyError(f"{run.folder}: metrics.json has no counts to take labels together by", _NO_COUNTS)
+            raise RemedyError(f"{run.folder}: metrics.json has no counts, which groups of labels need", _NO_COUNTS)
     seeds = tuple(run.seed for run in group.runs)
     for kind, suffix in MENTIONS.items():
         counts = [_counts(run, suffix) for run in group.runs]
@@ -265,7 +264,7 @@ def all_printed() -> tuple[PrintedScores, ...]:
 
 
 def printed_scores(corpus: str, system: str) -> list[PrintedScores]:
-    """Return the printed rows for a corpus and a system by the names that their runs have."""
+    """Return the printed rows for the corpus and the system of a run."""
     wanted = (_plain(corpus), _canonical(system))
     return [row for row in all_printed() if (row.corpus, _canonical(row.system)) == wanted]
 
@@ -275,8 +274,8 @@ def _plain(name: str) -> str:
 
 
 def _canonical(system: str) -> frozenset[str]:
-    """Return the overlays of a system, in any order, without those that change nothing; nor does `mect` beside its own
-    ablation `mect-no-cross`."""
+    """Return the set of overlays of a system, without those that change nothing, as `mect` beside its own ablation
+    `mect-no-cross`."""
     parts = frozenset(_plain(system).split("+"))
     extended = {part for part in parts if any(other.startswith(f"{part}-") for other in parts)}
     return (parts - extended - _DEFAULTS) or frozenset({"tener"})

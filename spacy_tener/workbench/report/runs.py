@@ -1,11 +1,11 @@
 """Runs on disk, the settings of their configs, and groups of runs that differ only in their seed.
 
-A run is a directory CORPUS/SYSTEM/SEED, anywhere; SEED is a whole number. Of what lies in it, this package reads
+A run is a directory CORPUS/SYSTEM/SEED, anywhere; SEED is a whole number. These files in it are read:
 
-    metrics.json      the scores on test: what `spacy tener evaluate` or `spacy evaluate` writes with `--output`
-    metrics-dev.json  the same on dev, if there; otherwise dev's scores are those in model-best/meta.json
+    metrics.json      the scores on test, from `--output` of `spacy tener evaluate` or `spacy evaluate`
+    metrics-dev.json  the scores on dev; without this file, those in model-best/meta.json
     model-best/       the pipeline that `spacy train` chose: its size, its config.cfg, its meta.json
-    config.cfg        the config, where there is no model-best
+    config.cfg        the config, if there is no model-best
     training.jsonl    the log of the training: `output_file` of spacy.ConsoleLogger.v3
 
 A run without metrics.json is not finished.
@@ -37,7 +37,7 @@ _MARKS = frozenset({*_MODELS, METRICS, METRICS_DEV, LOG, CONFIG})
 _SHAPE = "A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number, with model-best and metrics.json in it."
 DEFAULT_BY = ("corpus", "system")
 _PLACE = ("corpus", "system", "seed")
-# What may differ between the runs of one group: sections, and the last parts of settings' paths.
+# Sections, and last parts of settings' names, that may differ between the runs of a group.
 _FREE_SECTIONS, _FREE_NAMES = ("paths.", "system."), ("seed", "path", "output_file")
 
 
@@ -71,16 +71,16 @@ class Run(RunFolder):
 
 @dataclass(frozen=True)
 class UnfinishedRun(RunFolder):
-    """A run without scores on test, and how far it came."""
+    """A run without scores on test, and the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class FoundRuns:
-    """The runs below some directories, in the order of their corpora, systems and seeds.
+    """The runs in some directories, sorted by corpus, system and seed.
 
-    left_out: Directories with a pipeline or scores in them whose name is not that of a run.
+    left_out: Directories that hold a pipeline or scores, but are not at CORPUS/SYSTEM/SEED.
     """
 
     runs: tuple[Run, ...]
@@ -88,7 +88,7 @@ class FoundRuns:
     left_out: tuple[Path, ...]
 
     def only(self, *, corpora: Collection[str] = (), systems: Collection[str] = ()) -> FoundRuns:
-        """Return the runs of some corpora and systems (none named: of all)."""
+        """Return the runs of some corpora and systems; an empty collection stands for all."""
         both = (*self.runs, *self.unfinished)
         for kind, names, known in (
             ("corpus", corpora, {run.corpus for run in both}),
@@ -131,7 +131,7 @@ def find_runs(roots: Sequence[Path]) -> FoundRuns:
 
 
 def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
-    """Yield each directory that holds something of a run, once."""
+    """Yield each directory that holds files of a run, once."""
     seen: set[Path] = set()
     for root in roots:
         if not root.is_dir():
@@ -139,7 +139,7 @@ def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
         for folder, folders, files in os.walk(root):
             path = Path(folder)
             marked = not _MARKS.isdisjoint([*folders, *files])
-            # Nothing of ours lies in a pipeline or below a run.
+            # There are no runs in a pipeline or in another run.
             folders[:] = [] if marked and _run_folder(path) else sorted(set(folders) - set(_MODELS))
             if marked and path.resolve() not in seen:
                 seen.add(path.resolve())
@@ -169,7 +169,7 @@ def _read(place: RunFolder) -> Run | UnfinishedRun:
 
 
 def dev_scores(meta: Path, kept: Path | None = None) -> Scores | None:
-    """Return the scores on dev in a pipeline's meta.json, or those in a file of their own, which goes first."""
+    """Return the scores on dev: those in the file `kept` if it exists, or else in a pipeline's meta.json."""
     if kept is not None and kept.is_file():
         return read_scores(kept)
     performance = read_json(meta).get("performance", {}) if meta.is_file() else {}
@@ -184,7 +184,7 @@ def size_mb(folder: Path) -> float:
 def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
     """Read the config of a trained pipeline.
 
-    interpolate: Put the values of variables in their places.
+    interpolate: Replace variables by their values.
     """
     config = read_config(path)
     with wrap_config_errors(str(path)):
@@ -193,7 +193,7 @@ def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """The runs with the same values for what they are grouped by, one for each seed."""
+    """The runs with the same values of the names that they are grouped by, one for each seed."""
 
     by: tuple[str, ...]
     key: tuple[Any, ...]
@@ -204,7 +204,7 @@ class SeedGroup:
         return self.key[self.by.index(name)]
 
     def summary(self, measure: Callable[[Run], float | None]) -> Summary | None:
-        """Return mean and standard deviation over the runs that have something to measure."""
+        """Return mean and standard deviation over the runs for which the measure is not None."""
         values = [value for run in self.runs if (value := measure(run)) is not None]
         return summarize(values) if values else None
 
@@ -214,7 +214,7 @@ class SeedGroup:
 
 
 def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[SeedGroup]:
-    """Group runs, in the order of their keys. A seed may be in a group once only, and all configs must be the same."""
+    """Group runs, sorted by key. A group may have each seed once, and its configs must be equal."""
     members: dict[tuple[Any, ...], dict[int, Run]] = {}
     for run in runs:
         values = [setting(run, name) for name in by]
@@ -222,22 +222,22 @@ def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[Seed
         seeds = members.setdefault(key, {})
         other = seeds.setdefault(run.seed, run)
         what = ", ".join(f"{name} {value}" for name, value in zip(by, key, strict=True)) or "all runs together"
-        remedy = "Group by what sets them apart as well (--by), or name fewer systems."
+        remedy = "Group by the setting that differs, too (--by), or name fewer systems."
         if other is not run:
             raise RemedyError(f"{what}: seed {run.seed} is there twice: {other.name} and {run.name}", remedy)
         first = next(iter(seeds.values()))
         if different := list(_differences(first, run)):
-            reason = f"{what}: {first.name} and {run.name} were not trained alike: {'; '.join(different)}"
+            reason = f"{what}: {first.name} and {run.name} have different configs: {'; '.join(different)}"
             raise RemedyError(reason, remedy)
     keys = sorted(members, key=lambda key: [order_of(value) for value in key])
     return [SeedGroup(tuple(by), key, runs=tuple(run for _, run in sorted(members[key].items()))) for key in keys]
 
 
 def setting(run: RunFolder, name: str) -> Any:
-    """Return the value that a run has for a name.
+    """Return a value of a run by name.
 
     name: `corpus`, `system`, `seed`, a setting of the config as in `components.tener_ner.model.tok2vec.k`, or the end
-        of one, as in `k` or `tok2vec.k`, if only one setting of the config ends so.
+        of its path, as in `k` or `tok2vec.k`, if that is unique.
     """
     found = _matches(run, name)
     if not found:
@@ -264,7 +264,7 @@ def _matches(run: RunFolder, name: str) -> dict[str, Any]:
 
 
 def order_of(value: Any) -> tuple[bool, float, str]:
-    """Return a key that sorts numbers by value, and everything else as text behind them."""
+    """Return a key that sorts numbers by value, and all else as text after them."""
     number = is_number(value)
     return (not number, value if number else 0.0, str(value))
 
@@ -274,10 +274,10 @@ def is_number(value: Any) -> bool:
 
 
 def _differences(one: Run, other: Run) -> Iterator[str]:
-    """Yield the settings that two runs have both, but not alike, and that are neither seeds nor paths."""
+    """Yield the settings of both runs whose values differ, except seeds and paths."""
     if one is other or not (_config_file(one.folder) and _config_file(other.folder)):
         return
-    # Without interpolation: what a path or a seed is referred to by stays.
+    # Without interpolation, so that references to paths and seeds are equal.
     settings, others = (_settings(run.folder, interpolate=False) for run in (one, other))
     for path, value in settings.items():
         free = path.startswith(_FREE_SECTIONS) or path.rpartition(".")[2] in _FREE_NAMES

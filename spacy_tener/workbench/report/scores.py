@@ -1,8 +1,8 @@
 """Precision, recall and F1 of entities: from counts, in metrics.json, over seeds, and compared between systems.
 
-All scores are fractions of one. Scores by label cannot be put together again: the F1 of all named entities is not the
-mean of their labels' F1, and a label of which nothing was right does not show how much was found. With counts, any
-labels can be taken together, and with those of each document two systems can be compared.
+All scores are between 0 and 1. Scores of a group of labels do not follow from those of its labels: F1 of the group is
+not their mean, and a precision of 0 does not tell how many entities were found. They follow from counts, and counts of
+each document allow to compare two systems.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Scores:
 
 
 class CountingScorer(Scorer):
-    """spaCy's scorer, with counts in what it returns: `ents_counts`, label -> tp, fp, fn, and `ents_counts_per_doc`,
-    where the three of each document stand in that order.
+    """spaCy's scorer, with additional scores: `ents_counts`, label -> tp, fp, fn, and `ents_counts_per_doc`, the list
+    [tp, fp, fn] of each document.
 
-    examples: Those that were scored last, with the pipeline's entities.
+    examples: The examples scored last, with the pipeline's entities.
     """
 
     examples: Sequence[Example] = ()
@@ -91,9 +91,9 @@ class CountingScorer(Scorer):
 
 
 def count_entities(example: Example) -> dict[str, Confusion]:
-    """Count entities by label, right and wrong as `spacy.scorer.get_ner_prf` tells them apart.
+    """Count entities by label, by the rules of `spacy.scorer.get_ner_prf`.
 
-    Where the reference says nothing about a token, an entity found there is neither right nor wrong.
+    An entity found on a token with missing annotation is neither right nor wrong.
     """
     if not example.reference.has_annotation("ENT_IOB"):
         return {}
@@ -108,8 +108,7 @@ def count_entities(example: Example) -> dict[str, Confusion]:
 
 
 def known_entities(example: Example) -> Iterator[tuple[Span, tuple[str, int, int]]]:
-    """Yield the entities found, each with its label, start and end over the reference's tokens, where these are
-    annotated."""
+    """Yield the found entities on annotated tokens, each with its label, start and end in tokens of the reference."""
     to_reference = example.alignment.x2y
     for ent in example.predicted.ents:
         indices = to_reference[ent.start : ent.end]
@@ -138,7 +137,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_scores(path: Path) -> Scores:
-    """Read what `spacy evaluate --output` or `spacy tener evaluate --output` wrote."""
+    """Read the output of `spacy evaluate` or `spacy tener evaluate`."""
     return parse_scores(read_json(path), path)
 
 

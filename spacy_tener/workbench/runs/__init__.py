@@ -1,1 +1,1 @@
-"""Training runs: grids of systems, corpora and seeds; random searches of settings."""
+"""Training runs: grids of systems, corpora and seeds, and hyperparameter search."""

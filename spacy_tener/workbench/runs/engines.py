@@ -1,7 +1,7 @@
-"""Engines, which run trainings: in processes on this machine, or as tasks of Ray on many.
+"""Engines that run trainings: as processes on this machine, or as Ray tasks on a cluster.
 
-Ray chooses a node that has the cores and the share of a GPU that a training asks for, keeps the others waiting, and
-repeats a training whose node was lost. The directories of runs and data must be the same on all nodes.
+Ray chooses a node with enough cores and GPU for each training, queues the others, and repeats the trainings of a lost
+node. All nodes must share the directories of runs and data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .training import TrainingResult
 
 Key = TypeVar("Key")
 Task = Callable[[Processes], TrainingResult]
-"""A training, as `partial(train, run)`, which starts its processes by the argument."""
+"""A training, as `partial(train, run)`. Its argument starts processes."""
 
 
 class Engine(Protocol):
@@ -38,20 +38,20 @@ class Engine(Protocol):
     shares_cores: bool
 
     def submit(self, task: Task) -> Future[TrainingResult]:
-        """Run a task, now or when there is room for it."""
+        """Run a task, as soon as there is room for it."""
 
     def result(self, future: Future[TrainingResult]) -> TrainingResult:
-        """Return the result of a task. Raises a RemedyError where the engine lost it."""
+        """Return the result of a task. Raises a RemedyError if the engine lost it."""
 
     def shared(self, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-        """Make a function on this machine, of which all tasks call the same one."""
+        """Make a function on this machine, and return one that tasks can call on any node."""
 
 
 def run_tasks(engine: Engine, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tuple[Key, TrainingResult]]:
     """Run tasks, and yield the key and the result of each as it ends.
 
-    A task is taken from the iterable when there is room for it. One that raises a RemedyError or an OSError fails with
-    its message; the others go on.
+    A task is taken from the iterable when there is room for it. A RemedyError or an OSError in a task becomes a failed
+    result with its message; the others continue.
     """
     running: dict[Future[TrainingResult], Key] = {}
     left = iter(tasks)
@@ -87,7 +87,7 @@ class LocalEngine:
 
 
 class RayEngine:
-    """Tasks of Ray with their resources. They run in this process' directory, by name, on their node."""
+    """Ray tasks with their resources. On their node they run in the directory with the path of this process' one."""
 
     shares_cores = False
 
@@ -117,17 +117,17 @@ class RayEngine:
 
 @contextmanager
 def on_this_machine(jobs: int = 1, echo: Echo | None = None) -> Iterator[Engine]:
-    """Yield an engine for this machine. Its processes end where the block ends by an exception.
+    """Yield an engine for this machine. An exception in the block ends its processes.
 
-    jobs: How many trainings run at once. They share the cores.
-    echo: Takes what processes print. Of several at once the lines would be mixed, so then it takes nothing.
+    jobs: The number of trainings at once, which share the cores.
+    echo: Called with the lines that a process prints. Not called with several jobs, whose lines would be mixed.
     """
     processes = Processes(jobs, echo if jobs == 1 else None)
     with ThreadPoolExecutor(jobs) as pool:
         try:
             yield LocalEngine(pool, processes, jobs)
         except BaseException:
-            # First of all, so that no task that waits takes the place of one that is ended.
+            # First, so that no queued task starts when a running one is ended.
             pool.shutdown(wait=False, cancel_futures=True)
             processes.stop()
             raise
@@ -135,10 +135,10 @@ def on_this_machine(jobs: int = 1, echo: Echo | None = None) -> Iterator[Engine]
 
 @contextmanager
 def on_ray(address: str | None, cpus: float, gpus: float, at_once: int | None = None) -> Iterator[Engine]:
-    """Yield an engine for a cluster of Ray, whose tasks end with the connection.
+    """Yield an engine for a Ray cluster, whose tasks end with the connection.
 
-    cpus, gpus: What each task asks for; parts of one share it.
-    at_once: How many tasks to submit at once. By default as many as there is room for now.
+    cpus, gpus: The resources of each task. Tasks with a fraction of a GPU share one.
+    at_once: Most tasks submitted at once. By default as many as there is room for now.
     """
     with connected(address) as ray:
         yield RayEngine(ray, cpus, gpus, at_once)

@@ -1,7 +1,7 @@
-"""Grids: systems x corpora x seeds, of which finished runs are kept and the others trained and scored.
+"""Grids of runs: systems x corpora x seeds. Finished runs are kept, the others are trained and scored.
 
-A run is where `report.runs` looks for it, OUTPUT/CORPUS/SYSTEM/SEED. Its config is that of the corpus, CORPUS.cfg,
-with the overlays models/NAME.cfg that the system's name is made of.
+A run is the directory OUTPUT/CORPUS/SYSTEM/SEED, as `report.runs` reads it. Its config is CORPUS.cfg with the overlays
+models/NAME.cfg that the system names, joined by `+`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PARTS = ("train", "dev", "test")
 class Grid:
     """The corpora, systems and seeds of a grid.
 
-    data: Holds CORPUS/{train,dev,test}.spacy.
-    configs: Holds CORPUS.cfg and models/OVERLAY.cfg.
-    settings: Each as `section.key=value`, over all files.
-    gpu_id: Or -1 for the CPU.
-    code: A Python file with what the configs need.
+    data: The directory of CORPUS/{train,dev,test}.spacy.
+    configs: The directory of CORPUS.cfg and models/OVERLAY.cfg.
+    settings: Settings that override all files, as `section.key=value`.
+    gpu_id: The GPU, or -1 for the CPU.
+    code: A Python file with registered functions to import.
     """
 
     output: Path
@@ -63,13 +63,13 @@ class Todo:
 
 
 def plan(grid: Grid) -> list[TrainingRun]:
-    """Return all runs, by corpus, system and seed. Refuses all that is wrong or missing at once."""
+    """Return all runs, by corpus, system and seed. Raises one error that lists everything wrong or missing."""
     runs: list[TrainingRun] = []
     problems: list[str] = []
     for corpus, part in product(grid.corpora, PARTS):
         path = grid.data / corpus / f"{part}.spacy"
         if not path.is_file():
-            convert = f"Make it: python -m spacy tener convert FILES {path.parent}, or name another place by --data."
+            convert = f"Make it: python -m spacy tener convert FILES {path.parent}, or give another --data."
             problems.append(f"{path}: No such file. {convert}")
     for corpus, system in product(dict.fromkeys(grid.corpora), dict.fromkeys(grid.systems)):
         try:
@@ -86,12 +86,12 @@ def plan(grid: Grid) -> list[TrainingRun]:
 
 
 def todo(run: TrainingRun) -> Todo:
-    """Return the action that a run needs. A finished one needs nothing, also without its pipeline."""
+    """Return the action that a run needs. A finished run needs none, even if its pipeline was deleted."""
     assert run.test is not None
     now, before = run.manifest(), Manifest.read(run.folder)
     scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
     if before is None or MODEL not in before.parts:
-        unknown = f"it has {METRICS}, but no {NAME} that says what it was trained from"
+        unknown = f"it has {METRICS}, but no {NAME} that records its config and data"
         return Todo(run, "train", (unknown,) if scored else ())
     if not scored and not trained:
         return Todo(run, "train")
@@ -101,17 +101,17 @@ def todo(run: TrainingRun) -> Todo:
         return Todo(run, "nothing")
     if trained:
         return Todo(run, "evaluate")
-    return Todo(run, "train", (f"{run.test} has other contents, and {MODEL} is not there to be scored on them",))
+    return Todo(run, "train", (f"{run.test} has changed, and there is no {MODEL} to score on it",))
 
 
 def check_unchanged(todos: Sequence[Todo]) -> None:
-    """Refuse to train over finished runs of another config or other data."""
+    """Refuse to overwrite finished runs of another config or other data."""
     other = [each for each in todos if each.changes]
     if other:
         runs = "1 finished run has" if len(other) == 1 else f"{len(other)} finished runs have"
         what = f"{runs} another config or other data and would be lost"
         lines = [f"{each.run.name}: {'; '.join(each.changes)}" for each in other]
-        remedy = "Name another output to keep them, or train over them by --retrain."
+        remedy = "Name another output to keep them, or overwrite them with --retrain."
         raise ConfigError(what, "\n".join([*lines, remedy]))
 
 
@@ -139,7 +139,7 @@ def run_grid(
         if result.failure or not engine.shares_cores:
             note(each, result.failure)
     if engine.shares_cores:
-        # The speed of a pipeline is measured with its scores: alone, when no other is trained on the same cores.
+        # Scored one by one at the end: scoring also measures speed, which trainings on the same cores would change.
         for each in (each for each in todos if each.run.name not in failures):
             for _, result in run_tasks(engine, [(each, partial(_score, each))]):
                 note(each, result.failure)
@@ -173,9 +173,9 @@ def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> T
     config["system"]["seed"] = seed
     reader = corpus_reader(config, "train_corpus")
     if config.interpolate()["training"]["seed"] != seed:
-        raise ConfigError(f"{corpus}, {system}: the seed is fixed", "Let [training] have seed = ${system.seed}.")
+        raise ConfigError(f"{corpus}, {system}: the seed is fixed", "Set seed = ${system.seed} in [training].")
     if reader.get("path") != config["paths"]["train"]:
-        raise ConfigError(f"{corpus}, {system}: the data is fixed", "Let [corpora.train] have path = ${paths.train}.")
+        raise ConfigError(f"{corpus}, {system}: the data is fixed", "Set path = ${paths.train} in [corpora.train].")
     return TrainingRun(
         name=f"{corpus}/{system}/{seed}",
         folder=grid.output / corpus / system / str(seed),
@@ -189,4 +189,4 @@ def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> T
 
 def _find(folder: Path, name: str, kind: str) -> Path:
     names = dict.fromkeys([*(BASE_NAMES if kind == "overlay" else ()), *names_in(folder)])
-    return find_in(folder, name, kind, list(names), "--configs names another place.")
+    return find_in(folder, name, kind, list(names), "--configs names another directory.")

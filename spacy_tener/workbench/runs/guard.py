@@ -1,7 +1,7 @@
-"""Run a module as `python -m` does, until it ends or standard input is closed: then its process group is killed.
+"""Run a module as `python -m` does. When standard input is closed, kill the process group.
 
-`processes.Processes` holds the other end of standard input. The system closes that however the process ends that has
-it, so that no training goes on alone when its grid or search was killed.
+`processes.Processes` holds the other end of standard input, which the system closes even if that process is killed. So
+no training outlives its grid or search.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def end_with_parent() -> None:
 
 
 def write_logs_by_line() -> None:
-    """Let spaCy's logger write each line at once, for a watcher: it would buffer some thirty."""
+    """Make spaCy's logger flush each line for readers of the log. By default it buffers some thirty lines."""
     from spacy.training import loggers
 
     vars(loggers)["open"] = partial(open, buffering=1)

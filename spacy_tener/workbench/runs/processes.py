@@ -1,4 +1,4 @@
-"""Processes of trainings: each with a log, and all of them ended together."""
+"""Processes of trainings, each with a log, which end together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODULE = "spacy"
 _GUARD = "spacy_tener.workbench.runs.guard"
 _THREADS = "OMP_NUM_THREADS"
 _POLL = 0.5  # seconds
-_PATIENCE = 10.0  # seconds that a process has to end
+_PATIENCE = 10.0  # seconds from SIGTERM to SIGKILL
 
 
 Echo = Callable[[str], object]
@@ -27,14 +27,14 @@ Echo = Callable[[str], object]
 
 
 class StoppedError(Exception):
-    """Raised where a process is to start after `Processes.stop`."""
+    """Raised when a process is started after `Processes.stop`."""
 
 
 class Processes:
     """Processes of `python -m spacy`, which several threads may start.
 
-    jobs: How many run at once. They share the cores.
-    echo: Takes what they print.
+    jobs: The number of processes at once, which share the cores.
+    echo: Called with the lines that they print.
     """
 
     def __init__(self, jobs: int = 1, echo: Echo | None = None) -> None:
@@ -45,9 +45,9 @@ class Processes:
         self._stopped = False
 
     def run(self, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool] = lambda: False) -> int | None:
-        """Run a command of spaCy's to its end and append its output to a file. Returns its exit status.
+        """Run a spaCy command to its end, and append its output to a file. Returns its exit status.
 
-        poll: Called twice a second, and at the end. Where it returns True, the process is ended; the status is None.
+        poll: Called twice a second, and at the end. If it returns True, the process is ended, and the status is None.
         """
         printed = Tail(log)
         printed.lines()
@@ -84,7 +84,7 @@ class Processes:
         return status
 
     def stop(self) -> None:
-        """End all processes and start no other."""
+        """End all processes, and let no other start."""
         with self._lock:
             self._stopped = True
             running = list(self._running)
@@ -92,7 +92,7 @@ class Processes:
 
 
 def environment(jobs: int) -> dict[str, str]:
-    """Return the environment of one of several processes that share the cores. OMP_NUM_THREADS stays if it is set."""
+    """Return the environment of one of `jobs` processes that share the cores. A set OMP_NUM_THREADS is kept."""
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
     return {_THREADS: str(max(1, cores() // jobs)), **inherited, **plain}
@@ -105,7 +105,7 @@ def cores() -> int:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Let `kill` and a closed terminal do what Ctrl-C does, unless they are ignored, as by nohup."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C, unless they are ignored, as under nohup."""
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before: dict[int, Any] = {number: signal.getsignal(number) for number in signals}
     try:
@@ -118,7 +118,7 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 class Tail:
-    """A reader of the complete lines that were added to a file since the last call."""
+    """Reads the complete lines added to a file since the last call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,13 +1,13 @@
-"""Random search: settings drawn from a space, one training after the other, all of them kept.
+"""Hyperparameter search: trainings with settings sampled from a search space, all recorded.
 
 The trials are in DIR/study.db, which optuna's own tools read. Each has a directory:
 
-    DIR/trials/0007/config.cfg, training.jsonl, output.log    what was trained, its scores, what `spacy train` said
+    DIR/trials/0007/config.cfg, training.jsonl, output.log    config, scores, and output of `spacy train`
     DIR/trials/0007/model-best/                               of the best trial only, unless all are to be kept
-    DIR/trials.csv, trials.json, best.cfg                     written anew after each trial
+    DIR/trials.csv, trials.json, best.cfg                     rewritten after each trial
 
-A search may be killed at any time. The next call finds the trial that was running, marks it as interrupted, and repeats
-it under a new number.
+A search may be killed at any time. The next call marks the trial that was running as interrupted, and repeats it under
+a new number.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ _STATES = {"COMPLETE": "done", "FAIL": "failed", "PRUNED": "pruned", "RUNNING": 
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """A config, and what is drawn of it.
+    """A config and its search space.
 
-    base, overlays, settings: The config, as `compose` takes it.
-    space: The settings that are drawn.
+    base, overlays, settings: The config, as arguments of `compose`.
+    space: The settings to sample.
     """
 
     base: Path | str
@@ -73,17 +73,17 @@ class SearchPlan:
     sampler: str = "random"
 
     def config(self, values: Mapping[str, Any]) -> Config:
-        """Return the config with values for what the space decides."""
-        return with_settings(self.fixed, as_settings(values), [], "drawn from the space:")
+        """Return the config with sampled values."""
+        return with_settings(self.fixed, as_settings(values), [], "sampled from the space:")
 
     @cached_property
     def fixed(self) -> Config:
-        """The config without what the space decides."""
+        """The config before any setting is sampled."""
         return compose(self.base, self.overlays, self.settings).config
 
     @property
     def described(self) -> dict[str, Any]:
-        """The plan as JSON, by which one search is told from another."""
+        """The plan as JSON, to compare it with that of an earlier call."""
         text = self.fixed.to_str(interpolate=False)
         return {"config": text, "space": self.space.described, "seed": self.seed, "sampler": self.sampler}
 
@@ -94,11 +94,11 @@ class SearchPlan:
         for name in self.space.settings:
             if name not in there:
                 having = [overlay for overlay in names_in(OVERLAYS) if name in keys(read_config(find_overlay(overlay)))]
-                otherwise = "A space decides settings that the filled config has."
+                otherwise = "Only settings of the filled config can be sampled."
                 remedy = did_you_mean(name, there, otherwise)
                 if having:
                     remedy = f"Name an overlay that has it: {' or '.join(having)}."
-                raise ConfigError(f"The config has no '{name}', which the space decides", remedy)
+                raise ConfigError(f"The config has no '{name}', which the search space sets", remedy)
         self.config(self.space.values(self.space.example()))
 
     def check_files(self) -> None:
@@ -107,9 +107,9 @@ class SearchPlan:
         for part in ("train", "dev"):
             path = corpus_reader(self.fixed, f"{part}_corpus").get("path", ".")
             if not path or not Path(path).exists():
-                problems.append(f"There is no {path or part + ' corpus'}: --set paths.{part}={part}.spacy names it.")
+                problems.append(f"There is no {path or part + ' corpus'}: give --set paths.{part}={part}.spacy.")
         if problems:
-            raise ConfigError("Nothing was trained, since something is missing", "\n".join(problems))
+            raise ConfigError("Training needs packages or files that are missing", "\n".join(problems))
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class TrialRow:
         "running", "waiting".
     score: The best F1 on dev, 0 to 1.
     again_of: The interrupted trial that it repeats.
-    reason: Why it failed.
-    values: What the space decided; nothing before all of it was drawn.
+    reason: The reason of a failure.
+    values: The sampled settings; empty until all are sampled.
     """
 
     number: int
@@ -135,7 +135,7 @@ class TrialRow:
     @classmethod
     def of(cls, trial: FrozenTrial, space: Space) -> TrialRow:
         known, state = trial.user_attrs, _STATES[trial.state.name]
-        if state == "failed" and not known.get("reason"):  # A killed search could not write down why.
+        if state == "failed" and not known.get("reason"):  # a killed search writes no reason
             state = "interrupted"
         return cls(
             number=trial.number,
@@ -156,8 +156,8 @@ class TrialRow:
 class Search:
     """A search in a directory, new or resumed. Made by `open_search`.
 
-    gpu_id: -1 for the CPU.
-    code: A Python file with what the config needs.
+    gpu_id: The GPU, or -1 for the CPU.
+    code: A Python file with registered functions to import.
     prune: Stop a training whose F1 on dev is below the median of the others at the same step.
     keep_models: Keep the pipelines of all trials.
     """
@@ -181,7 +181,7 @@ class Search:
         return max((row for row in self.rows if row.state == "done"), key=lambda row: row.score or 0.0, default=None)
 
     def run(self, trials: int, engine: Engine, note: Callable[[TrialRow], None] = lambda row: None) -> None:
-        """Train until so many trials have ended, well or not; those that were interrupted do not count."""
+        """Train until this number of trials has ended, with success or not. Interrupted trials do not count."""
         worse = engine.shared(partial(_Pruning, self.folder)) if self.prune else None
         left = trials - sum(row.ended for row in self.rows)
         for trial, result in run_tasks(engine, (self._next(worse) for _ in range(left))):
@@ -190,7 +190,7 @@ class Search:
             note(self.rows[trial.number])
 
     def write(self) -> None:
-        """Write trials.csv, trials.json and best.cfg, and remove the pipelines that are not to be kept."""
+        """Write trials.csv, trials.json and best.cfg, and delete the pipelines that are not to be kept."""
         rows, best = self.rows, self.best
         write_text(self.folder / "trials.csv", self._table(rows))
         number = None if best is None else best.number
@@ -199,7 +199,7 @@ class Search:
         if best is not None:
             heading = f"# Trial {best.number} of a search: F1 {100 * (best.score or 0.0):.2f} on dev"
             config = Config().from_disk(self.trial_folder(best.number) / CONFIG, interpolate=False)
-            config["training"]["logger"] = self.plan.fixed["training"]["logger"]  # The trial's own names its files.
+            config["training"]["logger"] = self.plan.fixed["training"]["logger"]  # the trial's has paths of its own
             write_text(self.folder / "best.cfg", f"{heading}\n\n{config.to_str(interpolate=False)}\n")
         for row in rows:
             if not self.keep_models and row != best and row.state != "running":
@@ -209,7 +209,7 @@ class Search:
         return self.folder / "trials" / f"{number:04d}"
 
     def _table(self, rows: Sequence[TrialRow]) -> str:
-        """A line of CSV for each trial, with a column for each setting."""
+        """Return CSV with a line for each trial, and a column for each setting."""
         text, settings = StringIO(), self.plan.space.settings
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([*COLUMNS, *settings])
@@ -220,8 +220,8 @@ class Search:
         return text.getvalue()
 
     def _next(self, worse: Callable[[int, int, float], bool] | None) -> tuple[Trial, Task]:
-        """Draw a trial. worse: Whether a trial's training is to be stopped at a step with a score."""
-        # A sampler of its own for each trial: what is drawn does not depend on where the search was interrupted.
+        """Sample a trial. worse: Tells whether to prune a trial, by its id, step and score."""
+        # A new sampler for each trial, so that samples do not depend on interruptions.
         self.study.sampler = _sampler(self.plan.sampler, self.plan.seed, sum(row.again_of is None for row in self.rows))
         trial = self.study.ask(dict(self.plan.space.draws))
         watch = partial(worse, trial._trial_id) if worse else None
@@ -244,9 +244,9 @@ class Search:
 
 @contextmanager
 def open_search(plan: SearchPlan, folder: Path, *, prune: bool = False, **options: Any) -> Iterator[Search]:
-    """Yield the search of a directory, where no other process searches meanwhile. Interrupted trials are repeated.
+    """Yield the search of a directory, which is locked meanwhile. Interrupted trials are queued again.
 
-    options: As of `Search`. Another call for the same search may choose others.
+    options: Fields of `Search`, which may differ between calls for the same search.
     """
     plan.check()
     plan.check_files()
@@ -261,14 +261,14 @@ def open_search(plan: SearchPlan, folder: Path, *, prune: bool = False, **option
 
 @contextmanager
 def _wrap_storage_errors(path: Path) -> Iterator[None]:
-    """Name the study's file in errors of reading it."""
+    """Turn errors of the database into a ConfigError that names its file."""
     try:
         yield
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("sqlalchemy", "optuna"):  # neither needs to be installed
             raise
         reason = str(getattr(error, "orig", None) or error).removesuffix(".")
-        remedy = "Move it away to begin the search anew, or choose another --output."
+        remedy = "Move it away to start a new search, or choose another --output."
         raise ConfigError(f"{path}: cannot be read: {reason}", remedy) from error
 
 
@@ -286,12 +286,12 @@ def _study(folder: Path, *, prune: bool) -> Study:
 
 
 def _check_same(search: Search) -> None:
-    """Refuse to resume another search."""
+    """Refuse a directory with a search of another plan."""
     plan, before = search.plan.described, search.study.user_attrs.get("plan")
     if before is None:
         search.study.set_user_attr("plan", plan)
     elif other := [name for name in plan if plan[name] != before[name]]:
-        remedy = "Choose another --output, or resume the search as it was begun."
+        remedy = "Choose another --output, or give the same arguments as before."
         raise ConfigError(f"{search.folder}: holds another search: its {' and '.join(other)} differ", remedy)
 
 
@@ -316,7 +316,7 @@ def _sampler(name: str, seed: int, place: int) -> BaseSampler:
 
 
 class _Pruning:
-    """Optuna's pruner: says for a trial of a search's directory whether to stop it after an evaluation."""
+    """Optuna's median pruner for the search in a directory, called after each evaluation of a trial."""
 
     def __init__(self, folder: Path) -> None:
         self._study = _study(folder, prune=True)

@@ -1,4 +1,4 @@
-"""Search spaces: files with choices and ranges at the places of a config's settings.
+"""Search spaces: config files with choices, ranges and formulas as values.
 
     [draws]
     head_width = [32, 48, 64]
@@ -10,9 +10,9 @@
     [training.optimizer.learn_rate]
     max_rate = {"low": 0.0001, "high": 0.01, "log": true}
 
-A list is a choice of one of its values, a section or value with "low" and "high" a range ("log": even on a logarithmic
-scale; "step": only every so many). A string that begins with "=" is a formula over what is drawn, which is known by the
-last part of its name. `[draws]` has what is no setting itself, and serves formulas only.
+A list is a choice. A section or object with "low" and "high" is a range ("log": uniform on a logarithmic scale;
+"step": in steps of this size). A string that begins with "=" is a formula of sampled values, each named by the last
+part of its setting. `[draws]` holds variables for formulas that are not settings themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 DRAWS = "draws."
-_FORMS = 'Write a list of values, {"low": 1, "high": 9}, or "= a formula"; fixed values belong into an overlay.'
+_FORMS = 'Write a list of values, {"low": 1, "high": 9}, or "= a formula"; fixed values belong in an overlay.'
 _RANGE = ("high", "log", "low", "step")
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -45,10 +45,10 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Space:
-    """The settings that a search decides.
+    """The settings that a search samples.
 
-    draws: Optuna's distribution of each setting that is drawn, by dotted name; those in `[draws]` are no settings.
-    formulas: By the setting's dotted name.
+    draws: Dotted name -> Optuna's distribution, of sampled settings and of the variables in `[draws]`.
+    formulas: Dotted name -> formula.
     """
 
     draws: Mapping[str, BaseDistribution]
@@ -56,19 +56,19 @@ class Space:
 
     @property
     def settings(self) -> list[str]:
-        """The dotted names of all settings that the space decides."""
+        """The dotted names of all settings of the space."""
         return [*(name for name in self.draws if not name.startswith(DRAWS)), *self.formulas]
 
     @property
     def described(self) -> dict[str, Any]:
-        """The space as JSON, by which one is told from another."""
+        """The space as JSON, to compare it with another."""
         from optuna.distributions import distribution_to_json
 
         draws = {name: json.loads(distribution_to_json(draw)) for name, draw in self.draws.items()}
         return {"draws": draws, "formulas": dict(self.formulas)}
 
     def values(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the value of each setting, given those of all draws."""
+        """Return the value of each setting for the sampled values."""
         named = {_last(name): value for name, value in drawn.items()}
         settings = {name: value for name, value in drawn.items() if not name.startswith(DRAWS)}
         for name, text in self.formulas.items():
@@ -111,7 +111,7 @@ def read_space(path: Path) -> Space:
 
 
 def as_settings(values: Mapping[str, Any]) -> list[str]:
-    """Return values as `compose` takes them."""
+    """Return values as settings for `compose`."""
     return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
 
 
@@ -129,7 +129,7 @@ def _draw(value: Any) -> BaseDistribution:
     if isinstance(value, list):
         odd = [each for each in value if each is not None and not isinstance(each, bool | int | float | str)]
         if odd:
-            raise ValueError(f"{json.dumps(odd[0])} is no number, string, true, false or null")
+            raise ValueError(f"{json.dumps(odd[0])} is not a number, string, true, false or null")
         if len({json.dumps(each) for each in value}) < len(value):
             raise ValueError("a value occurs twice")
         return CategoricalDistribution(value)
@@ -148,22 +148,22 @@ def _draw(value: Any) -> BaseDistribution:
     if not (isinstance(low, int) and isinstance(high, int)):
         return FloatDistribution(low, high, log=log, step=step)
     if isinstance(step, float):
-        raise ValueError("`step` must be whole where the range is")
+        raise ValueError("`step` must be an integer in a range of integers")
     return IntDistribution(low, high, log=log, step=1 if step is None else step)
 
 
 def _check(space: Space, path: Path) -> None:
-    """Refuse formulas with unknown names, and draws that no formula uses."""
+    """Refuse formulas with unknown names, and variables that no formula uses."""
     if not space.draws:
-        raise ConfigError(f"{path}: nothing is drawn", _FORMS)
+        raise ConfigError(f"{path}: there is nothing to sample", _FORMS)
     drawn = [_last(name) for name in space.draws]
     used = {name for text in space.formulas.values() for name in _names(_parse(text))}
     for setting, text in space.formulas.items():
         for name in _names(_parse(text)):
             if drawn.count(name) != 1:
-                how_many = "nothing" if name not in drawn else "more than one thing"
-                reason = f"{path}: {setting}: '{name}' in \"{text}\" is the name of {how_many} that is drawn"
-                raise ConfigError(reason, did_you_mean(name, sorted({*drawn} - {name}), "Draw it in [draws]."))
+                problem = "is not sampled" if name not in drawn else "is ambiguous: several sampled values end in it"
+                reason = f"{path}: {setting}: '{name}' in \"{text}\" {problem}"
+                raise ConfigError(reason, did_you_mean(name, sorted({*drawn} - {name}), "Add it to [draws]."))
     for name in space.draws:
         if name.startswith(DRAWS) and _last(name) not in used:
             raise ConfigError(f"{path}: {name}: no formula uses it", "Use it, or remove it.")
@@ -179,7 +179,7 @@ def _parse(formula: str) -> ast.expr:
     try:
         return ast.parse(formula[1:].strip(), mode="eval").body
     except SyntaxError as error:
-        raise ValueError(f'"{formula}" is no formula') from error
+        raise ValueError(f'"{formula}" is not a formula') from error
 
 
 def _names(formula: ast.expr) -> list[str]:
@@ -198,6 +198,4 @@ def _evaluate(formula: ast.expr, drawn: Mapping[str, Any]) -> Any:
             pairs = zip(keys, values, strict=True)
             return {_evaluate(key, drawn): _evaluate(value, drawn) for key, value in pairs if key}
         case _:
-            raise ValueError(
-                f"'{ast.unparse(formula)}' is not sums, differences, products and quotients of what is drawn"
-            )
+            raise ValueError(f"'{ast.unparse(formula)}' has more than + - * / // of numbers and sampled values")

@@ -1,1 +1,1 @@
-"""Suggestions for annotators: texts to annotate next, and annotation that may be wrong."""
+"""Help for annotators: texts to annotate next (active learning), and reviews of annotation that may be wrong."""

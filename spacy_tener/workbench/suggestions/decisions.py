@@ -1,4 +1,4 @@
-"""Decisions of the review page, put into the corpus that they are about."""
+"""Decisions of the review page, applied to the corpus."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _AGAIN = "Download them again from the page of the review."
 
 @dataclass
 class Applied:
-    """What became of some decisions.
+    """The result of applying decisions.
 
-    changed: The number of places that are different now.
-    kept: The number of those that are as they were, since the annotation was right, or mended before.
-    misfits: Those that could not be applied, each with the reason.
+    changed: The number of places whose annotation changed.
+    kept: The number of places that already had the decided annotation.
+    misfits: The decisions that could not be applied, each with the reason.
     """
 
     changed: int = 0
@@ -33,7 +33,7 @@ class Applied:
 
 
 def read_decisions(path: Path) -> list[dict[str, Any]]:
-    """Read the texts of a file of decisions."""
+    """Read a file of decisions: a list of texts, each with its decisions."""
     try:
         records = json.loads(path.read_text(encoding="utf8"))
         for record in records:
@@ -49,10 +49,10 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
 
 
 def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:
-    """Change the entities of Docs in the places that were decided on, and nothing else.
+    """Change the entities of Docs in the decided places, and nothing else.
 
-    A decision is of the Doc with the record's number, or, where that one has another text, of the only Doc with this
-    text. It fits where the annotation is what it was about.
+    A record belongs to the Doc with its number, or, if that one has another text, to the only Doc with its text. A
+    decision fits if the Doc still has the annotation that was decided on.
     """
     applied = Applied()
     by_text: dict[str, list[int]] = defaultdict(list)
@@ -81,13 +81,13 @@ def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -
         elif set(gold) <= set(entities):
             fitting.append((gold, wanted))
         else:
-            applied.misfits.append(_misfit(doc, gold or wanted, "the annotation is another one now"))
-    # All that goes makes room first, since an entity may now reach to where another one was.
+            applied.misfits.append(_misfit(doc, gold or wanted, "the annotation has changed"))
+    # Remove entities first, since a new one may cover the place of another.
     removed = {place: entities.pop(place) for gold, _ in fitting for place in gold if place in entities}
     for gold, wanted in fitting:
         spans = [doc.char_span(start, end, label) for start, end, label in wanted]
         taken = {token for ent in entities.values() for token in range(ent.start, ent.end)}
-        reason = "its edges are inside of tokens" if None in spans else ""
+        reason = "it does not align with tokens" if None in spans else ""
         made = [span for span in spans if span is not None]
         if not reason and any(token in taken for span in made for token in range(span.start, span.end)):
             reason = "another entity is there"
@@ -103,7 +103,7 @@ def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -
 
 
 def _set_entities(doc: Doc, before: set[Span], after: list[Span]) -> None:
-    """Write what has changed: tokens that were in no changed entity stay as they are, also without annotation."""
+    """Set the changed entities. Other tokens keep their annotation, also if it is missing."""
     covered = {token for ent in after for token in range(ent.start, ent.end)}
     gone = [doc[i : i + 1] for ent in before for i in range(ent.start, ent.end) if i not in covered]
     new = [ent for ent in after if ent not in before]
@@ -116,7 +116,7 @@ def _overlap(one: Place, other: Place) -> bool:
 
 
 def _are_entities(places: Sequence[Place]) -> bool:
-    """Tell whether places are spans with labels that share no characters."""
+    """Return whether places are spans with labels that do not overlap."""
     apart = not any(_overlap(one, other) for one, other in itertools.combinations(places, 2))
     return apart and all(0 <= start < end and label for start, end, label in places)
 

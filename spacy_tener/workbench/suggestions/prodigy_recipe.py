@@ -1,10 +1,10 @@
-"""A recipe of Prodigy's: correct what a pipeline finds, the texts that it is least sure of first.
+"""A Prodigy recipe: correct the entities of a pipeline, uncertain texts first.
 
     prodigy tener.correct DATASET training/model-best raw.txt --label PER,ORG --k-best 3
 
-As `ner.correct`, with what `tener_ner` knows besides: each entity has its probability, the k best readings of the text
-stand below it, and Prodigy's `prefer_uncertain` leaves out texts whose best reading is far more probable than the
-second. Prodigy imports this module by its entry point; nothing else does.
+Like `ner.correct`, with more from `tener_ner`: each entity has its probability, the k best readings are shown below the
+text, and Prodigy's `prefer_uncertain` skips texts whose best reading is far more probable than the second. Only Prodigy
+imports this module, by its entry point.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..annotation_tasks import Task, prodigy_record
 from ..vectors.raw_text import find_texts, read_all
 
 BATCH = 32
-"""Texts that are read at once: the first question waits for so many."""
+"""Texts in a batch. The first question appears after one batch."""
 
 
 @prodigy.recipe(  # type: ignore[untyped-decorator]
@@ -33,10 +33,10 @@ BATCH = 32
     dataset=("Dataset to save answers to", "positional", None, str),
     model=("Pipeline with a trained tener_ner", "positional", None, str),
     source=("Text file, JSONL, .spacy, or a directory of them", "positional", None, str),
-    label=("Labels to annotate, with commas between them (default: the pipeline's)", "option", "l", str),
-    k_best=("How many of the best readings to show below a text", "option", "k", int),
-    all_texts=("Ask about all texts in their order, not about uncertain ones", "flag", "A", bool),
-    exclude=("Datasets whose texts are left out, with commas between them", "option", "e", str),
+    label=("Labels to annotate, separated by commas (default: the pipeline's)", "option", "l", str),
+    k_best=("Number of best readings to show below a text", "option", "k", int),
+    all_texts=("Ask about all texts in order, not only about uncertain ones", "flag", "A", bool),
+    exclude=("Datasets whose texts are skipped, separated by commas", "option", "e", str),
 )
 def tener_correct(
     dataset: str,
@@ -49,7 +49,7 @@ def tener_correct(
 ) -> dict[str, Any]:
     """Correct the entities that a tener_ner finds, uncertain texts first."""
     if k_best < 1:
-        raise RemedyError(f"--k-best {k_best}: at least the best reading is shown", "Give 1 or more.")
+        raise RemedyError(f"--k-best {k_best}: less than 1", "Give 1 or more.")
     recogniser = Recogniser.of(load_model(model))
     labels = _names(label) or list(recogniser.ner.labels)
     scored = score_records(recogniser, source, labels, k_best)

@@ -1,11 +1,11 @@
-"""Reviews of gold annotation: the places where a model's best reading is another, ranked.
+"""Reviews of gold annotation: ranks the places where a model's best reading differs from it.
 
-In cross-training each Doc of a corpus is judged by a model that was trained on the others:
+In cross-validation, each fold of a corpus is judged by a model trained on the other folds:
 
-    OUTPUT/folds/1/train.spacy    all but the Docs of the first part
+    OUTPUT/folds/1/train.spacy    all Docs but those of the first fold
     OUTPUT/folds/1/model-best     trained on them
 
-The same call resumes where it was stopped.
+The same call resumes a stopped one.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Doubt:
-    """A place where gold and the model's best reading differ.
+    """A place where the gold annotation and the model's best reading differ.
 
     doc: The number of the Doc in its corpus, from 0.
-    gold: The entities of gold that the model does not find, with the probabilities that it gives them.
-    found: The entities that it finds instead.
-    suspicion: From 0 to 1, by which places are ranked; see `rank_doubts`.
+    gold: Gold entities that the model does not find, with its probabilities for them.
+    found: Entities that it finds instead.
+    suspicion: The score from 0 to 1 by which places are ranked; see `rank_doubts`.
     """
 
     doc: int
@@ -76,8 +76,8 @@ class Doubt:
 class JudgedDoc:
     """A Doc of gold annotation with a model's doubts about it.
 
-    probability: That of gold as a whole; where annotation is missing, of all readings that agree with the rest.
-    unknown: The number of entities with labels that the model does not know. They are no doubts.
+    probability: The probability of the gold annotation as a whole, summed over all tags where annotation is missing.
+    unknown: The number of entities with labels that the model does not know, which are not judged.
     """
 
     number: int
@@ -90,9 +90,8 @@ class JudgedDoc:
 def rank_doubts(judged: Iterable[JudgedDoc]) -> list[Doubt]:
     """Return all doubts, the most suspicious first.
 
-    Where the models find an entity, that is as suspicious as it is probable, and gold's improbable. Where they find
-    none, gold's is as suspicious as it is improbable, times the share of gold's entities that they do find: models that
-    overlook many entities say little by finding none.
+    If the model finds an entity, suspicion = p(found) * (1 - p(gold)). If it finds none, suspicion = (1 - p(gold)) *
+    recall, with the recall of the models on gold: models that miss many entities prove little by finding none.
     """
     docs = list(judged)
     entities = sum(len(each.doc.ents) - each.unknown for each in docs)
@@ -108,9 +107,9 @@ def _suspicion(doubt: Doubt, recall: float) -> float:
 
 
 def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
-    """Let a pipeline judge Docs with gold annotation, each given with its number.
+    """Judge numbered Docs with gold annotation by a pipeline.
 
-    It reads the texts with its own tokenizer, as it will be used, unless it was trained and chosen on gold's tokens.
+    The pipeline's tokenizer splits the texts, unless it was evaluated on gold tokens in training (gold_preproc).
     """
     for batch in minibatch(docs, BATCH):
         yield from _judge(nlp, batch)
@@ -141,14 +140,14 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
 
 
 def _bare(nlp: Language, doc: Doc) -> Doc:
-    """The tokens and sentences of a Doc, in the pipeline's vocabulary, and no more of its annotation."""
+    """Return a Doc in the pipeline's vocabulary with the same tokens and sentences, and no other annotation."""
     starts: list[bool | int | None] = [token.is_sent_start for token in doc]
     words, spaces = [token.text for token in doc], [bool(token.whitespace_) for token in doc]
     return Doc(nlp.vocab, words=words, spaces=spaces, sent_starts=starts)
 
 
 def _with_known_labels(doc: Doc, labels: Sequence[str]) -> Doc:
-    """The Doc with missing annotation in place of entities of other labels."""
+    """Return the Doc with missing annotation in place of entities of other labels."""
     unknown = [ent for ent in doc.ents if ent.label_ not in labels]
     if not unknown:
         return doc
@@ -190,10 +189,10 @@ def _place(entity: FoundEntity) -> tuple[int, int, str]:
 
 @dataclass(frozen=True)
 class Crossing:
-    """A cross-training.
+    """A cross-validation.
 
-    config: Complete; its training data is replaced.
-    code: A Python file with what the config needs.
+    config: A complete config, whose training data is replaced.
+    code: A Python file with registered functions to import.
     """
 
     config: Config
@@ -208,20 +207,20 @@ class Crossing:
 
 
 def assign(docs: Sequence[Doc], folds: int) -> list[int]:
-    """Return the part of each Doc, 0 to folds - 1: always the same one, and one for all equal texts."""
+    """Return the fold of each Doc, 0 to folds - 1. It is deterministic, and equal texts are in the same fold."""
     names = [text_key(doc.text) for doc in docs]
     order = sorted(set(names), key=lambda name: hashlib.blake2b(name.encode("utf8", "surrogatepass")).digest())
     if len(order) < folds:
         remedy = f"Choose at most --folds {len(order)}." if len(order) > 1 else "Name a corpus with more Docs."
-        raise RemedyError(f"{len(order)} different texts cannot be cut into {folds} parts", remedy)
+        raise RemedyError(f"{len(order)} different texts cannot be divided into {folds} folds", remedy)
     part = {name: index % folds for index, name in enumerate(order)}
     return [part[name] for name in names]
 
 
 def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, bool], object]) -> Iterator[JudgedDoc]:
-    """Train a model for each part that has none, then let each judge its part.
+    """Train the models of all folds that have none, then judge each fold by its model.
 
-    begun: Called with each part, and whether it is trained already.
+    begun: Called with each fold, and whether its model is trained already.
     """
     assigned = assign(crossing.docs, crossing.folds)
 
@@ -230,21 +229,21 @@ def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, boo
             run = fold_run(
                 crossing, fold, [doc for doc, own in zip(crossing.docs, assigned, strict=True) if own != fold]
             )
-            trained = is_trained(run, remedy="Choose another --output, or remove this one to begin anew.")
+            trained = is_trained(run, remedy="Choose another --output, or delete this one to train again.")
             begun(fold, trained)
             if not trained:
                 yield run, partial(train, run)
 
     for run, result in run_tasks(engine, tasks()):
         if result.failure:
-            raise RemedyError(f"{run.folder}: {result.failure}", "Its output.log says more.")
+            raise RemedyError(f"{run.folder}: {result.failure}", "See its output.log.")
     for fold in range(crossing.folds):
         part = [(n, doc) for n, (doc, own) in enumerate(zip(crossing.docs, assigned, strict=True)) if own == fold]
         yield from judge(spacy.load(crossing.folder(fold) / MODEL), part)
 
 
 def fold_run(crossing: Crossing, fold: int | str, docs: Sequence[Doc]) -> TrainingRun:
-    """Return the training on some Docs, which are written to its directory."""
+    """Return a training run on some Docs, and write these to its directory."""
     folder = crossing.folder(fold)
     data = DocBin(docs=docs, store_user_data=False).to_bytes()
     if not (folder / DATA).is_file() or (folder / DATA).read_bytes() != data:
@@ -252,6 +251,6 @@ def fold_run(crossing: Crossing, fold: int | str, docs: Sequence[Doc]) -> Traini
     config = crossing.config.copy()
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config, "train_corpus").get("path") != config["paths"]["train"]:
-        remedy = "Let [corpora.train] have path = ${paths.train}."
+        remedy = "Set path = ${paths.train} in [corpora.train]."
         raise ConfigError("The config reads its training data from another path", remedy)
     return TrainingRun(folder.name, folder, config, gpu_id=crossing.gpu_id, code=crossing.code)

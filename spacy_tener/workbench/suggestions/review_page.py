@@ -1,7 +1,7 @@
-"""Texts for people to decide on, as an HTML page that fetches nothing, and for programs, as lines of JSON.
+"""Pages to review or annotate texts, which need no network, and the same data as JSONL.
 
-The page shows the doubts of a review, or a model's suggestions for texts that nobody has annotated. What a person
-decides there comes back as a file: `decisions` puts it into the corpus, and `tener convert` reads it.
+A page shows the doubts of a review, or a model's entities in texts that are not annotated yet. It saves decisions to a
+file, which `decisions` applies to the corpus, and which `tener convert` reads.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .review import Doubt, JudgedDoc
 
 
 def review_page(title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc], *, corpus: str) -> str:
-    """Return a page with the texts of some doubts, in the order of these.
+    """Return a page with the texts of some doubts, in their order.
 
-    about: Plain text on top.
-    corpus: The file's name. It does not say which language its texts are in.
+    about: The line below the title.
+    corpus: The name of the corpus' file.
     """
     numbers = dict.fromkeys(doubt.doc for doubt in doubts)
     texts = [_text(number, docs[number].doc, _places(docs[number])) for number in numbers]
@@ -36,21 +36,21 @@ def review_page(title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[i
 
 
 def annotation_page(title: str, about: str, tasks: Sequence[Task], labels: Iterable[str], *, lang: str = "en") -> str:
-    """Return a page with texts to annotate and the model's entities in them. labels: In the order of their keys."""
+    """Return a page with texts to annotate and the model's entities in them. labels: In the order of number keys."""
     texts = [_text(number, task.doc, [((), [entity]) for entity in task.entities]) for number, task in enumerate(tasks)]
     convert = "python -m spacy tener convert decisions.json annotated.spacy"
     return _page(title, about, texts, list(labels), stands="found", corpus="", next=convert, lang=lang)
 
 
 def _page(title: str, about: str, texts: list[dict[str, Any]], labels: list[str], *, lang: str, **others: str) -> str:
-    # By what a browser keeps decisions: they are those of these places.
+    # The browser stores decisions under this digest of texts and places.
     digest = hashlib.blake2b(json.dumps(texts).encode("ascii"), digest_size=16).hexdigest()
     data = {"texts": texts, "labels": labels, "digest": digest, **others}
     return make_page(__package__, "review", data, title=title, about=about, lang=lang)
 
 
 def _places(judged: JudgedDoc) -> list[tuple[Sequence[FoundEntity], Sequence[FoundEntity]]]:
-    """Return both sides of each place of a Doc; they are equal where the model agrees, or does not know the label."""
+    """Return gold and found entities of each place. They are equal if the model agrees, or does not know the label."""
     doubted = {(each.start, each.end, each.label) for doubt in judged.doubts for each in doubt.gold}
     others = [FoundEntity(*place_of(ent), None) for ent in judged.doc.ents if place_of(ent) not in doubted]
     return [*((doubt.gold, doubt.found) for doubt in judged.doubts), *(([each], [each]) for each in others)]
@@ -59,7 +59,7 @@ def _places(judged: JudgedDoc) -> list[tuple[Sequence[FoundEntity], Sequence[Fou
 def _text(
     number: int, doc: Doc, places: Sequence[tuple[Sequence[FoundEntity], Sequence[FoundEntity]]]
 ) -> dict[str, Any]:
-    """Return the data of a text. Entities are made of its tokens; there are none where each is a character."""
+    """Return the data of a text. Without `tokens`, entities may begin and end at any character."""
     tokens = [(token.idx, token.idx + len(token)) for token in doc]
     edges = {place for token in tokens for place in token}
     entities = [each for sides in places for side in sides for each in side]

@@ -1,4 +1,4 @@
-"""The texts to annotate next: uncertain ones, each unlike those that were chosen before it, out of a stream."""
+"""Choice of the texts to annotate next from a stream: uncertain texts that differ from each other."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ..annotation_tasks import Task
 
 BATCH = 256
 POOL = 20
-"""The number of uncertain texts that are compared for each text to choose."""
+"""Candidates, the most uncertain texts, for each text to choose."""
 
 Profiles = NDArray[np.float32]
 WIDTH = 1024
 """Length of a profile."""
 ORDERS = (2, 3)
-"""Lengths of the strings of neighbouring characters that are counted."""
+"""Lengths of the character n-grams that are counted."""
 _VARIETY = 4
 _ADDRESS = re.compile(r"https?://\S+")
 _REPEATED = re.compile(r"(.{1,8}?)\1+", re.DOTALL)
@@ -44,16 +44,15 @@ class Suggestion:
 
 
 def by_entropy(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
-    """Return the entropy of all readings, in nats, over the root of the number of tokens.
+    """Return the entropy over all readings, in nats, divided by the square root of the number of tokens.
 
-    The entropy itself grows with length, so that the longest texts would come first; entropy per token would bring the
-    shortest.
+    Entropy grows with length, and would rank the longest texts first; entropy per token would rank the shortest first.
     """
     return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, ner.entropy(docs), strict=True)]
 
 
 def by_margin(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
-    """Return one less the difference of the two most probable readings."""
+    """Return 1 minus the difference in probability of the two best readings."""
     found = ner.k_best(docs, k=2)
     return [1.0 - readings[0].probability + sum(each.probability for each in readings[1:]) for readings in found]
 
@@ -67,12 +66,12 @@ MEASURES: dict[str, Callable[[ConfidentPipe, Sequence[Doc]], list[float]]] = {
 def suggest(
     nlp: Language | None, texts: Iterable[str], n: int, *, by: str = "entropy", known: Sequence[str] = ()
 ) -> list[Suggestion]:
-    """Return the texts to annotate next: uncertain ones, each unlike those before it, and none that repeats itself.
+    """Return the n texts to annotate next: uncertain ones that differ from each other and do not repeat themselves.
 
-    nlp: None where there is no model yet: then all texts are as uncertain as they are various.
-    texts: Any number: only the `POOL * n` most uncertain are kept at a time.
+    nlp: The pipeline, or None without a model: then the uncertainty of a text is its `variety`.
+    texts: Any number of texts. Only the `POOL * n` most uncertain are held in memory.
     by: One of `MEASURES`.
-    known: Texts that are annotated already. They are left out, and texts much like them come later.
+    known: Texts that are annotated already. They are left out, and similar texts come later.
     """
     check_choice("measure of uncertainty", by, tuple(MEASURES))
     pool = most_uncertain(nlp, texts, POOL * n, by=by, without={text_key(text) for text in known})
@@ -82,7 +81,7 @@ def suggest(
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
-    """Return texts with the entities of the pipeline's best reading; with none, where it has no `tener_ner`."""
+    """Return texts with the entities of the pipeline's best reading; without entities if it has no `tener_ner`."""
     if not recognisers(nlp):
         return [Task(nlp.tokenizer(each.text), (), 0.0, each.uncertainty) for each in chosen]
     recogniser = Recogniser.of(nlp)
@@ -97,10 +96,10 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
 def most_uncertain(
     nlp: Language | None, texts: Iterable[str], n: int, *, by: str = "entropy", without: Set[str] = frozenset()
 ) -> list[Suggestion]:
-    """Return the n most uncertain of some texts, most uncertain first, equal ones in their order. Of texts that are
-    nearly the same (see `near_key`) it holds one. Uncertainty counts by the text's `variety`.
+    """Return the n most uncertain texts, most uncertain first, ties in input order. Of near-duplicates (see `near_key`)
+    one is kept. Uncertainty is multiplied by the text's `variety`.
 
-    without: The keys of texts that are left out.
+    without: The keys of texts to leave out.
     """
     heap: list[tuple[float, int, str]] = []
     held: set[str] = set()
@@ -116,23 +115,23 @@ def most_uncertain(
 
 
 def text_key(text: str) -> str:
-    """Return a text without white space, by which texts count as equal."""
+    """Return a text without white space. Texts with the same key count as equal."""
     return "".join(text.split())
 
 
 def near_key(text: str) -> str:
-    """Return a text by which near-repeats count as equal: its letters without case, digits as 0, repeated strings once,
-    and no addresses. A text without letters keeps its other characters."""
+    """Return a key that near-duplicates share: the text's letters and digits in lower case, digits as 0, repeated
+    strings once, and no URLs. A text without letters and digits keeps its other characters."""
     plain = text_key(_ADDRESS.sub("", text.casefold()))
     letters = "".join("0" if char.isdigit() else char for char in plain if char.isalnum())
     return _REPEATED.sub(r"\1", letters or plain)
 
 
 def variety(text: str) -> float:
-    """Return the share of a text's strings of four characters that are different ones, above 0 and at most 1.
+    """Return the number of distinct 4-grams of characters over the number of all, above 0 and at most 1.
 
-    A text that repeats itself asks one question many times: all its readings together are uncertain, and their entropy
-    is large, but annotating them answers the one question.
+    A repetitive text has a large entropy, since one uncertain decision occurs many times, but annotating it answers
+    only that one.
     """
     size = len(text) - _VARIETY + 1
     return len({text[start : start + _VARIETY] for start in range(size)}) / size if size > 0 else 1.0
@@ -152,9 +151,9 @@ def _measured(nlp: Language | None, texts: Iterable[str], by: str) -> Iterator[t
 
 
 def profiles(texts: Sequence[str]) -> Profiles:
-    """Return hashed counts of each text's pairs and triples of characters, as vectors of length one.
+    """Return hashed counts of each text's character bigrams and trigrams, as vectors of norm 1.
 
-    Roots of the counts are taken, so that a repeated string counts less. The same on every machine. *Shape* [n, WIDTH]
+    Square roots of counts reduce the weight of repeated strings. The same on every machine. *Shape* [n, WIDTH]
     """
     counted = np.empty((len(texts), WIDTH), dtype=np.float32)
     for row, text in zip(counted, texts, strict=True):
@@ -165,7 +164,7 @@ def profiles(texts: Sequence[str]) -> Profiles:
 
 
 def _buckets(text: str) -> NDArray[np.int64]:
-    """The index in a profile of each n-gram, with a blank at both ends, so that the shortest text has some."""
+    """Return the index in a profile of each n-gram. Texts are padded with spaces, so that the shortest has some."""
     codes = np.frombuffer(f" {text.casefold()} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     codes = codes.astype(np.uint64)
     hashed = [
@@ -180,12 +179,12 @@ def _buckets(text: str) -> NDArray[np.int64]:
 
 
 def spread(weights: Sequence[float], vectors: Profiles, n: int, known: Iterable[str] = ()) -> list[int]:
-    """Choose n of some texts greedily: next is the one whose weight times distance to the nearest chosen is largest.
+    """Choose n texts greedily: next is the one with the largest product of weight and distance to the nearest chosen.
 
-    weights: 0 or more for each text.
-    vectors: Their profiles.
-    known: Texts that count as chosen.
-    RETURNS: The indices of the chosen texts in order, the first of equals.
+    weights: The weight of each text, 0 or more.
+    vectors: The profiles of the texts.
+    known: Texts that count as chosen already.
+    RETURNS: The indices of the chosen texts, in order; of ties the first.
     """
     wanted = np.asarray(weights, dtype=np.float64)
     nearest = np.zeros(len(wanted))

@@ -132,7 +132,7 @@ def make_vectors(
 
 
 def _check(output: Path, training: Mapping[str, TrainingSettings], cover: Sequence[str | Path]) -> None:
-    """Refuse early what would fail late."""
+    """Check inputs and settings before the work begins."""
     unknown = sorted(set(training) - set(KINDS))
     if unknown or not training:
         raise RemedyError(f"Unknown kinds of vectors: {unknown}", f"Use some of: {', '.join(KINDS)}.")

@@ -1,6 +1,6 @@
-"""Raw text, a paragraph a line, from whatever holds it: text files, JSONL, `.spacy` files, directories, standard input.
+"""Paragraphs of raw text from text files (one per line), JSONL, `.spacy` files, directories and standard input.
 
-Nothing is held but the paragraph at hand, except that a `.spacy` file is one piece and is read whole.
+They are streamed, so only one is in memory, except that a `.spacy` file is read as a whole.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _TEXT, _JSONL, _SPACY = ".txt", ".jsonl", ".spacy"
 
 
 def find_texts(inputs: Sequence[str | Path]) -> tuple[list[str], list[str]]:
-    """Return the files to read, in order, and those of directories that hold no text as far as their names tell.
+    """Return the files to read, in order, and the files in directories that are left out for their endings.
 
-    A file that is named several times is read as often, and counts so much more. Directories give their `.txt`,
-    `.jsonl` and `.spacy` files, packed ones too, wherever below them; hidden ones are neither read nor listed.
+    A file that is named several times is read as often. Of directories, `.txt`, `.jsonl` and `.spacy` files at any
+    depth are read, also compressed ones; hidden files are neither read nor listed.
     """
-    remedy = f"Name the files themselves, or let them end in {_TEXT}, {_JSONL} or {_SPACY}."
+    remedy = f"Name the files themselves, or give them one of the endings {_TEXT}, {_JSONL} or {_SPACY}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in (_TEXT, _JSONL, _SPACY), "text", remedy)
     return [file.address for file in files], left_out
 
 
 def comes_once(source: str | Path) -> bool:
-    """Tell whether a source can be read only once: standard input, or a pipe."""
+    """Return whether a source can be read only once: standard input, or a pipe."""
     return str(source) == STDIN or (Path(source).exists() and not Path(source).is_file())
 
 
@@ -53,14 +53,14 @@ def read_texts(source: str | Path) -> Iterator[str]:
 
 
 def read_all(sources: Sequence[str]) -> Generator[str]:
-    """Yield the paragraphs of several files without blanks at their edges, but for those that are all blank."""
+    """Yield the paragraphs of several files, stripped of white space, without blank ones."""
     return (text.strip() for source in sources for text in read_texts(source) if text.strip())
 
 
 def make_docs(nlp: Language, texts: Iterable[str]) -> Iterator[Doc]:
-    """Yield texts as the pipeline's tokenizer divides them, however long they are."""
-    # Not by nlp.make_doc or nlp.pipe: they end at a text of more than nlp.max_length characters, a million, which is
-    # there for components that hold all of a Doc at once. What reads raw text here reads it in windows or cuts it.
+    """Yield the Docs of the pipeline's tokenizer, for texts of any length."""
+    # nlp.make_doc and nlp.pipe refuse texts over nlp.max_length, a million characters, for the sake of components that
+    # process a whole Doc at once. Raw text is processed in windows here, or cut.
     return map(nlp.tokenizer, texts)
 
 
@@ -73,7 +73,7 @@ def read_words(path: str | Path) -> list[str]:
 
 
 def is_corpus(path: str | Path) -> bool:
-    """Tell whether a file holds texts that come in records, so that it is no list of words."""
+    """Return whether a file is a corpus of records, not a list of words."""
     return suffix_of(path) in (_JSONL, _SPACY)
 
 
@@ -82,7 +82,7 @@ def _json_texts(source: str | Path) -> Iterator[str]:
         if line.strip():
             try:
                 text = parse_json(line)["text"]
-                text.encode("utf-8")  # which halves of surrogate pairs cannot be
+                text.encode("utf-8")  # fails for lone surrogates
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 reason, remedy = 'no record with a "text" of whole characters', 'Write {"text": "..."}.'
                 raise InputError(str(source), reason, remedy, line=number) from error
@@ -102,16 +102,16 @@ def raw_text(
     path (Optional[Union[str, Path, List[Union[str, Path]]]]): Files (text with a paragraph on each line, `.jsonl` with
         a "text", `.spacy`; plain, gz, bz2 or xz), or directories of them. A file that is named twice counts twice.
     min_length (int): Shorter Docs are left out.
-    max_length (int): A longer paragraph is cut into Docs of so many tokens, so that a batch stays small. The last one
-        may be shorter.
-    shuffle (bool): Draw a new order on each pass. All text is held for it; otherwise a paragraph at a time.
+    max_length (int): A longer paragraph is cut into Docs of this number of tokens, the last one shorter, so that
+        batches stay small.
+    shuffle (bool): Shuffle on each pass, with all text in memory. Otherwise text is streamed.
     """
     if min_length < 0 or max_length < 1:
         raise ValueError(f"RawText needs min_length >= 0 and max_length >= 1, but got {min_length} and {max_length}.")
 
     def read(nlp: Language) -> Iterator[Example]:
         if not path:
-            remedy = "Give `path` in its section of the config a file or a directory, as by --paths.raw_text."
+            remedy = "Set `path` in its section of the config to a file or a directory, as by --paths.raw_text."
             raise InputError("RawText", "no text is named", remedy)
         sources, _ = find_texts([path] if isinstance(path, (str, Path)) else path)
         texts: Iterator[str] = read_all(sources)

@@ -91,7 +91,7 @@ class LexiconSplitter:
         self._jieba, self.dictionary = _plain_jieba()
         self.words = {word for word in words if len(word) > 1}.union(self.dictionary)
         if added := sorted(self.words.difference(self.dictionary)):
-            # One of our own, so that the words stay away from everybody else's.
+            # Our own instance, so that the words do not change jieba's global one.
             self._jieba = _load_jieba()
             for word in added:
                 self._jieba.add_word(word)
@@ -110,7 +110,7 @@ class TokenSplitter:
         self._spelling = Spelling(normaliser)
 
     def __call__(self, text: str) -> list[str]:
-        # In a zone of its own, so that spaCy does not keep every string of the text for ever.
+        # In a memory zone, so that spaCy does not keep every string of the text.
         with self._nlp.memory_zone():
             return [self._spelling[token.text] for token in self._nlp.tokenizer(text) if not token.is_space]
 
@@ -141,9 +141,9 @@ class TextSplitter:
 
 @cache
 def _plain_jieba() -> tuple[Any, dict[str, int]]:
-    """Return jieba as it comes, and its dictionary. See `LexiconSplitter`."""
+    """Return the default jieba tokenizer, and its dictionary. See `LexiconSplitter`."""
     tokenizer = _load_jieba()
-    # What has no frequency is no word, but the beginning of one.
+    # Entries with frequency 0 are prefixes of words, not words.
     words = {word: count for word, count in tokenizer.FREQ.items() if count and len(word) > 1}
     return tokenizer, dict(sorted(words.items(), key=lambda item: -item[1]))
 

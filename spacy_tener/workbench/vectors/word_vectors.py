@@ -17,7 +17,7 @@ from ...errors import RemedyError
 from ...types import FloatArray
 
 MAX_STRINGS = 5_000_000
-"""More distinct strings than this are not counted at once: the rarest are forgotten, as often as it takes."""
+"""Most distinct strings that are counted at once. Beyond it, the rarest are dropped."""
 
 _BLOCK = 1 << 14
 
@@ -80,7 +80,7 @@ class StringFile:
 
     def _forget_rarest(self) -> None:
         least = 1
-        while len(self.counts) > self._max_strings // 2:  # half, so that it is not at once too many again
+        while len(self.counts) > self._max_strings // 2:  # down to half, so that it is not needed again soon
             least += 1
             self.counts = Counter({string: count for string, count in self.counts.items() if count >= least})
 
@@ -130,7 +130,7 @@ def write_vectors(path: Path, strings: list[str], table: FloatArray) -> None:
 
 
 def word2vec() -> Any:
-    """Import gensim's class, or say how to get it."""
+    """Import gensim's class, or raise an error with the command that installs it."""
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
@@ -139,7 +139,7 @@ def word2vec() -> Any:
 
 
 def _epoch_counter(bar: Any) -> Any:
-    """Return a callback that moves a bar by an epoch."""
+    """Return a callback that advances a progress bar after each epoch."""
     from gensim.models.callbacks import CallbackAny2Vec
 
     class EpochCounter(CallbackAny2Vec):  # type: ignore[misc,unused-ignore]

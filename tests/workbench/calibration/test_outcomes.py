@@ -63,5 +63,5 @@ def test_ten_of_each_are_enough(right, wrong, enough):
     if enough:
         check_enough(outcomes, SOURCE)
     else:
-        with pytest.raises(RemedyError, match=rf"{right} of those found are right, {wrong} wrong"):
+        with pytest.raises(RemedyError, match=rf"{right} right, {wrong} wrong"):
             check_enough(outcomes, SOURCE)

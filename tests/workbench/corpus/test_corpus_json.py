@@ -225,10 +225,10 @@ def test_utf_16_offsets_must_not_cut_a_character_or_leave_the_text(tmp_path: Pat
 
 def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> None:
     record = task([{"result": [region(16, 20, "ORG", text="清华大学")]}])
-    with pytest.raises(CorpusError, match=r"covers '华大学任' but is said to be '清华大学'.*--offsets utf16"):
+    with pytest.raises(CorpusError, match=r"covers '华大学任' but the file quotes '清华大学'.*--offsets utf16"):
         texts(tmp_path, [record])
     assert texts(tmp_path, [record], offsets="utf16")[0].spans == (ENTITIES[2],)
-    with pytest.raises(CorpusError, match="covers '商银行企' but is said to be '浙商银行'"):
+    with pytest.raises(CorpusError, match="covers '商银行企' but the file quotes '浙商银行'"):
         texts(tmp_path, [{**CLUENER, "label": {"company": {"浙商银行": [[1, 4]]}}}])
 
 

@@ -97,7 +97,7 @@ def test_spacy_llm_names_entities_by_their_strings(tmp_path: Path) -> None:
         ({"entities": {"PER": ["Jack"], "X": ["Jack and"]}}, "PER 0-4 'Jack' and X 0-8 'Jack and' overlap"),
         (
             {"spans": [{"text": "Jill", "is_entity": True, "label": "P"}] * 2},
-            "'Jill' is not in the text behind character 13",
+            "'Jill' is not in the text after character 13",
         ),
         ({"spans": [{"text": "Jill", "is_entity": True}]}, "a label is not a string: missing"),
     ],

@@ -273,7 +273,7 @@ def test_a_name_becomes_one_that_modules_and_wheels_can_have(name: str, expected
 
 @pytest.mark.parametrize("name", ["", "微博", "2nd", "---"])
 def test_a_name_that_leaves_nothing_is_refused(name: str) -> None:
-    with pytest.raises(RemedyError, match="makes no name for a package"):
+    with pytest.raises(RemedyError, match="is not a package name"):
         package_name(name)
 
 
@@ -283,7 +283,7 @@ def test_the_language_is_not_in_the_name_twice() -> None:
 
 @pytest.mark.parametrize("version", ["one", "1.0-x", ""])
 def test_a_version_that_is_none_is_refused(version: str) -> None:
-    with pytest.raises(RemedyError, match="no version for a wheel"):
+    with pytest.raises(RemedyError, match="is not a valid version"):
         filled(version=version)
 
 

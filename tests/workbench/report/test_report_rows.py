@@ -148,7 +148,7 @@ def test_runs_of_unlike_configs_are_not_averaged(tmp_path: Path) -> None:
         make_run(tmp_path, f"weibo/tener/{seed}", f=0.5, config=config.format(f"{seed}.spacy", seed, steps))
     assert report(tmp_path).overall[0].seeds == (1, 2)
     make_run(tmp_path, "weibo/tener/3", f=0.9, config=config.format("a.spacy", 3, 300))
-    with pytest.raises(RemedyError, match=r"not trained alike: training\.max_steps is 20 and 300"):
+    with pytest.raises(RemedyError, match=r"have different configs: training\.max_steps is 20 and 300"):
         report(tmp_path)
     assert [row.seeds for row in report(tmp_path, by=("corpus", "system", "max_steps")).overall] == [(1, 2), (3,)]
 
@@ -169,7 +169,7 @@ def test_the_metric_is_what_is_compared(tmp_path: Path) -> None:
 
 def test_a_baseline_that_is_not_there_is_an_error(weibo: Path) -> None:
     make_run(weibo, "weibo/slow/1")
-    with pytest.raises(RemedyError, match=r"ner is none of these systems\. Finished: mine"):
+    with pytest.raises(RemedyError, match=r"ner is not one of these systems\. Finished: mine"):
         report(weibo, baseline="ner")
     with pytest.raises(RemedyError, match="slow has no finished run"):
         report(weibo, baseline="slow")

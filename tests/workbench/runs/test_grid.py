@@ -224,7 +224,7 @@ def test_a_scored_run_is_finished_without_its_pipeline(here: Path) -> None:
     (run.folder / "model-best").rmdir()
     assert left(run) == "nothing"
     write_corpus(run.test, 3)
-    assert f"{run.test} has other contents" in refused(todo(run))
+    assert f"{run.test} has changed" in refused(todo(run))
 
 
 def test_another_config_or_other_data_is_named_and_refused(here: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_default_that_a_later_version_adds_is_named_and_refused(here: Path) ->
 def test_scores_of_unknown_origin_are_not_lost(here: Path) -> None:
     run = made(here)
     (run.folder / "_manifest.json").unlink()
-    assert "no _manifest.json that says what it was trained from" in refused(todo(run))
+    assert "no _manifest.json that records its config and data" in refused(todo(run))
 
 
 def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:

@@ -349,7 +349,7 @@ def test_a_training_below_the_median_of_the_others_is_stopped_and_counts(
     [
         (
             f"[{TOK2VEC}]\nhaeds = [2, 4]\n",
-            f"The config has no '{TOK2VEC}.haeds', which the space decides. Did you mean",
+            f"The config has no '{TOK2VEC}.haeds', which the search space sets. Did you mean",
         ),
         (f'[{TOK2VEC}]\nheads = ["many"]\n', "heads"),
         (f"[{TOK2VEC}]\nheads = [5]\nwidth = [12]\n", "width must be a multiple of heads"),
@@ -367,8 +367,8 @@ def test_missing_corpora_and_files_are_named(opened, files: Path) -> None:
     changes = {"base": "weibo", "overlays": ("vectors-chars",), "settings": (f"paths.dev={files}/none.spacy",)}
     with pytest.raises(ConfigError) as caught, opened(**changes):
         pass
-    assert "There is no train corpus: --set paths.train=train.spacy names it." in str(caught.value)
-    assert f"There is no {files}/none.spacy: --set paths.dev=dev.spacy names it." in str(caught.value)
+    assert "There is no train corpus: give --set paths.train=train.spacy." in str(caught.value)
+    assert f"There is no {files}/none.spacy: give --set paths.dev=dev.spacy." in str(caught.value)
     assert "there is no vectors/chars.vec" in str(caught.value)
     assert not (files / "found").exists()
 

@@ -52,7 +52,7 @@ def test_decisions_that_are_true_already_change_nothing(doc: Doc) -> None:
 @pytest.mark.parametrize(
     ("place", "reason"),
     [
-        (([[0, 2, "PER"]], []), "the annotation is another one now"),
+        (([[0, 2, "PER"]], []), "the annotation has changed"),
         (([], [[2, 4, "X"]]), "another entity is there"),
         (([[0, 3, "PER"]], [[0, 7, "X"]]), "another entity is there"),
     ],
@@ -67,7 +67,7 @@ def test_what_fits_no_more_is_told_and_left(doc: Doc, place: Any, reason: str) -
 def test_edges_inside_of_tokens_do_not_fit() -> None:
     doc = spacy.blank("en").make_doc("Berlin calls")
     assert decide(doc, ([], [[0, 3, "X"]]), text=doc.text)[2] == [
-        "'Berlin calls': Ber X: its edges are inside of tokens"
+        "'Berlin calls': Ber X: it does not align with tokens"
     ]
     assert not doc.ents
 
