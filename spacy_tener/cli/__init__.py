@@ -1,6 +1,6 @@
-"""`python -m spacy tener ...`: the group of commands, each of which is imported when it is asked for.
+"""`python -m spacy tener ...`: the group of commands. Each command's module is imported when the command is used.
 
-spaCy imports this by its entry point `spacy_cli` whatever command it runs: ours may not make all of them slower.
+spaCy imports this module, by its entry point `spacy_cli`, before every command of its own, so it must be fast.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MODULES = {
 
 
 class Commands(UserDict[str, Any]):
-    """The commands by their names, each imported when it is asked for."""
+    """Name -> command, imported at the first access."""
 
     def __getitem__(self, name: str) -> Any:
         command = super().__getitem__(name)
@@ -50,7 +50,7 @@ class Commands(UserDict[str, Any]):
 
 
 class Group(TyperGroup):
-    """A group that knows its commands' names before it imports them."""
+    """A group that knows the names of commands without importing them."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

@@ -24,7 +24,7 @@ from ..workbench.report.scores import read_json
 from ..workbench.runs.engines import Engine, on_ray, on_this_machine
 from . import tener_cli
 
-INTERRUPTED = 130  # what shells report of a command that Ctrl-C ended
+INTERRUPTED = 130  # the exit status that shells give a command ended by Ctrl-C
 ENGINES = ("local", "ray")
 _SHOWN = 10
 
@@ -43,7 +43,7 @@ class Messages(Printer):
             sys.exit(exits)
 
     def warn_list(self, title: str, items: Sequence[object], *, most: int = _SHOWN) -> None:
-        """Warn of several things with their number behind the title; say nothing if there are none."""
+        """Warn of a list, with its length after the title. An empty list prints nothing."""
         if items:
             more = [f"... {len(items) - most} more"] if len(items) > most else []
             self.warn(f"{title}: {len(items):,}", "\n".join([*map(str, items[:most]), *more]))
@@ -55,11 +55,11 @@ msg = Messages()
 def command(
     name: str, *, stopped: str = "", prints_result: bool = False, **settings: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds a command to the group. An error with a remedy ends the command with both.
+    """Return a decorator that adds a command to the group. A RemedyError ends the command with its reason and remedy.
 
-    stopped: What to say where Ctrl-C stops the command.
-    prints_result: Whether the function returns a text for standard output and an exit status; messages then go to
-        standard error.
+    stopped: The message after Ctrl-C.
+    prints_result: The function returns a text for standard output and an exit status, and its messages go to standard
+        error.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -95,7 +95,7 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
 
 
 def setup_gpu(gpu_id: int, *, silent: bool = False) -> None:
-    """Choose the GPU, or -1 for the CPU, and say which."""
+    """Use a GPU, or with -1 the CPU, and print which."""
     use_gpu(gpu_id)
     spacy_cli.setup_gpu(gpu_id, silent=silent)
 
@@ -134,7 +134,7 @@ def read_meta(model: Path) -> dict[str, Any]:
 
 
 def check_file(path: Path | None) -> None:
-    """Refuse a place that no file can be written to, before anything is computed. None is none."""
+    """Refuse a path that no file can be written to, before anything is computed. None passes."""
     if path is None:
         return
     if path.is_dir():
@@ -176,9 +176,9 @@ def training_engine(
     *,
     on_ray_at_once: int | None = None,
 ) -> AbstractContextManager[Engine]:
-    """Return what trains: processes on this machine, or Ray.
+    """Return the engine that trains: processes on this machine, or Ray.
 
-    jobs: How many at once. By default one here, and on Ray `on_ray_at_once`, or as many as there is room for.
+    jobs: Trainings at once. Default: one on this machine; on Ray `on_ray_at_once`, or as many as there is room for.
     """
     if check_engine(name, {"--address": address, "--cpus-per-run": cpus, "--gpus-per-run": gpus}):
         return on_ray(address, 1 if cpus is None else cpus, gpus or 0, jobs or on_ray_at_once)
@@ -186,7 +186,7 @@ def training_engine(
 
 
 def check_engine(name: str, options: Mapping[str, Any]) -> bool:
-    """Return whether the engine is Ray. Refuse options that it alone has, by their names, without it."""
+    """Return whether the engine is Ray. With another engine, refuse the options that only Ray has."""
     check_choice("engine", name, ENGINES)
     given = [option for option, value in options.items() if value is not None]
     if name != "ray" and given:
@@ -195,11 +195,11 @@ def check_engine(name: str, options: Mapping[str, Any]) -> bool:
 
 
 def gpu_of_runs(gpu_id: int, engine: str, gpus_per_run: float | None) -> int:
-    """Return the GPU that runs choose: on Ray the first of those that it gives them. Refuse one that is not there."""
+    """Return the GPU id for runs, and refuse one that does not exist. On Ray, each run sees its own GPUs from 0."""
     if engine != "ray":
         check_gpu(gpu_id)
         return gpu_id
     if gpu_id >= 0:
-        remedy = "Leave it out, and say how much of one each needs by --gpus-per-run or --gpus-per-actor."
+        remedy = "Leave it out, and give --gpus-per-run or --gpus-per-actor."
         raise RemedyError(f"--gpu-id {gpu_id}: Ray chooses GPUs", remedy)
     return 0 if gpus_per_run else -1

@@ -58,32 +58,32 @@ ANNOTATION_PAGE, BLANK = "page", "blank:"
 PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
 
-@command("silver", stopped="The same command goes on behind the last whole file, but not from standard input.")
+@command("silver", stopped="The same command resumes after the last whole file, unless it reads standard input.")
 def silver_cli(
-    teachers: Annotated[str, typer.Argument(help="Pipelines with entities, with commas between them")],
+    teachers: Annotated[str, typer.Argument(help="Pipelines that find entities, separated by commas")],
     raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of .spacy files to write")],
     sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept", min=0.5, max=1)] = 0.51,
     outside: Annotated[
-        float, typer.Option(help="Least probability of a token that is kept as no entity", min=0.5, max=1)
+        float, typer.Option(help="Least probability of a token that is kept as outside", min=0.5, max=1)
     ] = 0.51,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
-    format: Annotated[str, typer.Option("--format", "-f", help=f"Of the files: {', '.join(SILVER_FORMATS)}")] = SPACY,
+    format: Annotated[str, typer.Option("--format", "-f", help=f"File format: {', '.join(SILVER_FORMATS)}")] = SPACY,
     part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
     """
-    Annotate raw text by trained pipelines, as training data.
+    Annotate raw text with trained pipelines, as training data (silver annotation).
 
-    Keeps the entities that the teachers give at least the probability --sure, and the tokens that they give at least
-    --outside to be in none. The annotation of all other tokens is missing, and learned as such. With several teachers,
-    the mean of their probabilities counts.
-    `tener_ner` gives probabilities (`spacy tener calibrate` corrects them); what other components find has 1.
+    Keeps entities with a probability of at least --sure, and tokens that are outside of entities with a probability of
+    at least --outside. All other tokens have missing annotation, which `tener_ner` learns as such. With several
+    teachers, the mean of their probabilities counts. `tener_ner` gives probabilities (`spacy tener calibrate` corrects
+    them); entities of other components have the probability 1.
 
-    Every line of the text is a text. The output is read by `spacy.Corpus.v1`, and beside annotation of your own by
-    `spacy_tener.MixedCorpus.v1`; --format writes what an annotation tool imports, or what GLiNER is trained on.
-    Stopped, the same command goes on behind the last whole file, unless teachers or texts have changed, or come from
+    Every line of a text file is a text. `spacy.Corpus.v1` reads the output; `spacy_tener.MixedCorpus.v1` mixes it with
+    your own annotation. --format writes the import format of an annotation tool, or GLiNER's training data. The same
+    command resumes a stopped one after the last whole file, unless teachers or texts have changed, or come from
     standard input.
     """
     check_choice("format of silver annotation", format, SILVER_FORMATS)
@@ -92,15 +92,16 @@ def silver_cli(
     kept = Sureness(sure, outside)
     pipelines = {name: load_pipeline(name) for name in names(teachers)}
     if not pipelines:
-        raise RemedyError("No teacher is named", "Name one or more pipelines, as in teacher/model-best.")
+        raise RemedyError("No pipeline given", "Name one or more, as in teacher/model-best.")
     sources, left_out = find_texts(raw)
-    msg.warn_list("Files that are no text, left out", left_out, most=5)
+    msg.warn_list("Files left out, as they hold no text", left_out, most=5)
     check_teachers(pipelines)
     if silent := [name for name, teacher in pipelines.items() if not entity_finders(teacher)]:
-        msg.warn(f"No component says that it finds entities: {', '.join(silent)}", "Its silence counts as sure.")
+        remedy = "Where it finds none, its tokens count as outside with the probability 1."
+        msg.warn(f"No component is known to set entities: {', '.join(silent)}", remedy)
     if lacks := unknown_labels(pipelines):
         lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
-        msg.warn("Teachers vote against the entities of labels that they do not know", "\n".join(lines))
+        msg.warn("A label that a pipeline does not know has the probability 0 there", "\n".join(lines))
     settings = {**made_of(list(pipelines), list(pipelines.values()), sources), "limit": limit}
     with closing(read_all(sources)) as texts:
         if (first := next(texts, None)) is None:
@@ -114,23 +115,25 @@ def silver_cli(
                 format=format,
                 settings=settings,
                 part_size=part_size,
-                done=lambda stats, made: msg.info(f"{_described(stats)} (made before)" if made else _described(stats)),
+                done=lambda stats, made: msg.info(
+                    f"{_described(stats)} (written before)" if made else _described(stats)
+                ),
             )
         if format in TOOLS and (interface := TOOLS[format].interface):
             labels = set().union(*(known_labels(teacher) or () for teacher in pipelines.values()))
             write_text(output / "interface.xml", interface(sorted(labels)))
     msg.good(f"{output}: {_described(total)}")
     if total.missing and format != SPACY:
-        remedy = "In these files they are in no entity: correct the texts, or train on --format spacy."
-        msg.warn(f"{format} has no form for tokens without annotation", remedy)
+        remedy = "There these tokens count as outside: correct the texts, or train on --format spacy."
+        msg.warn(f"The format {format} has no missing annotation", remedy)
     _warn_starved(total, "--sure")
 
 
 def _warn_starved(stats: SilverStats, option: str) -> None:
     if stats.is_starved:
-        kept = f"Kept are {counted(stats.entities, 'entity', 'entities')} of about {stats.expected:,.0f}"
-        remedy = f"Lower {option}. A model that learns from so few, beside tokens in none, learns to find nothing."
-        msg.warn(kept, f"{remedy} Calibrated probabilities are often lower than those before.")
+        kept = f"Only {counted(stats.entities, 'entity', 'entities')} of about {stats.expected:,.0f} kept"
+        remedy = f"Lower {option}. A model that learns from so few entities, beside many tokens outside, misses most."
+        msg.warn(kept, f"{remedy} Calibration often lowers probabilities.")
 
 
 def _described(stats: SilverStats) -> str:
@@ -142,35 +145,35 @@ def _described(stats: SilverStats) -> str:
 
 @command("suggest")
 def suggest_cli(
-    model: Annotated[str, typer.Argument(help="Pipeline: its directory or package; or blank:LANG to begin with none")],
+    model: Annotated[str, typer.Argument(help="Pipeline: its directory or package; blank:LANG without a model")],
     raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write")],
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to choose", min=1)] = 200,
     format: Annotated[
-        str, typer.Option("--format", "-f", help=f"Tool to annotate with: {', '.join(TOOLS)}, or page: a browser")
+        str, typer.Option("--format", "-f", help=f"Annotation tool: {', '.join(TOOLS)}, or page for a browser")
     ] = "doccano",
     labels: Annotated[str, typer.Option(help="Labels to annotate, as in PER,ORG (default: the model's)")] = "",
     by: Annotated[str, typer.Option(help=f"Measure of uncertainty: {', '.join(MEASURES)}")] = "entropy",
     known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
     agree: Annotated[
         float,
-        typer.Option(help="Least probability of what is written as partial annotation too; 0 for none", min=0, max=1),
+        typer.Option(help="Least probability of partial annotation in OUTPUT.sure.spacy; 0 writes none", min=0, max=1),
     ] = 0.0,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
     """
-    Choose the texts that are most worth annotating.
+    Choose the texts that are most worth annotating (active learning).
 
-    Those are the texts that the model is most uncertain about, each unlike those chosen before it, none of them twice.
-    Every line of the text is a text; there may be millions. The output is what doccano, Label Studio or Prodigy import,
-    with the model's entities to correct and their probabilities, or what GLiNER is trained on; `spacy tener convert`
-    reads what they export. With --format page it is one HTML file to annotate in with nothing but a browser.
+    Chooses the texts that the model is most uncertain about, each different from those chosen before, without
+    duplicates. Every line of a text file is a text; there may be millions. The output is for import into doccano, Label
+    Studio or Prodigy, with the model's entities to correct and their probabilities, or GLiNER's training data. `spacy
+    tener convert` reads the tools' exports. --format page writes one HTML file to annotate in a browser.
 
-    Without a model yet, blank:zh chooses texts that are unlike each other, and nothing is annotated in them.
+    Without a model, blank:zh chooses texts that differ from each other, and annotates nothing in them.
 
-    With --agree 0.95, OUTPUT.sure.spacy has what the model is sure of in these texts, as training data: the tokens that
-    it is less sure of are without annotation, and are learned as such.
+    --agree 0.95 also writes OUTPUT.sure.spacy, training data with the annotation of these texts that the model gives at
+    least this probability. All other tokens have missing annotation, which `tener_ner` learns as such.
     """
     check_choice("annotation tool", format, (*TOOLS, ANNOTATION_PAGE))
     check_file(output)
@@ -178,7 +181,7 @@ def suggest_cli(
     setup_gpu(gpu_id)
     blank = model.startswith(BLANK)
     if blank and sure:
-        raise RemedyError(f"--agree: {model} is sure of nothing", "Leave it out, or name a trained pipeline.")
+        raise RemedyError(f"--agree: {model} finds no entities", "Leave it out, or name a trained pipeline.")
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
     shown = names(labels) or ([] if blank else list(Recogniser.of(nlp).ner.labels))
     texts = read_all(find_texts(raw)[0])
@@ -188,7 +191,7 @@ def suggest_cli(
     known_texts = list(read_all(find_texts(known or [])[0]))
     chosen = suggest(None if blank else nlp, itertools.chain([first], texts), limit, by=by, known=known_texts)
     if not chosen:
-        raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or less of --known.")
+        raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
     tasks = make_tasks(nlp, chosen)
     if format == ANNOTATION_PAGE:
         about = f"{counted(len(chosen), 'text')}, chosen by {model} of {', '.join(raw)}"
@@ -201,7 +204,7 @@ def suggest_cli(
         if tool.interface:
             interface = output.with_name(f"{output.stem}{INTERFACE}")
             write_text(interface, tool.interface(shown))
-            msg.info(f"{interface}: the labelling interface for them")
+            msg.info(f"{interface}: the labelling interface")
     if sure:
         path = output.with_name(f"{output.stem}{SURE}")
         sure_tasks, stats = silver([nlp], [each.text for each in chosen], sure)
@@ -210,10 +213,10 @@ def suggest_cli(
         _warn_starved(stats, "--agree")
 
 
-@command("review", stopped="The same command goes on; it trains again what was being trained.")
+@command("review", stopped="The same command resumes; an interrupted training begins again.")
 def review_cli(
     model_or_config: Annotated[
-        str, typer.Argument(help="Config (a .cfg, or a name as `weibo`), or a pipeline; with --apply the annotation")
+        str, typer.Argument(help="Config (a .cfg, or a name as `weibo`) or pipeline; with --apply the .spacy file")
     ],
     data: Annotated[Path | None, typer.Argument(help="Gold annotation, a .spacy file", show_default=False)] = None,
     *,
@@ -221,10 +224,10 @@ def review_cli(
         Path, typer.Option("--output", "-o", help="Directory to write to; with --apply the .spacy file to write")
     ],
     apply: Annotated[
-        Path | None, typer.Option("--apply", help="Decisions from the page of a review, to put into the annotation")
+        Path | None, typer.Option("--apply", help="Decisions from a review's page, to apply to the annotation")
     ] = None,
-    dev: Annotated[Path | None, typer.Option(help="The config's paths.dev, by which models are chosen")] = None,
-    folds: Annotated[int, typer.Option("--folds", "-k", help="Parts that the data is cut into", min=2)] = 5,
+    dev: Annotated[Path | None, typer.Option(help="The config's paths.dev, on which models are chosen")] = None,
+    folds: Annotated[int, typer.Option("--folds", "-k", help="Folds of the cross-validation", min=2)] = 5,
     settings: options.Settings = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", help="Most places on the page; the JSONL has all", min=1)
@@ -240,27 +243,27 @@ def review_cli(
     """
     Rank the places where gold annotation may be wrong.
 
-    With a config, a model is trained on all parts of the data but one, and judges that one; so no model has seen the
-    annotation that it judges. Stopped, the same command goes on. With a pipeline, that one judges all: where it was
-    trained on the same data, it knows wrong annotation by heart and finds less of it.
+    With a config, models are trained by cross-validation: each judges the fold that it was not trained on. The same
+    command resumes a stopped review. With a pipeline, that pipeline judges all texts; if it was trained on them, it has
+    learned wrong annotation too, and finds less of it.
 
     Ranks the places where the model's best parse differs from gold: by how probable its entities are and how improbable
-    gold's; where it has none, by how rarely it overlooks one. review.html has them to accept, reject or correct in a
-    browser, review.jsonl as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+    gold's; where it has none, by how rarely it misses one. review.html shows them to accept, reject or correct in a
+    browser, review.jsonl has them as data; docs.jsonl has the probability of each text's gold annotation as a whole.
 
-    review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with what was decided on the
-    page, and touches nothing else. It says which decisions fit no more, since the corpus has changed.
+    review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with the decisions of the page,
+    and changes nothing else. It lists the decisions that no longer fit a changed corpus.
 
-    --jobs trains several models at once on this machine, --engine ray on a cluster of Ray, whose nodes see the same
-    files. Needs the extra ray.
+    --jobs trains several models at once on this machine, --engine ray on a Ray cluster whose nodes share their files.
+    Needs the extra ray.
     """
     if apply is not None:
         if data is not None:
-            raise RemedyError(f"{model_or_config}: --apply needs no model", "Name the annotation alone.")
+            raise RemedyError(f"{model_or_config}: --apply needs no model", "Name the .spacy file only.")
         _apply_decisions(apply, Path(model_or_config), output)
         return
     if data is None:
-        raise RemedyError("There is no annotation to review", "Name a .spacy file behind the pipeline or config.")
+        raise RemedyError("There is no annotation to review", "Name a .spacy file after the pipeline or config.")
     check_folder(output)
     docs = list(read_docs(data, spacy.blank("xx").vocab))
     if not any(doc.ents for doc in docs):
@@ -275,18 +278,18 @@ def review_cli(
 
         with interrupted_by_signals(), locked(output / ".lock"), where as trainer:
             judged = list(cross_train(crossing, trainer, begun=begun))
-            how = f"{folds} models judged what they were not trained on."
+            how = f"{folds} models judged the folds that they were not trained on."
             _write_review(output, judged, str(data), how, limit)
     else:
         if dev is not None or settings:
             raise RemedyError(
-                f"--dev and --set are about training, and {model_or_config} is trained",
+                f"--dev and --set are for training, and {model_or_config} is trained",
                 "Leave them out, or name a config.",
             )
         setup_gpu(gpu_id)
         judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
-        how = f"Judged by {model_or_config}, which finds less where it was trained on this data."
-        msg.warn(how, "With a config instead, each text is judged by a model that has not seen it.")
+        how = f"Judged by {model_or_config}, which finds fewer errors if it was trained on this data."
+        msg.warn(how, "With a config, each text is judged by a model that has not seen it.")
         with interrupted_by_signals(), locked(output / ".lock"):
             _write_review(output, judged, str(data), how, limit)
 
@@ -305,8 +308,8 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
             f"They are about: {', '.join(sorted(about))}.",
         )
     write_file(output, lambda file: file.write(repacked(corpus, docs)))
-    msg.warn_list("Decisions that fit no more, left out", applied.misfits)
-    msg.good(f"{output}: {counted(applied.changed, 'place')} changed, {applied.kept:,} as they were")
+    msg.warn_list("Decisions that do not fit the corpus, left out", applied.misfits)
+    msg.good(f"{output}: {counted(applied.changed, 'place')} changed, {applied.kept:,} unchanged")
 
 
 def _crossing(
@@ -326,7 +329,7 @@ def _crossing(
     if path is None or not Path(path).exists():
         raise ConfigError(f"paths.dev is {path}, which is not a file to choose models by", "Name one: --dev dev.spacy")
     if lines := missing_requirements(composed):
-        raise ConfigError("Nothing was trained, since something is missing", "\n".join(lines))
+        raise ConfigError("Training needs packages or files that are missing", "\n".join(lines))
     return Crossing(composed, docs, output, folds, gpu_id, code)
 
 
@@ -342,5 +345,5 @@ def _write_review(output: Path, judged: Sequence[JudgedDoc], data: str, how: str
     write_text(output / DOCS, docs_jsonl(judged))
     write_text(output / PAGE, review_page(f"Review of {data}", summary, doubts[:limit], by_number, corpus=data))
     if unknown := sum(each.unknown for each in judged):
-        msg.warn(f"Entities left out: {unknown:,}", "Their model has never seen their label.")
+        msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")
     msg.good(f"{output / PAGE}: {summary}")

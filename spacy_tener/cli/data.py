@@ -33,11 +33,11 @@ from ._common import command, is_spacys, msg, names, spacys_words
 
 _EXAMPLES = 10
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
-_MIN_COUNT_HELP = "Occurrences that a string needs; by default " + ", ".join(
+_MIN_COUNT_HELP = "Least occurrences of a string with a vector; by default " + ", ".join(
     f"{count} for {kind}" for kind, count in MIN_COUNTS.items()
 )
 _FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
-_LANG_HELP = "Language, whose tokenizer splits texts; auto tells Chinese and English by their letters"
+_LANG_HELP = "Language of the tokenizer; auto detects Chinese and English by their letters"
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
 _SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}"
@@ -57,13 +57,13 @@ def convert_cli(
     offsets: Annotated[str, typer.Option(help=f"What JSON offsets count: {', '.join(UNITS)}")] = "codepoint",
     overlap: Annotated[str, typer.Option(help=f"What to do where JSON spans overlap: {', '.join(OVERLAPS)}")] = "error",
     answers: Annotated[
-        str, typer.Option(help=f"What Prodigy's answers are about, the text or the spans: {', '.join(ANSWERS)}")
+        str, typer.Option(help=f"Prodigy: whether answers are about whole texts or spans: {', '.join(ANSWERS)}")
     ] = "auto",
     annotators: Annotated[
-        str, typer.Option(help=f"What to read of several annotations of a text: {', '.join(ANNOTATORS)}")
+        str, typer.Option(help=f"How to merge several annotations of a text: {', '.join(ANNOTATORS)}")
     ] = "first",
     texts: Annotated[
-        str, typer.Option(help="Texts of Label Studio's tasks that were annotated; by default those with entities")
+        str, typer.Option(help="Label Studio: names of the annotated texts of a task (default: those with entities)")
     ] = "",
     glob: Annotated[str, typer.Option("--glob", "-g", help="Files to take from directories, as in '*.bmes'")] = "",
     encoding: Annotated[str, typer.Option(help="Encoding of the inputs, as gb18030")] = "utf-8",
@@ -86,11 +86,11 @@ def convert_cli(
     train.spacy, x.train makes x.train.spacy).
 
     Spans that were accepted or rejected one by one (Prodigy's binary answers) are entities, or spans known to be wrong
-    (`doc.spans["incorrect_spans"]`), in texts without other annotation. Where several people annotated a text in Label
-    Studio, --annotators says what is read: one of them, or the entities and the gaps that all or most agree on.
+    (`doc.spans["incorrect_spans"]`), in texts with missing annotation elsewhere. For texts that several people
+    annotated in Label Studio, --annotators reads one of them, or the entities and gaps that all or most agree on.
 
-    Tags that cannot stand where they do are read as conlleval reads them (an I-X after O or after another type begins
-    an entity), counted and reported; so is everything else that is not taken as written.
+    Tags that are invalid after the tag before them are read as conlleval reads them (an I-X after O or after another
+    type begins an entity). These and all other corrections are counted and reported.
     """
     reading = CorpusOptions(
         format=format,
@@ -114,19 +114,19 @@ def convert_cli(
         outputs += [report.output] * bool(report.docs)
         incorrect += report.incorrect
     if incorrect:
-        msg.info("To learn from spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
+        msg.info("To learn from the spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
     if options := _training_options(outputs):
         msg.info("To train", f"python -m spacy train CONFIG {options}")
 
 
 def _training_options(outputs: Sequence[Path]) -> str:
-    """Return the options of `spacy train` that name the only output with `train`, and the only one with `dev`."""
+    """Return `--paths.train` and `--paths.dev` for `spacy train`, each if exactly one output has that part's name."""
     named = {part: [path for path in outputs if part in path.name.lower()] for part in ("train", "dev")}
     return " ".join(f"--paths.{part} {paths[0]}" for part, paths in named.items() if len(paths) == 1)
 
 
 def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
-    """Print what was read, and everything that was not taken as written."""
+    """Print the counts of a conversion, and the corrections made to the corpus."""
     if report.docs:
         msg.good(f"{report.source} -> {report.output}")
         if detected:
@@ -160,7 +160,10 @@ def debug_data_cli(
     ctx: typer.Context,
     config_path: Annotated[Path, typer.Argument(help="Path to config file", exists=True, allow_dash=True)],
     code: Annotated[
-        Path | None, typer.Option("--code-path", "--code", "-c", help="Python file with what the config needs")
+        Path | None,
+        typer.Option(
+            "--code-path", "--code", "-c", help="Python file with additional code (registered functions) to import"
+        ),
     ] = None,
     ignore_warnings: Annotated[
         bool, typer.Option("--ignore-warnings", "-IW", help="Only show statistics and errors")
@@ -171,9 +174,8 @@ def debug_data_cli(
     """
     Check training data and its entities with `spacy debug data`.
 
-    spaCy's own command reports on entities only where a component is made by the factory `ner`, and skips that section
-    for `tener_ner`. Options are the same, and settings of the config can be overridden in the same way, as in
-    --paths.train corpus/train.spacy.
+    spaCy's command reports on entities for the factory `ner` only; this one does so for `tener_ner` too. Options are
+    the same, and so are overrides of the config, as in --paths.train corpus/train.spacy.
     """
     own = Language.get_pipe_meta
 
@@ -206,39 +208,44 @@ def debug_data_cli(
 def vectors_cli(
     inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
     output: Annotated[Path, typer.Argument(help="Output directory")],
-    kinds: Annotated[str, typer.Option("--kinds", "-k", help="What gets vectors, between commas")] = ",".join(KINDS),
-    lang: Annotated[str, typer.Option("--lang", "-l", help="Language, which decides how words are found")] = "zh",
+    kinds: Annotated[str, typer.Option("--kinds", "-k", help="Kinds of strings that get vectors")] = ",".join(KINDS),
+    lang: Annotated[str, typer.Option("--lang", "-l", help="Language of the text, whose words are split by it")] = "zh",
     width: Annotated[int, typer.Option("--width", "-w", help="Length of a vector")] = 50,
     epochs: Annotated[int, typer.Option("--epochs", "-e", help="Passes over the text")] = 3,
-    window: Annotated[int, typer.Option(help="Neighbours on either side that are a string's context")] = 5,
-    negative: Annotated[int, typer.Option(help="Random strings that each string is told from")] = 5,
+    window: Annotated[int, typer.Option(help="Context size: neighbours on each side of a string")] = 5,
+    negative: Annotated[int, typer.Option(help="Negative samples for each string")] = 5,
     min_count: Annotated[int | None, typer.Option(help=_MIN_COUNT_HELP, show_default=False)] = None,
-    digits: Annotated[bool, typer.Option("--digits/--keep-digits", help="Read every digit as 0, or as it is")] = True,
-    lower: Annotated[bool, typer.Option("--lower/--keep-case", help="Read upper case as lower case, or not")] = False,
+    digits: Annotated[
+        bool, typer.Option("--digits/--keep-digits", help="Read every digit as 0, or keep digits")
+    ] = True,
+    lower: Annotated[
+        bool, typer.Option("--lower/--keep-case", help="Read upper case as lower case, or keep it")
+    ] = False,
     lexicon: Annotated[
-        list[str] | None, typer.Option(help="List of words that jieba is to know, or directory of such; repeatable")
+        list[str] | None, typer.Option(help="Word list to add to jieba's dictionary, or directory of such; repeatable")
     ] = None,
     all_matches: Annotated[
-        bool, typer.Option("--all-matches", help="Take all words of the dictionary that occur, nested ones too")
+        bool, typer.Option("--all-matches", help="Count all matches of dictionary words, nested ones too")
     ] = False,
     cover: Annotated[
-        list[str] | None, typer.Option(help="List of words, or .spacy or .jsonl corpus, to report on; repeatable")
+        list[str] | None,
+        typer.Option(help="Word list, or .spacy or .jsonl corpus, to report the coverage of; repeatable"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Start of the random numbers")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed")] = 1,
     workers: Annotated[int, typer.Option(help="Threads; only one gives the same vectors each time")] = 1,
 ) -> None:
     """
     Train character, bigram and word vectors on raw text.
 
-    Reads text with a paragraph on each line (.txt, or any other name), JSONL with a "text", and .spacy files; plain,
-    .gz, .bz2 or .xz. A file that is named several times counts so many times. Writes chars.vec, bigrams.vec and
-    words.vec (word2vec's text format) for a config's paths, vectors.json with all settings and counts, and
-    words.uncovered with the words of jieba's dictionary and of the lists that got no vector.
+    Reads text with a paragraph per line (.txt, or any other name), JSONL with a "text", and .spacy files; plain, .gz,
+    .bz2 or .xz. A file that is named several times counts as often. Writes chars.vec, bigrams.vec and words.vec
+    (word2vec's text format) for a config's paths, vectors.json with all settings and counts, and words.uncovered with
+    the words of jieba's dictionary and of the lists that got no vector.
 
-    Words are jieba's reading of the text; with --all-matches every word of its dictionary wherever it occurs, as a
-    lattice has them, so that more of them get a vector. Lists given with --lexicon add to the dictionary.
+    jieba segments the text into words. With --all-matches, every match of a word of its dictionary counts, as in a
+    lattice, so that more words get a vector. --lexicon adds word lists to the dictionary.
 
-    Digits and case must be what the embedders of the config say: by default digits are read as 0, and case is kept.
+    Digits and case must be read as by the config's embedders: by default digits are read as 0, and case is kept.
     """
     counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
     training = TrainingSettings(
@@ -249,7 +256,7 @@ def vectors_cli(
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:_EXAMPLES]))
     if workers > 1:
-        msg.info(f"With {workers} workers the vectors differ from run to run, whatever the seed")
+        msg.info(f"With {workers} workers the vectors differ from run to run, even with the same seed")
     with interrupted_by_signals():
         report = make_vectors(
             sources,
@@ -281,7 +288,7 @@ def _print_coverage(coverage: Sequence[Coverage]) -> None:
     msg.table([_coverage_row(part) for part in coverage], header=header, aligns=("l", "l", *"rrrr"), divider=True)
     for part in coverage:
         if part.missing:
-            msg.text(f"{part.source}, {part.kind} without: {' '.join(part.missing[:_EXAMPLES])}")
+            msg.text(f"{part.source}, {part.kind} without a vector: {' '.join(part.missing[:_EXAMPLES])}")
 
 
 def _coverage_row(part: Coverage) -> tuple[str, ...]:

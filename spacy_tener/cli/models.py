@@ -1,4 +1,4 @@
-"""Commands that make a trained pipeline into another one: calibrate, card, trim."""
+"""Commands that change or describe a trained pipeline: calibrate, card, trim."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ _MB = 1 << 20
 @command("calibrate")
 def calibrate_cli(
     model: options.Model,
-    data: Annotated[Path, typer.Argument(help="Annotated texts that the model has not learned: .spacy", exists=True)],
+    data: Annotated[
+        Path, typer.Argument(help="Annotated texts that the model was not trained on: .spacy", exists=True)
+    ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="New directory")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Change the directory MODEL itself")] = False,
     test: Annotated[Path | None, typer.Option("--test", help="Other texts to check the result on", exists=True)] = None,
@@ -117,7 +119,7 @@ def calibrate_cli(
             msg.info(f"On test: {int(kept.sum())} of {kept.size} kept, {right} right")
     elif pipe.cfg["threshold"]:
         changes["threshold"] = 0.0
-        msg.warn("Earlier thresholds are removed: they were of other probabilities", "Set new ones by --precision.")
+        msg.warn("Earlier thresholds are removed: the probabilities changed", "Set new ones by --precision.")
     if plot:
         draw_reliability(plot, {str(test or data): series})
         msg.good(str(plot))
@@ -166,27 +168,29 @@ def card_cli(
         Path, typer.Option("--metrics", "-m", help="Scores on test, as `spacy tener evaluate --output` writes them")
     ],
     corpus: Annotated[
-        str | None, typer.Option("--corpus", help="What it learned from: weibo, resume, ..., or any name")
+        str | None, typer.Option("--corpus", help="Training corpus: weibo, resume, ..., or any name")
     ] = None,
-    training: Annotated[Path | None, typer.Option("--training", "-t", help=".spacy file it learned from")] = None,
+    training: Annotated[
+        Path | None, typer.Option("--training", "-t", help=".spacy file that it was trained on")
+    ] = None,
     speed: Annotated[Path | None, typer.Option("--speed", "-s", help=".spacy file with texts to time it on")] = None,
     name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the package, without language")] = None,
     version: Annotated[str | None, typer.Option("--version", "-v", help="Version of the package")] = None,
-    license: Annotated[str | None, typer.Option("--license", "-l", help="Licence that you give it")] = None,
-    author: Annotated[str | None, typer.Option("--author", "-a", help="Who made it")] = None,
+    license: Annotated[str | None, typer.Option("--license", "-l", help="Licence of the package")] = None,
+    author: Annotated[str | None, typer.Option("--author", "-a", help="Author of the package")] = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     force: Annotated[bool, typer.Option("--force", "-F", help="Overwrite a pipeline at the output")] = False,
 ) -> None:
     """
-    Copy a trained pipeline and describe it, for `spacy package`.
+    Copy a trained pipeline with a model card, for `spacy package`.
 
-    The copy has a model card, README.md: scores on test by label, training data, speed, how to use it, limitations.
-    Its meta.json has name, version, licence, sources and these scores. Both go into the wheel that
+    The card, README.md, has scores on test by label, training data, speed, usage and limitations. meta.json has name,
+    version, licence, sources and the scores. Both go into the wheel, which
 
         python -m spacy package OUTPUT packages --build wheel
 
-    makes of it, and `spacy huggingface-hub push` reads them there; it writes the Hub's metadata itself.
+    builds. `spacy huggingface-hub push` reads them there, and writes the Hub's metadata itself.
     """
     _check_places(model, output, force=force)
     source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
@@ -217,15 +221,15 @@ def card_cli(
 
 def _check_places(model: Path, output: Path, *, force: bool) -> None:
     if not (model / "meta.json").is_file() or not (model / "config.cfg").is_file():
-        raise RemedyError(f"{model}: there is no pipeline", "Name a directory that training wrote, as model-best.")
+        raise RemedyError(f"{model}: there is no pipeline", "Name a directory written by training, as model-best.")
     pipeline, copy = model.resolve(), output.resolve()
     if pipeline == copy or pipeline in copy.parents or copy in pipeline.parents:
         # meta.json of a run has its scores on dev, which `spacy tener table` reads.
-        raise RemedyError(f"{output}: the pipeline itself lies there", "Choose another output: a copy is made.")
+        raise RemedyError(f"{output}: the pipeline itself is there", "Choose another output: a copy is made.")
     check_folder(output)
     if output.exists() and any(output.iterdir()):
         if not (output / "meta.json").is_file():
-            raise RemedyError(f"{output}: there is something else than a pipeline", "Choose another output.")
+            raise RemedyError(f"{output}: there are files that are not a pipeline", "Choose another output.")
         if not force:
             raise RemedyError(f"{output}: there is a pipeline already", "Choose another output, or give --force.")
 
@@ -275,20 +279,20 @@ def trim_cli(
     model: options.Model,
     texts: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="New directory")],
-    min_count: Annotated[int, typer.Option(help="How often a string must come to keep its row", min=1)] = 1,
-    half: Annotated[bool, typer.Option("--half", help="Keep rows in numbers of 16 bits")] = False,
+    min_count: Annotated[int, typer.Option(help="Least occurrences of a string that keeps its row", min=1)] = 1,
+    half: Annotated[bool, typer.Option("--half", help="Store rows as 16-bit floats")] = False,
     component: Annotated[
-        str | None, typer.Option("--component", help="Component with the rows: tok2vec, say, if shared")
+        str | None, typer.Option("--component", help="Component with the embedding tables, as a shared tok2vec")
     ] = None,
     code: options.Code = None,
 ) -> None:
     """
-    Make a pipeline smaller: keep the rows that texts need.
+    Make a pipeline smaller: keep the embedding rows that texts need.
 
-    A pipeline has a row for every character, bigram and word of its vectors and of its training, few of which a text
-    will ever have. TEXTS are its training part, and raw text like that to come. All other strings are read as unknown
-    ones. Small tables, as of a segmenter's tags, stay whole, and so does the lexicon. Check the result by `spacy tener
-    evaluate`.
+    A pipeline has a row for every character, bigram and word of its vectors and of its training data, and most texts
+    use few of them. TEXTS are its training data, and raw text like that it will be used on. All strings that are not in
+    TEXTS become unknown ones. Small tables, as of a segmenter's tags, and the lexicon stay whole. Check the result
+    with `spacy tener evaluate`.
     """
     check_new(output)
     nlp = load_pipeline(model)
@@ -311,7 +315,7 @@ def trim_cli(
 
 
 def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
-    """Return the model of a component that has rows."""
+    """Return the model of a component, which must have embedding tables."""
     models: dict[str, ThincModel[Any, Any]] = {
         each: pipe.model for each, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
     }
@@ -320,12 +324,12 @@ def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
     if table_nodes(models[name]):
         return models[name]
     others = [each for each, model in models.items() if table_nodes(model)]
-    remedy = f"Name one that has, by --component: {', '.join(others)}." if others else "It is as small as it can be."
-    raise RemedyError(f"'{name}' has no table of rows of its own", remedy)
+    remedy = f"Choose one that has, by --component: {', '.join(others)}." if others else "There is nothing to trim."
+    raise RemedyError(f"'{name}' has no embedding tables of its own", remedy)
 
 
 def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
-    """Yield texts as the component's model sees them: with what earlier components say."""
+    """Yield the inputs of the component's model: texts, annotated by the earlier components."""
     pipe = nlp.get_pipe(name)
     view: View = pipe.settings.view if isinstance(pipe, ConfidentPipe) else "tokens"
     found = False

@@ -12,25 +12,28 @@ Component = Annotated[str | None, typer.Option("--component", help="Name of the 
 RawTexts = Annotated[
     list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for standard input")
 ]
-Base = Annotated[str, typer.Argument(help="A config, as of a corpus: weibo, or the path of a file")]
-Overlays = Annotated[list[str] | None, typer.Argument(help="Overlays, as of models: mect, or paths of files")]
+Base = Annotated[str, typer.Argument(help="Config: a name from the package, as weibo, or a path")]
+Overlays = Annotated[list[str] | None, typer.Argument(help="Overlays: names from the package, as mect, or paths")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", "-s", help="section.key=value, over all files; may be repeated")
+    list[str] | None, typer.Option("--set", "-s", help="section.key=value, overrides all files; may be repeated")
 ]
-Runs = Annotated[list[Path], typer.Argument(help="Directories with runs CORPUS/SYSTEM/SEED in them")]
+Runs = Annotated[list[Path], typer.Argument(help="Directories that hold runs as CORPUS/SYSTEM/SEED")]
 Corpora = Annotated[str, typer.Option("--corpus", help="Corpora to take, as in weibo,resume (default: all)")]
 Systems = Annotated[str, typer.Option("--system", help="Systems to take, as in ner,tener (default: all)")]
 Code = Annotated[
-    Path | None, typer.Option("--code", "-c", help="Python file with what the config or the pipeline needs")
+    Path | None, typer.Option("--code", "-c", help="Python file with additional code (registered functions) to import")
 ]
 GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")]
 EngineName = Annotated[str, typer.Option("--engine", help="local: this machine; ray: a cluster")]
 Address = Annotated[
-    str | None, typer.Option("--address", help="Of the cluster (default: RAY_ADDRESS, this machine's, or a new one)")
+    str | None,
+    typer.Option("--address", help="Ray: address of the cluster (default: RAY_ADDRESS, this machine's, or a new one)"),
 ]
-CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Cores on Ray (default: 1)", min=0)]
-GpusPerRun = Annotated[float | None, typer.Option("--gpus-per-run", help="GPUs on Ray, as 0.25 (default: 0)", min=0)]
+CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Ray: cores of a run (default: 1)", min=0)]
+GpusPerRun = Annotated[
+    float | None, typer.Option("--gpus-per-run", help="Ray: GPUs of a run, as 0.25 (default: 0)", min=0)
+]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", help="How many at once (default: 1; on Ray as many as there is room for)", min=1),
+    typer.Option("--jobs", "-j", help="Trainings at once (default: 1; on Ray as many as there is room for)", min=1),
 ]

@@ -31,7 +31,7 @@ from . import options
 from ._common import check_file, command, counted, load_pipeline, msg, names, setup_gpu
 
 _WARMING = 16
-# Each kind of figure, what draws it, and the options that mean something for it.
+# Kind of figure -> function that draws it, and the options that it takes.
 KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
     "convergence": (draw_convergence, {"x", "metric", "y_min"}),
     "speed": (draw_speed, {"baseline"}),
@@ -41,9 +41,9 @@ KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
 
 
 def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limit: int | None = None) -> list[Example]:
-    """Read the examples of a corpus, of which there must be some."""
+    """Read the examples of a corpus. An empty corpus is an error."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"\[W090\]")  # no files: said below
+        warnings.filterwarnings("ignore", r"\[W090\]")  # no files: an error below
         examples = list(islice(NamingCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
     if not examples:
         raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
@@ -57,11 +57,13 @@ def evaluate_cli(
         Path | None, typer.Argument(help="A .spacy file, or a directory of them", exists=True, show_default=False)
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file to write")] = None,
-    page: Annotated[Path | None, typer.Option("--page", help="HTML file to write: scores, confusions, errors")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="HTML file to write: scores, confusion matrix, errors")
+    ] = None,
     explained: Annotated[
-        int, typer.Option("--explain", min=0, help="Explain so many texts with errors, on a page beside --page")
+        int, typer.Option("--explain", min=0, help="Number of texts with errors to explain, on a page beside --page")
     ] = 0,
-    gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Keep the tokens of the data")] = False,
+    gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Use gold preprocessing")] = False,
     displacy_path: Annotated[
         Path | None, typer.Option("--displacy-path", "-dp", help="Directory to write entities.html to")
     ] = None,
@@ -74,42 +76,43 @@ def evaluate_cli(
     """
     Score a pipeline and count right, wrong and missed entities.
 
-    Scores as `spacy evaluate` does. The output has all scores of spaCy's scorer and `ents_counts`: for each label how
-    many entities were found and right (tp), found and wrong (fp), and missed (fn); and `ents_counts_per_doc`: these
-    three of each document. With them `spacy tener table` takes labels together exactly (--named-nominal), which
-    precision, recall and F1 by label do not allow, and tests whether systems differ (--baseline).
+    Scores like `spacy evaluate`. The output has all scores of spaCy's scorer, `ents_counts` (true positives tp, false
+    positives fp and false negatives fn by label) and `ents_counts_per_doc` (the same by document). From these counts
+    `spacy tener table` computes exact scores of groups of labels (--named-nominal), and tests whether systems differ
+    (--baseline).
 
     --page writes one HTML file that needs no network: scores, a confusion matrix, and all texts with their errors, to
-    filter, sort and search. --explain 20 explains the 20 of them that the pipeline is surest of; the page links to the
-    explanations. A page of scores alone is made of a JSON file: tener evaluate metrics.json --page scores.html
+    filter, sort and search. --explain 20 explains the 20 errors that the pipeline is surest of; the page links to the
+    explanations. A page with scores only is made from a JSON file: tener evaluate metrics.json --page scores.html
 
     --displacy-path draws entities, which `spacy evaluate --displacy-path` does for the factory `ner` only.
     """
     for path in (output, page, displacy_path and displacy_path / "entities.html"):
         check_file(path)
     if explained and page is None:
-        raise RemedyError("--explain: there is no page to link from", "Name one by --page errors.html.")
+        raise RemedyError("--explain: there is no page to link from", "Add --page errors.html.")
     if data is None:
         if page is not None and (output or explained or displacy_path):
-            raise RemedyError(f"{model}: a page of scores alone has no texts", "Leave out all options but --page.")
+            raise RemedyError(f"{model}: a page of scores has no texts", "Leave out all options but --page.")
         _write_scores(Path(model), page)
         return
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
-    # What a first text loads, such as a dictionary, is no part of the speed.
+    # Warm up, so that loading a dictionary, say, does not count for the speed.
     deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
     scorer = CountingScorer(nlp)
     scores = nlp.evaluate(examples, scorer=scorer)
     if scores.get("ents_f") is None:
         if page is None:
-            raise RemedyError(f"{data}: no entities to score", "Are they annotated, and does the pipeline find any?")
-        msg.warn(f"{data}: no entities to score", "The page has what was found.")
+            remedy = "Check that the data is annotated, and that the pipeline finds entities."
+            raise RemedyError(f"{data}: no entities to score", remedy)
+        msg.warn(f"{data}: no entities to score", "The page shows the entities found.")
     else:
         _print_scores(scores)
     msg.info(f"{scores['speed']:.0f} tokens per second")
     if output:
-        # A line for each score: one for each number would make the counts of documents a long file.
+        # A line per score: indented JSON would put each of the many counts by document on its own line.
         lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
         write_text(output, "{\n  " + ",\n  ".join(lines) + "\n}\n")
         msg.good(str(output))
@@ -136,10 +139,10 @@ def _write_scores(path: Path, page: Path | None) -> None:
     """Write the page of the scores in a JSON file."""
     if page is None or path.suffix != ".json":
         raise RemedyError(
-            f"{path}: there is no corpus to score on", "Name one behind the pipeline; or a .json of scores and --page."
+            f"{path}: there is no corpus to score on", "Name one after the pipeline; or a .json of scores and --page."
         )
     write_text(page, errors_page(f"Scores of {path.name}", read_scores(path), about=str(path)))
-    msg.good(f"{page.resolve()}: scores alone")
+    msg.good(f"{page.resolve()}: scores only")
 
 
 def _write_errors(
@@ -158,7 +161,7 @@ def _write_errors(
     numbers = surest_errors(texts, explained)
     why = page.with_name(f"{page.stem}-why.html")
     if numbers:
-        from ..explain import explain  # slow to import, for commands that do without
+        from ..explain import explain  # here, as it is slow to import
 
         found = explain(nlp, [compared[number][0] for number in numbers])
         write_text(why, found.to_html(title=f"{title}, explained"))
@@ -183,7 +186,7 @@ def table_cli(
     runs: options.Runs,
     metric: Annotated[str, typer.Option("--metric", "-m", help="Score to compare systems by: p, r, f")] = "f",
     by: Annotated[
-        str, typer.Option(help="What runs share that are taken together: corpus, system, settings of the config")
+        str, typer.Option(help="Group runs by these: corpus, system, settings of the config")
     ] = "corpus,system",
     baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="System to compare the others with")] = None,
     corpus: options.Corpora = "",
@@ -192,7 +195,7 @@ def table_cli(
     named_nominal: Annotated[
         bool, typer.Option("--named-nominal", help="Report names (X.NAM) and nominal mentions (X.NOM) as well")
     ] = False,
-    published: Annotated[bool, typer.Option(help="Set rows that the papers printed beside ours")] = True,
+    published: Annotated[bool, typer.Option(help="Add the rows that the papers printed")] = True,
     format: Annotated[
         str, typer.Option("--format", "-f", help=f"auto (by the output's ending), {', '.join(FORMATS)}")
     ] = "auto",
@@ -201,17 +204,16 @@ def table_cli(
     """
     Make a table of runs: mean and deviation over seeds.
 
-    A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number. `metrics.json` in it holds the scores on test, as
-    `spacy tener evaluate --output` or `spacy evaluate --output` writes them; `model-best` is what `spacy train
-    --output` leaves there: its size, config.cfg and scores on dev are read (`metrics-dev.json` goes before the latter).
-    A run without metrics.json is listed as unfinished.
+    A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number. It holds `metrics.json`, the scores on test as `spacy
+    tener evaluate --output` or `spacy evaluate --output` writes them, and `model-best`, which `spacy train --output`
+    writes: its size, config.cfg and scores on dev are read (those of `metrics-dev.json`, if it exists). A run without
+    metrics.json is listed as unfinished.
 
-    --baseline adds each system's difference to that system and its two-sided probability under no difference: by a
-    paired bootstrap over test documents and seeds together, or, for runs without the counts per document that `spacy
-    tener evaluate` writes, by Welch's t-test over seeds, which needs scipy: pip install 'spacy_tener[stats]'.
-    --named-nominal needs such counts. --by takes the end of a setting's path (k for
-    components.tener_ner.model.tok2vec.k); printed rows are given by corpus and system only. Runs that differ in more
-    than their seed and their paths are not taken together.
+    --baseline adds each system's difference from the baseline, and its two-sided p-value: by a paired bootstrap over
+    test documents and seeds together, or, for runs without the counts per document that `spacy tener evaluate` writes,
+    by Welch's t-test over seeds, which needs scipy: pip install 'spacy_tener[stats]'. --named-nominal needs these
+    counts too. --by takes the end of a setting's path (k for components.tener_ner.model.tok2vec.k); rows of papers are
+    by corpus and system only. Runs that differ in more than seed and paths are not grouped.
     """
     if format == "auto":
         format = output.suffix.removeprefix(".") if output else "terminal"
@@ -245,7 +247,7 @@ def warn_left_out(found: FoundRuns) -> None:
 
 
 def warn_table(found: FoundRuns, table: ScoreTable) -> None:
-    """Print what a reader of a table must know."""
+    """Print the warnings about a table."""
     warn_left_out(found)
     for warning in table.warnings:
         msg.warn(warning)
@@ -262,10 +264,10 @@ def plot_cli(
         str | None, typer.Option("--x", "-x", help="convergence: step or epoch; sweep: a setting of the config")
     ] = None,
     by: Annotated[
-        str | None, typer.Option(help="sweep: what a line stands for: system, settings (default: all of a corpus)")
+        str | None, typer.Option(help="sweep: a line for each system, or for each value of settings (default: corpus)")
     ] = None,
     metric: Annotated[str | None, typer.Option("--metric", "-m", help="p, r or f (default); not for speed")] = None,
-    baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="speed: the system that is 1")] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="speed: the system whose speed is 1")] = None,
     published: Annotated[bool | None, typer.Option(help="scores: show what the papers printed")] = None,
     log_x: Annotated[bool | None, typer.Option("--log-x", help="sweep: a logarithmic axis")] = None,
     y_min: Annotated[float | None, typer.Option("--y-min", help="convergence: where the y-axis begins")] = None,
@@ -275,7 +277,7 @@ def plot_cli(
     """
     Draw the scores of many runs in one figure.
 
-    Runs lie on disk as `spacy tener table --help` says. Needs matplotlib: pip install 'spacy_tener[plot]'
+    `spacy tener table --help` describes runs. Needs matplotlib: pip install 'spacy_tener[plot]'
 
     convergence: scores on dev during training, from each run's training.jsonl; the mean over seeds with a band of one
     standard deviation as far as all seeds trained, thin lines beyond. speed: tokens per second on test, or with
@@ -290,7 +292,7 @@ def plot_cli(
     draw, meaningful = KINDS[kind]
     if useless := sorted(set(given) - meaningful):
         shown = ", ".join("--" + name.replace("_", "-") for name in useless)
-        raise RemedyError(f"{shown}: means nothing for a figure of {kind}", "Leave it out.")
+        raise RemedyError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
     if kind == "sweep" and x is None:
         raise RemedyError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
     check_file(output)

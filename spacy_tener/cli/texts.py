@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 _FILE = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
 
 
-@command("annotate", stopped="The same command goes on behind the last whole file.")
+@command("annotate", stopped="The same command resumes after the last whole file.")
 def annotate_cli(
     model: options.Model,
     inputs: Annotated[list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories; addresses")],
     output: Annotated[str, typer.Option("--output", "-o", help="Directory to write, or an address of one")],
-    format: Annotated[str, typer.Option("--format", "-f", help=f"Of the output: {', '.join(OUTPUTS)}")] = PARQUET,
-    text: Annotated[str, typer.Option(help="Column of the text")] = "text",
-    probability: Annotated[bool, typer.Option("--probability", help="Say how sure each entity is")] = False,
+    format: Annotated[str, typer.Option("--format", "-f", help=f"Output format: {', '.join(OUTPUTS)}")] = PARQUET,
+    text: Annotated[str, typer.Option(help="Column with the text")] = "text",
+    probability: Annotated[bool, typer.Option("--probability", help="Add the probability of each entity")] = False,
     k_best: Annotated[int, typer.Option(help="Add the k best readings of each text as a whole", min=0)] = 0,
-    prefix: Annotated[str, typer.Option(help="Before the names of the columns that are added")] = "",
+    prefix: Annotated[str, typer.Option(help="Prefix of the names of the added columns")] = "",
     entities: Annotated[
         str | None,
         typer.Option(help=f"Write a row per entity too, to OUTPUT/{ENTITIES}, as {', '.join(TABLE_FORMATS)}"),
@@ -71,44 +71,44 @@ def annotate_cli(
     counts: Annotated[
         bool, typer.Option("--counts", help=f"Write how many documents hold each entity, to OUTPUT/{COUNTS}")
     ] = False,
-    encoding: Annotated[str, typer.Option(help="Of text files, JSONL and CSV")] = "utf-8",
-    whole_files: Annotated[bool, typer.Option("--whole-files", help="A text file is one text, not one a line")] = False,
-    part_size: Annotated[int, typer.Option(help="Most texts of a file of the output", min=1)] = 10_000,
-    processes: Annotated[int, typer.Option("--processes", help="How many annotate; 0: one for each core", min=0)] = 0,
+    encoding: Annotated[str, typer.Option(help="Encoding of text files, JSONL and CSV")] = "utf-8",
+    whole_files: Annotated[bool, typer.Option("--whole-files", help="Read a text file as one text")] = False,
+    part_size: Annotated[int, typer.Option(help="Most texts in an output file", min=1)] = 10_000,
+    processes: Annotated[int, typer.Option("--processes", help="Number of processes; 0: one per core", min=0)] = 0,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     engine: options.EngineName = "local",
     address: options.Address = None,
-    actors: Annotated[str | None, typer.Option(help="How many annotate on Ray: 8, or from 4 to 64 as 4,64")] = None,
-    cpus_per_actor: Annotated[float | None, typer.Option(help="Cores of each on Ray (default: 1)", min=0)] = None,
-    gpus_per_actor: Annotated[float | None, typer.Option(help="GPUs of each on Ray (default: 0)", min=0)] = None,
+    actors: Annotated[str | None, typer.Option(help="Ray: number of actors, as 8; 4,64 for 4 to 64")] = None,
+    cpus_per_actor: Annotated[float | None, typer.Option(help="Ray: cores of an actor (default: 1)", min=0)] = None,
+    gpus_per_actor: Annotated[float | None, typer.Option(help="Ray: GPUs of an actor (default: 0)", min=0)] = None,
 ) -> None:
     """
     Annotate large collections of texts with a trained pipeline.
 
-    Reads as many texts as there are, on all cores, in memory that stays bounded. Records keep their columns and their
-    order, and get `entities`, `error` and, if asked, `k_best`. A text that cannot be read is written with its error.
-    --entities adds a table with a row per entity, --counts one of how many documents hold each name.
-    Inputs may be compressed (.gz, .bz2, .xz, .zst), and stand wherever fsspec reads, as s3://bucket/texts/. Stopped at
-    any moment, the same command goes on; the output holds each text once, in whole files. Parquet, .zst and addresses
-    need: pip install 'spacy_tener[annotate]'
+    Uses all cores, in bounded memory, for any number of texts. Records keep their columns and their order, and get
+    `entities`, `error` and, with --k-best, `k_best`. A text that cannot be read is written with its error. --entities
+    adds a table with a row per entity, --counts a table with the number of documents that hold each name. Inputs may be
+    compressed (.gz, .bz2, .xz, .zst), and be at any address that fsspec reads, as s3://bucket/texts/. The same command
+    resumes after any interruption: the output has each text once, in whole files. Parquet, .zst and addresses need:
+    pip install 'spacy_tener[annotate]'
 
-    --engine ray does the same on a cluster of Ray, whose nodes see the same files. Needs the extra ray.
+    --engine ray annotates on a Ray cluster whose nodes share their files. Needs the extra ray.
     """
     given: dict[str, Any] = {"--address": address, "--actors": actors}
     given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
     on_ray = check_engine(engine, given)
     least, most = _least_and_most(actors)
     if (counts or document is not None) and entities is None:
-        raise RemedyError("--counts and --document are about the table of entities", "Add --entities parquet.")
+        raise RemedyError("--counts and --document need the table of entities", "Add --entities parquet.")
     gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
-    # Without a number, a GPU is for one process.
+    # By default, one process uses a GPU.
     n_processes = processes or (cores() if gpu_id < 0 else 1)
     if not on_ray:
         check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id)
-    annotator.use(load_pipeline(model))  # which says at once what is wrong with it
+    annotator.use(load_pipeline(model))  # reports errors before any text is read
     if n_processes > 1 or on_ray:
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
     sources, left_out = find_sources(inputs, output)
@@ -116,7 +116,7 @@ def annotate_cli(
     reading = ReadOptions(encoding, whole_files, part_size)
     job = AnnotationJob(annotator, sources, output, reading, format, n_processes, entities, document)
     size = sum(each.size for each in sources)
-    # Ray takes signals for itself when it connects.
+    # Ray replaces signal handlers when it connects.
     with (
         connected(address) if on_ray else nullcontext(),
         interrupted_by_signals(),
@@ -137,7 +137,7 @@ def _least_and_most(actors: str | None) -> tuple[int, int | None]:
         return 1, None
     least, *most = numbers("--actors", actors)
     if len(most) > 1 or not 1 <= least <= max(most, default=least):
-        raise RemedyError(f"--actors {actors}: not a number, or the least and the most", "Write --actors 4,64.")
+        raise RemedyError(f"--actors {actors}: not a number, nor a least and a most number", "Write --actors 4,64.")
     return least, most[0] if most else least
 
 
@@ -151,22 +151,22 @@ def explain_cli(
         Path | None, typer.Option("--output", "-o", help="File to write: .html, .json, .png or .svg")
     ] = None,
     corpus: Annotated[Path | None, typer.Option(help="A .spacy file with entities, or a directory of them")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Data in place of a page; without -o to be printed")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of a page; without -o, print it")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts of a file or a corpus", min=1)] = 100,
     component: options.Component = None,
-    evidence: Annotated[bool, typer.Option(help="Mask characters to see what entities rest on")] = True,
-    maps: Annotated[bool, typer.Option(help="Show what the encoder looked at")] = True,
+    evidence: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
+    maps: Annotated[bool, typer.Option(help="Show maps of attention or relations")] = True,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> tuple[str, int]:
     """
     Explain the entities that a pipeline finds.
 
-    Shows how sure it is of each, what else it may be, which characters it rests on, which words of the lexicon it read,
-    and what the encoder looked at. One page that needs no network. With --corpus, the page says where entities differ
-    from the annotation. Figures are of one text, and need matplotlib: pip install 'spacy_tener[plot]'
+    Writes one HTML page that needs no network. For each entity it shows the probability, rivals, the characters that
+    support it, matching words of the lexicon, and the encoder's attention. With --corpus, the page marks differences
+    from the annotation. A figure shows one text, and needs matplotlib: pip install 'spacy_tener[plot]'
     """
-    from ..explain import explain  # slow to import, for commands that do without
+    from ..explain import explain  # here, as it is slow to import
 
     kind = ".json" if as_json else "" if output is None else output.suffix
     if kind not in (".html", ".json", *ENDINGS):
@@ -200,7 +200,7 @@ def _texts(nlp: Language, text: str | None, corpus: Path | None, limit: int) -> 
             raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")
         return texts
     if text is not None or corpus is None:
-        raise RemedyError("There must be either a text or file, or a corpus", "Give one of them.")
+        raise RemedyError("Either a text or file, or --corpus is needed", "Give one of them.")
     own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
     return read_examples(nlp, corpus, gold_preproc=own_tokens, limit=limit)
 
@@ -209,7 +209,7 @@ def _draw(explained: Explanation, output: Path) -> None:
     from ..explain.figures import paint, panel_height, panels
 
     if len(explained.texts) > 1:
-        raise RemedyError("A figure is of one text", "Give one text, --limit 1, or -o with a page's name.")
+        raise RemedyError("A figure shows one text only", "Give one text, --limit 1, or an output that ends in .html.")
     with warnings.catch_warnings(record=True) as missing:
         warnings.filterwarnings("always", "Glyph .* missing")
         shown = panels(explained.texts[0])
@@ -234,10 +234,10 @@ def serve_cli(
     max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Most texts of a batch")] = 256,
     max_body: Annotated[int, typer.Option("--max-body", min=1, help="Most bytes of a request's body")] = 2 * 2**20,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds for a request to arrive, and to be answered")
+        float, typer.Option("--timeout", min=0.1, help="Seconds for a request to arrive, and for its answer")
     ] = 30.0,
     queue: Annotated[
-        int, typer.Option("--queue", min=1, help="Characters that wait for a model before more are refused")
+        int, typer.Option("--queue", min=1, help="Most characters in the queue of a model; more texts are refused")
     ] = 1_000_000,
     max_connections: Annotated[int, typer.Option("--max-connections", min=1, help="Most connections")] = 512,
     api_key_file: Annotated[
@@ -245,7 +245,7 @@ def serve_cli(
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option("--allow-origin", help="Origin whose pages may ask, as https://host; may be repeated; * for all"),
+        typer.Option("--allow-origin", help="CORS: origin to allow, as https://host; may be repeated; * for all"),
     ] = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Print a line for each request")] = False,
     gpu_id: options.GpuId = -1,
@@ -281,7 +281,7 @@ def serve_cli(
 
 
 def _named(models: list[str]) -> dict[str, str]:
-    """Return name -> pipeline. Without a name of its own a pipeline has that of its directory or package."""
+    """Return name -> pipeline. The default name is that of the directory or package."""
     named = {}
     for model in models:
         name, equals, path = model.partition("=")
@@ -289,7 +289,7 @@ def _named(models: list[str]) -> dict[str, str]:
         is_named = equals and Path(name).name == name and not Path(model).is_dir()
         named.update({name: path} if is_named else {Path(model).name: model})
     if len(named) < len(models) or "" in named:
-        raise RemedyError("Each model needs a name of its own", "Name them, as in: news=MODEL web=MODEL.")
+        raise RemedyError("Models need different names", "Name them, as in: news=MODEL web=MODEL.")
     return named
 
 

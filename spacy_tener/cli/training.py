@@ -42,15 +42,15 @@ def config_cli(
     """
     Compose a config from a base, overlays and settings.
 
-    Writes a complete and validated config for `spacy train`, with variables such as ${paths.train} as they are.
-    Configs that come with the package go by name, as in `tener config weibo flat-atssa`; your own files by path.
+    Writes a complete and validated config for `spacy train`, and keeps variables such as ${paths.train}. Configs of the
+    package are given by name, as in `tener config weibo flat-atssa`; your own files by path.
 
-    Later files win. A section that names another function (@architectures, ...) or factory than what stands there
-    replaces it whole; any other section adds its keys to what is there. Nothing else removes a key: `null` switches
-    off what takes it, and a component goes by an nlp.pipeline without it. Overlays may leave out empty parent sections.
+    Later files override earlier ones. A section with another registered function (@architectures, ...) or factory
+    replaces the whole section; any other section is merged key by key. Nothing else removes a key: set it to `null`, or
+    remove a component by an nlp.pipeline without it. Overlays may leave out empty parent sections.
 
-    --set only takes keys that the filled config has. Where max_steps changes and was equal to the total_steps of the
-    learning rate's schedule, total_steps changes with it, unless it is set too.
+    --set takes only keys that the filled config has. If max_steps changes and was equal to the total_steps of the
+    learning rate's schedule, total_steps changes too, unless it is set.
     """
     overlays, settings = overlays or [], settings or []
     check_file(None if output == STDOUT else Path(output))
@@ -60,7 +60,7 @@ def config_cli(
     text = f"{heading}\n\n{composed.config.to_str(interpolate=False)}\n"
     if output != STDOUT:
         if not force and Path(output).is_file() and Path(output).read_bytes() != text.encode("utf8"):
-            raise RemedyError(f"{output}: there is another config already", "Choose another file, or give --force.")
+            raise RemedyError(f"{output}: exists with other content", "Choose another file, or give --force.")
         write_text(Path(output), text)
         msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
     for note in composed.notes:
@@ -68,15 +68,15 @@ def config_cli(
     return text if output == STDOUT else "", 0
 
 
-@command("grid", prints_result=True, stopped="The same command goes on; it trains again what was being trained.")
+@command("grid", prints_result=True, stopped="The same command resumes; interrupted trainings begin again.")
 def grid_cli(
-    output: Annotated[Path, typer.Argument(help="Where runs lie, as CORPUS/SYSTEM/SEED")],
+    output: Annotated[Path, typer.Argument(help="Directory of runs, as CORPUS/SYSTEM/SEED")],
     corpora: Annotated[str, typer.Option(help="Names of configs and data, as in weibo,resume")],
     systems: Annotated[str, typer.Option(help="Overlays, joined by +, as in tener,flat,flat+vectors,ner")],
-    seeds: Annotated[str, typer.Option(help="Whole numbers")] = "1,2,3",
-    data: Annotated[Path, typer.Option(help="Holds CORPUS/{train,dev,test}.spacy")] = Path("corpus"),
+    seeds: Annotated[str, typer.Option(help="Seeds, as whole numbers")] = "1,2,3",
+    data: Annotated[Path, typer.Option(help="Directory with CORPUS/{train,dev,test}.spacy")] = Path("corpus"),
     configs: Annotated[
-        Path | None, typer.Option(help="Holds CORPUS.cfg and models/OVERLAY.cfg (default: those of the package)")
+        Path | None, typer.Option(help="Directory with CORPUS.cfg and models/OVERLAY.cfg (default: the package's)")
     ] = None,
     settings: options.Settings = None,
     gpu_id: options.GpuId = -1,
@@ -93,19 +93,18 @@ def grid_cli(
     """
     Train and score systems on corpora with several seeds.
 
-    The config of a run is CORPUS.cfg with the overlays models/NAME.cfg that the system's name is made of; `tener` and
-    `base` are the corpus' config as it is. Each run is trained by `spacy train`, chosen on dev, and scored on test by
-    `spacy tener evaluate`, in processes of its own, which share the cores (OMP_NUM_THREADS, unless it is set). Several
-    jobs are scored one after another when all are trained, so that their speeds compare. What they print is in the
-    run's output.log, and with one job here too. At the end, the table of all runs is printed.
+    The config of a run is CORPUS.cfg with the overlays models/NAME.cfg named by the system; `tener` and `base` are the
+    corpus' config without an overlay. Each run has its own processes: `spacy train`, which chooses the model on dev,
+    and `spacy tener evaluate`, which scores it on test. They share the cores (OMP_NUM_THREADS, unless it is set). With
+    several jobs, runs are scored one after another when all are trained, so that speeds are comparable. The run's
+    output.log has its output, which is also printed with one job. At the end, the table of all runs is printed.
 
-    Whatever ended the command, the same command goes on: finished runs are left alone, also without their model-best,
-    and the run that was interrupted is trained again. Where a finished run was trained from another config or other
-    data than is asked for, the command says what differs and trains nothing, unless --retrain is given. Where runs
-    fail the others go on, and the exit status is 1.
+    The same command resumes after any interruption: it skips finished runs, even if their model-best was deleted, and
+    trains the interrupted run again. If the config or data of a finished run changed, the command prints the difference
+    and trains nothing, unless --retrain is given. If a run fails, the others continue, and the exit status is 1.
 
-    --engine ray hands all runs to a cluster of Ray, whose nodes see the same files: it chooses a node for each that has
-    the cores and the part of a GPU asked for, and does a run again whose node is lost. Needs the extra ray.
+    --engine ray trains on a Ray cluster whose nodes share their files. Ray chooses a node with enough cores and GPU for
+    each run, and repeats the runs of a lost node. Needs the extra ray.
     """
     grid = Grid(
         output=output,
@@ -128,7 +127,7 @@ def grid_cli(
             msg.info(f"Finished already: {len(done)} of {len(todos)}", ", ".join(done))
         left = [each for each in todos if each.action != "nothing"]
         if not left:
-            msg.good("There is nothing to do")
+            msg.good("There is nothing to do: all runs are finished")
         failures = run_grid(left, trainer, begun=_run_begun, ended=_run_ended)
         if failures:
             lines = [f"{each.run.name}: {each.run.folder / OUTPUT}" for each in left if each.run.name in failures]
@@ -151,16 +150,16 @@ def _run_ended(each: Todo, failure: str) -> None:
         msg.good(f"{each.run.name}: F1 {100 * read_scores(each.run.folder / METRICS).overall.f:.2f}")
 
 
-@command("search", stopped="The same command goes on.")
+@command("search", stopped="The same command resumes.")
 def search_cli(
     base: options.Base,
     overlays: options.Overlays = None,
     *,
-    space: Annotated[str, typer.Option("--space", help="What to draw from: mect, or the path of a file")],
+    space: Annotated[str, typer.Option("--space", help="Search space: a name, as mect, or a path")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the search")],
-    trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="How many trials the search is to have in all")],
+    trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="Total number of trials of the search")],
     settings: options.Settings = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws; trainings have the config's")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampler; trainings use the config's")] = 0,
     sampler: Annotated[str, typer.Option("--sampler", help=" or ".join(SAMPLERS))] = "random",
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps of each training (training.max_steps)")
@@ -180,24 +179,24 @@ def search_cli(
     jobs: options.Jobs = None,
 ) -> None:
     """
-    Search for the settings that score best on dev.
+    Search for the hyperparameters that score best on dev.
 
-    Draws settings and trains with `spacy train`. The config is composed as by `spacy tener config`, with what is drawn
-    on top. A space is a file with lists to choose from, ranges and formulas at the places of settings; those of the
-    papers come with the package, by name: tener, tener-english, flat-atssa, mect. Scores are F1 on dev; test is never
-    looked at. The config must name its corpora: --set paths.train=train.spacy --set paths.dev=dev.spacy
+    Samples settings and trains with `spacy train`. The config is composed as by `spacy tener config`, and the sampled
+    settings override it. A search space is a config file with lists, ranges and formulas as values; those of the papers
+    come with the package, by name: tener, tener-english, flat-atssa, mect. Scores are F1 on dev; test is never used.
+    The config must name its corpora: --set paths.train=train.spacy --set paths.dev=dev.spacy
 
-    Each trial has a directory with its config and its logs. trials.csv and trials.json have all of them, and best.cfg
-    is the best one's config for `spacy train`. A training that fails is kept, with the reason, and the search goes on.
-    The same command goes on with a search, whatever ended it: the trial that was interrupted is done again. With more
-    --trials a finished search goes on as well.
+    Each trial has a directory with its config and its logs. trials.csv and trials.json list all trials, and best.cfg is
+    the config of the best one, for `spacy train`. A failed training is recorded with its reason, and the search
+    continues. The same command resumes after any interruption, and repeats the interrupted trial. More --trials extend
+    a finished search.
 
-    Needs optuna: pip install 'spacy_tener[search]'. DIR/study.db is its database. --sampler tpe draws near what was
-    good before.
+    Needs optuna: pip install 'spacy_tener[search]'. Its database is study.db in the output. --sampler tpe samples near
+    earlier good settings.
 
-    --jobs trains several trials at once on this machine, --engine ray on a cluster of Ray, whose nodes see the same
-    files: each on a node that has the cores and the part of a GPU asked for, and again where its node is lost. Needs
-    the extra ray.
+    --jobs trains several trials at once on this machine, --engine ray on a Ray cluster whose nodes share their files.
+    Ray chooses a node with enough cores and GPU for each trial, and repeats the trials of a lost node. Needs the extra
+    ray.
     """
     gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
     planned = SearchPlan(
@@ -250,7 +249,7 @@ def _summarize(search: Search) -> None:
 
 
 def _described(values: Mapping[str, Any]) -> str:
-    """Return settings by the last parts of their names, as many as tell them apart."""
+    """Return settings as text, their names shortened to the last parts that keep them different."""
     shown = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in values.values())
     return "  ".join(f"{_short(name, list(values))}={value}" for name, value in zip(values, shown, strict=True))
 

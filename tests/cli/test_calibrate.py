@@ -151,7 +151,7 @@ def test_one_text_is_too_little_to_cross_validate(model, tmp_path):
     doc.ents = [doc.char_span(7 * i, 7 * i + 3, label="PER") for i in range(40) if i % 2]
     DocBin(docs=[doc]).to_disk(tmp_path / "one.spacy")
     code, output = calibrate(model, tmp_path / "one.spacy", "--in-place")
-    assert (code, "One text with entities is too little" in output) == (1, True), output
+    assert (code, "Cross-validation needs more than one text" in output) == (1, True), output
     code, output = calibrate(model, tmp_path / "one.spacy", "--in-place", "--test", tmp_path / "one.spacy")
     assert code == 0, output
 

@@ -212,7 +212,7 @@ def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str
 def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, tmp_path: Path) -> None:
     DocBin(docs=[spacy.blank("zh").make_doc("王李")]).to_disk(tmp_path / "test.spacy")
     code, text = evaluate(model, tmp_path / "test.spacy", "--page", tmp_path / "e.html")
-    assert (code, "no entities to score The page has what was found." in text) == (0, True)
+    assert (code, "no entities to score The page shows the entities found." in text) == (0, True)
     assert '"scores":null,"texts":[["王李",[[0,[0,1,"PER.NAM"],null],[0,[1,2,"PER.NOM"],null]]]]' in (
         tmp_path / "e.html"
     ).read_text(encoding="utf8")
@@ -222,7 +222,7 @@ def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, t
 def test_a_page_is_made_of_scores_alone(model: Path, data: Path, tmp_path: Path, command: str) -> None:
     assert Ran(*command.split(), model, data, "--output", tmp_path / "m.json").code == 0
     code, text = evaluate(tmp_path / "m.json", "--page", tmp_path / "s.html")
-    assert (code, "s.html: scores alone" in text) == (0, True)
+    assert (code, "s.html: scores only" in text) == (0, True)
     counts = "[2,2,2]" if command == "tener evaluate" else "null"
     assert f'["All",0.5,0.5,0.5,{counts}]' in (tmp_path / "s.html").read_text(encoding="utf8")
 
@@ -233,7 +233,7 @@ def test_a_page_is_made_of_scores_alone(model: Path, data: Path, tmp_path: Path,
         (["model"], "there is no corpus to score on Name one behind the pipeline"),
         (["scores.json"], "there is no corpus to score on"),
         (["model", "--explain", "3"], "--explain: there is no page to link from"),
-        (["scores.json", "--page", "s.html", "--explain", "3"], "scores.json: a page of scores alone has no texts"),
+        (["scores.json", "--page", "s.html", "--explain", "3"], "scores.json: a page of scores has no texts"),
         (["scores.json", "--page", "s.html", "--output", "t.json"], "Leave out all options but --page."),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_text_becomes_a_figure(ending: str, model: Path, tmp_path: Path) -> No
         ([TEXT, "-o", "page.docx"], "page.docx: no format has this ending Name a file by -o"),
         (["missing.jsonl", "-o", "page.html"], "missing.jsonl: there is no such file"),
         (["/", "-o", "page.html"], "/: there is no such file"),
-        (["-o", "page.html"], "There must be either a text or file, or a corpus"),
+        (["-o", "page.html"], "Either a text or file, or --corpus is needed"),
         ([" ", "-o", "page.html"], "there is nothing in it"),
         ([TEXT, "--component", "other", "-o", "page.html"], "no tener_ner named 'other'"),
     ],
@@ -97,4 +97,4 @@ def test_a_figure_is_of_one_text(model: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("北京\n上海\n", encoding="utf8")
     status, printed = explain(model, tmp_path / "texts.txt", "-o", tmp_path / "figure.png")
     assert status == 1
-    assert "A figure is of one text" in printed
+    assert "A figure shows one text only" in printed

@@ -216,7 +216,7 @@ def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(here: Path) -> None:
     thread.join()
     assert (status, table) == (130, "")
     assert messages.count(": training") == 2  # The third is not begun in the place of one that is ended.
-    assert "Stopped The same command goes on; it trains again what was being trained." in messages
+    assert "Stopped The same command resumes; interrupted trainings begin again." in messages
     wait_for(lambda: not any(is_alive(int(path.read_text())) for path in pids))
 
 

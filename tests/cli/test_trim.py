@@ -44,7 +44,7 @@ def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_pat
     (tmp_path / "raw.txt").write_text(sentences[0][0], encoding="utf8")
     code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out")
     assert code
-    assert "'tener_ner' has no table of rows of its own Name one that has, by --component: tok2vec." in output
+    assert "'tener_ner' has no embedding tables of its own Choose one that has, by --component: tok2vec." in output
     code, output = run(tmp_path / "whole", tmp_path / "raw.txt", "--output", tmp_path / "out", "--component", "tok2vec")
     assert code == 0, output
     before, after = (spacy.load(tmp_path / each) for each in ("whole", "out"))

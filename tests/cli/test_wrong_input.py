@@ -76,7 +76,7 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
         ("review sample gold.spacy -o {new}", "which is not a file to choose models by"),
         (
             "review model gold.spacy -o {new} --dev gold.spacy",
-            "--dev and --set are about training, and model is trained",
+            "--dev and --set are for training, and model is trained",
         ),
         ("review model gold.spacy -o {new} --set training.max_steps=9", "Leave them out, or name a config."),
         (

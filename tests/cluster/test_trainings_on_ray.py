@@ -100,7 +100,7 @@ def test_trainings_on_ray_end_with_the_command(here: Path, cluster: Cluster, hol
     wait_for(lambda: not is_alive(int(pid.read_text())))
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert "The same command goes on" in messages
+        assert "The same command resumes" in messages
     hold.unlink()
 
 
