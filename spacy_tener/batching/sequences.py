@@ -108,7 +108,7 @@ class Packing:
     @cached_property
     def sizes(self) -> list[int]:
         """Number of sequences that still run at each step."""
-        running: list[int] = (self.n_sequences - np.cumsum(np.bincount(self.lengths, minlength=1))).tolist()
+        running: list[int] = (self.n_sequences - np.cumsum(np.bincount(self.lengths))).tolist()
         return running[:-1]
 
     @cached_property

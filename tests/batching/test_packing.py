@@ -39,6 +39,7 @@ def test_both_directions_read_every_row_once(lengths):
     assert sorted(packing.forward.tolist()) == every
     assert sorted(packing.backward.tolist()) == every
     assert sum(packing.sizes) == len(every)
+    assert all(packing.sizes)
 
 
 @settings(max_examples=40)
