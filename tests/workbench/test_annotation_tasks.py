@@ -71,6 +71,21 @@ def test_what_a_tool_exports_unchanged_is_what_the_model_found(tmp_path: Path, t
     assert read_back(tmp_path, EXPORTS[tool](TOOLS[tool].write(TASKS))) == list(TEXTS.items())
 
 
+@pytest.mark.parametrize("tool", TOOLS)
+def test_letters_are_written_as_they_are(tool: str) -> None:
+    assert all(letter in TOOLS[tool].write(TASKS) for letter in "吴重阳😂")
+
+
+def test_numbers_have_four_digits_and_stand_where_there_are_some() -> None:
+    doc, entity = spacy.blank("zh").make_doc("京"), FoundEntity(0, 1, "GPE", 0.123456)
+    record = json.loads(TOOLS["doccano"].write([Task(doc, [entity], 0.987654)]))
+    assert (record["probability"], record["probabilities"], "uncertainty" in record) == (0.9877, [0.1235], False)
+    (task,) = json.loads(TOOLS["labelstudio"].write([Task(doc, [entity], uncertainty=2.345678)]))
+    (prediction,) = task["predictions"]
+    assert task["data"] == {"text": "京", "uncertainty": 2.3457}
+    assert ("score" in prediction, prediction["result"][0]["score"]) == (False, 0.1235)
+
+
 @pytest.mark.parametrize("tool", EXPORTS)
 def test_what_annotators_changed_comes_back_changed(tmp_path: Path, tool: str) -> None:
     exported = EXPORTS[tool](TOOLS[tool].write(TASKS[:1]))

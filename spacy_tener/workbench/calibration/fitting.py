@@ -64,7 +64,7 @@ def cross_validated(outcomes: Outcomes) -> Probabilities:
             "Cross-validation needs more than one text with entities", "Annotate more texts, or give others by --test."
         )
     found = np.zeros(outcomes.right.size)
-    for fold in range(min(FOLDS, len(texts))):
+    for fold in range(FOLDS):
         out = rank % FOLDS == fold
         found[out] = outcomes.probabilities(fit_temperature(outcomes, ~out))[out]
     return found

@@ -43,12 +43,13 @@ def test_each_entity_has_its_text_and_whether_it_is_right_over_several_groups(nl
     assert (found.probabilities(4.0) < found.probabilities()).all()
 
 
-def test_what_touches_missing_annotation_is_not_counted(nlp):
-    examples = [example(nlp, missing=[(2, 3)]), example(nlp, PERSON, missing=[(3, 4)])]
+def test_what_overlaps_missing_annotation_is_not_counted(nlp):
+    between = example(nlp, missing=[(3, 5)])
+    examples = [example(nlp, missing=[(2, 3)]), example(nlp, PERSON, missing=[(3, 4)]), between]
     found = find_outcomes(nlp, "tener_ner", examples, SOURCE)
-    assert found.counted.tolist() == [False, True, True, True]
-    assert (found.text.tolist(), found.right.tolist()) == ([0, 1, 1], [False, True, False])
-    assert found.probabilities().shape == (3,)
+    assert found.counted.tolist() == [False, *[True] * 5]
+    assert (found.text.tolist(), found.right.tolist()) == ([0, 1, 1, 2, 2], [False, True, False, False, False])
+    assert found.probabilities().shape == (5,)
 
 
 def test_a_text_without_entities_is_named(nlp):

@@ -43,6 +43,7 @@ def test_entities_of_one_place_make_one_doubt_of_a_kind(
     (doubt,) = disagreements(3, gold, found)
     assert (doubt.doc, doubt.kind) == (3, kind)
     assert (list(doubt.gold), list(doubt.found)) == (gold, found)
+    assert (doubt.start, doubt.end) == ((5, 7) if found == [GPE] else (0, 3))
 
 
 def test_entities_that_models_overlook_are_less_suspicious_the_more_they_overlook() -> None:
@@ -179,6 +180,10 @@ def test_the_json_has_a_line_for_each_place_with_the_entities_of_both_sides() ->
     doubts, docs = doubtful()
     records = [json.loads(line) for line in doubts_jsonl(doubts, docs).splitlines()]
     assert [(each["kind"], each["span"]) for each in records] == [("edges", "王<b>&明"), ("missing", "上海")]
+    assert "上海" in doubts_jsonl(doubts, docs)
     text, found = records[0]["text"], records[0]["found"][0]
     assert text[found["start"] : found["end"]] == "王<b>"
-    assert [json.loads(line)["probability"] for line in docs_jsonl(list(docs.values())).splitlines()] == [0.25]
+    likely = replace(docs[0], number=1, probability=0.5)
+    lines = docs_jsonl([likely, *docs.values()]).splitlines()
+    assert [(json.loads(line)["doc"], json.loads(line)["probability"]) for line in lines] == [(0, 0.25), (1, 0.5)]
+    assert "上海" in lines[0]
