@@ -88,14 +88,14 @@ def test_a_damaged_file_is_named(model, tmp_path):
 
 
 def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path):
-    before = files(model)
-    code, output = calibrate(model, data(), "--output", tmp_path / "new" / "model")
+    before, new = files(model), tmp_path / "of" / "mine" / "model"
+    code, output = calibrate(model, data(), "--output", new)
     assert code == 0, output
     assert files(model) == before
-    assert "temperature" in cfg_of(tmp_path / "new" / "model")
-    assert len(spacy.load(tmp_path / "new" / "model")(TEXT).ents) == 2
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
-    code, output = calibrate(model, data(), "--output", tmp_path / "new" / "model")
+    assert "temperature" in cfg_of(new)
+    assert len(spacy.load(new)(TEXT).ents) == 2
+    assert [path.name for path in new.parent.iterdir()] == ["model"]
+    code, output = calibrate(model, data(), "--output", new)
     assert code == 1
     assert "exists already" in output
 
