@@ -130,19 +130,17 @@ def test_who_does_not_read_answers_is_not_read(start):
     path = PATH.encode()
     with start({"blank": spacy.blank("en")}, Limits(timeout=1.5), send_buffer=4096) as service:
 
-        def invalid() -> bytes:
-            return re.findall(rb'tener_errors_total{code="invalid"} (\S+)', service.client.get("/metrics").content)
+        def metrics() -> bytes:
+            return service.client.get("/metrics").content
 
         with socket.create_connection(service.place) as client:
             client.settimeout(0.7)
             client.sendall(b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n" % path)
             with pytest.raises(TimeoutError):
                 client.sendall(b"x\n" * 50_000_000)
-            before = invalid()
-            assert before
-            time.sleep(0.1)
-            assert invalid() == before
-            wait_until(lambda: b'path="%s",status="200"' % path in service.client.get("/metrics").content)
+            wait_until(lambda: b'path="%s",status="200"' % path in metrics())
+        (answered,) = re.findall(rb'tener_errors_total{code="invalid"} (\S+)', metrics())
+        assert 0 < float(answered) < 50_000  # as many answers as the sockets hold
         assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
 
 
