@@ -59,6 +59,13 @@ def test_a_bar_says_what_colours_mean() -> None:
     assert [bar.get_ylim() for bar in bars] == [(0.0, 0.5), (0.25, 0.5), (-3.0, 3.0), (-0.5, 0.5)]
 
 
+def test_rows_and_columns_have_their_names_and_those_of_columns_are_narrow() -> None:
+    axes = Figure().subplots()
+    paint(axes, Panel(np.zeros((2, 3)), ["上海 GPE", "b"], ["上海", "bc", "d"], "attention"))
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["上海 GPE", "b"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["上\n海", "bc", "d"]
+
+
 @pytest.mark.parametrize(
     ("probability", "written"),
     [
