@@ -18,7 +18,7 @@ from typing import Any
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
-def make_page(package: str, name: str, data: Any, *, title: str, about: str = "", lang: str = "en") -> str:
+def make_page(package: str, name: str, data: Any, *, title: str, about: str, lang: str) -> str:
     """Return a page that needs neither network nor server.
 
     package, name: Where the body, style and script of the page are, see above.

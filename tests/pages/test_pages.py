@@ -51,7 +51,7 @@ def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, bla
 
 def test_data_that_is_no_json_is_refused_in_python() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        make_page("spacy_tener.workbench.report", "errors", {"p": float("nan")}, title="")
+        make_page("spacy_tener.workbench.report", "errors", {"p": float("nan")}, title="", about="", lang="en")
 
 
 def test_no_script_reads_data_as_markup_and_none_ends_its_element() -> None:
