@@ -29,8 +29,8 @@ def test_a_line_each_minute_has_the_counts_of_all_parts_and_the_rate_of_the_new_
         for clock.seconds, before in ((10, True), (60, False), (61, False), (121, False), (122, False)):
             progress(Part(0), PartStats(2000, 61_000, 3, 1), before)
     assert lines == [
-        "6,000 texts, 9 entities, 3 errors (2,000 texts were there before), 2,000 characters/s",
-        "10,000 texts, 15 entities, 5 errors (2,000 texts were there before), 2,000 characters/s",
+        "6,000 texts, 9 entities, 3 errors (2,000 texts annotated before), 2,000 characters/s",
+        "10,000 texts, 15 entities, 5 errors (2,000 texts annotated before), 2,000 characters/s",
     ]
 
 
@@ -54,5 +54,5 @@ def test_a_bar_goes_by_bytes_and_never_back_and_its_rate_is_that_of_this_call(cl
             seen.append((progress._bar.n, progress._bar.initial))
     assert seen == [(400, 400), (700, 400), (700, 400)]
     assert re.search(
-        r" 70% .*<\d\d:\d\d, 2 texts, 0 entities, 0 errors \(1 texts were there before\)", terminal.getvalue()
+        r" 70% .*<\d\d:\d\d, 2 texts, 0 entities, 0 errors \(1 texts annotated before\)", terminal.getvalue()
     )
