@@ -88,7 +88,6 @@ class TrainingResult:
 def train(run: TrainingRun, processes: Processes, watch: Watch | None = None) -> TrainingResult:
     """Train from the beginning, whatever was trained in the directory before."""
     folder, manifest = run.folder, run.manifest()
-    folder.mkdir(parents=True, exist_ok=True)
     for name in (NAME, METRICS, METRICS_DEV, LOG, OUTPUT):  # spaCy's logger does not write over an older log.
         (folder / name).unlink(missing_ok=True)
     config = run.config.copy()
