@@ -112,9 +112,10 @@ def _read(group: _Rows, directory: Path, options: ReadOptions, text: str, finish
     work_in(directory)
     first, before = int(group["group"][0]) * _PARTS, 0
     for part in read_parts(pickle.loads(group["sources"][0]), options, text):
-        part.number += first
-        if part.number not in finished:
-            yield {"number": [part.number], "bytes": [part.position - before], "part": [pickle.dumps(part)]}
+        number = first + part.number
+        if number not in finished:
+            named = replace(part, number=number)  # the next part counts on from this one
+            yield {"number": [number], "bytes": [part.position - before], "part": [pickle.dumps(named)]}
             before = part.position
 
 

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.annotate import Annotator
-from spacy_tener.annotate.on_ray import _groups, _read, _Writer
+from spacy_tener.annotate.on_ray import _groups, _number, _read, _Writer
 from spacy_tener.annotate.output import AnnotationJob, check_columns
 from spacy_tener.annotate.reading import ReadOptions, Source, find_sources
 
@@ -90,9 +90,14 @@ def test_what_tasks_read_and_actors_write_is_that_of_one_machine(here: Path) -> 
     made = [maker(part) for part in _read(group, here, job.options, "text", frozenset({3}))]
     assert [each["number"] for each in made] == [[number] for number in range(31) if number != 3]
     assert sum(each["bytes"][0] for each in made) == sum(source.size for source in sources)
+    second = list(_read({**group, "group": [1]}, here, job.options, "text", frozenset({1_000_003})))
+    assert [each["number"] for each in second] == [[1_000_000 + number] for number in range(31) if number != 3]
+    assert [[pickle.loads(each["part"][0]).number] for each in second] == [each["number"] for each in second]
     kept = rows("alone")
     assert rows("there") == kept[:30] + kept[40:]
     tables = {path.stem: path.read_text(encoding="utf8").splitlines()[1:] for path in Path("there/_entities").iterdir()}
+    assert [_number(f"{name}.parquet") for name in sorted(tables)] == [number for number in range(31) if number != 3]
+    assert _number("part-00012-00345.jsonl") == 12_000_345
     assert tables["part-00000-00000"][0] == "part-00000-00000:0,5,7,上海,GPE"
     assert sum(map(len, tables.values())) == sum(len(json.loads(row)["entities"]) for row in rows("there"))
 
