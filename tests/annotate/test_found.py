@@ -31,6 +31,7 @@ def test_merged_tokens_do_not_change_the_k_best_readings(saved: dict[str, Path],
     nlp = spacy.load(saved[name])
     before = reading_task(nlp, 3)(TEXTS)
     assert [len(readings) for _, readings in before] == [3, 3]
+    assert all(one.probability is not None for found, _ in before for one in found)
     nlp.add_pipe("merge_entities")
     assert reading_task(nlp, 3)(TEXTS) == before
 

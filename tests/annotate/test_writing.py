@@ -163,7 +163,7 @@ def test_an_address_is_written_in_whole_files_and_gone_on_with(tmp_path, archive
 )
 def test_an_address_that_takes_no_more_is_one_error(archive, run, monkeypatch, error, said) -> None:
     monkeypatch.setattr(MemoryFileSystem, "pipe_file", Mock(side_effect=error))
-    with pytest.raises(RemedyError, match=rf"/full/[\w.-]+: cannot be written: {said}\. Make room"):
+    with pytest.raises(RemedyError, match=rf"/full/[\w.-]+: cannot be written: {said}\. Free space"):
         run([archive], "memory://full")
 
 
@@ -172,6 +172,7 @@ def test_an_address_that_takes_no_more_is_one_error(archive, run, monkeypatch, e
     [
         ([1, 0], [0.87, -0.5, True, 3, None, 2**70, "x", [1]], [None, None, None, 3, None, None, None, None]),
         ([0.5, 1], [2, 2**53 + 1, False, float("inf"), 1e300], [2.0, None, None, float("inf"), 1e300]),
+        ([0.5], [True, 2], [None, 2.0]),
         ([True], [False, 1, "true"], [False, None, None]),
         (["a"], ["b", 5, None, ["c"]], ["b", None, None, None]),
         ([[1, 2]], [[3], [0.5], [], 4, [True], [None]], [[3], None, [], None, None, [None]]),
