@@ -15,6 +15,7 @@ from spacy.cli.train import train as spacy_train
 from spacy.language import Language
 from spacy.tokens import DocBin
 
+from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.suggestions.review import assign
 from spacy_tener.workbench.suggestions.suggest import text_key
@@ -219,6 +220,12 @@ def test_a_config_without_data_to_choose_models_by_is_refused(tmp_path: Path, co
     assert (code, "--dev dev.spacy" in text) == (1, True)
 
 
+def test_a_config_that_trains_on_other_data_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
+    command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
+    code, text = call(*command, "--set", f"corpora.train.path={tmp_path / 'train.spacy'}")
+    assert (code, "reads its training data from another path" in text, trained) == (1, True, []), text
+
+
 def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
     nlp = spacy.blank("zh")
     docs = [nlp.make_doc(text) for text in [*(f"文{n}" for n in range(31)), "文 3", "文4"]]
@@ -229,6 +236,15 @@ def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
         assert by_text.setdefault(text_key(doc.text), part) == part
     sizes = [list(by_text.values()).count(part) for part in range(5)]
     assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "remedy"),
+    [(["甲", "乙", "甲 "], "Choose at most --folds 2."), (["甲", "甲 "], "Name a corpus with more Docs.")],
+)
+def test_fewer_texts_than_parts_are_refused(texts: list[str], remedy: str) -> None:
+    with pytest.raises(RemedyError, match=remedy):
+        assign([spacy.blank("zh").make_doc(text) for text in texts], 3)
 
 
 def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Path) -> None:

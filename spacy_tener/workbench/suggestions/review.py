@@ -245,7 +245,7 @@ def cross_train(crossing: Crossing, engine: Engine, *, begun: Callable[[int, boo
 def fold_run(crossing: Crossing, fold: int | str, docs: Sequence[Doc]) -> TrainingRun:
     """Return a training run on some Docs, and write these to its directory."""
     folder = crossing.folder(fold)
-    data = DocBin(docs=docs, store_user_data=False).to_bytes()
+    data = DocBin(docs=docs).to_bytes()
     if not (folder / DATA).is_file() or (folder / DATA).read_bytes() != data:
         write_file(folder / DATA, lambda file: file.write(data))
     config = crossing.config.copy()
