@@ -17,28 +17,34 @@ from torch import Tensor, nn
 
 from .checkpointing import checkpointed
 from .dense import Linear, dropout
-from .ragged import Ragged
+from .ragged import Bucket, Ragged
 
 # Tables up to this length are kept, rounded up to a power of two, so that few of them serve all batches.
 LONGEST_KEPT = 8192
 
 
-def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
-
-    like: the tables get its device and dtype.
-    Returns two tables. *Shape: [length, width / 2]*
-    """
-    if length > LONGEST_KEPT:
-        return _angles(length, width, like.dtype, like.device)
-    rounded = 1 << max(length - 1, 63).bit_length()
-    sin, cos = _kept(rounded, width, like.dtype, like.device)
-    return sin[:length], cos[:length]
-
-
 def interleave(even: Tensor, odd: Tensor) -> Tensor:
     """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension, the order of eq. 8, 9 and 17."""
     return torch.stack((even, odd), dim=-1).flatten(-2)
+
+
+def mirrored(sin: Tensor, cos: Tensor) -> Tensor:
+    """Return what `interleave` returns of the positions `-t`."""
+    return interleave(-sin, cos)
+
+
+def sinusoids(length: int, width: int, like: Tensor, form: Callable[[Tensor, Tensor], Tensor] = interleave) -> Tensor:
+    """Return the table of the positions `t < length`: `form` of `sin(t c_i)` and `cos(t c_i)`, with
+    `c_i = 10000^(-2i / width)`.
+
+    like: the table gets its device and dtype.
+    form: a function of a module, by which the table is kept; its rows are those of sines and cosines,
+        *Shape: [length, width / 2]* each.
+    """
+    if length > LONGEST_KEPT:
+        return form(*_angles(length, width, like.dtype, like.device))
+    rounded = 1 << max(length - 1, 63).bit_length()
+    return _kept(form, rounded, width, like.dtype, like.device)[:length]
 
 
 def turn(x: Tensor, by: Tensor) -> Tensor:
@@ -49,11 +55,13 @@ def turn(x: Tensor, by: Tensor) -> Tensor:
     return torch.view_as_real(torch.view_as_complex(x.view(*x.shape[:-1], by.shape[-1], 2)) * by).flatten(-2)
 
 
-@lru_cache(maxsize=32)
-def _kept(length: int, width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+@lru_cache(maxsize=64)
+def _kept(
+    form: Callable[[Tensor, Tensor], Tensor], length: int, width: int, dtype: torch.dtype, device: torch.device
+) -> Tensor:
     # A table first made under inference_mode must serve training later.
     with torch.inference_mode(False):
-        return _angles(length, width, dtype, device)
+        return form(*_angles(length, width, dtype, device))
 
 
 def _angles(length: int, width: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -154,11 +162,11 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
     """
     if not ragged.buckets:
         return heads.v.flatten(1)
-    padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
     if weighting is None and not heads.v.is_cpu:
-        mixed = [_on_device(own, bucket.mask, p) for own, bucket in padded]
+        mixed = _on_device(heads, ragged, p)
     else:
-        mixed = [_plain(own, bucket.mask, p, weighting) for own, bucket in padded]
+        padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
+        mixed = [_plain(own, bucket, p, weighting) for own, bucket in padded]
     return ragged.join(mixed).view(heads.v.shape[0], -1)
 
 
@@ -166,7 +174,7 @@ def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = N
     """Return the attention map of each sequence, in plain view. *Shape: [h, length, length]* each"""
     maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
     for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
-        weights = _map(padded, bucket.mask, weighting)
+        weights = _map(padded, bucket, weighting)
         for row, sequence in enumerate(bucket.sequences):
             length = ragged.lengths[sequence]
             maps[sequence] = weights[row, :, :length, :length]
@@ -183,20 +191,31 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
     return map(Heads, q, k, v, q_position, tables, per_query)
 
 
-def _on_device(padded: Heads, mask: Tensor | None, p: float) -> Tensor:
-    """Return one bucket by torch's fused kernel. *Returns Shape: [n, h, L, d_k]*"""
-    joined = _joined(padded)
-    seen = None if mask is None else mask[:, None, None, :]
-    return F.scaled_dot_product_attention(joined.q, joined.k, joined.v, attn_mask=seen, dropout_p=p, scale=1.0)
+def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
+    """Return each bucket by torch's fused kernel, which gets all that it reads by one gather.
+
+    *Returns Shape: [n, h, L, d_k]* for each bucket
+    """
+    queries = [part for part in (heads.q, heads.q_position) if part is not None]
+    widths = [sum(part.shape[-1] for part in queries), heads.k.shape[-1], heads.v.shape[-1]]
+    rows = ragged.pad(torch.cat((*queries, heads.k, heads.v), dim=-1).flatten(0, 1))
+    mixed = []
+    for part, bucket in zip(rows, ragged.buckets, strict=True):
+        q, k, v = part.split(widths, dim=-1)
+        if heads.table is not None:
+            k = torch.cat((k, heads.table[: bucket.length].expand(*k.shape[:3], -1)), dim=-1)
+        barred = None if bucket.barred is None else bucket.barred.to(q.dtype)
+        mixed.append(F.scaled_dot_product_attention(q, k, v, attn_mask=barred, dropout_p=p, scale=1.0))
+    return mixed
 
 
-def _plain(padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
+def _plain(padded: Heads, bucket: Bucket, p: float, weighting: Weighting | None) -> Tensor:
     """Return one bucket by plain products. *Returns Shape: [n, h, L, d_k]*
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
     """
     if padded.q.shape[2] <= WHOLE_MAP:
-        return _mix(padded, mask, p, weighting)
+        return _mix(padded, bucket, p, weighting)
     joined = _joined(padded)
     n, h, length, _ = joined.q.shape
     step = max(SCORES_AT_ONCE // (n * h * length), 32)
@@ -204,14 +223,14 @@ def _plain(padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | 
     per_query = [None] * len(queries) if joined.per_query is None else joined.per_query.split(step, dim=2)
     cuts = [slice(begin, begin + step) for begin in range(0, length, step)]
     # Memory grows with the length and not with its square: maps are made again in the backward pass.
-    attended = partial(checkpointed, _mix_some, joined.k, joined.v, mask, p, weighting)
+    attended = partial(checkpointed, _mix_some, joined.k, joined.v, bucket, p, weighting)
     return torch.cat([attended(*some) for some in zip(cuts, queries, per_query, strict=True)], dim=2)
 
 
 def _mix_some(
     k: Tensor,
     v: Tensor,
-    mask: Tensor | None,
+    bucket: Bucket,
     p: float,
     weighting: Weighting | None,
     cut: slice,
@@ -219,7 +238,7 @@ def _mix_some(
     per_query: Tensor | None,
 ) -> Tensor:
     """Return some queries of a bucket, cut out of all. *Returns Shape: [n, h, cut, d_k]*"""
-    return _mix(Heads(q, k, v, per_query=per_query), mask, p, weighting, cut)
+    return _mix(Heads(q, k, v, per_query=per_query), bucket, p, weighting, cut)
 
 
 def _joined(padded: Heads) -> Heads:
@@ -231,21 +250,19 @@ def _joined(padded: Heads) -> Heads:
     return Heads(queries, keys, padded.v, per_query=padded.per_query)
 
 
-def _mix(
-    padded: Heads, mask: Tensor | None, p: float, weighting: Weighting | None, queries: slice = slice(None)
-) -> Tensor:
-    return torch.matmul(dropout(_map(padded, mask, weighting, queries), p, training=True), padded.v)
+def _mix(padded: Heads, bucket: Bucket, p: float, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
+    return torch.matmul(dropout(_map(padded, bucket, weighting, queries), p, training=True), padded.v)
 
 
-def _map(padded: Heads, mask: Tensor | None, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
+def _map(padded: Heads, bucket: Bucket, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
     """Return the map of a bucket, or of the `queries` that it was cut to. *Returns Shape: [n, h, T, L]*"""
-    scores = _scores(padded, mask)
+    scores = _scores(padded, bucket.barred)
     if weighting is None:
         return torch.softmax(scores, dim=-1)
-    return weighting(scores, padded.per_query, None if mask is None else mask[:, queries])
+    return weighting(scores, padded.per_query, None if bucket.mask is None else bucket.mask[:, queries])
 
 
-def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
+def _scores(padded: Heads, barred: Tensor | None) -> Tensor:
     """Return scores, -inf at padded keys. q, q_position: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
@@ -255,8 +272,8 @@ def _scores(padded: Heads, mask: Tensor | None) -> Tensor:
         # Every head and sequence has the same table: one product for all of them.
         scores = torch.matmul(padded.q_position.flatten(0, 2), padded.table.T).view(*q.shape[:2], -1).baddbmm_(q, keys)
     scores = scores.view(shape)
-    if mask is not None:
-        scores += torch.where(mask, 0.0, -torch.inf)[:, None, None, :]
+    if barred is not None:
+        scores += barred
     return scores
 
 
@@ -265,34 +282,36 @@ class RelativePositions:
     """Contribution of the position of each token of a batch to its query and its key. Made once, for all layers.
 
     table: `[cos(c j), sin(c j), ..]` by position. *Shape: [longest, d_k]*
-    sin, cos: of each token's own position. *Shape: [N, 1, d_k / 2]*
+    query_turn: `sin(c t) - i cos(c t)` of each token's own position. *Shape: [N, 1, d_k / 2]*
     """
 
     table: Tensor
-    sin: Tensor
-    cos: Tensor
+    query_turn: Tensor
 
     @classmethod
     def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
         """Make the positions of a batch. like: a tensor of the device and dtype of the computation."""
-        sin, cos = sinusoids(ragged.longest, head_width, like)
-        own = (part.index_select(0, ragged.positions)[:, None] for part in (sin, cos))
-        return cls(interleave(cos, sin), *own)
-
-    @cached_property
-    def query_turn(self) -> Tensor:
-        """`sin(c t) - i cos(c t)`. *Shape: [N, 1, d_k / 2]*"""
-        return torch.complex(self.sin, -self.cos)
+        turns = sinusoids(ragged.longest, head_width, like, _query_turns)
+        table = sinusoids(ragged.longest, head_width, like, _key_table)
+        return cls(table, turns.index_select(0, ragged.positions)[:, None])
 
     @cached_property
     def query(self) -> Tensor:
         """`[sin(c t), cos(c t), ..]`. *Shape: [N, 1, d_k]*"""
-        return interleave(self.sin, self.cos)
+        return interleave(self.query_turn.real, -self.query_turn.imag)
 
     @cached_property
     def key_turn(self) -> Tensor:
         """`cos(c j) - i sin(c j)`. *Shape: [N, 1, d_k / 2]*"""
-        return torch.complex(self.cos, -self.sin)
+        return torch.complex(-self.query_turn.imag, -self.query_turn.real)
+
+
+def _query_turns(sin: Tensor, cos: Tensor) -> Tensor:
+    return torch.complex(sin, -cos)
+
+
+def _key_table(sin: Tensor, cos: Tensor) -> Tensor:
+    return interleave(cos, sin)
 
 
 class AdaptedAttention(Attention):

@@ -32,11 +32,13 @@ class Bucket:
     sequences: which sequences of the batch are its rows, the longest first. *Shape: n*
     length: its width, the longest sequence's length.
     mask: True at real tokens, or None where nothing is padded. *Shape: [n, length]*
+    barred: what keeps padding from being read as a key, added to scores: -inf there, else 0. *Shape: [n, 1, 1, length]*
     """
 
     sequences: tuple[int, ...]
     length: int
     mask: Tensor | None
+    barred: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Ragged:
         begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
         cuts = cuts_by_cost(sizes[order] if by_tokens else sizes[order] ** 2, price)
-        rectangles, rows, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        rectangles, own_masks, bars, rows, masks = [], [], [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for begin, end in pairwise(cuts):
             sequences = order[begin:end]
             own = sizes[sequences, None]
@@ -93,28 +95,37 @@ class Ragged:
             tokens = begins[sequences, None] + np.minimum(column, own - 1)
             rows.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             masks.append(np.repeat(mask, heads, axis=0).ravel())
-            rectangles.append((tuple(sequences.tolist()), len(column), None if mask.all() else mask))
+            rectangles.append((tuple(sequences.tolist()), len(column)))
+            own_masks.append(None if mask.all() else mask)
+            bars.append(None if mask.all() else np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None])
         to_padded, real = np.concatenate(rows), np.concatenate(masks)
         to_flat = np.empty(sizes.sum() * heads, np.int64)
         to_flat[to_padded[real]] = np.flatnonzero(real)
         some = None if real.all() else real[:, None].astype(np.float32)
-        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, some, *(mask for *_, mask in rectangles)
-        positions, padded, flat, in_slots, *bucket_masks = on_device_together(arrays, device)
-        buckets = (Bucket(*own[:2], mask) for own, mask in zip(rectangles, bucket_masks, strict=True))
+        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, some, *own_masks, *bars
+        positions, padded, flat, in_slots, *parts = on_device_together(arrays, device)
+        of_buckets = zip(rectangles, parts[: len(bars)], parts[len(bars) :], strict=True)
+        buckets = (Bucket(*own, mask, barred) for own, mask, barred in of_buckets)
         return cls(tuple(sizes.tolist()), heads, tuple(buckets), positions, padded, flat, in_slots)
 
     @property
     def longest(self) -> int:
         return max(self.lengths, default=0)
 
-    def pad(self, x: Tensor) -> list[Tensor]:
+    def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
         """Lay flat rows out, one rectangle per bucket; padding holds a finite filler that takes no gradient.
 
         x: *Shape: [N * heads, w]*. Returns for each bucket *Shape: [n, heads, length, w]*
+
+        zeros: the filler is to be zero.
         """
         slots = _take(x, self.to_padded, self.to_flat, None)
+        if zeros and self.real is not None:
+            slots = slots * self.real
         shapes = [(len(bucket.sequences), self.heads, bucket.length) for bucket in self.buckets]
-        parts = torch.split(slots, [n * heads * length for n, heads, length in shapes])
+        sizes = [n * heads * length for n, heads, length in shapes]
+        # A part of one is the whole, whose gradient needs no copy.
+        parts = slots.split(sizes) if len(sizes) > 1 else (slots,) * len(sizes)
         return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:

@@ -69,11 +69,7 @@ class Rectangles:
         """
         if self.ragged is None:
             return [part[None] for part in x.split(self.lengths)]
-        parts = [part[:, 0] for part in self.ragged.pad(x)]
-        if not zeros:
-            return parts
-        masks = [bucket.mask for bucket in self.ragged.buckets]
-        return [part if mask is None else part * mask[:, :, None] for part, mask in zip(parts, masks, strict=True)]
+        return [part[:, 0] for part in self.ragged.pad(x, zeros=zeros)]
 
     def join(self, parts: Sequence[Tensor], like: Tensor) -> Tensor:
         """Return the inverse of `cut`. like: what was cut, which is returned where there is nothing."""
@@ -248,7 +244,7 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
     d]
     """
     vx, uy = v * x, u * y
-    da, db, dx = (torch.zeros_like(x) for _ in range(3))
+    da, db, dx = x.new_zeros(3, *x.shape)
     rows, columns = tiles.shape(x.shape[1], len(x))
     for da_i, u_i, y_i, uy_i in _parts(rows, da, u, y, uy):
         for db_j, dx_j, v_j, vx_j in _parts(columns, db, dx, v, vx):

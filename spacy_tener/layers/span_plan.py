@@ -83,16 +83,14 @@ class GroupRectangle:
 
     rows: "queries", "keys" and "columns", as `QueryGroup` has them. *Shape: [n, G], [n, L], [n, C]*
     places: of each query in its sentence. *Shape: [n G]*
-    windows, kinds, shifts: as `QueryGroup` has them, kinds counted over all groups. *Shape: [K, L]; [n G]; [n G, 1]*
+    products: the place of each query's and key's product among a group's *[G, C]*. *Shape: [n, G L]*
     no_query, no_key: what is padding, or None where nothing is. *Shape: [n, G, 1]; [n, 1, L]*
     """
 
     n: int
     rows: dict[str, Tensor]
     places: Tensor
-    windows: Tensor
-    kinds: Tensor
-    shifts: Tensor
+    products: Tensor
     no_query: Tensor | None
     no_key: Tensor | None
 
@@ -106,7 +104,7 @@ class GroupRectangle:
         rows.transpose(0, 1).index_add_(1, self.rows[which].view(-1), by_head)
 
     def pairs(self) -> Tensor:
-        return (self.windows.index_select(0, self.kinds) + self.shifts).view(self.n, -1)
+        return self.products
 
     def add_bias(self, scores: Tensor, bias: Tensor) -> None:
         # Keys are the places of a sentence in their order; queries behind the last known place read zeros.
@@ -194,9 +192,10 @@ def _rectangle(
         (windows.products()[queries] + wider).reshape(-1, 1),
     )
     bars = (bar if bar.any() else None for bar in (no_query[:, :, None], no_key[:, None]))
-    taken = put([*parts, *bars])
-    rows_of = dict(zip(("queries", "keys", "columns"), taken[:3], strict=True))
-    return GroupRectangle(len(groups), rows_of, *taken[3:])
+    *rows_of, places, begin, kind, shift, no_query, no_key = put([*parts, *bars])
+    products = (begin.index_select(0, kind) + shift).view(len(groups), -1)
+    by_name = dict(zip(("queries", "keys", "columns"), rows_of, strict=True))
+    return GroupRectangle(len(groups), by_name, places, products, no_query, no_key)
 
 
 def _filled(begins: IntArray, counts: IntArray, most: int | None = None) -> tuple[IntArray, NDArray[np.bool_]]:

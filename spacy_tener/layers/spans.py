@@ -31,7 +31,7 @@ from torch.autograd.function import once_differentiable
 from ..batching.span_plan import SpanPlan
 from ..settings import DISTANCES, StackConfig, check_distances
 from ..settings import RANDOM_BLOCK as BLOCK
-from .attention import WHOLE_MAP, interleave, sinusoids, split_heads
+from .attention import WHOLE_MAP, mirrored, sinusoids, split_heads
 from .dense import Linear, dropout
 from .span_plan import Queries
 from .transformer import TransformerLayer
@@ -66,7 +66,7 @@ class SpanPositions(nn.Module):
         """Returns *Shape: [R, d]*"""
         width, n = self.fuse.in_features, len(self.kinds)
         terms = self.fuse(_symmetric(plan.longest, width, self.fuse.weight)).view(-1, width)
-        nearest = torch.arange(n, device=terms.device) + (plan.longest - 1) * n
+        nearest = torch.arange((plan.longest - 1) * n, plan.longest * n, device=terms.device)
         return torch.relu(F.embedding_bag(plan.distances.index_select(1, self.kinds) * n + nearest, terms, mode="sum"))
 
 
@@ -75,8 +75,7 @@ def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
 
     *Shape: [2 longest - 1, d]*
     """
-    sin, cos = sinusoids(longest, width, like)
-    return interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
+    return torch.cat((sinusoids(longest, width, like, mirrored)[1:].flip(0), sinusoids(longest, width, like)))
 
 
 class RandomAttention(nn.Module):
@@ -151,8 +150,10 @@ class SpanHeads:
 
     def zeros(self) -> SpanHeads:
         """Return as many zeros: sums that gradients can be added to."""
-        q, q_position, k, v, table = map(torch.zeros_like, (self.q, self.q_position, self.k, self.v, self.table))
-        return SpanHeads(q, q_position, k, v, table, None if self.bias is None else torch.zeros_like(self.bias))
+        parts = [part for part in self.parts if part is not None]
+        # One array: each array of zeros is a kernel of its own on a GPU.
+        zeros = iter(self.q.new_zeros(sum(part.numel() for part in parts)).split([part.numel() for part in parts]))
+        return SpanHeads(*(next(zeros).view(part.shape) for part in parts))
 
 
 def attend_spans(heads: SpanHeads, groups: Sequence[Queries], p: float) -> Tensor:

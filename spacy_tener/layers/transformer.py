@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..batching.sequences import Lengths
 from ..settings import StackConfig, TransformerConfig
-from .attention import AdaptedAttention, Attention, RelativePositions, VanillaAttention, interleave, sinusoids
+from .attention import AdaptedAttention, Attention, RelativePositions, VanillaAttention, sinusoids
 from .dense import Dropout, Linear
 from .ragged import Ragged
 
@@ -126,5 +126,5 @@ class TransformerEncoder(nn.Module):
         x = self.input(x)
         if self.config.adapted:
             return x, ragged, RelativePositions.of(ragged, self.config.head_width, x)
-        table = interleave(*sinusoids(ragged.longest, self.config.width, x))
+        table = sinusoids(ragged.longest, self.config.width, x)
         return x + table.index_select(0, ragged.positions), ragged

@@ -6,31 +6,33 @@ import pytest
 import torch
 
 from spacy_tener.layers import attention
-from spacy_tener.layers.attention import LONGEST_KEPT, interleave, sinusoids, turn
+from spacy_tener.layers.attention import LONGEST_KEPT, RelativePositions, interleave, mirrored, sinusoids, turn
+from spacy_tener.layers.ragged import Ragged
 
 DOUBLE = torch.zeros(0, dtype=torch.float64)
 
 
 def test_tables_are_those_of_the_paper() -> None:
-    sin, cos = sinusoids(7, 6, DOUBLE)
+    table, other_side = (sinusoids(7, 6, DOUBLE, form) for form in (interleave, mirrored))
     for t in range(7):
         for i in range(3):
             angle = t / 10000 ** (2 * i / 6)
-            assert sin[t, i].item() == pytest.approx(math.sin(angle), abs=1e-15)
-            assert cos[t, i].item() == pytest.approx(math.cos(angle), abs=1e-15)
+            pair = [math.sin(angle), math.cos(angle)]
+            assert table[t, 2 * i : 2 * i + 2].tolist() == pytest.approx(pair, abs=1e-15)
+            assert other_side[t, 2 * i : 2 * i + 2].tolist() == pytest.approx([-pair[0], pair[1]], abs=1e-15)
 
 
 @pytest.mark.parametrize("length", [1, 64, 65, 1000, LONGEST_KEPT, LONGEST_KEPT + 1])
 def test_tables_have_any_length(length: int) -> None:
-    sin, cos = sinusoids(length, 8, torch.zeros(0))
-    assert sin.shape == cos.shape == (length, 4)
-    assert sin.dtype == torch.float32
+    table = sinusoids(length, 8, torch.zeros(0))
+    assert table.shape == (length, 8)
+    assert table.dtype == torch.float32
 
 
 def test_far_positions_are_exact_in_float32() -> None:
-    sin, _ = sinusoids(100_001, 4, torch.zeros(0))
-    assert sin[100_000, 0].item() == pytest.approx(math.sin(100_000.0), abs=1e-7)
-    assert sin[99_999, 1].item() == pytest.approx(math.sin(99_999.0 / 100.0), abs=1e-7)
+    table = sinusoids(100_001, 4, torch.zeros(0))
+    assert table[100_000, 0].item() == pytest.approx(math.sin(100_000.0), abs=1e-7)
+    assert table[99_999, 2].item() == pytest.approx(math.sin(99_999.0 / 100.0), abs=1e-7)
 
 
 def test_few_tables_serve_all_lengths_and_long_ones_are_not_kept() -> None:
@@ -46,10 +48,10 @@ def test_a_table_first_made_in_inference_mode_serves_training() -> None:
     attention._kept.cache_clear()
     with torch.inference_mode():
         sinusoids(5, 12, torch.zeros(0))
-    sin, _ = sinusoids(5, 12, torch.zeros(0))
-    x = torch.ones(5, 6, requires_grad=True)
-    (x * sin).sum().backward()
-    assert torch.equal(x.grad, sin)
+    table = sinusoids(5, 12, torch.zeros(0))
+    x = torch.ones(5, 12, requires_grad=True)
+    (x * table).sum().backward()
+    assert torch.equal(x.grad, table)
 
 
 def test_interleaving_alternates() -> None:
@@ -67,9 +69,9 @@ def test_turning_multiplies_pairs_as_complex_numbers() -> None:
 def test_turned_query_and_key_table_give_the_relative_position() -> None:
     torch.manual_seed(0)
     width, length = 8, 9
-    sin, cos = sinusoids(length, width, DOUBLE)
+    relative = RelativePositions.of(Ragged.of([length]), width, DOUBLE)
     s = torch.randn(length, width, dtype=torch.float64)
-    fast = turn(s, torch.complex(sin, -cos)) @ interleave(cos, sin).T
+    fast = turn(s, relative.query_turn[:, 0]) @ relative.table.T
     for t in range(length):
         for j in range(length):
             angles = [(t - j) / 10000 ** (2 * i / width) for i in range(width // 2)]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from paper_forms import reference_attention
 from torch import Tensor
 
-from spacy_tener.layers.attention import AdaptedAttention, VanillaAttention, interleave, sinusoids
+from spacy_tener.layers.attention import AdaptedAttention, VanillaAttention, sinusoids
 from spacy_tener.layers.ragged import Ragged
 from spacy_tener.layers.transformer import TransformerConfig, TransformerEncoder, transformer_attention
 
@@ -57,7 +57,7 @@ def test_a_pre_norm_layer_leaves_the_sum_alone_until_the_end() -> None:
 def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
     encoder = make(adapted=False, layers=1)
     x = tokens([5, 8])
-    table = interleave(*sinusoids(8, 24, x))
+    table = sinusoids(8, 24, x)
     q_position = encoder.input(x) + torch.cat([table[:5], table[:8]])
     assert torch.allclose(encoder(x, [5, 8]), encoder.layers[0](q_position, Ragged.of([5, 8], heads=3)), atol=1e-12)
 
