@@ -211,16 +211,20 @@ class EmbeddingTables(nn.Module):
     def forward(self, *rows: Tensor) -> Tensor:
         """*Shape* one [N] per table, in the tables' order -> [N, sum of widths]"""
         parts = [
-            F.embedding(self._drop_words(name, ids), self.tables[name], sparse=True)
-            for name, ids in zip(self.names, rows, strict=True)
+            F.embedding(ids, self.tables[name], sparse=True)
+            for name, ids in zip(self.names, self._drop_words(rows), strict=True)
         ]
         return self.dropout(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
 
-    def _drop_words(self, name: str, rows: Tensor) -> Tensor:
-        probability = self.word_dropout[name]
-        if not self.training or probability == 0.0:
+    def _drop_words(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
+        shares = [self.word_dropout[name] for name in self.names]
+        if not self.training or not any(shares):
             return rows
-        return rows.masked_fill(torch.rand(rows.shape, device=rows.device) < probability, UNKNOWN_ROW)
+        draws = torch.rand(len(rows), *rows[0].shape, device=rows[0].device)
+        return [
+            ids.masked_fill(draw < share, UNKNOWN_ROW) if share else ids
+            for ids, draw, share in zip(rows, draws, shares, strict=True)
+        ]
 
     def grow(self, name: str, height: int) -> None:
         """Make a table higher; its rows stay and the new ones are random."""

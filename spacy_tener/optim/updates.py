@@ -272,15 +272,14 @@ def _clipped(gradients: list[Tensor], longest: float, tables: Sequence[object]) 
     Tensors of many shapes cannot be multiplied by a number each in one kernel: small ones are, laid end to end. But not
     rows of tables, which are as many as a batch has.
     """
-    norms = torch.stack(torch._foreach_norm(gradients)).clamp_min_(1e-12)
-    scales = norms.clamp_max(longest).div_(norms)
+    excess = torch.stack(torch._foreach_norm(gradients)).div_(longest).clamp_min_(1.0)
     small = [i for i, each in enumerate(gradients) if each.numel() <= _SMALL and tables[i] is None]
-    shortened = [each if i in small else each * scales[i] for i, each in enumerate(gradients)]
+    shortened = [each if i in small else each / excess[i] for i, each in enumerate(gradients)]
     if small:
         parts = [gradients[place] for place in small]
         sizes = tuple(part.numel() for part in parts)
         joined = torch.cat([part.flatten() for part in parts])
-        joined *= scales.index_select(0, _owners(sizes, tuple(small), joined.device))
+        joined /= excess.index_select(0, _owners(sizes, tuple(small), joined.device))
         for place, part in zip(small, joined.split(sizes), strict=True):
             shortened[place] = part.view(gradients[place].shape)
     return shortened
