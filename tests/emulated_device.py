@@ -417,6 +417,7 @@ def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
             (torch, "autocast", _autocast),
             (torch, "tensor", _constructor(torch.tensor)),
             (torch, "as_tensor", _constructor(torch.as_tensor)),
+            (torch.nn.functional, "dropout", _dropout),
             # Views of wrapped tensors cannot be made in inference mode.
             (torch, "inference_mode", lambda mode=True: torch.set_grad_enabled(torch.is_grad_enabled() and not mode)),
         ]:
@@ -424,6 +425,11 @@ def emulated_device(*, host_arrays: bool = False) -> Iterator[None]:
             setattr(module, name, value)
         stack.enter_context(_Operations())
         yield
+
+
+def _dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """One kernel, as torch has it on CUDA; on `meta` it would draw, divide and multiply."""
+    return torch.native_dropout(x, p, training)[0]
 
 
 _real_autocast = torch.autocast
