@@ -54,6 +54,11 @@ def test_data_that_is_no_json_is_refused_in_python() -> None:
         make_page("spacy_tener.workbench.report", "errors", {"p": float("nan")}, title="", about="", lang="en")
 
 
+def test_a_page_that_lacks_a_part_of_its_own_is_refused() -> None:
+    with pytest.raises(FileNotFoundError):
+        make_page("spacy_tener.pages", "nothing", {}, title="", about="", lang="en")
+
+
 def test_no_script_reads_data_as_markup_and_none_ends_its_element() -> None:
     package = Path(errors_page.__globals__["__file__"]).parents[2]
     sources = [*package.rglob("*.js"), *package.rglob("*.css")]
