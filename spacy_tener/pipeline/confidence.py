@@ -213,7 +213,8 @@ class ConfidentPipe(TrainablePipe):
     def likelihood(self, examples: Iterable[Example]) -> list[float]:
         """Return the probability of each example's gold annotation as a whole: of all readings that agree with it.
 
-        examples (Iterable[Example]): The examples, with no label that the component does not have.
+        examples (Iterable[Example]): The examples, with no label that the component does not have. Spans known to be
+            incorrect are not looked at.
         RETURNS (List[float]): 0 where the model has no such reading, as of an entity across a known sentence start.
         """
         examples = list(examples)
@@ -312,7 +313,7 @@ def probabilities_of_places(
 def gold_masks(ner: ConfidentPipe, examples: Iterable[Example]) -> list[Mask]:
     """Return a mask of the tags that agree with the gold annotation of each example, as `likelihood` asks for."""
     settings, index = ner.settings, ner._label_index
-    targets = (make_target(each, settings.view, index, settings.incorrect_spans_key) for each in examples)
+    targets = (make_target(each, settings.view, index, None) for each in examples)
     return [agreeing_tags(target.tags, None, index.layout) for target in targets]
 
 

@@ -292,6 +292,17 @@ def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_
         assert found == pytest.approx([exact, agreeing], abs=1e-6)
 
 
+def test_likelihood_does_not_look_at_spans_known_to_be_incorrect(pipe_of):
+    pipe = pipe_of(incorrect_spans_key="wrong")
+    doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
+    missing, beside = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3), doc.copy()
+    beside.ents = [Span(beside, 0, 3, "PER")]
+    before = pipe.likelihood([Example(doc, missing), Example(doc, beside)])
+    for each in (missing, beside):
+        each.spans["wrong"] = [Span(each, 0, 3, "PER")]
+    assert pipe.likelihood([Example(doc, missing), Example(doc, beside)]) == before
+
+
 def test_likelihood_of_what_no_reading_has_is_zero_and_of_nothing_one(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list("王小明"), sent_starts=[True, True, False])
