@@ -1,4 +1,4 @@
-"""User-facing errors, each with a remedy."""
+"""User-facing errors, each with a remedy, and words of messages."""
 
 from __future__ import annotations
 
@@ -57,6 +57,11 @@ class MissingPackageError(ImportError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.remedy)
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a number with its noun, as in "1 text" or "2 entities"."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def check_choice(what: str, value: str, choices: Iterable[str]) -> None:

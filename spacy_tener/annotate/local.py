@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from ..errors import RemedyError
+from ..errors import RemedyError, counted
 from ..manifest import Manifest
 from ..pipeline.gpu import use_gpu
 from .output import AnnotationJob, PartStats, check_columns, open_output, part_name, write_part
@@ -188,6 +188,6 @@ class Progress:
     def summary(self) -> str:
         """One line about all parts so far."""
         total, before = self._before + self._new, self._before.texts
-        line = f"{total.texts:,} texts, {total.entities:,} entities, {total.errors:,} errors"
-        line += f" ({before:,} texts annotated before)" * bool(before)
+        line = f"{counted(total.texts, 'text')}, {counted(total.entities, 'entity', 'entities')}, "
+        line += counted(total.errors, "error") + f" ({counted(before, 'text')} annotated before)" * bool(before)
         return f"{line}, {self.rate:,.0f} characters/s" if self._new.texts else line

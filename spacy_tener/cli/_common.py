@@ -150,14 +150,21 @@ def no_text(sources: Sequence[object]) -> RemedyError:
     return RemedyError(f"{', '.join(map(str, sources))}: there is no text", "Give files with a text on each line.")
 
 
-def counted(number: int, one: str, several: str = "") -> str:
-    """Return a number with its noun, as in "1 text" or "2 entities"."""
-    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
-
-
 def names(text: str) -> list[str]:
     """Split names at the commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def refuse_given(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
+    """Refuse those of some arguments of a command that are on its command line, where they would do nothing."""
+    given = [each.opts[0] for each in ctx.command.params if each.name in arguments and _is_given(ctx, each.name)]
+    if given:
+        raise RemedyError(f"{', '.join(given)}: {why}", remedy)
+
+
+def _is_given(ctx: typer.Context, argument: str) -> bool:
+    source = ctx.get_parameter_source(argument)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def numbers(option: str, text: str) -> list[int]:

@@ -13,7 +13,7 @@ import typer
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from ..errors import RemedyError, check_choice
+from ..errors import RemedyError, check_choice, counted
 from ..files import check_folder, locked, write_file, write_text
 from ..pipeline.finding import Recogniser, entity_finders, known_labels
 from ..workbench.annotation_tasks import TOOLS
@@ -23,6 +23,7 @@ from ..workbench.docbins import open_docbin, read_docs, repacked
 from ..workbench.languages import blank_pipeline
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
+    LEAST_SURE,
     SILVER_FORMATS,
     SPACY,
     SilverStats,
@@ -43,12 +44,12 @@ from . import options
 from ._common import (
     check_file,
     command,
-    counted,
     gpu_of_runs,
     load_pipeline,
     msg,
     names,
     no_text,
+    refuse_given,
     setup_gpu,
     training_engine,
 )
@@ -56,6 +57,8 @@ from ._common import (
 INTERFACE, SURE = "-interface.xml", ".sure.spacy"
 ANNOTATION_PAGE, BLANK = "page", "blank:"
 PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
+TRAINING = ("dev", "folds", "settings", "jobs", "engine", "address", "cpus_per_run", "gpus_per_run")
+"""Arguments of `review` that are about training."""
 
 
 @command("silver", stopped="The same command resumes after the last whole file, unless it reads standard input.")
@@ -63,10 +66,12 @@ def silver_cli(
     teachers: Annotated[str, typer.Argument(help="Pipelines that find entities, separated by commas")],
     raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of .spacy files to write")],
-    sure: Annotated[float, typer.Option(help="Least probability of an entity that is kept", min=0.5, max=1)] = 0.51,
+    sure: Annotated[
+        float, typer.Option(help="Least probability of an entity that is kept", min=0.5, max=1)
+    ] = LEAST_SURE,
     outside: Annotated[
         float, typer.Option(help="Least probability of a token that is kept as outside", min=0.5, max=1)
-    ] = 0.51,
+    ] = LEAST_SURE,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
     format: Annotated[str, typer.Option("--format", "-f", help=f"File format: {', '.join(SILVER_FORMATS)}")] = SPACY,
     part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
@@ -126,14 +131,16 @@ def silver_cli(
     if total.missing and format != SPACY:
         remedy = "There these tokens count as outside: correct the texts, or train on --format spacy."
         msg.warn(f"The format {format} has no missing annotation", remedy)
-    _warn_starved(total, "--sure")
+    _warn_starved(
+        total, "Lower --sure." if sure > LEAST_SURE else "Raise --outside, so that fewer tokens count as outside."
+    )
 
 
-def _warn_starved(stats: SilverStats, option: str) -> None:
+def _warn_starved(stats: SilverStats, remedy: str) -> None:
     if stats.is_starved:
         kept = f"Only {counted(stats.entities, 'entity', 'entities')} of about {stats.expected:,.0f} kept"
-        remedy = f"Lower {option}. A model that learns from so few entities, beside many tokens outside, misses most."
-        msg.warn(kept, f"{remedy} Calibration often lowers probabilities.")
+        why = "A model that learns from so few entities, beside many tokens outside, misses most."
+        msg.warn(kept, f"{remedy} {why} Calibration often lowers probabilities.")
 
 
 def _described(stats: SilverStats) -> str:
@@ -145,6 +152,7 @@ def _described(stats: SilverStats) -> str:
 
 @command("suggest")
 def suggest_cli(
+    ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="Pipeline: its directory or package; blank:LANG without a model")],
     raw: options.RawTexts,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write")],
@@ -182,6 +190,12 @@ def suggest_cli(
     blank = model.startswith(BLANK)
     if blank and sure:
         raise RemedyError(f"--agree: {model} finds no entities", "Leave it out, or name a trained pipeline.")
+    if blank:
+        refuse_given(ctx, ["by"], f"{model} is as uncertain of all texts", "Leave it out, or name a trained pipeline.")
+    if format != ANNOTATION_PAGE and not TOOLS[format].interface:
+        refuse_given(
+            ctx, ["labels"], f"{format} gets its labels from its own project", "Set them there, and leave it out."
+        )
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
     shown = names(labels) or ([] if blank else list(Recogniser.of(nlp).ner.labels))
     texts = read_all(find_texts(raw)[0])
@@ -210,11 +224,12 @@ def suggest_cli(
         sure_tasks, stats = silver([nlp], [each.text for each in chosen], sure)
         write_file(path, lambda file: file.write(as_docbin(sure_tasks)))
         msg.good(f"{path}: {_described(stats)}")
-        _warn_starved(stats, "--agree")
+        _warn_starved(stats, "Lower --agree." if agree > LEAST_SURE else "Leave it, and --agree, out.")
 
 
 @command("review", stopped="The same command resumes; an interrupted training begins again.")
 def review_cli(
+    ctx: typer.Context,
     model_or_config: Annotated[
         str, typer.Argument(help="Config (a .cfg, or a name as `weibo`) or pipeline; with --apply the .spacy file")
     ],
@@ -260,6 +275,7 @@ def review_cli(
     if apply is not None:
         if data is not None:
             raise RemedyError(f"{model_or_config}: --apply needs no model", "Name the .spacy file only.")
+        refuse_given(ctx, [*TRAINING, "limit", "gpu_id", "code"], "--apply reads no text by a model", "Leave it out.")
         _apply_decisions(apply, Path(model_or_config), output)
         return
     if data is None:
@@ -281,11 +297,9 @@ def review_cli(
             how = f"{folds} models judged the folds that they were not trained on."
             _write_review(output, judged, str(data), how, limit)
     else:
-        if dev is not None or settings:
-            raise RemedyError(
-                f"--dev and --set are for training, and {model_or_config} is trained",
-                "Leave them out, or name a config.",
-            )
+        refuse_given(
+            ctx, TRAINING, f"for training, and {model_or_config} is trained", "Leave it out, or name a config."
+        )
         setup_gpu(gpu_id)
         judged = list(judge(load_pipeline(model_or_config), enumerate(docs)))
         how = f"Judged by {model_or_config}, which finds fewer errors if it was trained on this data."

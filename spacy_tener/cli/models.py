@@ -21,7 +21,7 @@ from spacy.tokens import Doc
 from spacy.util import minibatch
 from thinc.api import Model as ThincModel
 
-from ..errors import RemedyError
+from ..errors import RemedyError, counted
 from ..files import check_folder, writing
 from ..models.embed.tables import count_rows, table_nodes, trim
 from ..pipeline.confidence import ConfidentPipe
@@ -39,7 +39,7 @@ from ..workbench.report.runs import CONFIG, dev_scores, read_trained_config, siz
 from ..workbench.report.scores import parse_scores, read_json
 from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
 from . import options
-from ._common import command, counted, load_pipeline, msg, no_text, read_meta, setup_gpu
+from ._common import command, load_pipeline, msg, no_text, read_meta, refuse_given, setup_gpu
 from .scores import read_examples
 
 _PASSES, _TEXTS, _SINGLE = 3, 1000, 50
@@ -49,6 +49,7 @@ _MB = 1 << 20
 
 @command("calibrate")
 def calibrate_cli(
+    ctx: typer.Context,
     model: options.Model,
     data: Annotated[
         Path, typer.Argument(help="Annotated texts that the model was not trained on: .spacy", exists=True)
@@ -80,6 +81,8 @@ def calibrate_cli(
         raise RemedyError(f"'{model}' is an installed package", "Name a new directory by --output.")
     if output is not None:
         check_new(output)
+    if precision is None:
+        refuse_given(ctx, ["confidence"], "there are no thresholds to be sure of", "Ask for some by --precision 0.9.")
     for option, value in (("--precision", precision), ("--confidence", confidence)):
         if value is not None and not 0.0 < value < 1.0:
             raise RemedyError(f"{option} {value}: not between 0 and 1", f"Give a share, as in {option} 0.9.")
@@ -271,7 +274,7 @@ def _machine(gpu_id: int) -> str:
     lines = info.read_text(encoding="utf8").splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     processor = next(iter(names), platform.processor() or platform.machine())
-    return f"{processor}, {threads} thread{'s' if threads > 1 else ''} of {os.cpu_count()} cores"
+    return f"{processor}, {counted(threads, 'thread')} of {os.cpu_count()} cores"
 
 
 @command("trim")

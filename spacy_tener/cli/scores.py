@@ -16,7 +16,7 @@ from spacy import displacy
 from spacy.language import Language
 from spacy.training import Example
 
-from ..errors import RemedyError, check_choice
+from ..errors import RemedyError, check_choice, counted
 from ..files import write_text
 from ..pages import displacy_options
 from ..pipeline.finding import known_labels
@@ -28,7 +28,7 @@ from ..workbench.report.runs import FoundRuns, Run, find_runs, has_setting
 from ..workbench.report.scores import CountingScorer, parse_scores, read_scores
 from ..workbench.report.tables import FORMATS, format_table
 from . import options
-from ._common import check_file, command, counted, load_pipeline, msg, names, setup_gpu
+from ._common import check_file, command, load_pipeline, msg, names, refuse_given, setup_gpu
 
 _WARMING = 16
 # Kind of figure -> function that draws it, and the options that it takes.
@@ -52,6 +52,7 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
 
 @command("evaluate")
 def evaluate_cli(
+    ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="Pipeline: a package's name or a directory; or a JSON file of scores")],
     data: Annotated[
         Path | None, typer.Argument(help="A .spacy file, or a directory of them", exists=True, show_default=False)
@@ -92,10 +93,13 @@ def evaluate_cli(
     if explained and page is None:
         raise RemedyError("--explain: there is no page to link from", "Add --page errors.html.")
     if data is None:
-        if page is not None and (output or explained or displacy_path):
-            raise RemedyError(f"{model}: a page of scores has no texts", "Leave out all options but --page.")
+        if page is not None:
+            useless = ["output", "explained", "displacy_path", "displacy_limit", "gold_preproc", "gpu_id", "code"]
+            refuse_given(ctx, useless, f"{model} has no texts, only scores", "Leave out all options but --page.")
         _write_scores(Path(model), page)
         return
+    if displacy_path is None:
+        refuse_given(ctx, ["displacy_limit"], "there is no directory to draw to", "Name one by --displacy-path.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)

@@ -21,7 +21,7 @@ from ..annotate.on_ray import Actors, annotate_on_ray
 from ..annotate.output import OUTPUTS, AnnotationJob, write_counts
 from ..annotate.reading import ReadOptions, find_sources
 from ..cluster import connected
-from ..errors import RemedyError
+from ..errors import RemedyError, counted
 from ..files import write_text
 from ..inputs import STDIN
 from ..pipeline.finding import entity_finders
@@ -34,11 +34,11 @@ from ._common import (
     check_engine,
     check_file,
     command,
-    counted,
     gpu_of_runs,
     load_pipeline,
     msg,
     numbers,
+    refuse_given,
     setup_gpu,
 )
 from .scores import read_examples
@@ -52,6 +52,7 @@ _FILE = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
 
 @command("annotate", stopped="The same command resumes after the last whole file.")
 def annotate_cli(
+    ctx: typer.Context,
     model: options.Model,
     inputs: Annotated[list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories; addresses")],
     output: Annotated[str, typer.Option("--output", "-o", help="Directory to write, or an address of one")],
@@ -97,7 +98,8 @@ def annotate_cli(
     """
     given: dict[str, Any] = {"--address": address, "--actors": actors}
     given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
-    on_ray = check_engine(engine, given)
+    if on_ray := check_engine(engine, given):
+        refuse_given(ctx, ["processes"], "only for --engine local", "Say how many by --actors.")
     least, most = _least_and_most(actors)
     if (counts or document is not None) and entities is None:
         raise RemedyError("--counts and --document need the table of entities", "Add --entities parquet.")
@@ -124,12 +126,15 @@ def annotate_cli(
     ):
         if on_ray:
             pool = Actors(least, most, 1 if cpus_per_actor is None else cpus_per_actor, gpus_per_actor or 0)
-            annotate_on_ray(job, progress, pool)
+            total = annotate_on_ray(job, progress, pool)
         else:
-            annotate_locally(job, progress)
+            total = annotate_locally(job, progress)
         if counts:
             write_counts(job)
-    msg.good(f"{output}: {progress.summary}")
+    summary = f"{output}: {progress.summary}"
+    if total.errors == total.texts:
+        msg.fail(summary, f"No text could be read: the column {settings.error} says why of each.", exits=1)
+    msg.good(summary)
 
 
 def _least_and_most(actors: str | None) -> tuple[int, int | None]:

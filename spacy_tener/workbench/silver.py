@@ -31,6 +31,8 @@ SPACY = "spacy"
 SILVER_FORMATS = (SPACY, *TOOLS)
 LEAST = 0.05
 """Entities with a lower probability count as not found."""
+LEAST_SURE = 0.51
+"""The probability from which annotation is kept, unless more is asked for."""
 
 BATCH = 256
 _REMEDY = "Delete the directory to annotate everything again, or choose another one."
@@ -133,8 +135,8 @@ class Sureness:
     outside: The least probability of a token to be outside of entities.
     """
 
-    entity: float = 0.51
-    outside: float = 0.51
+    entity: float = LEAST_SURE
+    outside: float = LEAST_SURE
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

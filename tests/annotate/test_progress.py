@@ -39,7 +39,7 @@ def test_a_summary_leaves_out_what_there_is_none_of(clock) -> None:
     assert progress.summary == "0 texts, 0 entities, 0 errors"
     clock.seconds = 2
     progress(Part(0), PartStats(1, 10, 0, 0), False)
-    assert progress.summary == "1 texts, 0 entities, 0 errors, 5 characters/s"
+    assert progress.summary == "1 text, 0 entities, 0 errors, 5 characters/s"
 
 
 def test_a_bar_goes_by_bytes_and_never_back_and_its_rate_is_that_of_this_call(clock, monkeypatch) -> None:
@@ -54,5 +54,5 @@ def test_a_bar_goes_by_bytes_and_never_back_and_its_rate_is_that_of_this_call(cl
             seen.append((progress._bar.n, progress._bar.initial))
     assert seen == [(400, 400), (700, 400), (700, 400)]
     assert re.search(
-        r" 70% .*<\d\d:\d\d, 2 texts, 0 entities, 0 errors \(1 texts annotated before\)", terminal.getvalue()
+        r" 70% .*<\d\d:\d\d, 2 texts, 0 entities, 0 errors \(1 text annotated before\)", terminal.getvalue()
     )

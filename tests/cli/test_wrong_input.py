@@ -76,9 +76,19 @@ def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
         ("review sample gold.spacy -o {new}", "which is not a file to choose models by"),
         (
             "review model gold.spacy -o {new} --dev gold.spacy",
-            "--dev and --set are for training, and model is trained",
+            "--dev: for training, and model is trained",
         ),
-        ("review model gold.spacy -o {new} --set training.max_steps=9", "Leave them out, or name a config."),
+        ("review model gold.spacy -o {new} --set training.max_steps=9", "--set: for training"),
+        ("review model gold.spacy -o {new} -k 5 -j 2", "--folds, --jobs: for training, and model is trained Leave"),
+        ("review gold.spacy --apply d.json -o {new} --limit 3", "--limit: --apply reads no text by a model"),
+        ("suggest model text.txt -o {new} --labels PER", "--labels: doccano gets its labels from its own project"),
+        ("suggest blank:zh text.txt -o {new} --by margin", "--by: blank:zh is as uncertain of all texts"),
+        ("evaluate model gold.spacy -dl 3", "--displacy-limit: there is no directory to draw to"),
+        ("calibrate model gold.spacy -o {new} --confidence 0.8", "--confidence: there are no thresholds"),
+        (
+            "annotate model text.txt -o {new} --engine ray --processes 2",
+            "--processes: only for --engine local Say how many by --actors.",
+        ),
         (
             "review --apply nope.json gold.spacy -o {new}.spacy",
             "nope.json: cannot be read: No such file or directory",
@@ -110,6 +120,27 @@ def test_one_message_says_what_is_wrong_and_nothing_is_written(
     assert message in ran.text
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "counts"),
+    [
+        (["{"], 1, ("1 text,", "1 error")),
+        (["{", '{"text": ""}'], 0, ("2 texts,", "1 error")),
+        (['{"text": ""}'], 0, ("1 text,", "0 errors")),
+    ],
+)
+def test_annotate_fails_where_no_text_could_be_read(
+    folder: Path, tmp_path: Path, lines: list[str], code: int, counts: tuple[str, str]
+) -> None:
+    (tmp_path / "in.jsonl").write_text("\n".join(lines), encoding="utf8")
+    words = ["annotate", folder / "model", tmp_path / "in.jsonl", "-o", tmp_path / "out", "-f", "jsonl"]
+    for _ in range(2):  # the second finds all done
+        ran = run_tener(*words, "--processes", 1)
+        assert ran.code == code
+        assert all(count in ran.text for count in counts), ran.text
+        assert ("No text could be read: the column error says why of each." in ran.text) == (code == 1)
+        assert len((tmp_path / "out" / "part-00000.jsonl").read_text(encoding="utf8").splitlines()) == len(lines)
 
 
 def test_a_probability_out_of_range_names_its_option(folder: Path) -> None:

@@ -177,6 +177,16 @@ def test_few_kept_entities_of_many_expected_are_warned_of(run, trained):
     assert "Lower --sure." in said
 
 
+def test_sureness_is_not_to_be_lowered_where_it_is_as_low_as_it_goes(run, trained):
+    nlp = spacy.load(trained)
+    nlp.get_pipe("tener_ner").cfg["temperature"] = 6.0
+    nlp.to_disk(trained.parent / "unsure")
+    said = run(trained.parent / "unsure")[1]
+    assert "Only 0 entities of about" in said
+    assert "Raise --outside, so that fewer tokens count as outside. A model" in said
+    assert "Lower" not in said
+
+
 def test_stats_count_what_is_kept_and_expect_what_is_probable(trained):
     teacher = spacy.load(trained)
     tasks, stats = silver_module.silver([teacher], [TEXT, "", "他"], Sureness(0.99, 0.99))

@@ -23,7 +23,7 @@ from spacy.training import Example
 from spacy.util import minibatch
 from thinc.api import Config
 
-from ...errors import RemedyError
+from ...errors import RemedyError, counted
 from ...files import write_file
 from ...pipeline.confidence import best_entities, gold_masks, probabilities_of_places
 from ...pipeline.entities import FoundEntity, place_of
@@ -212,7 +212,7 @@ def assign(docs: Sequence[Doc], folds: int) -> list[int]:
     order = sorted(set(names), key=lambda name: hashlib.blake2b(name.encode("utf8", "surrogatepass")).digest())
     if len(order) < folds:
         remedy = f"Choose at most --folds {len(order)}." if len(order) > 1 else "Name a corpus with more Docs."
-        raise RemedyError(f"{len(order)} different texts cannot be divided into {folds} folds", remedy)
+        raise RemedyError(f"{counted(len(order), 'different text')} cannot be divided into {folds} folds", remedy)
     part = {name: index % folds for index, name in enumerate(order)}
     return [part[name] for name in names]
 
