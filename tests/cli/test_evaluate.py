@@ -230,7 +230,7 @@ def test_a_page_is_made_of_scores_alone(model: Path, data: Path, tmp_path: Path,
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["model"], "there is no corpus to score on Name one behind the pipeline"),
+        (["model"], "there is no corpus to score on Name one after the pipeline"),
         (["scores.json"], "there is no corpus to score on"),
         (["model", "--explain", "3"], "--explain: there is no page to link from"),
         (["scores.json", "--page", "s.html", "--explain", "3"], "--explain: scores.json has no texts, only scores"),
