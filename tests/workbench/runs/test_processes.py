@@ -68,7 +68,8 @@ def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatc
     running = [pid for name in "ab" for pid in pids(tmp_path / name)]
     ours.stop()
     for thread in threads:
-        thread.join()
+        thread.join(30)  # half of the time that the processes would take by themselves
+        assert not thread.is_alive()
     wait_for(lambda: not any(map(is_alive, running)))
     run("c")
     assert not (tmp_path / "c").exists()
