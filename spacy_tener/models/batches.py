@@ -1,4 +1,4 @@
-"""Batches as they cross between layers: one array per text, or one of all tokens."""
+"""Batches between layers: one array per text, or one of all tokens."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ RaggedOutput = tuple[list[Floats2d], Callable[[list[Floats2d]], list[Floats2d]]]
 
 
 class Indices(NamedTuple):
-    """Indices that a module needs where it computes: other arrays are read on the host."""
+    """Indices that a module needs on its own device. Other arrays stay on the host."""
 
     array: IntArray
 
 
 class RowViews(list[Floats2d]):
-    """The rows of each text as views of one array that holds those of all, in their order."""
+    """The rows of each text as views of one joined array."""
 
     def __init__(self, joined: Floats2d, lengths: Sequence[int]) -> None:
         ends = itertools.accumulate(lengths)
@@ -40,13 +40,13 @@ class RowViews(list[Floats2d]):
 
     @property
     def joined(self) -> Floats2d | None:
-        """The array, unless the list holds other things by now."""
+        """The joined array; None if the list was changed."""
         same = len(self) == len(self._views) and all(map(operator.is_, self, self._views))
         return self._joined if same else None
 
 
 def join_rows(ops: Ops, arrays: Sequence[Floats2d]) -> Floats2d:
-    """Join the arrays of a batch: by a copy, unless one layer's output is another's input as it is.
+    """Join the arrays of a batch. Copies nothing if they are still views of a layer's joined output.
 
     *Shape* [n, w] for each text -> [N, w]
     """
@@ -55,7 +55,7 @@ def join_rows(ops: Ops, arrays: Sequence[Floats2d]) -> Floats2d:
         return whole
     # A transformer's listener does not know how wide the rows of an empty text are.
     filled = [array for array in arrays if len(array)] or list(arrays[:1])
-    # Contiguous, since torch ends the process on an array that runs backwards.
+    # Contiguous, since torch crashes on an array with negative strides.
     joined = ops.xp.ascontiguousarray(filled[0]) if len(filled) == 1 else ops.xp.concatenate(filled, axis=0)
     return cast(Floats2d, joined)
 
@@ -71,12 +71,12 @@ def token_counts(docs: Sequence[Doc]) -> list[int]:
 
 
 def no_backprop(dY: list[Floats2d]) -> list[Floats2d]:
-    """Refuse the gradient of a prediction."""
+    """Raise, since a prediction has no gradient."""
     raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")
 
 
 def in_halves(compute: Callable[[list[Item]], list[Result]], items: list[Item]) -> list[Result]:
-    """Compute a batch at once, or, where the GPU's memory is too small for it, each half by itself."""
+    """Compute a batch at once or, if that takes more memory than the GPU has, in two halves."""
     try:
         return compute(items)
     except Exception as error:
@@ -87,14 +87,14 @@ def in_halves(compute: Callable[[list[Item]], list[Result]], items: list[Item]) 
                 "The GPU's memory is too small to read one text",
                 "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
             ) from error
-    # Not inside the handler: until it is left, the error holds what the failed attempt had computed.
+    # Not inside the handler: there, the error still refers to the tensors of the failed attempt.
     middle = len(items) // 2
     return in_halves(compute, items[:middle]) + in_halves(compute, items[middle:])
 
 
 @contextlib.contextmanager
 def wrap_memory_errors(lengths: Sequence[int]) -> Iterator[None]:
-    """Say what a batch is made of, and what to lower, where the GPU's memory is too small to learn from it."""
+    """Raise out-of-memory errors of a GPU with the size of the batch, and with settings to lower."""
     try:
         yield
     except Exception as error:
@@ -102,12 +102,12 @@ def wrap_memory_errors(lengths: Sequence[int]) -> Iterator[None]:
             raise
         tokens = f"{sum(lengths)} tokens, the longest text {max(lengths, default=0)}"
         raise RemedyError(
-            f"The GPU's memory is too small to learn from {len(lengths)} texts at once ({tokens})",
-            "Lower `size` in [training.batcher], or `max_units` of tener_ner. A transformer takes less with "
+            f"The GPU's memory is too small to train on {len(lengths)} texts at once ({tokens})",
+            "Lower `size` in [training.batcher], or `max_units` of tener_ner. A transformer needs less memory with "
             "mixed_precision.",
         ) from error
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether a GPU has no more memory. torch and CuPy each have an error of this name."""
+    """Return True for a GPU's out-of-memory error: torch and CuPy both call it OutOfMemoryError."""
     return any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)

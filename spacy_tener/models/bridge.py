@@ -1,7 +1,7 @@
-"""The bridge between Thinc and what computes: arrays in numpy until something learns, then torch modules.
+"""Thinc layers around torch modules, which predict in numpy until they are trained.
 
-A module is built late, when its sizes are known, and travels inside a Thinc model as a `TorchShim`. Floats cross flat:
-one array for all tokens of a batch.
+A module is kept in a Thinc model by a `TorchShim`, which builds it when its sizes are known. It gets and returns one
+array for all tokens of a batch.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _HOST_OPS = {"numpy", "apple"}
 
 
 class TorchShim(Shim):
-    """Thinc's shim for a torch module that is built when its sizes are known, that may grow, and that predicts on the
-    CPU without torch.
+    """Thinc shim of a torch module that is built when its sizes are known, can grow, and predicts on the CPU without
+    torch.
 
-    Weights are arrays by name. When something learns or a GPU computes, the module is built of them; from then on the
-    module has them, and predictions read its own memory: what was learned is what predicts. They are saved as
-    safetensors, with the sizes, so that a model file can never run code.
+    Weights are loaded as arrays by name. For training or a GPU, the module is built from them; from then on it owns
+    them, and numpy predictions read the module's memory. They are saved as safetensors, with the sizes, so that a model
+    file can never run code.
 
-    Gradients of embedding tables are sparse: only rows in use are updated. The module rests in evaluation mode, so that
-    prediction need not switch every submodule back and forth.
+    Gradients of embedding tables are sparse: only rows in use are updated. The module stays in evaluation mode except
+    in a training step, so that prediction need not switch its submodules.
 
-    build: Makes the module from its sizes, given as keyword arguments. It must be a module-level function or a
+    build: Builds the module from its sizes, given as keyword arguments. It must be a module-level function or a
         `functools.partial` of one, so that a pipeline can be pickled.
-    make_predictor: Makes what predicts as the module does from its weights; likewise. None for a module that only torch
+    make_predictor: Builds the numpy counterpart from the weights; likewise picklable. None for a module that only torch
         can run.
     """
 
@@ -72,7 +72,7 @@ class TorchShim(Shim):
 
     @property
     def module(self) -> Any:
-        """The torch module, built of the weights if it is not there yet."""
+        """The torch module, built from the weights when it is first needed."""
         if self._model is None:
             module = self._build_of(self.weights, self.sizes)
             self._model, self._arrays, self._predictor = module, None, None
@@ -80,7 +80,7 @@ class TorchShim(Shim):
 
     @property
     def weights(self) -> Arrays:
-        """The weights by name: the module's own memory, where it is on the CPU."""
+        """The weights by name: views of the module's memory if it is on the CPU, otherwise copies."""
         if self._model is not None:
             return cast(Arrays, torch_side().arrays_of(self._model))
         if self._arrays is None:
@@ -96,13 +96,13 @@ class TorchShim(Shim):
         return cast("torch.device", torch_side().device_of(self.module))
 
     def predicts_on_host(self, ops: Ops) -> bool:
-        """Return whether predictions need no torch: on the CPU, where the module has a form that does without."""
+        """Return True if predictions do not need torch: on the CPU, if there is a numpy counterpart."""
         if self._make_predictor is None or ops.name not in _HOST_OPS:
             return False
         return self._model is None or self.device.type == "cpu"
 
     def predictor(self) -> Predict:
-        """Return what predicts without torch. Of a module it is made anew, since weights may have changed."""
+        """Return the numpy counterpart, built anew if there is a module, whose weights may have changed."""
         assert self._make_predictor is not None
         if self._model is not None:
             return self._make_predictor(Weights(self.weights))
@@ -112,7 +112,7 @@ class TorchShim(Shim):
 
     @contextlib.contextmanager
     def observe(self, note: Callable[..., None]) -> Iterator[None]:
-        """Let `note` be called with what the layer computes from: arrays on the host, else tensors; in every thread."""
+        """Call `note` with the layer's inputs, in all threads: arrays if it predicts in numpy, else tensors."""
         self._observers.append(note)
         try:
             yield
@@ -120,7 +120,7 @@ class TorchShim(Shim):
             self._observers.remove(note)
 
     def tell(self, *inputs: Any) -> None:
-        """Tell observers what the layer is about to compute from."""
+        """Call all observers with the layer's inputs."""
         for note in tuple(self._observers):
             note(*inputs)
 
@@ -133,33 +133,33 @@ class TorchShim(Shim):
         self._renew_id()
 
     def _renew_id(self) -> None:
-        # An optimizer knows parameters by this id. A copy with the original's, or a module of other shapes with its
-        # predecessor's, would be given momentum and averages that are not its own.
+        # Optimizers find a parameter's momentum and average by this id. A copy, or a module of other shapes, must not
+        # get those of the original.
         with Shim.global_id_lock:
             Shim.global_id += 1
             self.id = Shim.global_id
 
     def build(self, **sizes: Any) -> None:
-        """Make the module with fresh weights, on Thinc's default device."""
+        """Build the module with initial weights, on Thinc's default device."""
         side = torch_side()
         self.set_module(side.to_default_device(self._build(**sizes)), sizes)
 
     def _build_of(self, arrays: Arrays, sizes: Mapping[str, Any]) -> nn.Module:
-        """Make a module with these weights, on Thinc's default device, in evaluation mode."""
+        """Build a module with these weights, on Thinc's default device, in evaluation mode."""
         side = torch_side()
         module = self._build(**sizes)
         side.load_arrays(module, arrays)
         return cast("nn.Module", side.to_default_device(module).eval())
 
     def set_module(self, module: nn.Module, sizes: Mapping[str, Any]) -> None:
-        """Take a module of the given sizes that was made elsewhere, or that has grown, where it is."""
+        """Replace the module by one of the given sizes, such as a grown one. It stays on its device."""
         if module is not self._model:
             self._renew_id()
         self.sizes = dict(sizes)
         self._model, self._arrays, self._predictor = module.eval(), None, None
 
     def load_arrays(self, arrays: Arrays, sizes: Mapping[str, Any]) -> None:
-        """Take weights and the sizes that go with them; no weights, if there are none."""
+        """Replace weights and sizes. Without arrays the shim has no weights."""
         module = predictor = None
         if arrays and self._make_predictor is not None:
             weights = Weights(arrays)
@@ -177,7 +177,7 @@ class TorchShim(Shim):
 
     @contextlib.contextmanager
     def use_params(self, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
-        # Whoever has averages of parameters has had the module.
+        # Averages of parameters exist only if the module was trained, and so was built.
         if self._model is None:
             yield
         else:
@@ -203,7 +203,7 @@ class TorchShim(Shim):
 
 
 def finish_updates(shims: Sequence[TorchShim], optimizer: Optimizer) -> None:
-    """Take a step with the gradients of several modules: on a GPU with as many kernels as for one."""
+    """Update several modules by their gradients: on a GPU, with as many kernel launches as for one module."""
     modules = {shim.id: shim._model for shim in shims if shim._model is not None}
     if modules:
         side, first = torch_side(), shims[0]
@@ -212,18 +212,18 @@ def finish_updates(shims: Sequence[TorchShim], optimizer: Optimizer) -> None:
 
 
 def require_torch() -> None:
-    """Raise an error that says what to install, where there is no torch."""
+    """Raise if torch is not installed."""
     try:
         import torch  # noqa: F401
     except ImportError as error:
         raise MissingPackageError(
-            "Training needs torch, which is not installed; so do a GPU, and pipelines with a transformer inside",
-            "Install it by `pip install 'spacy_tener[train]'`. Other trained pipelines load and run without it.",
+            "torch is not installed, which is needed for training, for a GPU, and for pipelines with a transformer",
+            "Install it by `pip install 'spacy_tener[train]'`. Other trained pipelines do not need it.",
         ) from error
 
 
 def torch_side() -> ModuleType:
-    """Return the module of this package that uses torch."""
+    """Import and return the module `torch_side`, which needs torch."""
     require_torch()
     from . import torch_side
 
@@ -231,17 +231,17 @@ def torch_side() -> ModuleType:
 
 
 def torch_shim(model: Model[Any, Any]) -> TorchShim:
-    """Return the shim of a layer made here."""
+    """Return the `TorchShim` of a layer."""
     return cast(TorchShim, model.shims[0])
 
 
 def torch_shims(model: Model[Any, Any]) -> list[TorchShim]:
-    """Return the shims of all layers made here, inside a model."""
+    """Return all `TorchShim`s of a model."""
     return [shim for node in model.walk() for shim in node.shims if isinstance(shim, TorchShim)]
 
 
 def penalties(model: Model[Any, Any]) -> list[Penalty]:
-    """Return what the layers of a model that learns add to the loss by themselves."""
+    """Return the penalties that layers of a trained model add to the loss."""
     from ..layers.selection import Penalty
 
     shims = (shim for shim in torch_shims(model) if shim.is_built)

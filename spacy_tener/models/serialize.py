@@ -1,5 +1,4 @@
-"""Safetensors files with a checksum, so that a flipped bit is found when a model is loaded, and not in its
-predictions."""
+"""Safetensors files with a checksum, so that damage is found when a model is loaded, not in its predictions."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from ..errors import RemedyError
 _SIZE = 16
 _KEY = "spacy_tener"
 _BEFORE = b'\\"checksum\\": \\"'
-"""Stands before the checksum in the header, which is JSON that holds JSON."""
+"""Text before the checksum in the header, which is JSON inside JSON."""
 
 
 def to_safetensors(parts: Mapping[str, Any]) -> bytes:
@@ -40,11 +39,11 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
 
 
 def from_safetensors(data: bytes) -> dict[str, Any]:
-    """Return what was given to `to_safetensors`. The checksum is verified before anything else is read."""
+    """Return the parts of a file of `to_safetensors`, after verifying its checksum."""
     begin = data.find(_BEFORE) + len(_BEFORE)
     if data[begin : begin + 2 * _SIZE] != _checksum(data, begin):
         raise RemedyError(
-            "A part of the model does not have the checksum that was saved with it",
+            "The checksum of a part of the model is wrong",
             "The file is damaged, or spacy_tener did not write it. Restore it from a copy, or train again.",
         )
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
@@ -55,7 +54,7 @@ def from_safetensors(data: bytes) -> dict[str, Any]:
 
 
 def _checksum(data: bytes | bytearray, begin: int) -> bytes:
-    """Return the checksum of all bytes but the checksum's own, which begin at this place."""
+    """Return the checksum of all bytes except its own, which start at `begin`."""
     digest = blake2b(memoryview(data)[:begin], digest_size=_SIZE)
     digest.update(memoryview(data)[begin + 2 * _SIZE :])
     return digest.hexdigest().encode()

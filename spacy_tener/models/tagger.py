@@ -67,7 +67,7 @@ def _count_labels(nO: int) -> int:
 
 
 def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
-    """Give the model the tags of a larger set of labels. What it knows about the labels that it had stays."""
+    """Grow the model to the tags of more labels. The weights of its present labels are kept."""
     n_labels = _count_labels(nO)
     output = _output_layer(model)
     shim = torch_shim(output)
@@ -81,18 +81,18 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
 
 
 def set_labels(model: TaggerModel, n_labels: int) -> None:
-    """Make room for so many entity types, in a model that has weights or is yet to get them."""
+    """Set the number of entity types of a model, initialized or not."""
     resize_output(model, TagLayout(n_labels).n_tags)
 
 
 def crf(model: Model[Any, Any]) -> CRF:
-    """Return the CRF of a tagger as it learns."""
+    """Return the CRF of a tagger for training, a torch module."""
     head: CRFHead = torch_shim(_output_layer(model)).module
     return head.crf
 
 
 def path_scorer(model: Model[Any, Any]) -> PathScorer:
-    """Return the CRF of a tagger as it predicts."""
+    """Return the CRF of a tagger for prediction."""
     shim = torch_shim(_output_layer(model))
     if shim.is_built and not shim.predicts_on_host(model.ops):
         return crf(model).scorer
@@ -100,7 +100,7 @@ def path_scorer(model: Model[Any, Any]) -> PathScorer:
 
 
 def on_host(model: Model[Any, Any], scores: Sequence[Floats2d]) -> tuple[PathScorer, AnyFloats]:
-    """Return the CRF of a tagger as it predicts, and the emissions of all texts joined: by one copy from a GPU.
+    """Return the CRF of a tagger for prediction, and the joined emissions of all texts. A GPU is synchronised once.
 
     *Shape* [n, n_tags] for each text -> [N, n_tags]
     """

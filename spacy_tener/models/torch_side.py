@@ -1,4 +1,4 @@
-"""Everything of a model that needs torch: learning, and predicting on a GPU. Prediction on a CPU does not import it."""
+"""The part of the models that needs torch: training, and prediction on a GPU."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows, 
 __all__ = ["StepTogether"]
 
 if hasattr(os, "register_at_fork"):
-    # A forked worker, as of `nlp.pipe(n_process=2)`, does not have the threads that torch computed with in its parent,
-    # and would wait for them forever.
+    # A forked worker, as of `nlp.pipe(n_process=2)`, lacks the threads of torch's pool and would wait for them forever.
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 
 def hide_known_warnings() -> None:
-    """Hide two warnings that no user can do anything about, and no others."""
+    """Hide two warnings that users can do nothing about."""
     # Thinc hands over CuPy's arrays by `toDlpack`, which CuPy 14 warns of.
     warnings.filterwarnings("ignore", r"This function is deprecated.*cupy\.from_dlpack", module=r"thinc\.util$")
     # The thread of torch's backward pass gets its context by the first product.
@@ -49,7 +48,7 @@ def device_of(module: nn.Module) -> torch.device:
 
 
 def arrays_of(module: nn.Module) -> dict[str, NDArray[Any]]:
-    """Return a module's state: views of it where it is on the CPU, copies elsewhere."""
+    """Return a module's state_dict as arrays: views if it is on the CPU, otherwise copies."""
     return {name: value.cpu().numpy() for name, value in module.state_dict().items()}
 
 
@@ -84,11 +83,11 @@ def run_torch(
         module.eval()
 
     def backprop(dY: list[Floats2d]) -> list[Floats2d]:
-        # The module may have nothing to learn: where it is frozen, or where there are no tokens.
+        # No gradient is required if the module is frozen, or the batch has no tokens.
         if outputs.requires_grad:
             with wrap_memory_errors(lengths):
                 outputs.backward(join(ops, dY, device))
-        # Nor need it have used what there was none of, or what a setting leaves out.
+        # An input may be unused: if it is empty, or if a setting leaves it out.
         gradients = [torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs]
         return [_to_ops(ops, gradient) for gradient in gradients]
 
@@ -96,7 +95,7 @@ def run_torch(
 
 
 def finish_update(modules: Mapping[int, nn.Module], optimizer: Optimizer, step_together: StepTogether) -> None:
-    """Update the parameters that have a gradient, and use the gradients up. modules: By the ids of their shims."""
+    """Update parameters by their gradients, and remove the gradients. modules: By the ids of their shims."""
     learning = [
         ((owner, name), part)
         for owner, module in modules.items()
@@ -106,7 +105,7 @@ def finish_update(modules: Mapping[int, nn.Module], optimizer: Optimizer, step_t
     if not learning:
         return
     device, done = learning[0][1].device, set[tuple[int, str]]()
-    if device.type != "cpu":  # on which Thinc's own kernels are quicker
+    if device.type != "cpu":  # on the CPU, Thinc's own kernels are quicker
         with one_host_thread(device):
             done = step_together(optimizer, learning)
     for key, parameter in learning:
@@ -123,7 +122,7 @@ def finish_update(modules: Mapping[int, nn.Module], optimizer: Optimizer, step_t
 
 @contextlib.contextmanager
 def use_params(module: nn.Module, shim_id: int, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
-    """Use other weights, such as averages, in the context."""
+    """Use other weights, such as averages, inside the context."""
     own = {name: params[shim_id, name] for name, _ in module.named_parameters() if (shim_id, name) in params}
     backup = {name: value.clone() for name, value in module.state_dict().items() if name in own}
     try:

@@ -1,6 +1,4 @@
-"""Optimizers with a learning rate for each group of parameters: Adam as Thinc has it, and SGD as the papers' code uses
-it.
-"""
+"""Optimizers with learning rates by parameter groups: Thinc's Adam, and the SGD of the papers' code."""
 
 from __future__ import annotations
 
@@ -14,12 +12,12 @@ from thinc.types import Floats2d, FloatsXd
 
 
 class RatedOptimizer(Optimizer):
-    """An optimizer with a learning rate for each group of parameters.
+    """Base of optimizers with a learning rate for each group of parameters.
 
     learn_rate: a rate, or a list or generator of rates, one for each step.
-    rates: by what the learning rate is multiplied for parameters whose name matches a pattern (`*embed*`, `crf.*`). The
-        first pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
-    settings: those of Thinc's `Optimizer`.
+    rates: factors of the learning rate for parameters whose name matches a pattern (`*embed*`, `crf.*`). The first
+        pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
+    settings: settings of Thinc's `Optimizer`.
     """
 
     __slots__ = ["rates"]
@@ -40,12 +38,12 @@ class RatedOptimizer(Optimizer):
         return next((rate for pattern, rate in self.rates.items() if fnmatchcase(name, pattern)), 1.0)
 
     def rate_of(self, name: str) -> float:
-        """Return the learning rate, as it is now, of the parameter of this name."""
+        """Return the current learning rate of the parameter of this name."""
         return float(self.learn_rate * self.factor_of(name))
 
     @classmethod
     def _check(cls, name: str, value: float, valid: bool, needed: str) -> None:
-        """Refuse a setting that is not valid, by the name that the optimizer is registered under."""
+        """Raise for an invalid setting, with the registered name of the optimizer."""
         if not valid:
             raise ValueError(f"{cls.registered}: {name} must be {needed}, got {value}.")
 
@@ -110,7 +108,7 @@ class RatedAdam(RatedOptimizer):
 
         key: the node's id and the parameter's name.
         """
-        # Not as Thinc's `lr_scale`, which its RAdam does not read.
+        # Not by Thinc's `lr_scale`, which its RAdam ignores.
         usual = self.learn_rate
         self.learn_rate = lr_scale * self.rate_of(key[1])
         try:
@@ -190,10 +188,10 @@ class MomentumSGD(RatedOptimizer):
         return weights, gradient
 
     def update_rows(self, key: KeyT, rows: Floats2d, gradient: Floats2d) -> None:
-        """Make one step for some rows of a table, taken out of it: its cost does not know the table's height.
+        """Make one step for rows gathered from a table, at a cost independent of the table's height.
 
-        Velocity would go on moving rows for many steps after they were last used, so there is none here: a row goes at
-        once as far as momentum would carry it in the end, `learn_rate / (1 - momentum) * gradient`.
+        With momentum, rows would keep moving for many steps after they were last used. Instead a row makes at once the
+        whole step that momentum would add up to, `learn_rate / (1 - momentum) * gradient`.
 
         key: the node's id and the parameter's name.
         rows: changed in place. *Shape: [n, width]*
@@ -211,7 +209,7 @@ class MomentumSGD(RatedOptimizer):
             gradient += self.L2 * weights
 
     def _step(self, key: KeyT, gradient: Any) -> Any:
-        """Return the step of the weights, but for the rate; it may be written to."""
+        """Return the step of the weights before it is multiplied by the rate, in an array that may be overwritten."""
         if self.momentum == 0.0:
             return gradient
         velocity = self._velocity(key, gradient)
@@ -224,10 +222,9 @@ class MomentumSGD(RatedOptimizer):
         return gradient
 
     def _velocity(self, key: KeyT, like: FloatsXd) -> Any:
-        """Return a parameter's velocity, where its gradient lives: a model may move between devices during its
-        training.
+        """Return a parameter's velocity, on the device of its gradient, since a model may move between devices.
 
-        It starts anew where a parameter has got another shape, as when a label was added.
+        It is reset to zeros when a parameter's shape changes, as when a label is added.
         """
         ops = get_array_ops(like)
         if key not in self.mom1 or self.mom1[key].shape != like.shape:

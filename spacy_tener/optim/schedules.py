@@ -12,9 +12,9 @@ from thinc.api import registry
 class RateSchedule:
     """Learning rates, one for each update.
 
-    rate: the last one that was read.
-    steps: how many were read. An optimizer reads the first when it is made.
-    updates: how many updates each component made.
+    rate: the last rate that was read.
+    steps: number of rates that were read. An optimizer reads the first when it is created.
+    updates: number of updates of each component.
     """
 
     def __init__(self, rates: Iterator[float]) -> None:
@@ -33,12 +33,12 @@ class RateSchedule:
 
 
 def warm_up(sgd: Any, component: str) -> None:
-    """Raise the learning rate before an update, where nobody steps the schedule.
+    """Raise the learning rate before an update, if the training loop does not step the schedule.
 
-    `spacy train` calls `step_schedules()` after each update, a loop in Python hardly ever. There the rate rises as the
-    schedule does and then stays, since nobody knows how many updates will follow. A rate that was set by hand stays.
+    `spacy train` calls `step_schedules()` after each update; loops in Python hardly ever do. For them the rate rises as
+    in the schedule, but is never lowered, since the number of updates is unknown. A rate that was set by hand is kept.
 
-    sgd (Optimizer): Of others, such as a function that collects gradients, nothing is changed.
+    sgd (Optimizer): Anything else, such as a function that collects gradients, is not changed.
     """
     schedule = getattr(sgd, "schedules", {}).get("learn_rate")
     if not isinstance(schedule, RateSchedule):
@@ -70,7 +70,7 @@ def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float
     while True:
         step += 1
         left = max(total_steps - step, 0) / (total_steps - top)
-        # Where the top lies between two steps neither side may pass it.
+        # If the peak lies between two steps, neither side may exceed it.
         yield max_rate * min(step / top if step < top else 1.0, left, 1.0)
 
 

@@ -1,9 +1,8 @@
-"""Steps of an optimizer: rows of embedding tables alone, or all parameters of a module at once.
+"""Steps of an optimizer: lazy updates of embedding tables, and fused steps of all parameters of a model.
 
 A table may have hundreds of thousands of rows and a batch uses a few hundred, so the time of a step must not depend
-on the table's height. `spacy_tener.SGD.v1` knows how to update rows. Thinc's own optimizers do not; for them the rows,
-and the rows of their momentum, are gathered, updated as a small parameter of their own, and put back: what the
-literature calls lazy Adam.
+on the table's height. `spacy_tener.SGD.v1` can update rows. For Thinc's own optimizers, which cannot, the rows and
+their momentum are gathered, updated as a small parameter of their own, and written back (lazy Adam).
 """
 
 from __future__ import annotations
@@ -56,19 +55,19 @@ def _whole(key: Key) -> Key:
 
 @contextlib.contextmanager
 def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
-    """Lend the optimizer, for `key`, the momentum of the rows alone; keep that of the whole table under another key."""
+    """Give the optimizer, under `key`, the momentum of the rows only; keep that of the table under another key."""
     height, width = table.shape
     whole = _whole(key)
-    # Running averages have the shape of the whole table, so that a step would have to read all of it. Nor are they
-    # missed: TENER on Weibo's dev part after 5 epochs, two seeds, had F1 52.1 and 54.0 with averages of all but rows,
-    # 51.7 and 52.4 with those of rows too, 52.7 and 51.4 with none.
+    # Parameter averages have the shape of the whole table, which every step would have to read. They are not needed:
+    # TENER on Weibo's dev part after 5 epochs, two seeds, had F1 52.1 and 54.0 with averages of all but rows, 51.7 and
+    # 52.4 with those of rows too, 52.7 and 51.4 with none.
     averages, optimizer.averages = optimizer.averages, None
     try:
         for moments in (optimizer.mom1, optimizer.mom2):
             moments.pop(key, None)
             if whole in moments:
                 if missing := height - len(moments[whole]):
-                    # Rows that the table has gained start without momentum.
+                    # New rows of a table start with zero momentum.
                     pad = get_array_module(moments[whole]).pad
                     moments[whole] = pad(moments[whole], ((0, missing), (0, 0)))
                 moments[key] = moments[whole][rows].ravel()
@@ -85,12 +84,12 @@ def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[
 
 @dataclass
 class Parameters:
-    """Some parameters of a module that have been updated equally often; of tables, the rows that have a gradient.
+    """Parameters that have been updated equally often, each whole or, for a table, its rows with a gradient.
 
-    keys: by which the optimizer knows them.
-    weights, gradients: their numbers, in the parameters' shapes.
-    steps: how often they have been updated, this time counted.
-    tables: of each the table and the rows, or None where it is a whole parameter.
+    keys: the optimizer's keys of the parameters.
+    weights, gradients: in the shapes of the parameters, or of the rows.
+    steps: number of updates of each, including this one.
+    tables: table and indices of the rows; None for a whole parameter.
     """
 
     keys: list[Key]
@@ -100,24 +99,24 @@ class Parameters:
     tables: list[tuple[Tensor, Tensor] | None]
 
     def without_tables(self) -> Parameters:
-        """Return the whole parameters alone."""
+        """Return the whole parameters only."""
         own = [place for place, rows in enumerate(self.tables) if rows is None]
         weights, gradients = ([every[place] for place in own] for every in (self.weights, self.gradients))
         return Parameters([self.keys[place] for place in own], weights, gradients, self.steps, [None] * len(own))
 
     def put_rows(self, of_tables: list[Tensor], updated: list[Tensor]) -> None:
-        """Put rows back into tables of weights or of their momentum."""
+        """Write rows back into tables of weights or of momentum."""
         own = ((rows, part) for rows, part in zip(self.tables, updated, strict=True) if rows is not None)
         for table, ((_, rows), part) in zip(of_tables, own, strict=True):
             table.index_copy_(0, rows, part)
 
 
 class StepTogether:
-    """Steps of all parameters of a model. Copies begin without what it keeps.
+    """Fused step of all parameters of a model, by torch's operations on lists of tensors.
 
-    By torch's operations on lists of tensors. Thinc's optimizers take one parameter after the other, which on a GPU is
-    a dozen launches of small kernels for each. The sums are the same. Momentum and averages stay in the optimizer as
-    Thinc's arrays, where spaCy finds them: what is kept here are tensors of the same memory.
+    Thinc's optimizers update one parameter after the other, with a dozen small kernel launches each on a GPU; the
+    results are the same. Momentum and averages stay in the optimizer as Thinc's arrays, where spaCy finds them; this
+    object caches tensors of the same memory, which are not copied or pickled with it.
     """
 
     def __init__(self) -> None:
@@ -127,17 +126,17 @@ class StepTogether:
         return StepTogether, ()
 
     def __call__(self, optimizer: Any, parameters: Sequence[tuple[Key, nn.Parameter]]) -> set[Key]:
-        """Update parameters by their gradients. Returns the keys of those that were: not every optimizer is known
-        here, and momentum is no matter of rows.
+        """Update parameters by their gradients. Returns the keys of the updated ones: none for an unknown optimizer,
+        and not those with sparse gradients for SGD, which has its own update of rows.
 
-        parameters: by the keys that the optimizer knows them by: the id of the module's shim, and the name in it.
+        parameters: with the optimizer's keys: the id of the module's shim, and the name of the parameter.
         """
         if not parameters or not _is_known(optimizer) or not _shares_memory(parameters[0][1]):
             return set()
         if not all(parameter.is_contiguous() for _, parameter in parameters):
             return set()
         owners = {owner for (owner, _), _ in parameters}
-        # A module that has grown is another one.
+        # A module that has grown has a new id.
         self._tensors = {place: kept for place, kept in self._tensors.items() if place[1][0] in owners}
         step = self._adam
         if type(optimizer) is MomentumSGD:
@@ -148,7 +147,7 @@ class StepTogether:
         return {key for key, _ in parameters}
 
     def _adam(self, optimizer: Any, group: Parameters, rates: list[float]) -> None:
-        """As `thinc.optimizers.Optimizer.__call__`; of tables, as `_rows_alone`."""
+        """Compute what `thinc.optimizers.Optimizer.__call__` does; for tables, within `_rows_alone`."""
         weights, gradients, steps = group.weights, group.gradients, group.steps
         if optimizer.L2 and not optimizer.L2_is_weight_decay:
             torch._foreach_add_(gradients, weights, alpha=optimizer.L2)
@@ -176,7 +175,7 @@ class StepTogether:
             torch._foreach_lerp_(averages, whole.weights, max(9.0 / (10.0 + steps), 1e-4))
 
     def _momentum(self, optimizer: MomentumSGD, group: Parameters, rates: list[float]) -> None:
-        """As `MomentumSGD.__call__`."""
+        """Compute what `MomentumSGD.__call__` does."""
         weights, gradients = group.weights, group.gradients
         if optimizer.clip_value:
             torch._foreach_clamp_min_(gradients, -optimizer.clip_value)
@@ -196,10 +195,9 @@ class StepTogether:
     def _state(
         self, arrays: dict[Key, Any], name: str, group: Parameters, *, shaped: bool = False
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the state that an optimizer keeps of each parameter, as tensors in the parameters' shapes, and that of
-        whole tables.
+        """Return the optimizer's state of each parameter, or of a table's rows, in its shape; and that of whole tables.
 
-        shaped: whether the optimizer too keeps it in the parameter's shape, rather than as one row.
+        shaped: True if the optimizer keeps it in the parameter's shape, False if flattened.
         """
         states, of_tables = [], []
         for key, weights, rows in zip(group.keys, group.weights, group.tables, strict=True):
@@ -215,11 +213,11 @@ class StepTogether:
         array, tensor = self._tensors.get(place, (None, like))
         if array is None or array is not found or tensor.shape != like.shape:
             shape = like.shape if shaped else (like.numel(),)
-            # Another shape is that of a parameter before it grew; without any this is the parameter's first step.
+            # No array: the parameter's first step. Another shape: the parameter has grown.
             fits = found is not None and found.shape == tuple(shape)
             tensor = xp2torch(cast(Any, found), device=like.device) if fits else torch.zeros_like(like).view(shape)
             if found is not None and not fits and key == _whole(key):
-                # Rows that a table has gained start without momentum.
+                # New rows of a table start with zero momentum.
                 tensor[: len(found)] = xp2torch(found, device=like.device)
             arrays[key] = torch2xp(tensor)
             tensor = tensor.view_as(like)
@@ -234,7 +232,7 @@ def _is_known(optimizer: Any) -> bool:
 
 
 def _shares_memory(parameter: Tensor) -> bool:
-    """Return whether Thinc's arrays are the tensors' memory. On Apple's GPU they are copies on the host."""
+    """Return True if Thinc's arrays share the tensors' memory. On Apple's GPU they are copies on the host."""
     return parameter.is_cpu or not isinstance(torch2xp(parameter.data[:0]), np.ndarray)
 
 
@@ -243,7 +241,7 @@ def _rate(optimizer: Optimizer, name: str) -> float:
 
 
 def _groups(optimizer: Optimizer, parameters: Sequence[tuple[Key, nn.Parameter]]) -> list[Parameters]:
-    """Return the parameters by how often they have been updated, this time counted; most often that is one group."""
+    """Count this update, and group parameters by their number of updates; usually there is one group."""
     by_steps: dict[int, list[tuple[Key, nn.Parameter]]] = defaultdict(list)
     for key, parameter in parameters:
         if len(parameter):
@@ -267,10 +265,10 @@ def _groups(optimizer: Optimizer, parameters: Sequence[tuple[Key, nn.Parameter]]
 
 
 def _clipped(gradients: list[Tensor], longest: float, tables: Sequence[object]) -> list[Tensor]:
-    """Shorten each gradient that is longer than that, without asking how long it is.
+    """Clip each gradient's norm to `longest`, without reading norms on the host.
 
-    Tensors of many shapes cannot be multiplied by a number each in one kernel: small ones are, laid end to end. But not
-    rows of tables, which are as many as a batch has.
+    One kernel cannot multiply tensors of many shapes by a number each, so small ones are joined first. Rows of tables
+    are not, since their number changes with each batch.
     """
     excess = torch.stack(torch._foreach_norm(gradients)).div_(longest).clamp_min_(1.0)
     small = [i for i, each in enumerate(gradients) if each.numel() <= _SMALL and tables[i] is None]
@@ -287,5 +285,5 @@ def _clipped(gradients: list[Tensor], longest: float, tables: Sequence[object]) 
 
 @functools.lru_cache(maxsize=32)
 def _owners(sizes: tuple[int, ...], numbers: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return for each of the numbers of some tensors, joined, which tensor it is of."""
+    """Return the index of the tensor that each element of some joined tensors belongs to."""
     return torch.from_numpy(np.repeat(numbers, sizes)).to(device)

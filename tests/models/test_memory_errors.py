@@ -59,7 +59,7 @@ def test_training_names_the_batch_and_the_settings(nlp, monkeypatch) -> None:
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(CRFHead, "forward", fail)
-    with pytest.raises(RemedyError, match=r"learn from 8 texts at once \(83 tokens, the longest text 26\).*batcher"):
+    with pytest.raises(RemedyError, match=r"train on 8 texts at once \(83 tokens, the longest text 26\).*batcher"):
         nlp.update(examples_of(nlp))
 
 

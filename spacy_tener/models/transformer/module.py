@@ -25,16 +25,15 @@ Key = tuple[str, bytes]
 Read = Callable[[Sequence[Doc]], Tensor]
 
 _NOTED = 100_000
-"""At most so many predicted texts are remembered between two updates, and as many of before: more than a corpus has in
-its dev part."""
+"""Maximum number of predicted texts that are remembered since the last update, and of those before it: more than a
+corpus has in its dev part."""
 _AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
-"""At most so many pieces, padding among them, are read at once where nothing is learned: what bounds memory where a
-batch has long texts. On a GPU they are fewer where less memory is free."""
+"""Maximum number of word pieces, with padding, that a prediction computes at once, to limit memory for long texts. On
+a GPU with little free memory it is smaller."""
 _FREE_SHARE = 0.5
 """The share of a GPU's free memory that they may take."""
 _PIECES_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
-"""The price of one more call in pieces: computing so many pieces of padding takes as long as launching a dozen
-layers."""
+"""Cost of one more call, in pieces of padding: computing these takes as long as launching a dozen layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +45,15 @@ class TransformerEmbedConfig(Settings):
     pooling: How the pieces of a token become its row: their "mean", or the "first" of them.
     layers: How many layers, counted from the last, are averaged.
     dropout: Dropout on the features. In training a transformer that is not frozen has its own besides.
-    window: The longest stretch of word pieces that is read at once, special pieces among them, unless the transformer
-        itself bears less. Longer texts are read in windows that overlap. `tener_ner` hands over windows of 200 tokens,
-        so that this is for other components, and for tokens of very many pieces.
-    overlap: Word pieces of context on each side of what is read from such a window.
-    mixed_precision: Let the transformer compute in bfloat16 where that is safe, which new GPUs do much faster. A CPU
-        does it as well, but most are slower then: "gpu" for no mixed precision but on a GPU that has bfloat16.
-    cache: Where the transformer is frozen: at most so many megabytes of features are kept while training, which reads
-        each text in every epoch, and the texts of dev as often, on the transformer's device. A token takes 4 bytes for
-        each of its features. 0 keeps none. Once training has ended, and after loading, nothing more is kept.
+    window: Maximum number of word pieces, with special ones, that are read at once; the transformer's own maximum, if
+        that is smaller. Longer texts are read in overlapping windows. `tener_ner` passes windows of 200 tokens, so that
+        this matters for other components only, and for tokens of very many pieces.
+    overlap: Word pieces of context on each side of a window's own part.
+    mixed_precision: Let the transformer compute in bfloat16 where that is safe, which is much faster on recent GPUs,
+        but slower on most CPUs. "gpu" does so only on a GPU that supports bfloat16.
+    cache: For a frozen transformer, maximum size in megabytes of the features that are kept on its device during
+        training, which reads each text of train and dev again and again. A token takes 4 bytes for each feature. 0
+        keeps none. Nothing is kept after training or loading.
     """
 
     frozen: bool = False
