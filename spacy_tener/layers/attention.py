@@ -77,10 +77,10 @@ WHOLE_MAP = 512
 SCORES_AT_ONCE = 1 << 20
 
 Weighting = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
-"""Another way than softmax from scores, -inf at padded keys, to a map of attention.
+"""Function from scores to attention weights, in place of softmax.
 
-It gets the scores, *Shape: [n, h, T, L]*, what belongs to each query, *[n, h, T, w'']*, and which of the queries
-are real, *[n, T]* or None for all of them.
+It gets the scores, -inf at padded keys, *Shape: [n, h, T, L]*, `Heads.per_query`, *[n, h, T, w'']*, and a mask of real
+queries, *[n, T]*, or None for all of them.
 """
 
 
@@ -91,7 +91,7 @@ class Heads:
     q, k: *Shape: [N, h, w]*; v: *Shape: [N, h, d_k]*
     q_position: queries to positions rather than to keys, if there are such. *Shape: [N, h, w']*
     table: the row that stands for each position. *Shape: [longest, w']*
-    per_query: what a weighting other than softmax reads of each query. *Shape: [N, h, w'']*
+    per_query: inputs of a weighting other than softmax, for each query. *Shape: [N, h, w'']*
     """
 
     q: Tensor

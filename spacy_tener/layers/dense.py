@@ -1,4 +1,4 @@
-"""Layers that treat tokens one by one: linear layers, dropout, embedding tables."""
+"""Token-wise layers: linear layers, dropout, embedding tables."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Linear(nn.Linear):
 
 
 class Projection(nn.Module):
-    """`x W^T + b` for each token, in the place of an encoder, where two parts of a model differ in width."""
+    """Linear layer with the call of an encoder, between two parts of a model that differ in width."""
 
     def __init__(self, *, width_in: int, width_out: int) -> None:
         super().__init__()
@@ -180,7 +180,7 @@ UNKNOWN_ROW = 0
 
 
 class EmbeddingTables(nn.Module):
-    """Rows of one or several tables, side by side.
+    """Embedding tables, whose rows are concatenated.
 
     Word dropout replaces a known row by the unknown one now and then, so that the unknown row is trained as well;
     dropout then acts on the joined embedding.

@@ -1,8 +1,8 @@
-"""Sequences of different lengths: from one flat array to a few padded ones, and back.
+"""Padding of sequences of different lengths: from one flat array to a few padded buckets, and back.
 
-Everything that treats tokens one by one (linear layers, norms, feed-forward) works on the flat `[N, d]` array of all
-tokens of a batch. Only attention needs a rectangle. `Ragged` plans those rectangles once per batch: sequences of
-similar length share a bucket, and padding and joining are one gather each, forwards and backwards.
+Token-wise layers (linear layers, norms, feed-forward) work on the flat `[N, d]` array of all tokens of a batch. Only
+attention needs padding. `Ragged` plans it once per batch: sequences of similar length share a bucket, and padding and
+joining are one gather each, forwards and backwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 
 @dataclass(frozen=True)
 class Bucket:
-    """One rectangle of sequences.
+    """One padded batch of sequences of similar length.
 
     sequences: which sequences of the batch are its rows, the longest first. *Shape: n*
     length: its width, the longest sequence's length.
@@ -47,7 +47,7 @@ class Ragged:
 
     lengths: tokens of each sequence; 0 is legal. *Shape: n_sequences*
     heads: rows per token.
-    buckets: the rectangles, longest first; sequences of no token are in none of them.
+    buckets: longest first; sequences without tokens are in none of them.
     positions: each token's position in its sequence. *Shape: [N]*
     to_padded: the flat row that each slot reads; padding reads its sequence's last token. *Shape: [S]*
     to_flat: the slot in which each flat row lies. *Shape: [N * heads]*
@@ -76,8 +76,8 @@ class Ragged:
         """Plan the buckets.
 
         n_tokens: how many tokens there are, to check the lengths against.
-        price: what one more bucket costs, in pairs of tokens; None for what it costs attention.
-        by_tokens: the price is in tokens: for layers whose time grows with the tokens, not with their pairs.
+        price: cost of one more bucket, in pairs of tokens; None for the cost in attention.
+        by_tokens: True if the price is in tokens, for layers whose time grows with tokens, not with pairs of them.
         """
         device = torch.device(device)
         if price is None:
@@ -113,7 +113,7 @@ class Ragged:
         return max(self.lengths, default=0)
 
     def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
-        """Lay flat rows out, one rectangle per bucket; padding holds a finite filler that takes no gradient.
+        """Pad flat rows, bucket by bucket. Padding holds a finite filler that gets no gradient.
 
         x: *Shape: [N * heads, w]*. Returns for each bucket *Shape: [n, heads, length, w]*
 
@@ -164,8 +164,8 @@ class _Take(torch.autograd.Function):
 class Segments:
     """Assignment of `m` rows to `n` segments; a segment may be empty.
 
-    Rows are given what their segment has, or each segment's rows are summed up. The two are each other's transpose, so
-    each is the other's gradient: a gather one way, sums of gathered rows the other way, and neither scatters.
+    `gather` gives each row its segment's; `sum` adds up each segment's rows. The two are each other's transpose, so
+    each is the other's gradient, and neither scatters.
 
     index: the segment of each row. *Shape: [m]*
     members: the rows, segment after segment. *Shape: [m]*
@@ -201,7 +201,7 @@ class Segments:
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
     def gather(self, x: Tensor) -> Tensor:
-        """Return its segment's row for each row. x: *Shape: [n, w]*. Returns *Shape: [m, w]*"""
+        """Return the segment's row for each row. x: *Shape: [n, w]*. Returns *Shape: [m, w]*"""
         return _Transposed.apply(x, self, _gather, _sum)  # type: ignore[no-untyped-call]
 
     def sum(self, x: Tensor) -> Tensor:

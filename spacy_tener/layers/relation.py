@@ -197,7 +197,7 @@ def _shares(lengths: Sequence[int], like: Tensor) -> Tensor:
 
 
 class _Tiles:
-    """Room for what is computed of some pairs of tokens at a time.
+    """Buffers for one tile of pairs of tokens.
 
     like: the batch. *Shape: [N, d]*
     most: how many sequences the largest rectangle has.

@@ -1,8 +1,8 @@
-"""The plan of a batch of lattices as tensors, and queries that are taken at once.
+"""Plans of lattices as tensors, and groups of queries that are computed at once.
 
-A group of a sentence is taken by views, or many groups of like size by gathers. On a CPU one group's arrays stay in the
-processor's cache, and views cost nothing. A GPU would wait for every small product of a group to be launched: there the
-groups of many sentences are laid side by side into rectangles.
+On a CPU, each group is computed alone, by views: its arrays stay in the processor's cache, and views cost nothing. On a
+GPU, launching the small products of each group would take too long: groups of similar size, of many sentences, are
+gathered into padded rectangles.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GroupViews(QueryGroup):
             self.take(rows, which).add_(gradient)
 
     def pairs(self) -> Tensor:
-        """Return the place of each query's and key's product among a group's *[G, C]*. *Shape: [n, G L]*"""
+        """Return the index of the product of each query and key among a group's *[G, C]*. *Shape: [n, G L]*"""
         # Without selecting, where all queries are of one kind.
         windows = self.windows if len(self.windows) == 1 else self.windows.index_select(0, self.kinds)
         return (windows + self.shifts).view(1, -1)

@@ -1,4 +1,4 @@
-"""Attention over characters and words that knows where spans lie, as FLAT and MECT have it (FLAT's eq. 4 to 6).
+"""Attention over characters and words with relative positions of spans, as in FLAT and MECT (FLAT's eq. 4 to 6).
 
 For a query span `i` and a key span `j` of the same sentence
 
@@ -45,8 +45,8 @@ class SpanPositions(nn.Module):
     sum of as many rows as there are distances.
 
     width: d, of `p` and of the result.
-    distances: which distances are known, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four; its released code and
-        MECT have `hh` and `tt`.
+    distances: names of the distances to embed, of `hh`, `ht`, `th` and `tt`. FLAT's paper has all four; its released
+        code and MECT have `hh` and `tt`.
     """
 
     kinds: Tensor
@@ -87,8 +87,8 @@ class RandomAttention(nn.Module):
     blocks that its sentences reach, as if they were the rows of an embedding.
 
     n_heads: h.
-    places: M, how many places are told apart. Those behind have nothing added, so that a sentence may have any length;
-        the released code, whose M is the longest sentence of a corpus, ends there.
+    places: M, the number of positions with a learned bias. Later positions have none, so that a sentence may have any
+        length; in the released code, M is the length of a corpus' longest sentence, and the limit.
     """
 
     def __init__(self, *, n_heads: int, places: int) -> None:

@@ -36,10 +36,10 @@ _LONGER = 1.2
 
 @dataclass(frozen=True)
 class Parse:
-    """One of the k best readings of a text, that is a path of the CRF, and its entities.
+    """One of the k best readings of a text (a path of the CRF) with its entities.
 
-    entities: The probability of each is that of all readings that hold it, not of this one alone.
-    log_probability: Remains where the probability of a long text's reading is 0 as a number.
+    entities: The probability of each is its marginal over all readings, not of this one alone.
+    log_probability: Also finite for a long text, where `probability` underflows to 0.
     """
 
     probability: float
@@ -49,10 +49,10 @@ class Parse:
 
 @dataclass(frozen=True)
 class Marginals:
-    """Probabilities over all readings of a text.
+    """Marginal probabilities over all readings of a text.
 
-    entities: Spans that may be entities, whether they exclude each other or not.
-    outside: Probability of each character of `doc.text` to lie in no entity. *Shape* [n_characters]
+    entities: Spans that may be entities, including those that exclude each other.
+    outside: Probability that each character of `doc.text` is in no entity. *Shape* [n_characters]
     """
 
     entities: list[FoundEntity]

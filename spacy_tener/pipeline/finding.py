@@ -1,4 +1,4 @@
-"""The components of a pipeline that find entities, and those of `tener_ner`'s kind."""
+"""Finding a pipeline's `tener_ner`, and other components that assign `doc.ents`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .windows import Window
 
 
 def entity_finders(nlp: Language) -> list[str]:
-    """Return the names of all components that assign `doc.ents`, of whatever kind."""
+    """Return the names of all components that assign `doc.ents`."""
     return [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
 
 
 def known_labels(nlp: Language) -> set[str] | None:
-    """Return the labels that a pipeline can find, None where a component that finds entities does not list its own."""
+    """Return the labels that a pipeline can find; None if a component that assigns `doc.ents` lists no labels."""
     finding, told = entity_finders(nlp), nlp.pipe_labels
     if not finding or any(name not in told for name in finding):
         return None
@@ -31,7 +31,7 @@ def known_labels(nlp: Language) -> set[str] | None:
 
 
 def recognisers(nlp: Language) -> dict[str, ConfidentPipe]:
-    """Return all `tener_ner` by their names, in the order of the pipeline."""
+    """Return all `tener_ner` components by name, in the order of the pipeline."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, ConfidentPipe)}
 
 

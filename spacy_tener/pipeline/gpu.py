@@ -1,4 +1,4 @@
-"""The choice of a GPU, which each thread makes for itself."""
+"""Selection of a GPU, separately for each thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import RemedyError
 
 
 def check_gpu(gpu_id: int) -> None:
-    """Refuse a GPU that is not there; -1 stands for the CPU."""
+    """Raise if a GPU does not exist; -1 is the CPU."""
     n_gpus = 0
     if thinc.util.gpu_is_available():
         n_gpus = thinc.compat.cupy.cuda.runtime.getDeviceCount() if thinc.compat.has_cupy_gpu else 1
@@ -25,8 +25,8 @@ def check_gpu(gpu_id: int) -> None:
 
 
 def use_gpu(gpu_id: int) -> None:
-    """Let this thread compute on a GPU, or say why it cannot; -1 leaves it where it is. A new thread begins on the CPU,
-    wherever others compute."""
+    """Let this thread compute on a GPU; raise if it cannot. -1 changes nothing. New threads start on the CPU, whatever
+    the others use."""
     check_gpu(gpu_id)
     if gpu_id >= 0:
         try:

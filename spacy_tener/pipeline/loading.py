@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from ..errors import MissingPackageError, RemedyError
 
-# Messages of Thinc and torch about an undamaged file with the weights of other layers or sizes.
+# Parts of messages of Thinc, torch and this package about intact weights of other layers or sizes.
 _OTHER_CONFIG = ("mismatched structure", "change dimension", "unknown dimension", "in loading state_dict")
 
 
@@ -17,7 +17,7 @@ class OtherLabelsError(ValueError):
 
 @contextmanager
 def wrap_load_errors(name: str, source: str) -> Iterator[None]:
-    """Reword errors of loading by their cause: a missing package or memory is no reason to train again."""
+    """Add a remedy to errors of loading by their cause: a missing package or memory is no reason to train again."""
     what = f"Cannot load the component '{name}' from {source}"
     try:
         yield
@@ -28,7 +28,7 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     except ImportError as error:
         raise ImportError(f"{what}: {error}. Install the missing package, then load again.") from error
     except Exception as error:
-        # That of torch, which may not be installed, is known by its name.
+        # torch's error is recognised by its name, since torch may not be installed.
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             raise MemoryError(
                 f"{what}: {error}. There is not enough memory: end what else uses it, or load the pipeline on the CPU, "

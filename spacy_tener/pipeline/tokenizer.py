@@ -1,4 +1,4 @@
-"""spaCy's tokenizer of Chinese characters, in the time that making a Doc takes."""
+"""Fast replacement of spaCy's tokenizer of Chinese characters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CharTokenizer(ChineseTokenizer):
 
     def __call__(self, text: str) -> Doc:
         if self.segmenter != Segmenter.char:
-            # That of a pipeline whose directory says so.
+            # A pipeline's saved settings may ask for another segmenter.
             return super().__call__(text)
         return doc_of_characters(self.vocab, *characters_and_spaces(text))
 

@@ -1,4 +1,4 @@
-"""Docs of any length as input of a model: cut into overlapping windows, in batches of bounded size."""
+"""Overlapping windows of Docs of any length, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .units import CharacterView, DocView
 
 @dataclass(frozen=True)
 class Window:
-    """A window over a document: the units from `start` to `end` are read, the emissions from `core_start` to `core_end`
-    are used.
+    """A window over a document: the model reads the units from `start` to `end`; its emissions are used from
+    `core_start` to `core_end`.
 
     The cores of a document's windows cover it without gap or overlap. The units around a core are its context.
     """
@@ -46,7 +46,7 @@ def cut_windows(length: int, ends: NDArray[np.bool_], *, size: int, overlap: int
 
     A window has `overlap` units of context on each side, fewer at the document's ends.
 
-    A core ends behind the last sentence end of its second half; where there is none, it is as long as it may be.
+    A core ends after the last sentence end in its second half; without one, it has the maximum length.
 
     ends: Mask of units that are sentence ends. *Shape* [length]
     """
@@ -98,8 +98,8 @@ class Piece:
 class DocReader:
     """Reader of Docs: cuts them into windows, and gathers these in batches.
 
-    A listener has the shared component's vectors for whole Docs and whole batches only: they are neither cut nor
-    gathered anew, and their length is limited by the shared component.
+    A listener has the shared component's vectors for whole Docs and whole batches only. With one, Docs are not cut and
+    batches are not changed; the shared component limits their length.
     """
 
     settings: NERSettings
@@ -149,7 +149,7 @@ class DocReader:
 
 
 def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:
-    """Refuse Docs that the shared component has not seen: listeners would return zeros for them, without a word."""
+    """Raise if the shared component has not processed all Docs: listeners would silently return zeros for them."""
     listeners = [node for node in model.walk() if hasattr(node, "upstream_name")]
     if any(len(doc) and not _has_vectors(node, doc) for node in listeners for doc in docs):
         raise ValueError(

@@ -24,10 +24,10 @@ _Item = TypeVar("_Item")
 
 
 class PipelineWords:
-    """Lists of words that a component knows beyond its training.
+    """Lists of words that a trained component uses beside its lexicon.
 
-    The list without a name counts for every Doc. One with a name counts for the Docs whose `doc._.tener_words` is that
-    name, or a list of names with it in.
+    The list without a name applies to all Docs. A named list applies to Docs whose `doc._.tener_words` is its name, or
+    a list of names that contains it.
     """
 
     def __init__(self, model: Model[Any, Any], component: str) -> None:
@@ -35,8 +35,8 @@ class PipelineWords:
         self._vocabularies = [each for each in vocabularies if isinstance(each, WordVocabulary | SegmentVocabulary)]
         if not self._vocabularies:
             raise RemedyError(
-                f"The model of '{component}' reads no words",
-                "Train one that does: the overlays segment, flat, flat-atssa and mect make such models.",
+                f"The model of '{component}' does not use words",
+                "Train one that does, with one of the overlays segment, flat, flat-atssa and mect.",
             )
 
     @property
@@ -94,7 +94,7 @@ class PipelineWords:
         self._change(name, {word: ListedWord(own, nearest.get(word, tuple(like))) for word, own in rows}, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
-        """Take words out of a list, and hide those that the model's own lexicon has.
+        """Remove words from a list, and hide those that are in the model's lexicon.
 
         words (Iterable[str]): The words.
         name (str): The list; the one that counts for every Doc without a name.
@@ -103,7 +103,7 @@ class PipelineWords:
         self._change(name, {}, gone=[_stripped(word) for word in self._bounded(_listed(words), name)])
 
     def clear(self, name: str = "") -> None:
-        """Take a list away, with all that it added and hid.
+        """Remove a list: its words are no longer found, and words that it hid are found again.
 
         name (str): The list; the one that counts for every Doc without a name.
         """
@@ -141,7 +141,7 @@ class PipelineWords:
         self._change(name, words, replace=True, saved=saved)
 
     def _bounded(self, items: Iterable[_Item], name: str) -> list[_Item]:
-        """Return the items of a list, refused if they are too many: an endless one is not read to its end."""
+        """Return the items as a list; raise if there are too many, without reading the rest."""
         bounded = list(islice(items, self.limits.words + 1))
         if len(bounded) > self.limits.words:
             raise RemedyError(
@@ -174,7 +174,7 @@ class PipelineWords:
         with LOCK:
             if name and name not in self.names and len(self.names) >= limits.lists:
                 raise RemedyError(
-                    f"There are {len(self.names):,} lists of words already", "Take some away, or raise the limits."
+                    f"There are {len(self.names):,} lists of words already", "Remove some, or raise the limits."
                 )
             changed = []
             for vocabulary in self._vocabularies:
@@ -208,12 +208,12 @@ class PipelineWords:
             raise ValueError(f"`like` must be a list of words, not the string {like!r}: [{like!r}].")
         if not any(isinstance(vocabulary, LexiconVocabulary) for vocabulary in self._vocabularies):
             raise RemedyError(
-                "The model has no lexicon, which `like` and `vectors` are for", "Tell it the words' tags."
+                "The model has no lexicon, which `like` and `vectors` need", "Give the words' tags instead."
             )
         like = tuple(like)
         if unknown := sorted(set(like) - self._known()):
             warnings.warn(
-                f"{len(unknown)} of the words in `like` say nothing, since training has not shown them: {unknown[:3]}.",
+                f"{len(unknown)} of the words in `like` are ignored, since they were not in training: {unknown[:3]}.",
                 stacklevel=3,
             )
         return like
@@ -242,7 +242,7 @@ class PipelineWords:
 
 
 def _check_name(name: object) -> None:
-    """Refuse what cannot be saved as the name of a list."""
+    """Raise if a list's name could not be saved."""
     if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
         raise ValueError(f"The name of a list of words must be a string that UTF-8 can hold, but got {name!r}.")
 

@@ -285,7 +285,7 @@ def test_wrong_arguments_are_told(nlp, saved):
         words.add([1])
     with pytest.raises(ValueError, match=f"must be strings, but got '{NEW}' with the tag None"):
         words.add({NEW: None})
-    with pytest.raises(ValueError, match=r"no lexicon, which `like` and `vectors` are for\. Tell it the words' tags"):
+    with pytest.raises(ValueError, match=r"no lexicon, which `like` and `vectors` need\. Give the words' tags"):
         words_of(saved["segmenter"]).add([NEW], like=["北京"])
     with pytest.raises(ValueError, match=r"not the string '和田': \['和田'\]"):
         words.remove("和田")
@@ -295,7 +295,7 @@ def test_wrong_arguments_are_told(nlp, saved):
                 change([NEW], name=name)
     assert words.words() == {}
     assert words.names == []
-    with pytest.warns(UserWarning, match=r"1 of the words in `like` say nothing.*\['从未'\]"):
+    with pytest.warns(UserWarning, match=r"1 of the words in `like` are ignored.*\['从未'\]"):
         words.add([NEW, "和田"], like=(word for word in ["从未", "北京"]))
     assert {entry.like for entry in words._list("").entries.values()} == {("从未", "北京")}
 
@@ -389,7 +389,7 @@ def test_training_goes_on_with_listed_words(nlp, place):
 
 def test_a_model_without_words_says_so(train):
     nlp = train(steps=1)
-    with pytest.raises(ValueError, match=r"reads no words\. Train one that does: the overlays segment, flat"):
+    with pytest.raises(ValueError, match=r"does not use words\. Train one that does, with one of the overlays"):
         words_of(nlp)
 
 
