@@ -15,7 +15,7 @@ from ..errors import InputError
 
 def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
     """Read the Docs of a `.spacy` file."""
-    yield from open_docbin(path).get_docs(vocab or Vocab())
+    yield from open_docbin(path).get_docs(Vocab() if vocab is None else vocab)
 
 
 def open_docbin(path: Path) -> DocBin:

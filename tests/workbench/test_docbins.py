@@ -1,0 +1,19 @@
+"""Docs in spaCy's binary format, read and written again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spacy.tokens import Doc, DocBin
+from spacy.vocab import Vocab
+
+from spacy_tener.workbench.docbins import read_docs
+
+
+def test_docs_are_read_into_the_vocabulary_that_is_given_also_an_empty_one(tmp_path: Path) -> None:
+    DocBin(docs=[Doc(Vocab(), words=["王小明", "去了"])]).to_disk(tmp_path / "a.spacy")
+    vocab = Vocab()
+    assert len(vocab) == 0
+    (doc,) = read_docs(tmp_path / "a.spacy", vocab)
+    assert doc.vocab is vocab
+    assert [doc.text for doc in read_docs(tmp_path / "a.spacy")] == [doc.text]
