@@ -79,7 +79,7 @@ def silver_cli(
     code: options.Code = None,
 ) -> None:
     """
-    Annotate raw text with trained pipelines, as training data (silver annotation).
+    Annotate raw text by trained pipelines, as training data.
 
     Keeps entities with a probability of at least --sure, and tokens that are outside of entities with a probability of
     at least --outside. All other tokens have missing annotation, which `tener_ner` learns as such. With several
@@ -171,7 +171,7 @@ def suggest_cli(
     code: options.Code = None,
 ) -> None:
     """
-    Choose the texts that are most worth annotating (active learning).
+    Choose the texts that are most worth annotating.
 
     Chooses the texts that the model is most uncertain about, each different from those chosen before, without
     duplicates. Every line of a text file is a text; there may be millions. The output is for import into doccano, Label

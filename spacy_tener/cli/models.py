@@ -186,7 +186,7 @@ def card_cli(
     force: Annotated[bool, typer.Option("--force", "-F", help="Overwrite a pipeline at the output")] = False,
 ) -> None:
     """
-    Copy a trained pipeline with a model card, for `spacy package`.
+    Copy a pipeline with a model card, for `spacy package`.
 
     The card, README.md, has scores on test by label, training data, speed, usage and limitations. meta.json has name,
     version, licence, sources and the scores. Both go into the wheel, which
@@ -290,7 +290,7 @@ def trim_cli(
     code: options.Code = None,
 ) -> None:
     """
-    Make a pipeline smaller: keep the embedding rows that texts need.
+    Make a pipeline smaller: keep the rows that texts need.
 
     A pipeline has a row for every character, bigram and word of its vectors and of its training data, and most texts
     use few of them. TEXTS are its training data, and raw text like that it will be used on. All strings that are not in

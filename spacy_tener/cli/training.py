@@ -179,7 +179,7 @@ def search_cli(
     jobs: options.Jobs = None,
 ) -> None:
     """
-    Search for the hyperparameters that score best on dev.
+    Search for the settings that score best on dev.
 
     Samples settings and trains with `spacy train`. The config is composed as by `spacy tener config`, and the sampled
     settings override it. A search space is a config file with lists, ranges and formulas as values; those of the papers
