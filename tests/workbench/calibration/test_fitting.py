@@ -104,7 +104,7 @@ def test_a_few_texts_are_cross_validated_whatever_their_places(texts):
 def test_one_text_cannot_be_cross_validated():
     outcomes = made(60)
     outcomes.text = np.zeros(60, dtype=int)
-    with pytest.raises(RemedyError, match="One text"):
+    with pytest.raises(RemedyError, match="more than one text"):
         cross_validated(outcomes)
 
 

@@ -252,7 +252,7 @@ def test_settings_that_are_lists_group_too(runs: list[Run]) -> None:
 
 
 def test_a_seed_twice_in_a_group_is_an_error_that_says_what_to_do(runs: list[Run]) -> None:
-    with pytest.raises(RemedyError, match=r"corpus weibo: .*weibo/a/1 and weibo/b/1.*apart"):
+    with pytest.raises(RemedyError, match=r"corpus weibo: .*weibo/a/1 and weibo/b/1.*setting that differs"):
         group_runs(runs, ["corpus"])
     with pytest.raises(RemedyError, match="all runs together: seed 1"):
         group_runs(runs, [])
