@@ -80,11 +80,13 @@ def test_a_mask_leaves_the_other_tokens_as_they_were(learned):
     for token in doc:
         token.tag_ = f"T{token.i}"
         token.norm_ = "x"
+        token.set_morph("Number=Sing")
         token.is_sent_start = token.i in (0, 2)
     mask = find_mask([nlp.get_pipe("tener_ner").model], one_character=False)
     (copy,) = mask.copies(doc, [2])
     assert copy.text == f"吴重{UNKNOWN}在银行"
     assert [token.tag_ for token in copy] == ["T0", "T1", "", "T3", "T4", "T5"]
+    assert [bool(token.morph) for token in copy] == [True, True, False, True, True, True]
     assert [token.norm_ for token in copy] == ["x", "x", UNKNOWN, "x", "x", "x"]
     assert [token.i for token in copy if token.is_sent_start] == [0, 2]
 
