@@ -139,7 +139,7 @@ def test_a_part_without_its_table_or_its_records_is_made_again(tmp_path, archive
     assert sorted(made) == [(0, False), (1, True), (2, True), (3, False)]
     assert {path: path.read_bytes() for path in out.rglob("*part-*")} == before
     assert (out / "mine" / ".notes.tmp").exists()
-    with pytest.raises(RemedyError, match='something else: entities: was "jsonl", is "csv"'):
+    with pytest.raises(RemedyError, match='other inputs or settings: entities: was "jsonl", is "csv"'):
         run([archive], out, entities="csv", part_size=1)
 
 

@@ -206,7 +206,7 @@ def test_processes_share_the_cores_and_leave_the_environment_alone(tmp_path, arc
 def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make_job) -> None:
     run([archive], tmp_path / "out", part_size=100)
     before = parts(tmp_path / "out")
-    with pytest.raises(RemedyError, match="something else: probability: was false, is true; part_size: was 100, is 50"):
+    with pytest.raises(RemedyError, match="or settings: probability: was false, is true; part_size: was 100, is 50"):
         run([archive], tmp_path / "out", part_size=50, probability=True)
     other = write_jsonl(tmp_path / "other.jsonl", TEXTS)
     with pytest.raises(RemedyError, match=r"inputs: .*other\.jsonl changed"):
