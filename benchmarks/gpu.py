@@ -58,10 +58,10 @@ A BERT of base size with random weights, same machine and day:
 | and one call for a batch | 62 | 116 | 33,000 | 94,000 |"""
 COUNTED = (
     "No GPU: the emulated device of the tests counts launches of kernels, copies between host and device, and waits of "
-    "the host. A launch counts once, however much it computes; a GPU has several for some, as for sorting. The CRF "
-    "is the host's form: with Triton its two copies of a step become one, and two kernels. A step is `nlp.update` with "
-    "its optimizer, the second on a batch of Weibo's train part. The transformer has {layers} layers "
-    "of {width} numbers, with random weights."
+    "the host. A launch counts once, however much it computes; a GPU has several for some, as for sorting. Dropout "
+    "counts once, as CUDA has it. The CRF is the host's form: with Triton its two copies of a step become one, and two "
+    "kernels. A step is `nlp.update` with its optimizer, the second on a batch of Weibo's train part. The transformer "
+    "has {layers} layers of {width} numbers, with random weights."
 )
 MEASURED = (
     "Medians of {rounds} steps, or passes over 512 texts, after a warm-up, the device synchronized after each, on "
