@@ -19,7 +19,7 @@ from .checkpointing import checkpointed
 from .dense import Linear, dropout
 from .ragged import Bucket, Ragged
 
-# Tables up to this length are kept, rounded up to a power of two, so that few of them serve all batches.
+# Maximum length of cached tables. Lengths are rounded up to powers of two, so that few tables serve all batches.
 LONGEST_KEPT = 8192
 
 
@@ -29,7 +29,7 @@ def interleave(even: Tensor, odd: Tensor) -> Tensor:
 
 
 def mirrored(sin: Tensor, cos: Tensor) -> Tensor:
-    """Return what `interleave` returns of the positions `-t`."""
+    """Return `interleave` for the positions `-t`."""
     return interleave(-sin, cos)
 
 
@@ -38,8 +38,7 @@ def sinusoids(length: int, width: int, like: Tensor, form: Callable[[Tensor, Ten
     `c_i = 10000^(-2i / width)`.
 
     like: the table gets its device and dtype.
-    form: a function of a module, by which the table is kept; its rows are those of sines and cosines,
-        *Shape: [length, width / 2]* each.
+    form: function of sines and cosines, *Shape: [length, width / 2]* each. It is a key of the cache: not a lambda.
     """
     if length > LONGEST_KEPT:
         return form(*_angles(length, width, like.dtype, like.device))
@@ -48,7 +47,7 @@ def sinusoids(length: int, width: int, like: Tensor, form: Callable[[Tensor, Ten
 
 
 def turn(x: Tensor, by: Tensor) -> Tensor:
-    """Read the last dimension of `x` as complex numbers, pair after pair, and multiply them.
+    """Multiply `x` by complex numbers: pairs of its last dimension are their real and imaginary parts.
 
     x: *Shape: [..., w]*; by: complex, broadcast against it. *Shape: [..., w / 2]*
     """
@@ -71,9 +70,9 @@ def _angles(length: int, width: int, dtype: torch.dtype, device: torch.device) -
     return angles.sin().to(device, dtype), angles.cos().to(device, dtype)
 
 
-# Up to this length a bucket's attention maps are made whole; their memory then grows with the number of tokens only.
+# Maximum length of sequences whose maps are computed whole, so that memory grows with the number of tokens only.
 WHOLE_MAP = 512
-# Longer sequences are read some queries at a time, so many scores at once: about what a core's own cache holds.
+# Number of scores computed at once for longer sequences: about what fits into a core's own cache.
 SCORES_AT_ONCE = 1 << 20
 
 Weighting = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
@@ -89,8 +88,8 @@ class Heads:
     """Queries, keys and values by head, ready for `softmax(q k^T + q_position table^T) v`; any scale is in the queries.
 
     q, k: *Shape: [N, h, w]*; v: *Shape: [N, h, d_k]*
-    q_position: queries to positions rather than to keys, if there are such. *Shape: [N, h, w']*
-    table: the row that stands for each position. *Shape: [longest, w']*
+    q_position: queries to positions rather than to keys, for relative positions. *Shape: [N, h, w']*
+    table: the embedding of each position. *Shape: [longest, w']*
     per_query: inputs of a weighting other than softmax, for each query. *Shape: [N, h, w'']*
     """
 
@@ -103,7 +102,7 @@ class Heads:
 
 
 class Attention(nn.Module, ABC):
-    """Multi-head attention, given queries, keys and values by `heads`."""
+    """Multi-head attention. Subclasses compute queries, keys and values in `heads`."""
 
     def __init__(self, *, n_heads: int, dropout: float) -> None:
         super().__init__()
@@ -118,7 +117,7 @@ class Attention(nn.Module, ABC):
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*
 
         ragged: the sequences, planned for this number of heads.
-        context: what the attention needs to know of positions.
+        context: other arguments of `heads`, such as positions.
         """
         return attend(self.heads(x, *context), ragged, self.dropout if self.training else 0.0)
 
@@ -156,9 +155,9 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 
 
 def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None = None) -> Tensor:
-    """Attention within each sequence, with dropout of probability `p` on its map. *Returns Shape: [N, h d_k]*
+    """Compute attention within each sequence, with dropout of probability `p` on its map. *Returns Shape: [N, h d_k]*
 
-    weighting: what makes the map of the scores; None for softmax.
+    weighting: function from scores to the map; None for softmax.
     """
     if not ragged.buckets:
         return heads.v.flatten(1)
@@ -171,7 +170,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
 
 
 def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = None) -> list[Tensor]:
-    """Return the attention map of each sequence, in plain view. *Shape: [h, length, length]* each"""
+    """Return the attention map of each sequence. *Shape: [h, length, length]* each"""
     maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
     for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
         weights = _map(padded, bucket, weighting)
@@ -182,7 +181,7 @@ def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = N
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
-    """Return the same by bucket. q, k, v, q_position, per_query: *Shape: [n, h, L, ..]*; table: *Shape: [L, w']*"""
+    """Return the heads of each bucket, padded. *Shape: [n, h, L, ..]*, but for `table`: *[L, w']*"""
     none = [None] * len(ragged.buckets)
     parts = (heads.q, heads.k, heads.v, heads.q_position, heads.per_query)
     q, k, v, q_position, per_query = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in parts)
@@ -192,7 +191,7 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
 
 
 def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
-    """Return each bucket by torch's fused kernel, which gets all that it reads by one gather.
+    """Compute each bucket with torch's fused kernel, after one gather of queries, keys and values.
 
     *Returns Shape: [n, h, L, d_k]* for each bucket
     """
@@ -204,30 +203,30 @@ def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
         q, k, v = part.split(widths, dim=-1)
         if heads.table is not None:
             k = torch.cat((k, heads.table[: bucket.length].expand(*k.shape[:3], -1)), dim=-1)
-        barred = None if bucket.barred is None else bucket.barred.to(q.dtype)
-        mixed.append(F.scaled_dot_product_attention(q, k, v, attn_mask=barred, dropout_p=p, scale=1.0))
+        key_mask = None if bucket.key_mask is None else bucket.key_mask.to(q.dtype)
+        mixed.append(F.scaled_dot_product_attention(q, k, v, attn_mask=key_mask, dropout_p=p, scale=1.0))
     return mixed
 
 
 def _plain(padded: Heads, bucket: Bucket, p: float, weighting: Weighting | None) -> Tensor:
-    """Return one bucket by plain products. *Returns Shape: [n, h, L, d_k]*
+    """Compute one bucket by matrix products. *Returns Shape: [n, h, L, d_k]*
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
     """
     if padded.q.shape[2] <= WHOLE_MAP:
         return _mix(padded, bucket, p, weighting)
-    joined = _joined(padded)
+    joined = _with_positions(padded)
     n, h, length, _ = joined.q.shape
     step = max(SCORES_AT_ONCE // (n * h * length), 32)
     queries = joined.q.split(step, dim=2)
     per_query = [None] * len(queries) if joined.per_query is None else joined.per_query.split(step, dim=2)
     cuts = [slice(begin, begin + step) for begin in range(0, length, step)]
-    # Memory grows with the length and not with its square: maps are made again in the backward pass.
-    attended = partial(checkpointed, _mix_some, joined.k, joined.v, bucket, p, weighting)
+    # Memory grows with the length and not with its square: maps are recomputed in the backward pass.
+    attended = partial(checkpointed, _mix_queries, joined.k, joined.v, bucket, p, weighting)
     return torch.cat([attended(*some) for some in zip(cuts, queries, per_query, strict=True)], dim=2)
 
 
-def _mix_some(
+def _mix_queries(
     k: Tensor,
     v: Tensor,
     bucket: Bucket,
@@ -237,12 +236,12 @@ def _mix_some(
     q: Tensor,
     per_query: Tensor | None,
 ) -> Tensor:
-    """Return some queries of a bucket, cut out of all. *Returns Shape: [n, h, cut, d_k]*"""
+    """Compute the queries `q` of a bucket, which are the slice `cut` of all. *Returns Shape: [n, h, cut, d_k]*"""
     return _mix(Heads(q, k, v, per_query=per_query), bucket, p, weighting, cut)
 
 
-def _joined(padded: Heads) -> Heads:
-    """Return the same attention by queries and keys alone, which carry the positions in their second halves."""
+def _with_positions(padded: Heads) -> Heads:
+    """Concatenate queries with queries to positions, and keys with positions: one product gives the whole score."""
     if padded.q_position is None or padded.table is None:
         return padded
     table = padded.table.expand(*padded.k.shape[:3], -1)
@@ -255,14 +254,14 @@ def _mix(padded: Heads, bucket: Bucket, p: float, weighting: Weighting | None, q
 
 
 def _map(padded: Heads, bucket: Bucket, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
-    """Return the map of a bucket, or of the `queries` that it was cut to. *Returns Shape: [n, h, T, L]*"""
-    scores = _scores(padded, bucket.barred)
+    """Return the attention map of a bucket, or of the slice `queries` of it. *Returns Shape: [n, h, T, L]*"""
+    scores = _scores(padded, bucket.key_mask)
     if weighting is None:
         return torch.softmax(scores, dim=-1)
     return weighting(scores, padded.per_query, None if bucket.mask is None else bucket.mask[:, queries])
 
 
-def _scores(padded: Heads, barred: Tensor | None) -> Tensor:
+def _scores(padded: Heads, key_mask: Tensor | None) -> Tensor:
     """Return scores, -inf at padded keys. q, q_position: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
@@ -272,14 +271,14 @@ def _scores(padded: Heads, barred: Tensor | None) -> Tensor:
         # Every head and sequence has the same table: one product for all of them.
         scores = torch.matmul(padded.q_position.flatten(0, 2), padded.table.T).view(*q.shape[:2], -1).baddbmm_(q, keys)
     scores = scores.view(shape)
-    if barred is not None:
-        scores += barred
+    if key_mask is not None:
+        scores += key_mask
     return scores
 
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """Contribution of the position of each token of a batch to its query and its key. Made once, for all layers.
+    """Factors of relative positions for queries and for keys. Made once per batch, for all layers.
 
     table: `[cos(c j), sin(c j), ..]` by position. *Shape: [longest, d_k]*
     query_turn: `sin(c t) - i cos(c t)` of each token's own position. *Shape: [N, 1, d_k / 2]*

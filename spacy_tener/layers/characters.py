@@ -1,8 +1,8 @@
-"""From the characters of words, or the radicals of characters, to one row for each token.
+"""Features of tokens from the characters of words, or from the radicals of characters.
 
-The character encoders are those that the TENER paper compares. Each is an encoder of sequences, as words have them too,
-then the maximum over each word, then a linear layer. That layer is not in the paper's text, but in its parameter counts
-(supplement 6.1) and in the released code; so is the ReLU before the maximum, in the code.
+The character encoders are those that the TENER paper compares: an encoder of sequences, ReLU and the maximum over each
+word, and a linear layer. The paper's text lacks the linear layer, but its parameter counts (supplement 6.1) and the
+released code have it; ReLU is in the code only.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .transformer import TransformerEncoder
 
 
 class CharacterEncoder(nn.Module):
-    """An encoder of characters, the maximum over each word, a linear layer.
+    """Encoder of words from their characters: an encoder of sequences, ReLU, the maximum, and a linear layer.
 
-    encode: from the characters of all words joined, and the words' lengths, to as many rows.
-    hidden: width of those rows.
-    width: of a word's row.
+    encode: encoder of the characters of all words, joined, called with the words' lengths too.
+    hidden: width of its output.
+    width: width of the output.
     """
 
     def __init__(self, encode: nn.Module, *, hidden: int, width: int) -> None:
@@ -44,19 +44,19 @@ class CharacterEncoder(nn.Module):
 
 
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
-    """ReLU and the maximum over the rows of each word, in either order; zeros for a word without any.
+    """Return ReLU of the maximum over each word's rows; zeros for a word without rows.
 
     rows: *Shape: [C, w]*; lengths: *Shape: [words]*. Returns *Shape: [words, w]*
     """
     counts = as_lengths(lengths)
     word = on_device(np.repeat(np.arange(len(counts)), counts), rows.device)
-    # Not torch.segment_reduce: where rows of a word are equal, it hands a negative gradient to each of them in full.
+    # Not torch.segment_reduce, which gives a negative gradient in full to each of several equal rows.
     zeros = rows.new_zeros(len(counts), rows.shape[1])
     return zeros.scatter_reduce(0, word[:, None].expand_as(rows), rows, "amax")
 
 
 def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> CharacterEncoder:
-    """Ma and Hovy's: filters of one width over the characters."""
+    """Return Ma and Hovy's CNN over the characters: filters of one width."""
     return CharacterEncoder(CNN(char_width, filters, window=window), hidden=filters, width=width)
 
 
@@ -66,14 +66,14 @@ def char_bilstm(*, char_width: int, hidden: int, width: int) -> CharacterEncoder
 
 
 def char_transformer(config: TransformerConfig, *, width: int) -> CharacterEncoder:
-    """Return the adapted transformer, TENER's own, or the vanilla one."""
+    """Return a transformer over the characters: the adapted one of TENER, or the vanilla one."""
     return CharacterEncoder(TransformerEncoder(config), hidden=config.width, width=width)
 
 
 class CNN(nn.Module):
-    """Filters over the characters of each word: a convolution that plans its own windows.
+    """Convolution over the characters of each word.
 
-    window: how many characters a filter sees.
+    window: number of characters in a window.
     """
 
     def __init__(self, width: int, filters: int, *, window: int) -> None:
@@ -101,16 +101,16 @@ class BiLSTM(nn.Module):
         packing = Packing.of(lengths, len(x))
         flat = on_device(packing.forward, x.device)
         packed, _ = self.lstm(PackedSequence(x.index_select(0, flat), torch.tensor(packing.sizes)))
-        # Each flat row is packed once: sorting says where.
+        # `flat` is a permutation, and argsort inverts it.
         return packed.data.index_select(0, flat.argsort())
 
 
 class CharacterFeatures(nn.Module):
-    """For each token the encoding of its word, which is made once for all tokens of one word.
+    """Encoder of tokens from their characters. Each distinct word is encoded once.
 
-    tables: the rows of characters, with dropout of their own.
-    encoder: from a word's characters to its row.
-    dropout: on the tokens' rows.
+    tables: embedding tables of characters, with their own dropout.
+    encoder: encoder of words from their characters.
+    dropout: on the output.
     """
 
     def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
@@ -120,11 +120,11 @@ class CharacterFeatures(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
-        """Encode the words, then read off each token's.
+        """Return the encoded word of each token.
 
         characters: rows of the table, for the characters of all words joined. *Shape: [C]*
         lengths: the number of characters of each word. *Shape: [words]*
-        words: which of the words each token is. *Shape: [N]*
+        words: index of each token's word. *Shape: [N]*
         Returns *Shape: [N, width]*
         """
         encoded = self.encoder(self.tables(characters), lengths)
@@ -134,11 +134,11 @@ class CharacterFeatures(nn.Module):
 class RadicalEncoder(nn.Module):
     """Encoder of the radicals of each token's character.
 
-    The names of all parameters begin with `radicals`, by which an optimizer can give them a rate of their own.
+    The names of all parameters begin with `radicals`, so that an optimizer can give them a learning rate of their own.
 
-    radicals: the filters over a character's radicals, with their maximum; a distinct character is read once.
-    radical_dropout: probability that a token is read in training as a character of one unknown radical. It trains
-        the unknown row, as in the released code, where it is the word dropout of the characters.
+    radicals: CNN over the radicals of each distinct character.
+    radical_dropout: probability in training that one unknown radical replaces those of a token. It trains the unknown
+        row, as in the released code, where it is the word dropout of the characters.
     """
 
     def __init__(self, radicals: CharacterFeatures, *, radical_dropout: float) -> None:
@@ -147,11 +147,11 @@ class RadicalEncoder(nn.Module):
         self.radical_dropout = radical_dropout
 
     def forward(self, radicals: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
-        """Read the distinct characters, then give each token its character's row.
+        """Return the encoded radicals of each token's character.
 
         radicals: rows of the table, for all distinct characters joined. *Shape: [C]*
         lengths: the number of radicals of each distinct character. *Shape: [n]*
-        characters: which of the distinct characters each token is. *Shape: [N]*
+        characters: index of each token's character among the distinct ones. *Shape: [N]*
         Returns *Shape: [N, width]*
         """
         if self.training and self.radical_dropout > 0.0:

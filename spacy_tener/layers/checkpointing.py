@@ -1,6 +1,6 @@
-"""Memory for time: what a function keeps for its gradient is made again in the backward pass.
+"""Gradient checkpointing: what a function saves for its gradient is recomputed in the backward pass.
 
-As torch's `checkpoint` does, whose first call imports torch's compiler: seconds and 80 MB, once in each process.
+torch's `checkpoint` does the same, but its first call imports torch's compiler: seconds and 80 MB in each process.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from torch.utils.checkpoint import get_device_states, set_device_states
 
 
 def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
-    """Return `function(*inputs)`, made again in the backward pass with the same random numbers."""
+    """Return `function(*inputs)`, recomputed in the backward pass with the same random numbers."""
     if not torch.is_grad_enabled():
         return function(*inputs)
-    again = _Again(function, *inputs)
-    with saved_tensors_hooks(again.pack, again.unpack):
+    recomputed = _Recomputed(function, *inputs)
+    with saved_tensors_hooks(recomputed.pack, recomputed.unpack):
         return function(*inputs)
 
 
-class _Again:
-    """The tensors that a call saves for its gradient, by their places in the order of saving."""
+class _Recomputed:
+    """Tensors that a call saves for its gradient, by their index in the order of saving, recomputed when needed."""
 
     def __init__(self, function: Callable[..., Tensor], *inputs: Any) -> None:
         self.call = partial(function, *inputs)
@@ -34,26 +34,26 @@ class _Again:
         precision, mixed = torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
         self.autocast = partial(torch.autocast, kind, dtype=precision, enabled=mixed)
         self.saved = 0
-        self.made: dict[int, Tensor] = {}
+        self.tensors: dict[int, Tensor] = {}
 
     def pack(self, _: Tensor) -> int:
         self.saved += 1
         return self.saved - 1
 
-    def unpack(self, place: int) -> Tensor:
-        if place not in self.made:
-            self._make()
-        return self.made.pop(place)
+    def unpack(self, index: int) -> Tensor:
+        if index not in self.tensors:
+            self._recompute()
+        return self.tensors.pop(index)
 
-    def _make(self) -> None:
-        self.made.clear()
+    def _recompute(self) -> None:
+        self.tensors.clear()
         with torch.random.fork_rng(self.devices[0]), torch.enable_grad(), self.autocast():
             torch.set_rng_state(self.seed)
             set_device_states(*self.devices)
-            with saved_tensors_hooks(self._keep, self.made.__getitem__):
+            with saved_tensors_hooks(self._store, self.tensors.__getitem__):
                 self.call()
 
-    def _keep(self, tensor: Tensor) -> int:
-        place = len(self.made)
-        self.made[place] = tensor.detach()
-        return place
+    def _store(self, tensor: Tensor) -> int:
+        index = len(self.tensors)
+        self.tensors[index] = tensor.detach()
+        return index

@@ -1,8 +1,8 @@
 """Convolutions along the sequences of a flat batch, and the encoders made of them: ID-CNN and GRN.
 
-torch's own convolution needs padded sequences, and on a CPU compiles a kernel for every new shape. Here each token's
-neighbours are laid side by side by one gather, and a linear layer does the rest: on batches of sentences of mixed
-lengths that takes about half the time of `nn.Conv1d`, forwards and backwards.
+torch's own convolution needs padded sequences, and on a CPU compiles a kernel for every new shape. Here one gather
+concatenates the tokens of each window, and a linear layer multiplies them: on batches of sentences of mixed lengths
+that takes about half the time of `nn.Conv1d`, forwards and backwards.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .relation import Relation
 
 @dataclass(frozen=True)
 class ConvolutionWindows:
-    """Neighbours that each token of a batch sees. Made once per batch, for all convolutions of one shape.
+    """Windows around each token of a batch. Made once per batch, for all convolutions of this size and dilation.
 
-    size: k, tokens in a window; an odd number, the token itself in the middle.
-    rows: the flat row of each neighbour; N, the number of tokens, where the sequence has ended. *Shape: [N, k]*
-    readers: where in `rows`, counted flat, each token is found again; N k where no window has it. *Shape: [N, k]*
+    size: k, tokens in a window; an odd number, with the token itself in the middle.
+    rows: the flat row of each token of a window; N, the number of tokens, beyond the sequence's ends. *Shape: [N, k]*
+    readers: the indices of each token in `rows`, flattened; N k for windows beyond the ends. *Shape: [N, k]*
     """
 
     size: int
@@ -42,7 +42,7 @@ class ConvolutionWindows:
     def of(
         cls, lengths: IntArray, size: int, dilation: int = 1, *, device: torch.device | str = "cpu"
     ) -> ConvolutionWindows:
-        """Plan the windows. dilation: the distance between neighbours of a window, 1 where they stand side by side."""
+        """Plan the windows. dilation: distance between the tokens of a window."""
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
         # Made on the host and sent in one copy: a GPU would need a dozen launches for it.
@@ -57,7 +57,7 @@ class ConvolutionWindows:
         return cls(size, *on_device(plan, device))
 
     def gather(self, x: Tensor) -> Tensor:
-        """Return each token's neighbours side by side, in reading order, with zeros beyond the sequence's ends.
+        """Return the tokens of each window, concatenated in reading order, with zeros beyond the sequence's ends.
 
         x: *Shape: [N, w]*. Returns *Shape: [N, k w]*
         """
@@ -67,7 +67,7 @@ class ConvolutionWindows:
 
 
 class Convolution(nn.Module):
-    """A convolution with as many outputs as inputs: `k // 2` zeros (times the dilation) stand beyond each end.
+    """Convolution with zero padding at both ends of each sequence: `k // 2` zeros, times the dilation.
 
     Its weights are those of `nn.Conv1d` with the last two dimensions swapped and joined.
     """
@@ -80,13 +80,13 @@ class Convolution(nn.Module):
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
         """x: *Shape: [N, width]*. Returns *Shape: [N, out]*
 
-        windows: of this size.
+        windows: windows of `size` tokens.
         """
         return self.product(windows.gather(x))
 
 
 class _Gather(torch.autograd.Function):
-    """Rows by index, where the gradient is a gather as well: a scatter would add row after row."""
+    """Gather of windows, whose gradient is a gather as well: a scatter would add row after row."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: Tensor, readers: Tensor) -> Tensor:
@@ -102,17 +102,17 @@ class _Gather(torch.autograd.Function):
 
 
 def _rows(x: Tensor, index: Tensor) -> Tensor:
-    """Return rows of `x`, with a row of zeros after the last. *Shape* x: [N, w]; index: any; result: [.., w]"""
+    """Return rows of `x` by index; row N is zeros. *Shape* x: [N, w]; index: any; result: [.., w]"""
     return torch.cat((x, x.new_zeros(1, x.shape[1]))).index_select(0, index.flatten())
 
 
 class IDCNNEncoder(nn.Module):
-    """A convolution that widens the input, then one block of dilated convolutions applied again and again.
+    """Iterated dilated CNN: a convolution of the input, then one block of dilated convolutions, applied repeatedly.
 
-    As in the released code, every convolution is followed by ReLU; the first starts Xavier-uniform, and those of the
-    block start as the identity, so that an untrained block returns its input. What differs: one loss reads the
-    last application's output, where the paper averages a loss over all of them, and there is no penalty on the
-    difference that dropout makes: both belong to training, not to an encoder.
+    As in the released code, every convolution is followed by ReLU; the first is initialised Xavier-uniform, those of
+    the block as the identity, so that an untrained block returns its input. Unlike in the paper, the loss is that of
+    the last iteration's output, not a mean over all, and there is no penalty on the difference that dropout makes: both
+    belong to training, not to an encoder.
     """
 
     def __init__(self, config: IDCNNConfig, *, input_width: int) -> None:
@@ -138,14 +138,14 @@ class IDCNNEncoder(nn.Module):
         return x
 
     def _iterate(self, x: Tensor, windows: Mapping[int, ConvolutionWindows]) -> Tensor:
-        """Return the block, once. *Shape: [N, d]*"""
+        """Apply the block once. *Shape: [N, d]*"""
         for layer, dilation in zip(self.block, self.config.dilations, strict=True):
             x = F.relu(cast(Convolution, layer)(x, windows[dilation]))
         return x
 
 
 def _identity(width: int, window: int) -> Convolution:
-    """Return a convolution that returns the middle of its window."""
+    """Return a convolution initialised as the identity."""
     layer = Convolution(width, width, size=window)
     with torch.no_grad():
         middle = torch.zeros(width, window, width)
@@ -156,7 +156,7 @@ def _identity(width: int, window: int) -> Convolution:
 
 
 class ContextLayer(nn.Module):
-    """Convolutions of several windows, tanh after each, and the strongest signal in each channel (eq. 3)."""
+    """Context layer: convolutions of several window sizes, tanh, and the maximum of each channel (eq. 3)."""
 
     def __init__(self, *, input_width: int, width: int, branches: Sequence[int]) -> None:
         super().__init__()
@@ -170,12 +170,12 @@ class ContextLayer(nn.Module):
             branch(x, ConvolutionWindows.of(lengths, cast(Convolution, branch).size, device=x.device))
             for branch in self.branches
         ]
-        # tanh rises everywhere: the largest of several is that of the largest.
+        # tanh is increasing: the maximum of several is tanh of the maximum.
         return torch.tanh(_largest(branches))
 
 
 def kaiming_uniform_start(layer: Linear) -> None:
-    """Start a layer with Kaiming-uniform weights and a bias of zeros."""
+    """Initialise a layer with Kaiming-uniform weights and a bias of zeros."""
     nn.init.kaiming_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
 
@@ -187,7 +187,7 @@ def _largest(branches: Sequence[Tensor]) -> Tensor:
 
 
 class _Largest(torch.autograd.Function):
-    """The largest of several numbers. It gets the gradient; equals share it.
+    """Elementwise maximum, which gets the gradient; equal numbers share it.
 
     The gradient of `torch.maximum` takes many times as long on a CPU, where selecting by a condition is not vectorised.
     """
@@ -207,10 +207,9 @@ class _Largest(torch.autograd.Function):
 
 
 class GRNEncoder(nn.Module):
-    """The context layer, dropout, and the relation layer, over the sequences of a flat batch.
+    """Gated relation network: the context layer, dropout and the relation layer, over a flat batch.
 
-    Without a context layer the relation layer reads the input itself; where that is not as wide as the model, a linear
-    layer brings it there.
+    Without a context layer, the relation layer gets the input itself, after a linear layer if the widths differ.
     """
 
     def __init__(self, config: GRNConfig, *, input_width: int) -> None:

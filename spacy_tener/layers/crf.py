@@ -1,13 +1,13 @@
-"""A linear-chain conditional random field over BIOES tags (algorithms: Lafferty et al. 2001).
+"""A linear-chain conditional random field over BIOES tags (Lafferty et al., 2001).
 
-`score(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_n]`, over those tag
-sequences only that are lists of entities: every other sequence is no path, in training as in decoding.
+`score(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_n]`. Only well-formed tag
+sequences, which are lists of entities, are paths, in training as in decoding.
 
-Emissions are flat: the tokens of all sequences joined, `lengths` telling them apart. A sequence of no tokens has one
-path, the empty one, whose score is 0. Tags are numbered as in `spacy_tener.tagging.TagLayout`.
+Emissions are flat: the tokens of all sequences, joined, beside the `lengths` of the sequences. A sequence of no tokens
+has one path, the empty one, whose score is 0. Tags are numbered as in `spacy_tener.tagging.TagLayout`.
 
-Sums are float64, because a loss is a small difference of large ones. The gradient of the loss is expected less actual
-counts of tags and transitions, written down instead of being traced back through the recursion, which is numpy's.
+Sums are float64, because a loss is a small difference of large ones. The gradient of the loss, expected minus actual
+counts of tags and transitions, is computed by this formula, since the recursion is in numpy, without autograd.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def upcast(emissions: Tensor) -> Tensor:
-    """At least float32, whatever precision the encoder runs in."""
+    """Convert to float32, unless the precision is that or higher."""
     return emissions.to(torch.promote_types(emissions.dtype, torch.float32))
 
 
 def as_arrays(like: Tensor, *tensors: Tensor) -> tuple[AnyFloats, ...]:
-    """Tensors of the host as arrays of one precision."""
+    """Convert tensors on the CPU to arrays with the dtype of `like`."""
     return tuple(tensor.detach().to(like.dtype).numpy() for tensor in tensors)
 
 
@@ -51,7 +51,7 @@ def as_mask(allowed: Tensor | None) -> BoolArray | None:
 
 
 def path_score(emissions: AnyFloats, transitions: Transitions, packing: Packing, tags: IntArray) -> AnyFloats:
-    """Return the score of one given path of each sequence, -inf where it is no path. *Shape* [n_sequences], float64"""
+    """Return the score of one path of each sequence, -inf if it is forbidden. *Shape* [n_sequences], float64"""
     steps = np.take_along_axis(emissions, tags[:, None], axis=1)[:, 0].astype(np.float64)
     later = packing.later
     steps[later] += transitions.table[tags[later - 1], tags[later]]
@@ -61,7 +61,9 @@ def path_score(emissions: AnyFloats, transitions: Transitions, packing: Packing,
 
 
 class LogLikelihood(torch.autograd.Function):
-    """log Z of each sequence over the paths of allowed tags, less the score of one path if `tags` names it."""
+    """Negative log-likelihood of the path `tags` of each sequence: log Z over the paths of allowed tags, minus its
+    score. Without `tags`, log Z.
+    """
 
     @staticmethod
     def forward(
@@ -103,7 +105,7 @@ class LogLikelihood(torch.autograd.Function):
 
 
 class PathScore(torch.autograd.Function):
-    """The score of one given path of each sequence."""
+    """Score of one path of each sequence."""
 
     @staticmethod
     def forward(
@@ -134,8 +136,8 @@ class PathScore(torch.autograd.Function):
 def _gradients(
     transitions: Transitions, packing: Packing, counts: AnyFloats, moves: AnyFloats, dtype: torch.dtype
 ) -> Gradients:
-    """Return the gradients of emissions and weights, by the counts of tags and of transitions. *Shape* [N, K], [K,
-    K]
+    """Return the gradients of emissions and weights, given the counts of tags, *Shape* [N, K], and of transitions, [K,
+    K].
     """
     start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
     parameters = weight_gradients(transitions.layout, start, end, moves)
@@ -144,7 +146,7 @@ def _gradients(
 
 
 def subtract_path(counts: AnyFloats, moves: AnyFloats, tags: IntArray, weights: AnyFloats, packing: Packing) -> None:
-    """Take the counts of one path from the expected ones, in place. *Shape* [N, K], [K, K], [N], [N, 1]"""
+    """Subtract the counts of one path from expected ones, in place. *Shape* [N, K], [K, K], [N], [N, 1]"""
     counts[np.arange(len(tags)), tags] -= weights[:, 0]
     later = packing.later
     np.subtract.at(moves, (tags[later - 1], tags[later]), weights[later, 0])
@@ -153,19 +155,16 @@ def subtract_path(counts: AnyFloats, moves: AnyFloats, tags: IntArray, weights: 
 CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
 """start, end, outside, inside: the parameters of a CRF."""
 
-Summed = Callable[..., Tensor]
-"""`_log_likelihood`, or the same on a GPU."""
-
 
 class CRF(nn.Module):
-    """Transition scores between tags, and all that follows from them.
+    """Linear-chain CRF: transition scores, and the loss.
 
-    Everywhere `allowed` is a mask of the tags that a token may have, [N, K]; without one, it may have any.
+    In all methods, `allowed` is a mask of the tags that each token may have, [N, K]; None allows all.
     Sums are computed in float32 at least, whatever the precision of the emissions.
 
-    Sums over all paths, and the losses that are made of them, are computed where emissions and weights are, if that is
-    a GPU with Triton (`crf_triton`). Everything else is computed on the CPU, and results are there: the recursions are
-    chains of hundreds of small steps, and a GPU would spend most of a training step on launching them.
+    Sums over all paths, and losses, are computed on the device of emissions and weights if it is a GPU where Triton
+    works (`crf_triton`). All else is computed, and returned, on the CPU: the recursions are chains of hundreds of small
+    steps, and a GPU would spend most of a training step on launching them.
     """
 
     def __init__(self, n_labels: int) -> None:
@@ -182,13 +181,13 @@ class CRF(nn.Module):
         return self.start, self.end, self.outside, self.inside
 
     def on_host(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
-        """Emissions and weights on the CPU, by a single copy. Gradients go back by a single copy as well."""
+        """Copy emissions and weights to the CPU in one transfer. Their gradients go back in one, too."""
         emissions, start, end, outside, inside = to_host(emissions, *self.weights)
         return emissions, (start, end, outside, inside)
 
     @torch.no_grad()
     def resize(self, n_labels: int) -> CRF:
-        """Return a CRF of more entity types: the weights of the types so far, and zeros for the new ones."""
+        """Return a CRF with more entity types: the same weights for the present types, and zeros for the new ones."""
         old = self.layout
         if n_labels < old.n_labels:
             raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
@@ -203,16 +202,19 @@ class CRF(nn.Module):
         return grown
 
     def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
-        """Return log Z: the log-sum of the scores of all paths of each sequence, -inf where there is none.
+        """Return log Z: the log-sum of the scores of all paths of each sequence, -inf if there are none.
 
         *Shape* [N, K] to [n_sequences]
         """
-        emissions, weights, summed = self._where_summed(emissions)
-        sums = summed(emissions, weights, self._packing(emissions, lengths), allowed)
+        emissions, weights, log_likelihood = self._dispatch(emissions)
+        sums = log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
         return sums.to(upcast(emissions).dtype)
 
     def path_score(self, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
-        """Return the score of one path of each sequence, -inf where it is none. *Shape* [N, K], [N] to [n_sequences]"""
+        """Return the score of one path of each sequence, -inf if it is forbidden.
+
+        *Shape* [N, K], [N] to [n_sequences]
+        """
         emissions, weights = self.on_host(emissions)
         scores: Tensor = PathScore.apply(  # type: ignore[no-untyped-call]
             emissions, *weights, self._packing(emissions, lengths), tags.cpu()
@@ -228,31 +230,30 @@ class CRF(nn.Module):
         allowed: Tensor | None = None,
         possible: Tensor | None = None,
     ) -> Tensor:
-        """Negative log-likelihood of each sequence's annotation.
+        """Return the negative log-likelihood of each sequence's annotation.
 
-        A full annotation is given as `tags` [N]. A partial one as the `allowed` tags that agree with what is
-        known: the loss is `log Z(possible) - log Z(allowed)`. `possible` leaves out what is never to be
-        considered, such as white space that begins an entity. The loss of an annotation that is no possible path is
-        infinite, with a finite gradient.
+        A full annotation is given as `tags`, [N]; a partial one as `allowed`, the mask of tags that agree with it, and
+        the loss is `log Z(possible) - log Z(allowed)`. `possible` is the mask of tags under any annotation: a token of
+        white space begins no entity. If the annotation is not possible, the loss is infinite, with a finite gradient.
 
         *Shape* [N, K] to [n_sequences]
         """
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
-        emissions, weights, summed = self._where_summed(emissions)
+        emissions, weights, log_likelihood = self._dispatch(emissions)
         packing = self._packing(emissions, lengths)
         if tags is not None:
-            return summed(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
+            return log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
         assert allowed is not None
-        # Both sums go step by step together, as one batch of twice as many sequences.
+        # Both sums are computed together, as one batch of twice as many sequences.
         every = torch.ones_like(allowed) if possible is None else possible
         twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
         masks = torch.cat([every, every & allowed])
-        free, agreeing = summed(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
+        free, agreeing = log_likelihood(torch.cat([emissions, emissions]), weights, twice, masks).chunk(2)
         return (free - agreeing).to(upcast(emissions).dtype)
 
-    def _where_summed(self, emissions: Tensor) -> tuple[Tensor, CRFWeights, Summed]:
-        """Return emissions and weights where sums over paths are computed, and what computes them."""
+    def _dispatch(self, emissions: Tensor) -> tuple[Tensor, CRFWeights, Callable[..., Tensor]]:
+        """Return emissions and weights on the device that computes sums over paths, and its `log_likelihood`."""
         kernels = _kernels_for(emissions, self)
         if kernels is None:
             return *self.on_host(emissions), _log_likelihood
@@ -260,7 +261,7 @@ class CRF(nn.Module):
 
     @property
     def scorer(self) -> PathScorer:
-        """The CRF as it predicts, with the weights that it has now."""
+        """The CRF for prediction in numpy, with the current weights."""
         return PathScorer(cast(CRFArrays, tuple(weight.numpy() for weight in to_host(*map(_detached, self.weights)))))
 
     def _packing(self, emissions: Tensor, lengths: Lengths) -> Packing:
@@ -282,7 +283,7 @@ def _log_likelihood(
 
 
 def _kernels_for(emissions: Tensor, crf: CRF) -> ModuleType | None:
-    """Return the kernels for emissions and a CRF that are on a GPU where these work."""
+    """Return the Triton kernels if emissions and CRF are on a GPU where these work, otherwise None."""
     if not emissions.is_cuda or crf.start.device != emissions.device or emissions.dtype == torch.float64:
         return None
     kernels = _working_kernels(emissions.device) if emissions.numel() else None
@@ -291,7 +292,7 @@ def _kernels_for(emissions: Tensor, crf: CRF) -> ModuleType | None:
 
 @functools.lru_cache(maxsize=8)
 def _working_kernels(device: torch.device) -> ModuleType | None:
-    """Return the kernels where Triton is installed, compiles them, and computes on the device what the host does."""
+    """Return the Triton kernels if they compile and compute the same as the CPU for an example, otherwise None."""
     if find_spec("triton") is None:
         return None
     example, tags = torch.linspace(-2.0, 2.0, 45).view(9, 5), torch.tensor([0, 4, 3, 1, 1, 1, 2, 0, 3])
@@ -324,11 +325,11 @@ def cross_entropy(
     """Return the cross-entropy of the student's distribution over paths under the teacher's, summed over all sequences.
 
     Exact: `log Z(student) - E_teacher[score(student)]`, and a score is linear in the expected counts of tags and
-    transitions, which are the gradient of the teacher's log Z. The student's types may be more than the teacher's,
-    which come first; a new type the teacher never predicts.
+    transitions, which are the gradient of the teacher's log Z. The student may have more entity types, after those of
+    the teacher; for the teacher, they have probability 0.
     """
     layout = student.layout
-    emissions, weights, _ = student._where_summed(emissions)
+    emissions, weights, _ = student._dispatch(emissions)
     known = on_device(teacher.layout.within(layout), emissions.device)
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     scores[:, known] = teacher_emissions.detach().to(scores)
@@ -344,10 +345,10 @@ def cross_entropy(
 
 
 class CRFHead(nn.Module):
-    """Emissions of every tag for every token, with the CRF that turns them into paths.
+    """Linear layer from tokens to the emissions of a CRF, and the CRF.
 
-    The released code normalises emissions by log-softmax. That adds one number to all tags of a token, which no CRF
-    quantity can see, so it is left out.
+    The released code normalises emissions by log-softmax. That adds the same number to all tags of a token, which
+    changes neither losses nor probabilities, so it is left out.
     """
 
     def __init__(self, *, width: int, n_labels: int, dropout: float) -> None:
@@ -361,7 +362,7 @@ class CRFHead(nn.Module):
         return self.emit(self.dropout(tokens))
 
     def grown(self, n_labels: int) -> CRFHead:
-        """Return a head for more entity types, which emits the same scores as this one for the types that it had."""
+        """Return a head for more entity types, with the same emissions for the present ones."""
         head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p)
         head.crf = self.crf.resize(n_labels)
         kept = torch.from_numpy(self.crf.layout.within(head.crf.layout))

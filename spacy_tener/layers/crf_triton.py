@@ -1,13 +1,13 @@
-"""The CRF's sums over all paths on a GPU: one Triton kernel forwards and one backwards, a program for each sequence.
+"""Forward-backward algorithm of the CRF on a GPU: one Triton kernel for each direction, a program for each sequence.
 
-With emissions `e`, transitions `T` (-inf where there is no path) and `b` the score behind the last token, `end`:
+With emissions `e` and transitions `T`, -inf for forbidden ones:
 
     a_1 = start + e_1        a_t[j] = e_t[j] + log sum_i exp(a_(t-1)[i] + T[i, j])
     b_n = end                b_t[i] = log sum_j exp(T[i, j] + e_(t+1)[j] + b_(t+1)[j])
                              log Z = log sum_j exp(a_n[j] + end[j])
 
-`a_t` and `b_t` are kept relative to their largest number, whose sum over the tokens, in float64, is put back at the end
-into log Z alone. The gradients of log Z are probabilities, which do not ask what all scores have in common:
+`a_t` and `b_t` are kept relative to their maximum. The sum of these maxima, in float64, is only added to log Z, at the
+end. The gradients of log Z are probabilities, which a common shift of all scores does not change:
 
     d log Z / d e_t[j]   =       softmax over j of      a_t[j] + b_t[j]
     d log Z / d T[i, j]  = sum_t softmax over i and j of a_(t-1)[i] + T[i, j] + e_t[j] + b_t[j]
@@ -15,7 +15,7 @@ into log Z alone. The gradients of log Z are probabilities, which do not ask wha
 so their errors do not grow with the length of a text. A program holds `T` in registers, its tags padded to a power of
 two, and each sequence adds up its own counts of transitions: nothing depends on the order in which programs run.
 
-The host's form, in `crf`, is for everything else: a CPU, a device without Triton, decoding and single paths.
+`crf` does everything else, on the CPU: training without Triton, decoding, and scores of single paths.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ..types import IntArray
 from .devices import on_device_together
 
 MOST_TAGS = 128
-"""The tables of more do not fit into a program's registers."""
+"""Maximum number of tags whose table fits into a program's registers."""
 
 
 @triton.jit
@@ -76,7 +76,7 @@ def forward_kernel(
     emissions, allowed, tags, begins, lengths, spread, alpha, sums, K, P: tl.constexpr, MASKED: tl.constexpr,
     TAGGED: tl.constexpr,
 ):  # fmt: skip
-    """Write a_t of each token, and log Z of each sequence, less the score of its tags if there are such."""
+    """Write a_t of each token, and log Z of each sequence, minus the score of its tags if given."""
     sequence = tl.program_id(0)
     begin, length = tl.load(begins + sequence), tl.load(lengths + sequence)
     tag = tl.arange(0, P)
@@ -116,7 +116,7 @@ def backward_kernel(
     emissions, allowed, tags, begins, lengths, spread, alpha, weights, d_emissions, d_spread, K, P: tl.constexpr,
     MASKED: tl.constexpr, TAGGED: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of emissions, and of each sequence's start, end and transitions, from the end of each."""
+    """Write the gradients of emissions, and those of start, end and transitions for each sequence."""
     sequence = tl.program_id(0)
     begin, length = tl.load(begins + sequence), tl.load(lengths + sequence)
     weight = tl.load(weights + sequence).to(tl.float32)
@@ -124,7 +124,7 @@ def backward_kernel(
     real = tag < K
     table = _table(spread, tag, K, real)
     behind = _row(spread, 1, tag, K, real)
-    # Counts of some hundred tokens add up without the rounding errors of each sum, which `lost` has of the last one.
+    # Kahan summation of the counts: `lost` is the rounding error of the last addition.
     moves = tl.zeros((P, P), tl.float32)
     lost = tl.zeros((P, P), tl.float32)
     first = tl.zeros((P,), tl.float32)
@@ -165,7 +165,7 @@ def backward_kernel(
 
 @dataclass(frozen=True)
 class Batch:
-    """The sequences of a batch on a device.
+    """Sequences of a batch on a device.
 
     begins, lengths: *Shape: [n_sequences]*
     allowed: a mask of tags. *Shape: [N, K]*
@@ -188,7 +188,7 @@ class Batch:
     def launch(self, kernel: Any, emissions: Tensor, spread: Tensor, alpha: Tensor, *others: Tensor) -> None:
         n_tags = self.layout.n_tags
         padded = max(16, triton.next_power_of_2(n_tags))
-        # Where there is none, something stands in its place that is not read.
+        # Placeholders for absent tensors, which the kernels do not read.
         allowed = self.begins if self.allowed is None else self.allowed
         tags = self.begins if self.tags is None else self.tags
         inputs = emissions, allowed, tags, self.begins, self.lengths, spread, alpha
@@ -204,14 +204,14 @@ class Batch:
 
 
 class _LogLikelihood(torch.autograd.Function):
-    """log Z of each sequence over the paths of allowed tags, less the score of one path if the batch names it."""
+    """log Z of each sequence over the paths of allowed tags, minus the score of the batch's tags if it has some."""
 
     @staticmethod
     def forward(ctx: Any, emissions: Tensor, batch: Batch, *weights: Tensor) -> Tensor:
         emissions = emissions.contiguous()
-        index, _ = _places(batch.layout.n_labels, emissions.device)
-        barred = emissions.new_full((1,), -torch.inf, dtype=torch.float32)
-        spread = torch.cat([*(weight.flatten() for weight in weights), barred]).index_select(0, index)
+        index, _ = _spread_indices(batch.layout.n_labels, emissions.device)
+        forbidden = emissions.new_full((1,), -torch.inf, dtype=torch.float32)
+        spread = torch.cat([*(weight.flatten() for weight in weights), forbidden]).index_select(0, index)
         alpha = torch.empty_like(emissions, dtype=torch.float32)
         sums = torch.empty(len(batch.begins), dtype=torch.float64, device=emissions.device)
         batch.launch(forward_kernel, emissions, spread, alpha, sums)
@@ -227,7 +227,7 @@ class _LogLikelihood(torch.autograd.Function):
         d_emissions = torch.empty_like(alpha)
         d_spread = alpha.new_empty(len(batch.begins), len(spread))
         batch.launch(backward_kernel, emissions, spread, alpha, gradients[0].contiguous(), d_emissions, d_spread)
-        _, inverse = _places(batch.layout.n_labels, emissions.device)
+        _, inverse = _spread_indices(batch.layout.n_labels, emissions.device)
         joined = d_spread.sum(0).index_select(0, inverse)
         parts = joined.split([shape.numel() for shape in ctx.shapes])
         d_weights = (part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
@@ -241,7 +241,7 @@ def log_likelihood(
     allowed: Tensor | None = None,
     tags: Tensor | None = None,
 ) -> Tensor:
-    """Return log Z of each sequence over the paths of allowed tags, less the score of one path if `tags` names it.
+    """Return log Z of each sequence over the paths of allowed tags, minus the score of `tags` if given.
 
     *Shape* emissions, allowed: [N, K]; tags: [N]; result: [n_sequences], in float64
     """
@@ -252,9 +252,10 @@ def log_likelihood(
 
 
 @functools.lru_cache(maxsize=64)
-def _places(n_labels: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return where start, end and table over all tags find their scores among the CRF's parameters, joined, with -inf
-    behind them; and where each parameter stands there. *Shape: [2 K + K K], [n_parameters]*"""
+def _spread_indices(n_labels: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the index of each score of the start, end and table over all tags among the CRF's parameters, joined, with
+    -inf after them; and the inverse, the index of each parameter among the scores. *Shape: [2 K + K K], [n_parameters]*
+    """
     layout = TagLayout(n_labels)
     shapes = (layout.n_open,), (layout.n_open,), (layout.n_open, layout.n_open), (2, 2 * n_labels)
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])

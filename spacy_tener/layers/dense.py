@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..types import FloatArray, IntArray
 
 _STEPS = 1 << 16
-"""Probabilities are exact to one of so many steps."""
+"""Dropout probabilities are rounded to multiples of one in so many."""
 
 
 def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
@@ -33,7 +33,7 @@ def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
 
 
 def random_steps(like: Tensor) -> Tensor:
-    """Return whole numbers, each of -2^15 .. 2^15 - 1 as likely as any other. One 64-bit draw makes four of them."""
+    """Draw integers from -2^15 .. 2^15 - 1 uniformly, in the dtype of `like`. One 64-bit draw gives four of them."""
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
     return draws.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
 
@@ -55,9 +55,9 @@ class Dropout(nn.Module):
 BLOCKS = (512, 128)
 """Sizes of blocks of rows, from the largest."""
 STEP = 16
-"""What is left below the smallest block is filled up with zeros to a multiple of this."""
+"""Rows left over by the smallest block are padded with zeros to a multiple of this."""
 FEWEST_PRODUCTS = 1 << 21
-"""Below so many multiplications oneDNN's fixed cost outweighs its speed."""
+"""Minimum number of multiplications for which oneDNN's speed outweighs its fixed cost."""
 
 
 class Linear(nn.Linear):
@@ -73,7 +73,7 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """*Shape* [N, in] -> [N, out]"""
-        if not _serves(x, self.weight) or torch.is_autocast_enabled("cpu"):
+        if not _use_onednn(x, self.weight) or torch.is_autocast_enabled("cpu"):
             return F.linear(x, self.weight, self.bias)
         if not torch.is_grad_enabled():
             return _product(x, self.weight, self.bias)
@@ -92,17 +92,17 @@ class Projection(nn.Module):
         return self.linear(tokens)
 
 
-def _serves(x: Tensor, weight: Tensor) -> bool:
-    return HAS_ONEDNN and x.is_cpu and x.dtype == torch.float32 and x.dim() == 2 and _pays(x, weight.numel())
+def _use_onednn(x: Tensor, weight: Tensor) -> bool:
+    return HAS_ONEDNN and x.is_cpu and x.dtype == torch.float32 and x.dim() == 2 and _large_enough(x, weight.numel())
 
 
-def _pays(rows: Tensor, n_weights: int) -> bool:
-    # No more rows than a block has are multiplied at once.
+def _large_enough(rows: Tensor, n_weights: int) -> bool:
+    # At most one block of rows is multiplied at once.
     return min(len(rows), BLOCKS[0]) * n_weights >= FEWEST_PRODUCTS
 
 
 def _blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
-    """Return the place of each block, and the number of rows of zeros that fill it up."""
+    """Yield the slice of each block, and the number of rows of padding after it."""
     start = 0
     for size in BLOCKS:
         while n_rows - start >= size:
@@ -115,12 +115,12 @@ def _blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return `x W^T + b`. *Shape* x: [N, in]; weight: [out, in]; result: [N, out]"""
     result = x.new_empty(len(x), len(weight))
-    for block, filling in _blocks(len(x)):
+    for block, padding in _blocks(len(x)):
         rows = x[block]
-        if not _pays(rows, weight.numel()):
+        if not _large_enough(rows, weight.numel()):
             result[block] = F.linear(rows, weight, bias)
-        elif filling:
-            result[block] = _onednn(F.pad(rows, (0, 0, 0, filling)), weight, bias)[: len(rows)]
+        elif padding:
+            result[block] = _onednn(F.pad(rows, (0, 0, 0, padding)), weight, bias)[: len(rows)]
         else:
             result[block] = _onednn(rows, weight, bias)
     return result
@@ -129,13 +129,13 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _outer(dy: Tensor, x: Tensor) -> Tensor:
     """Return `dy^T x`, the weight's gradient. *Shape* dy: [N, out]; x: [N, in]; result: [out, in]"""
     result = x.new_zeros(dy.shape[1], x.shape[1])
-    for block, filling in _blocks(len(x)):
+    for block, padding in _blocks(len(x)):
         rows, d_rows = x[block], dy[block]
-        if not _pays(rows, result.numel()):
+        if not _large_enough(rows, result.numel()):
             result.addmm_(d_rows.t(), rows)
         else:
-            if filling:
-                rows, d_rows = (F.pad(part, (0, 0, 0, filling)) for part in (rows, d_rows))
+            if padding:
+                rows, d_rows = (F.pad(part, (0, 0, 0, padding)) for part in (rows, d_rows))
             result += _onednn(d_rows.t(), rows.t(), None)
     return result
 
@@ -145,7 +145,7 @@ def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _onednn_works() -> bool:
-    """Return whether the operator, which torch keeps for its own compiler, is there and computes what we use it for."""
+    """Return whether the operator, private to torch's compiler, exists and computes the same as `F.linear`."""
     x, weight, bias = torch.linspace(-1, 1, 128).split([48, 48, 32])
     rows = x.view(STEP, 3), weight[:6].view(2, 3), bias[:2]
     columns = rows[0].t(), weight.view(3, STEP).t().contiguous().t(), None
@@ -182,12 +182,12 @@ UNKNOWN_ROW = 0
 class EmbeddingTables(nn.Module):
     """Embedding tables, whose rows are concatenated.
 
-    Word dropout replaces a known row by the unknown one now and then, so that the unknown row is trained as well;
-    dropout then acts on the joined embedding.
+    Word dropout replaces a row by the unknown one at random, so that the unknown row is trained as well; dropout then
+    acts on the joined embedding.
 
     rows: height of each table, by name.
     widths: width of each table, by name.
-    word_dropout: probability of being read as unknown, by table.
+    word_dropout: probability of the unknown row, by name.
     dropout: on the joined embedding.
     """
 
@@ -227,7 +227,7 @@ class EmbeddingTables(nn.Module):
         ]
 
     def grow(self, name: str, height: int) -> None:
-        """Make a table higher; its rows stay and the new ones are random."""
+        """Add random rows to a table, up to `height` rows in all."""
         table = self.tables[name]
         added = random_rows(height - len(table), table.shape[1]).to(table)
         grown = torch.cat((table.data, added))
@@ -241,12 +241,12 @@ class EmbeddingTables(nn.Module):
             )
 
     def fill(self, name: str, rows: IntArray, vectors: FloatArray) -> None:
-        """Put pretrained vectors into their rows."""
+        """Write pretrained vectors into rows of a table."""
         table = self.tables[name]
         table.data[torch.as_tensor(rows)] = torch.as_tensor(vectors).to(table)
 
 
 def random_rows(height: int, width: int) -> Tensor:
-    """Uniform within ±sqrt(3 / width): rows of unit length, on average, as in the papers."""
+    """Return rows uniform within ±sqrt(3 / width), of unit length on average, as in the papers."""
     bound = math.sqrt(3.0 / width)
     return torch.empty(height, width).uniform_(-bound, bound)

@@ -1,4 +1,4 @@
-"""Copies between the host and a GPU, which are few: each one that is waited for leaves the GPU without work."""
+"""Copies between host and device. They are few, since a GPU idles while the host waits for one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..batching.sequences import starts
 
 
 def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tensor:
-    """Return an array of the host on a device, without waiting until it is there."""
+    """Copy an array of the host to a device, without waiting for the copy."""
     tensor = array if isinstance(array, Tensor) else torch.from_numpy(array)
     device = torch.device(device)
     if device.type == "cuda":
@@ -26,13 +26,13 @@ def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tenso
 
 
 def on_device_together(arrays: Sequence[NDArray[Any] | Tensor | None], device: torch.device | str) -> list[Any]:
-    """Return arrays of the host as tensors on a device, by one copy of all; None where there is None."""
+    """Copy arrays of the host to a device in one transfer; None stays None."""
     device = torch.device(device)
     given = [array for array in arrays if array is not None]
     if device.type == "cpu" or len(given) < 2:
         return [None if array is None else on_device(array, device) for array in arrays]
     parts = [np.ascontiguousarray(array) for array in given]
-    # A tensor of numbers of 8 bytes begins at a multiple of 8.
+    # Tensors must be aligned: each begins at a multiple of 8 bytes.
     sizes = [-(-part.nbytes // 8) * 8 for part in parts]
     begins = starts(np.array(sizes)).tolist()
     block = np.empty(sum(sizes), np.uint8)
@@ -52,7 +52,7 @@ def _dtype(array: NDArray[Any]) -> torch.dtype:
 
 @contextlib.contextmanager
 def one_host_thread(device: torch.device) -> Iterator[None]:
-    """Let the host compute on one thread where a GPU does the work: its small tensors take longer on more."""
+    """Use a single thread of the host if the device is a GPU: the host's small tensors take longer with several."""
     before = torch.get_num_threads()
     if device.type == "cpu" or before == 1:
         yield
@@ -65,7 +65,7 @@ def one_host_thread(device: torch.device) -> Iterator[None]:
 
 
 def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Return floats on the CPU, by one copy of all that are elsewhere. Their gradients go back by one copy as well."""
+    """Copy tensors of floats to the CPU in one transfer. Their gradients go back in one, too."""
     away = [tensor for tensor in tensors if not tensor.is_cpu]
     if not away:
         return tensors
@@ -75,7 +75,7 @@ def to_host(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 class _ToHost(torch.autograd.Function):
-    """A copy on the CPU, whose gradient goes back without waiting."""
+    """Copy to the CPU, whose gradient is copied back without waiting."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
-"""The words that cover a character, read into one vector: FLAT-ATSSA's word fusion (Hu et al., eq. 13 to 15).
+"""Word fusion of FLAT-ATSSA: attention of a character to the words that cover it (Hu et al., eq. 13 to 15).
 
-A character at `i` is the query, the words with `head <= i <= tail` are keys and values:
+The character at `i` is the query, the words with `head <= i <= tail` are keys and values:
 
     R = W_r [p_{i - head} ; p_{i - tail}]    (eq. 15)
     A = (q + u) . k + (q + v) . R            (eq. 5)
 
-`W_r` times two stacked vectors is the sum of two halves, each a small table by distance. Everything lies flat, one row
-per pair of a character and a word over it: there are as many as words have characters, so time and memory are linear in
-the text, however unevenly the words lie.
+`W_r` times two stacked vectors is the sum of two products, each a row of a small table by distance. All arrays are
+flat, with a row for each pair of a character and a word over it: there are as many as words have characters, so time
+and memory are linear in the text, however unevenly the words are distributed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .ragged import Segments
 
 
 class CoverSegments:
-    """The pairs of a character and a word that covers it, as segments of pairs. Made once per batch.
+    """Pairs of a character and a word that covers it, as `Segments`. Made once per batch.
 
-    characters, words: the pairs of each character and of each word of the batch.
-    from_head, from_tail: the pairs at each distance `i - head` and `tail - i`.
+    characters, words: pairs by character and by word.
+    from_head, from_tail: pairs by the distances `i - head` and `tail - i`.
     longest: length of the longest word.
     """
 
@@ -61,7 +61,7 @@ class WordFusion(nn.Module):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, width // n_heads)))
 
     def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Read the words of each character into one vector. A character without words gets zeros.
+        """Return the attention output of each character; zeros for a character without words.
 
         chars: *Shape: [N, char_width]*; words: *Shape: [W, word_width]*. Returns *Shape: [N, width]*
         """

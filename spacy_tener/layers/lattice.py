@@ -1,5 +1,5 @@
-"""Encoders of characters and the words of a lexicon: FLAT (Li et al., 2020), FLAT-ATSSA (Hu et al.) and MECT (Wu et
-al., 2021).
+"""Lattice encoders of characters and lexicon words: FLAT (Li et al., 2020), FLAT-ATSSA (Hu et al.), MECT (Wu et al.,
+2021).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .transformer import TransformerLayer, each_layer
 
 
 class FlatEncoder(nn.Module):
-    """Characters and words, each brought to the model's width, through a stack of layers; what comes out for words is
-    cut off. So the queries of the last layer are the characters only.
+    """FLAT: linear layers for characters and for words, and a stack of layers over both. It returns the outputs of
+    characters, so only these are queries in the last layer.
 
     config: sizes and choices.
     char_width: width of the characters' input.
@@ -46,7 +46,7 @@ class FlatEncoder(nn.Module):
 
         chars: *Shape: [N, char_width]*
         words: the words of all sentences, joined. *Shape: [W, word_width]*
-        lattice: which sentences these are, and where the words lie.
+        lattice: the lengths of the sentences, and the spans of the words.
         Returns *Shape: [N, d]*
         """
         lattice.check_rows(characters=len(chars), words=len(words))
@@ -84,7 +84,7 @@ def context_attention(config: AtssaConfig) -> Attention:
 
 
 class AtssaEncoder(nn.Module):
-    """Word fusion, `[x ; x^w]` brought to the model's width, and context layers over the characters.
+    """FLAT-ATSSA: word fusion, a linear layer over `[x ; x^w]`, and context layers over the characters.
 
     config: sizes and choices.
     char_width: width of the characters.
@@ -126,8 +126,7 @@ class AtssaEncoder(nn.Module):
         return each_layer(self.layers, _kept_keys, *self._read(chars, words, lattice))
 
     def word_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[Tensor]:
-        """Return the attention of each character of each sentence to each of its words, 0 for words that do not cover
-        it.
+        """Return the attention of each character to each word of its sentence, 0 for words that do not cover it.
 
         *Shape: [h, length, words]* each
         """
@@ -139,7 +138,7 @@ class AtssaEncoder(nn.Module):
         return [part.split(columns, dim=2)[i] for i, part in enumerate(weights.split(rows, dim=1))]
 
     def _read(self, chars: Tensor, words: Tensor, lattice: Lattice) -> tuple[Any, ...]:
-        """Return the first layer's input, and what each layer needs to know beside it."""
+        """Return the input of the first layer, and the other arguments of all layers."""
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))
         x = self.input(torch.cat((chars, fused), dim=-1))
@@ -157,11 +156,11 @@ def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *context: Any
 
 
 Streams = Sequence[Tensor]
-"""The lattice's, then the radicals'; or one for both."""
+"""Arrays of the stream of characters and words, then of that of radicals; or of a single stream."""
 
 
 class MectLayer(nn.Module):
-    """Attention and feed-forward of each stream, each added to what the stream was.
+    """Transformer layers, one for each stream. With "cross", the queries of a stream are computed from the other.
 
     config: sizes and choices.
     """
@@ -170,7 +169,7 @@ class MectLayer(nn.Module):
         super().__init__()
         self.crossed = config.streams == "cross"
         self.dropout = config.map_dropout
-        # The I of eq. 7 is in place of a projection of keys.
+        # Keys are not projected: I in eq. 7.
         self.streams = nn.ModuleList(
             span_layer(config, key_projection=False, places=config.random_attention) for _ in range(config.n_streams)
         )
@@ -178,14 +177,14 @@ class MectLayer(nn.Module):
     def forward(self, rows: Streams, plan: SpanPlan, relative: Streams, streams: Streams | None = None) -> list[Tensor]:
         """Run attention and feed-forward of each stream.
 
-        rows: all rows, which are read. *Shape: [N + W, d]* each
+        rows: all spans, as keys and values. *Shape: [N + W, d]* each
         relative: each stream's relative positions. *Shape: [R, d]* each
-        streams: the queries' spans: all characters, or None for all rows. *Shape: [n, d]* each
+        streams: the spans that are queries: all characters, or None for all spans. *Shape: [n, d]* each
         Returns *Shape: [n, d]* each
         """
         streams = rows if streams is None else streams
-        heads = [attention.heads(x, plan, *read) for attention, x, *read in self._read(streams, rows, relative)]
-        # One pass for all streams: the products of one sentence are small, and calling for them costs as much.
+        heads = [attention.heads(x, plan, *others) for attention, x, *others in self._read(streams, rows, relative)]
+        # One pass for all streams: the products of a sentence are so small that calls take as long.
         p = self.dropout if self.training else 0.0
         mixed = (
             attend_spans(SpanHeads.joined(heads), plan.groups(len(streams[0])), p).flatten(1).chunk(len(heads), dim=1)
@@ -193,8 +192,8 @@ class MectLayer(nn.Module):
         return [layer.complete(x, own) for layer, x, own in zip(self._layers(), streams, mixed, strict=True)]
 
     def weights(self, rows: Streams, plan: SpanPlan, relative: Streams) -> list[list[Tensor]]:
-        """Return the attention map of each sentence, for each stream that is read. *Shape: [h, L, L]* each"""
-        return [attention.weights(x, plan, *read) for attention, x, *read in self._read(rows, rows, relative)]
+        """Return the attention map of each sentence, for each stream of keys. *Shape: [h, L, L]* each"""
+        return [attention.weights(x, plan, *others) for attention, x, *others in self._read(rows, rows, relative)]
 
     def _layers(self) -> list[TransformerLayer]:
         return [cast(TransformerLayer, layer) for layer in self.streams]
@@ -202,19 +201,19 @@ class MectLayer(nn.Module):
     def _read(
         self, streams: Streams, rows: Streams, relative: Streams
     ) -> Iterator[tuple[SpanAttention, Tensor, Tensor, Tensor, Tensor]]:
-        """Return each stream's attention, and what it is called with but for the plan."""
+        """Return each stream's attention, and its arguments other than the plan."""
         layers = self._layers()
-        own_input = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
-        read = [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
+        own = [layer.attention_input(x) for layer, x in zip(layers, streams, strict=True)]
+        keys = [layer.attention_input(x) for layer, x in zip(layers, rows, strict=True)]
         attentions = [cast(SpanAttention, layer.attention) for layer in layers]
-        # The queries of each stream come from the other.
-        query_input = own_input[::-1] if self.crossed else own_input
-        return zip(attentions, own_input, relative, read, query_input, strict=True)
+        # The queries of each stream are computed from the other.
+        queries = own[::-1] if self.crossed else own
+        return zip(attentions, own, relative, keys, queries, strict=True)
 
 
 class MectEncoder(nn.Module):
-    """Each stream brought to the model's width, a stack of layers, the streams joined (eq. 14), and words cut off. So
-    the queries of the last layer are the characters only.
+    """MECT: a linear layer for each stream, a stack of layers, and the fusion of the streams (eq. 14). It returns the
+    outputs of characters, so only these are queries in the last layer.
 
     config: sizes and choices.
     char_width, radical_width, word_width: widths of the input.
@@ -238,7 +237,7 @@ class MectEncoder(nn.Module):
         chars: *Shape: [N, char_width]*
         radicals: the embedded radicals of each character. *Shape: [N, radical_width]*
         words: the words of all sentences, joined. *Shape: [W, word_width]*
-        lattice: which sentences these are, and where the words lie.
+        lattice: the lengths of the sentences, and the spans of the words.
         Returns *Shape: [N, d]*
         """
         *inner, last = self.layers
@@ -257,8 +256,8 @@ class MectEncoder(nn.Module):
     def attention_weights(
         self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice
     ) -> list[list[list[Tensor]]]:
-        """Return the attention map of each sentence, for each layer and in it for each stream that is read, over
-        characters, then words. *Shape: [h, L, L]* each
+        """Return the attention map of each sentence, for each layer and each stream of keys, over characters, then
+        words. *Shape: [h, L, L]* each
         """
         plan = self._plan(chars, radicals, words, lattice, word_queries=True, rectangles=False)
         relative = [positions(plan) for positions in self.positions]
@@ -276,7 +275,7 @@ class MectEncoder(nn.Module):
         return [project(part) for project, part in zip(self.inputs, given, strict=True)]
 
     def _rows(self, streams: Streams, words: Tensor, plan: SpanPlan) -> list[Tensor]:
-        """Return each stream's rows for all spans; the radicals' has zeros for words. *Shape: [N + W, d]* each"""
+        """Return each stream's rows for all spans; that of radicals has zeros for words. *Shape: [N + W, d]* each"""
         lattice, *radicals = streams
         of_words = self.word_input(words)
         return [arrange(plan, lattice, of_words), *(arrange(plan, x, torch.zeros_like(of_words)) for x in radicals)]

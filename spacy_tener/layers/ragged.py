@@ -21,7 +21,7 @@ from ..batching.sequences import Lengths, as_lengths, cuts_by_cost, ranges, star
 from ..types import IntArray
 from .devices import on_device_together
 
-# What one more bucket costs, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
+# Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over so many pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 
 
@@ -29,16 +29,16 @@ PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 class Bucket:
     """One padded batch of sequences of similar length.
 
-    sequences: which sequences of the batch are its rows, the longest first. *Shape: n*
-    length: its width, the longest sequence's length.
-    mask: True at real tokens, or None where nothing is padded. *Shape: [n, length]*
-    barred: what keeps padding from being read as a key, added to scores: -inf there, else 0. *Shape: [n, 1, 1, length]*
+    sequences: indices of its sequences in the batch, the longest first. *Shape: n*
+    length: length of the longest sequence.
+    mask: True at real tokens, or None if there is no padding. *Shape: [n, length]*
+    key_mask: added to scores, -inf at padded keys, else 0; or None. *Shape: [n, 1, 1, length]*
     """
 
     sequences: tuple[int, ...]
     length: int
     mask: Tensor | None
-    barred: Tensor | None
+    key_mask: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Ragged:
     buckets: longest first; sequences without tokens are in none of them.
     positions: each token's position in its sequence. *Shape: [N]*
     to_padded: the flat row that each slot reads; padding reads its sequence's last token. *Shape: [S]*
-    to_flat: the slot in which each flat row lies. *Shape: [N * heads]*
-    real: 1 at slots of real tokens, 0 at padding, or None where nothing is padded. *Shape: [S, 1]*
+    to_flat: the slot of each flat row. *Shape: [N * heads]*
+    real: 1 at slots of real tokens, 0 at padding, or None if there is no padding. *Shape: [S, 1]*
     """
 
     lengths: tuple[int, ...]
@@ -75,7 +75,7 @@ class Ragged:
     ) -> Ragged:
         """Plan the buckets.
 
-        n_tokens: how many tokens there are, to check the lengths against.
+        n_tokens: number of tokens, to check the lengths against.
         price: cost of one more bucket, in pairs of tokens; None for the cost in attention.
         by_tokens: True if the price is in tokens, for layers whose time grows with tokens, not with pairs of them.
         """
@@ -86,7 +86,7 @@ class Ragged:
         begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
         cuts = cuts_by_cost(sizes[order] if by_tokens else sizes[order] ** 2, price)
-        rectangles, own_masks, bars, rows, masks = [], [], [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        rectangles, own_masks, key_masks, rows, masks = [], [], [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for begin, end in pairwise(cuts):
             sequences = order[begin:end]
             own = sizes[sequences, None]
@@ -97,15 +97,15 @@ class Ragged:
             masks.append(np.repeat(mask, heads, axis=0).ravel())
             rectangles.append((tuple(sequences.tolist()), len(column)))
             own_masks.append(None if mask.all() else mask)
-            bars.append(None if mask.all() else np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None])
+            key_masks.append(None if mask.all() else np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None])
         to_padded, real = np.concatenate(rows), np.concatenate(masks)
         to_flat = np.empty(sizes.sum() * heads, np.int64)
         to_flat[to_padded[real]] = np.flatnonzero(real)
         some = None if real.all() else real[:, None].astype(np.float32)
-        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, some, *own_masks, *bars
+        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, some, *own_masks, *key_masks
         positions, padded, flat, in_slots, *parts = on_device_together(arrays, device)
-        of_buckets = zip(rectangles, parts[: len(bars)], parts[len(bars) :], strict=True)
-        buckets = (Bucket(*own, mask, barred) for own, mask, barred in of_buckets)
+        of_buckets = zip(rectangles, parts[: len(key_masks)], parts[len(key_masks) :], strict=True)
+        buckets = (Bucket(*own, mask, key_mask) for own, mask, key_mask in of_buckets)
         return cls(tuple(sizes.tolist()), heads, tuple(buckets), positions, padded, flat, in_slots)
 
     @property
@@ -117,14 +117,14 @@ class Ragged:
 
         x: *Shape: [N * heads, w]*. Returns for each bucket *Shape: [n, heads, length, w]*
 
-        zeros: the filler is to be zero.
+        zeros: pad with zeros.
         """
         slots = _take(x, self.to_padded, self.to_flat, None)
         if zeros and self.real is not None:
             slots = slots * self.real
         shapes = [(len(bucket.sequences), self.heads, bucket.length) for bucket in self.buckets]
         sizes = [n * heads * length for n, heads, length in shapes]
-        # A part of one is the whole, whose gradient needs no copy.
+        # Without a split if there is one bucket: its gradient would be a copy.
         parts = slots.split(sizes) if len(sizes) > 1 else (slots,) * len(sizes)
         return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
 
@@ -143,9 +143,9 @@ def _take(x: Tensor, index: Tensor, inverse: Tensor, real: Tensor | None) -> Ten
 
 
 class _Take(torch.autograd.Function):
-    """Rows by index, where `inverse` finds each row again: so the gradient is a gather as well, never a scatter.
+    """Gather of rows, whose gradient is a gather by the `inverse` index, never a scatter.
 
-    Rows that no index reads, where `real` is 0, get no gradient.
+    Rows that are not read, where `real` is 0, get no gradient.
     """
 
     @staticmethod
@@ -196,7 +196,7 @@ class Segments:
 
     @classmethod
     def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:
-        """Return each sequence is a segment, its tokens are its rows."""
+        """Make segments of sequences: the rows of each are its tokens."""
         sizes = as_lengths(lengths)
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
@@ -216,7 +216,7 @@ class Segments:
         return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Return softmax over the rows of each segment, column by column.
+        """Return the softmax over the rows of each segment, column by column.
 
         x: *Shape: [m, w]*. Returns *Shape: [m, w]*
         """
@@ -237,7 +237,7 @@ def _sum(x: Tensor, segments: Segments) -> Tensor:
 
 
 class _Transposed(torch.autograd.Function):
-    """One of two operations that are each other's transpose."""
+    """An operation whose gradient is its transpose."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, segments: Segments, operation: Any, transpose: Any) -> Tensor:

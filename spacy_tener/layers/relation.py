@@ -1,4 +1,4 @@
-"""The relation layer of the gated relation network (Chen et al., 2019, eq. 4 to 8): every token reads every other.
+"""Relation layer of the gated relation network (Chen et al., 2019, eq. 4 to 8).
 
     r_ij = W [x_i ; x_j] + b              (4)
     r_i  = 1/T sum_j r_ij                 (5)  "direct fusion" (DFN)
@@ -6,14 +6,14 @@
     r_i  = 1/T sum_j alpha_ij x_j         (7)  "gated attention" (GAttN): r_ij is one number, alpha_ij = sigma(r_ij)
     p_i  = tanh(r_i)                      (8)
 
-As written, (4) is a product of matrices for each pair of tokens, and an array of `T x T x d`. But `W` is two halves
-side by side, so that `r_ij = a_i + b_j` with two products for each token, and
+As written, (4) takes a matrix product for each pair of tokens, and an array of `T x T x d`. But `W` is two halves side
+by side, so `r_ij = a_i + b_j` takes two products for each token, and
 
     sigma(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
 
-needs two exponentials for each token and none for a pair. What is left of a pair is a multiplication, an addition and
-a division, and these are done tile by tile, each small enough for a core's own cache: memory grows with the sentence,
-not with its square. The backward pass makes the gates again.
+takes two exponentials for each token. For each pair there remain a multiplication, an addition and a division, computed
+in tiles small enough for a core's own cache: memory grows with the length of a sentence, not with its square. The
+backward pass recomputes the gates.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from .dense import Linear
 from .devices import on_device
 from .ragged import Ragged, Segments
 
-# What one more rectangle costs a GPU, in numbers of pairs that padding may have instead: some twenty launches, in whose
-# time it reads and writes so many numbers a dozen times.
+# Cost of one more rectangle on a GPU, in numbers of padding, d for each pair of tokens: its some twenty launches take
+# as long as reading and writing so many numbers a dozen times.
 NUMBERS_PER_RECTANGLE = 1 << 23
 
 
 @dataclass(frozen=True)
 class Rectangles:
-    """The sequences of a batch, those of like length side by side; on a CPU each is alone, as a view.
+    """Sequences of a batch, padded into rectangles of similar lengths; on a CPU each is a rectangle, as a view.
 
-    ragged: where they lie; None on a CPU.
+    ragged: plan of the padding; None on a CPU.
     """
 
     lengths: list[int]
@@ -65,14 +65,14 @@ class Rectangles:
     def cut(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
         """Cut a batch into rectangles. x: *Shape: [N, w]*. Returns for each rectangle *Shape: [n, T, w]*
 
-        zeros: padding is to be zero, rather than any finite number.
+        zeros: pad with zeros, rather than with any finite numbers.
         """
         if self.ragged is None:
             return [part[None] for part in x.split(self.lengths)]
         return [part[:, 0] for part in self.ragged.pad(x, zeros=zeros)]
 
     def join(self, parts: Sequence[Tensor], like: Tensor) -> Tensor:
-        """Return the inverse of `cut`. like: what was cut, which is returned where there is nothing."""
+        """Join rectangles, the inverse of `cut`. like: an array that was cut, returned if there are no rectangles."""
         if not parts:
             return like
         if self.ragged is None:
@@ -80,17 +80,17 @@ class Rectangles:
         return self.ragged.join([part[:, None] for part in parts])
 
 
-# Numbers in a tile. On a CPU: about what a core's own cache holds, and enough to drown the cost of calling torch. On a
-# GPU: 128 MB, of which there are two, so that few batches need a second tile.
+# Maximum size of a tile. On a CPU: about what fits into a core's own cache, and enough to outweigh the cost of calling
+# torch. On a GPU: 128 MB, of which there are two, so that few batches need a second tile.
 TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
-# Sentences up to this length have the scalar gates of all their pairs at once; longer ones so many tokens at a time.
+# Maximum number of tokens whose scalar gates are computed at once.
 TOKENS_AT_ONCE = 512
 
 
 class Relation(nn.Module):
-    """Relation layer: the two halves of `W`, a way to fuse, and tanh.
+    """Relation layer: the two halves of `W`, fusion and tanh.
 
-    left: the half of `W` that reads x_i, with the bias. right: the half that reads x_j.
+    left: the half of `W` for x_i, with the bias. right: the half for x_j.
 
     kind: "gated" (eq. 6), "mean" (eq. 5) or "attention" (eq. 7), whose r_ij is one number for all channels.
     width: d, of input and output.
@@ -114,12 +114,12 @@ class Relation(nn.Module):
         return torch.tanh(fuse(self.left(x), self.right(x), x, lengths))  # eq. 8
 
     def strengths(self, x: Tensor, lengths: Sequence[int]) -> list[Tensor]:
-        """Return the strength of relation of all pairs, as in the paper's figure 4: the length of each r_ij.
+        """Return the strength of relation of all pairs, as in the paper's figure 4: the norm of each r_ij.
 
         *Shape: [T, T]* for each sequence
         """
         pairs = zip(self.left(x).split(list(lengths)), self.right(x).split(list(lengths)), strict=True)
-        # The distance between a_i and -b_j.
+        # The norm of a_i + b_j is the distance between a_i and -b_j.
         return [torch.cdist(a, -b) for a, b in pairs]
 
 
@@ -129,7 +129,7 @@ def _gated_mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tens
 
 
 def _mean(a: Tensor, b: Tensor, x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Return the mean of r_ij, which is a_i and the mean of b_j (eq. 5, DFN). *Shape: [N, d]* all"""
+    """Return the mean of r_ij over j, which is a_i plus the mean of b_j (eq. 5, DFN). *Shape: [N, d]* all"""
     sequences = Segments.of_sequences(lengths, device=x.device)
     return a + sequences.gather(sequences.mean(b))
 
@@ -145,7 +145,7 @@ def _attention_relation(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
     """Return T times eq. 7 for one rectangle. *Shape* a, b: [n, T, 1]; x: [n, T, d]; result: [n, T, d]"""
     if x.shape[1] <= TOKENS_AT_ONCE:
         return _gated_sum(a, b, x)
-    # Gates of a long sentence are made again in the backward pass, as those of eq. 6 are.
+    # Gates of a long sentence are recomputed in the backward pass, as those of eq. 6 are.
     parts = a.split(TOKENS_AT_ONCE, dim=1)
     return torch.cat([checkpointed(_gated_sum, own, b, x) for own in parts], dim=1)
 
@@ -200,7 +200,7 @@ class _Tiles:
     """Buffers for one tile of pairs of tokens.
 
     like: the batch. *Shape: [N, d]*
-    most: how many sequences the largest rectangle has.
+    most: number of sequences of the largest rectangle.
     """
 
     def __init__(self, like: Tensor, most: int = 1) -> None:
@@ -211,9 +211,7 @@ class _Tiles:
         self._one = like.new_ones(())
 
     def shape(self, length: int, n: int = 1) -> tuple[int, int]:
-        """Return how many of a sequence's tokens are the rows and the columns of a tile, of `n` sequences side by
-        side.
-        """
+        """Return the numbers of rows and of columns, in tokens of a sequence, of a tile of `n` sequences."""
         pairs = self.pairs // n
         columns = max(min(length, math.isqrt(pairs)), 1)
         return pairs // columns, columns
@@ -224,7 +222,7 @@ class _Tiles:
         return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
 
     def product(self, gates: Tensor, rows: Tensor) -> Tensor:
-        """Return `gates * rows`, beside the gates. *Shape* gates: [n, I, J, d]; rows: [n, 1, J, d] or [n, I, 1, d]"""
+        """Return `gates * rows`, in another buffer. *Shape* gates: [n, I, J, d]; rows: [n, 1, J, d] or [n, I, 1, d]"""
         return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
 
 
@@ -257,7 +255,7 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
 
 
 def _parts(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield `size` tokens of several arrays at a time. *Shape* of each array: [n, T, d]"""
+    """Cut several arrays into parts of `size` tokens. *Shape* of each array: [n, T, d]"""
     if arrays[0].shape[1] <= size:
         return iter((arrays,))
     return zip(*(array.split(size, dim=1) for array in arrays), strict=True)

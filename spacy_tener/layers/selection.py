@@ -1,21 +1,20 @@
 """Attention to selected keys only: the adaptive threshold of ATSSA (Hu et al., eq. 7 to 12, 16, 17), and top-k.
 
-A query keeps the keys whose score `A` reaches its threshold, made for each head of the query's input `x`, the mean `m`
-of its sentence, and both together, but never more than the k-th largest score, so that k keys always stay:
+Each query selects the keys whose score `A` reaches its threshold. The threshold is computed for each head from the
+query's input `x` and the mean `m` of its sentence, and is at most the k-th largest score, so that k keys are kept:
 
     T = W_t [x ; m ; x * m ; x - m]    (eq. 7)
     T~ = min(k-th largest of A, T)     (eq. 8)
     b = sigmoid(alpha (A - T~))        (eq. 9)
 
 In training `z` is drawn from the Gumbel-softmax over `b` and `1 - b` at temperature tau. As `log b - log(1 - b)` is
-`alpha (A - T~)` and the difference of two Gumbel numbers is one logistic number, eq. 17 is
+`alpha (A - T~)` and the difference of two Gumbel variables is logistic, eq. 17 is
 
     z = sigmoid((alpha (A - T~) + logistic noise) / tau)
 
-In prediction `z = [A >= T~]`. Then `z e^A / sum z e^A` is what values are mixed with: the softmax of eq. 11 and 12
-where z is 0 or 1, and with a gradient where it is between. A query that keeps nothing, which k = 0 allows, mixes
-nothing: its output is zero. The paper's penalty on z (eq. 19), its mean over the batch's sentences as the loss is, is
-added to the gradients where they pass.
+In prediction `z = [A >= T~]`. The attention weights are `z e^A / sum z e^A`: the softmax of eq. 11 and 12 if z is 0 or
+1, and differentiable in between. With k = 0 a query may keep no key: its output is then zero. The gradient of the
+paper's penalty on z (eq. 19), averaged over the sentences of a batch as the loss is, is added in the backward pass.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from .ragged import Ragged, Segments
 
 
 class Penalty(nn.Module):
-    """The mean over the sequences of a batch of a weighted cost, and a record of what it came to.
+    """Weighted penalty term of the loss, a mean over the sequences of a batch, with a record of its value.
 
     weight: of the term in the loss.
-    share: the batch's share of all sequences over which the loss is a mean, where it is one of several batches.
+    share: the batch's share of the sequences over which the loss is averaged, if these are several batches.
     """
 
     def __init__(self, weight: float) -> None:
@@ -46,25 +45,25 @@ class Penalty(nn.Module):
         self.share = 1.0
         self._recorded: Tensor | None = None
 
-    def price(self, n_sequences: int) -> float:
-        """Return the addition to the loss for one unit of the cost of one sequence."""
+    def factor(self, n_sequences: int) -> float:
+        """Return the factor in the loss of the penalty of one sequence."""
         return self.weight * self.share / max(1, n_sequences)
 
     def record(self, value: Tensor) -> None:
-        """Note a part of the term whose gradient has been added."""
+        """Add a part of the term, whose gradient has been added, to the record."""
         value = value.detach()
         self._recorded = value if self._recorded is None else self._recorded + value
 
     def take(self) -> float:
-        """Return the sum of what was recorded since the last call."""
+        """Return the sum of the values recorded since the last call."""
         recorded, self._recorded = self._recorded, None
         return 0.0 if recorded is None else float(recorded)
 
 
 LONG_FOR_TOPK = 64
-"""torch.topk on a CPU is quick for rows of at least so many numbers per number wanted."""
+"""Minimum length of rows, as a multiple of k, from which torch.topk is faster than a tournament on a CPU."""
 MANY_FOR_TOPK = 8
-"""From so many numbers wanted on, torch.topk is as quick as a tournament in any row."""
+"""Minimum k from which torch.topk is as fast as a tournament for rows of any length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +72,8 @@ class Selection:
 
     by: "threshold" for ATSSA; "top_k" for the k largest scores (Zhao et al.'s explicit sparse transformer), in training
         as in prediction.
-    k: how many keys stay at least (eq. 8): fewer in a shorter sentence, more where the k-th has equals; 0 for no floor.
-    alpha: how steep the step of eq. 9 is.
+    k: minimum number of keys kept (eq. 8): fewer in a shorter sentence, more if others equal the k-th; 0 for none.
+    alpha: slope of eq. 9.
     tau: temperature of eq. 17.
     """
 
@@ -91,14 +90,14 @@ class Selection:
         return above.sign_().add_(1.0).clamp_(max=1.0)
 
     def decide(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
-        """Return the map at prediction, and in training by "top_k"."""
+        """Return the attention map in prediction, and in training with "top_k"."""
         weights = torch.softmax(scores, dim=-1) * self.kept(scores, per_query, real)
         return weights / _row_sums(weights)
 
     def sample(
         self, scores: Tensor, per_query: Tensor | None, real: Tensor | None, penalty: Penalty | None = None
     ) -> Tensor:
-        """Return the map in training by "threshold". penalty: where the cost of the keys kept is recorded."""
+        """Return the attention map in training with "threshold". penalty: records the penalty on z."""
         return _Sample.apply(scores, per_query, real, self, penalty)  # type: ignore[no-untyped-call]
 
     def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
@@ -110,19 +109,19 @@ class Selection:
 
     def floor(self, scores: Tensor) -> Tensor:
         """Return the k-th largest score of each query. *Returns Shape: [n, h, T, 1]*"""
-        # A sentence of fewer than k keys has none: every key stays, and the floor stays a number.
+        # With fewer than k keys all are kept, and the floor stays finite.
         return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
 
 
 class SelectiveAttention(AdaptedAttention):
-    """TENER's attention (eq. 5 with `R_ij = p_{i-j}`) with projected keys, of which each query keeps a few.
+    """TENER's attention (eq. 5 with `R_ij = p_{i-j}`) with projected keys, of which each query selects a few.
 
     width: d, the width of input and output.
     n_heads: h; `d_k = width / n_heads` must be even.
-    selection: which keys are kept.
+    selection: the rule that selects keys.
     dropout: on the attention map.
-    adaptive: make a threshold for each query and head (eq. 7); else it is 0 for all. Without a use "by top_k".
-    penalty: lambda of eq. 19. It stands for the mean over the sentences of `lambda |z|_1 / L`, summed over the heads.
+    adaptive: compute a threshold for each query and head (eq. 7); otherwise it is 0. Not used by "top_k".
+    penalty: lambda of eq. 19. The term is `lambda |z|_1 / L`, summed over heads and averaged over sentences.
     """
 
     def __init__(
@@ -157,9 +156,9 @@ class SelectiveAttention(AdaptedAttention):
         if self.selection.by == "top_k":
             return heads
         thresholds = self.thresholds(x, sentences)
-        price = self.penalty.price(len(sentences.sizes))
-        prices = sentences.gather(price / sentences.sizes.to(x)).expand_as(thresholds)
-        return replace(heads, per_query=torch.stack((thresholds, prices), dim=-1))
+        factor = self.penalty.factor(len(sentences.sizes))
+        factors = sentences.gather(factor / sentences.sizes.to(x)).expand_as(thresholds)
+        return replace(heads, per_query=torch.stack((thresholds, factors), dim=-1))
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         """x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
@@ -174,13 +173,12 @@ class SelectiveAttention(AdaptedAttention):
 
     def kept(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
         """Return the number of keys that each query of each sequence keeps at prediction. *Shape: [h, length]* each"""
-
         z = attention_maps(self.heads(x, *context), ragged, self.selection.kept)
         return [kept.sum(-1).long() for kept in z]
 
 
 def kth_largest(x: Tensor, k: int) -> Tensor:
-    """Return the k-th largest number of each row, equal ones counted; -inf where there are fewer than k.
+    """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
 
     x: *Shape: [.., L]*. Returns *Shape: [.., 1]*
     """
@@ -194,12 +192,14 @@ def kth_largest(x: Tensor, k: int) -> Tensor:
 
 
 def logistic_noise(like: Tensor) -> Tensor:
-    """Return numbers of the logistic distribution: the difference of two Gumbel numbers."""
+    """Draw from the logistic distribution, which is that of the difference of two Gumbel variables."""
     return random_steps(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
 
 
 class _Sample(torch.autograd.Function):
-    """Eq. 8, 9, 17, and the map. Its gradient adds the penalty's (eq. 19): `lambda / L` for each z of a real query."""
+    """Attention map of eq. 8, 9 and 17. Its gradient includes the penalty's (eq. 19), `lambda / L` per z of a real
+    query.
+    """
 
     @staticmethod
     def forward(
@@ -219,18 +219,18 @@ class _Sample(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weights, z, at_bound, bound, per_query, real = ctx.saved_tensors
-        threshold, price = per_query[..., :1], per_query[..., 1:]
+        threshold, factor = per_query[..., :1], per_query[..., 1:]
         if real is not None:
-            price = price * real[:, None, :, None]
+            factor = factor * real[:, None, :, None]
         if ctx.penalty is not None:
-            ctx.penalty.record((z.sum(dim=-1, keepdim=True) * price).sum())
+            ctx.penalty.record((z.sum(dim=-1, keepdim=True) * factor).sum())
         d_scores = gradients[0] * weights
         d_scores.addcmul_(weights, d_scores.sum(dim=-1, keepdim=True), value=-1)
-        d_above = torch.addcmul(d_scores, z, price)
+        d_above = torch.addcmul(d_scores, z, factor)
         d_above.addcmul_(d_above, z, value=-1).mul_(ctx.slope)
         d_bound = -d_above.sum(dim=-1, keepdim=True)
         d_scores += d_above
-        # T~ is the threshold or the k-th score: its gradient goes to the one that it is.
+        # T~ is the smaller of the threshold and the k-th score, which gets the gradient.
         d_threshold = d_bound * (threshold <= bound)
         if at_bound is not None:
             d_scores.addcmul_(at_bound, d_bound - d_threshold)
@@ -238,12 +238,12 @@ class _Sample(torch.autograd.Function):
 
 
 def _row_sums(weights: Tensor) -> Tensor:
-    """Return the sum of each query's weights, to divide them by; 1 for a query that keeps nothing."""
+    """Return the sum of each query's weights as a divisor: 1 for a query that keeps no key."""
     total = weights.sum(dim=-1, keepdim=True)
     return total + (total == 0.0)
 
 
 def _zeros_of(x: Tensor) -> Tensor:
-    """Return equal shares of 1 for the zeros of each row, and 0 elsewhere."""
+    """Return 1 / n at each of the n zeros of a row, and 0 elsewhere."""
     zeros = x.sign().abs_().neg_().add_(1.0)
     return zeros.div_(zeros.sum(dim=-1, keepdim=True).clamp_(min=1.0))

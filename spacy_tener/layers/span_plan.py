@@ -24,10 +24,10 @@ from .devices import on_device_together
 
 
 class GroupViews(QueryGroup):
-    """One group, alone, by views: its G queries, L keys and C columns, which are rows of the table of positions.
+    """A single group, by views: its G queries, L keys and C columns, which are rows of the position table.
 
-    Whatever is taken has the heads first, and for each head all n groups. `add` gives a gradient back to where `take`
-    found the rows. `GroupRectangle` has the same methods.
+    Arrays that `take` returns have the heads first, and for each head all n groups. `add` adds gradients to the rows
+    that `take` reads. `GroupRectangle` has the same methods.
     """
 
     n = 1
@@ -39,7 +39,7 @@ class GroupViews(QueryGroup):
         return rows[self.queries if which == "queries" else self.keys].transpose(0, 1)
 
     def add(self, rows: Tensor, which: str, gradient: Tensor) -> None:
-        """Add to the rows that `take` takes. Those of padding are added zeros."""
+        """Add a gradient, which is zero for padding, to the rows that `take` reads."""
         if which == "columns":
             rows.index_add_(0, self.columns, gradient.transpose(0, 1))
         else:
@@ -47,44 +47,44 @@ class GroupViews(QueryGroup):
 
     def pairs(self) -> Tensor:
         """Return the index of the product of each query and key among a group's *[G, C]*. *Shape: [n, G L]*"""
-        # Without selecting, where all queries are of one kind.
+        # Queries of a single kind need no selection.
         windows = self.windows if len(self.windows) == 1 else self.windows.index_select(0, self.kinds)
         return (windows + self.shifts).view(1, -1)
 
     def add_bias(self, scores: Tensor, bias: Tensor) -> None:
-        """Add to scores what belongs to the places of query and key. *Shape: [h n, G, L]; [h, M, M]*"""
-        reached, own = self._meet(scores, bias)
-        reached += own
+        """Add the bias for the positions of queries and keys to scores. *Shape: [h n, G, L]; [h, M, M]*"""
+        scores, bias = self._overlap(scores, bias)
+        scores += bias
 
     def add_bias_gradient(self, gradient: Tensor, d_scores: Tensor) -> None:
         """Add the gradient of scores to that of the bias. *Shape: [h, M, M]; [h n, G, L]*"""
-        reached, own = self._meet(d_scores, gradient)
-        own += reached
+        d_scores, gradient = self._overlap(d_scores, gradient)
+        gradient += d_scores
 
-    def _meet(self, scores: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the parts of the scores and of the bias that belong to the same places, as views."""
+    def _overlap(self, scores: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Return views of the scores and of the bias for the positions that have both."""
         reach = bias.shape[-1]
         queries = max(min(scores.shape[1], reach - self.place), 0)
         own = bias[:, self.place : self.place + queries, : scores.shape[2]]
         return scores[:, :queries, :reach], own
 
-    def bar_padding(self, scores: Tensor) -> None:
-        """Let scores of keys that are padding be -inf. *Shape: [h n, G, L]*"""
+    def mask_padding(self, scores: Tensor) -> None:
+        """Set the scores of padded keys to -inf. *Shape: [h n, G, L]*"""
         return
 
     def without_padding(self, rows: Tensor) -> Tensor:
-        """Return the rows with zeros for queries that are padding. *Shape: [h n, G, w]*"""
+        """Return the rows with zeros for padded queries. *Shape: [h n, G, w]*"""
         return rows
 
 
 @dataclass(frozen=True)
 class GroupRectangle:
-    """Groups of many sentences side by side, each filled up to the largest by repeating its last query and key.
+    """Groups of many sentences, padded to the largest by repeating the last query, key and column of each.
 
-    rows: "queries", "keys" and "columns", as `QueryGroup` has them. *Shape: [n, G], [n, L], [n, C]*
-    places: of each query in its sentence. *Shape: [n G]*
-    products: the place of each query's and key's product among a group's *[G, C]*. *Shape: [n, G L]*
-    no_query, no_key: what is padding, or None where nothing is. *Shape: [n, G, 1]; [n, 1, L]*
+    rows: "queries", "keys" and "columns", as in `QueryGroup`. *Shape: [n, G], [n, L], [n, C]*
+    places: position of each query in its sentence. *Shape: [n G]*
+    products: index of the product of each query and key among a group's *[G, C]*. *Shape: [n, G L]*
+    no_query, no_key: masks of padding, or None if there is none. *Shape: [n, G, 1]; [n, 1, L]*
     """
 
     n: int
@@ -107,7 +107,7 @@ class GroupRectangle:
         return self.products
 
     def add_bias(self, scores: Tensor, bias: Tensor) -> None:
-        # Keys are the places of a sentence in their order; queries behind the last known place read zeros.
+        # Keys are in the order of positions; queries beyond the last position with a bias get zeros.
         known = torch.nn.functional.pad(bias, (0, 0, 0, 1)).index_select(1, self.places.clamp(max=bias.shape[1]))
         reach = min(bias.shape[2], scores.shape[2])
         scores[..., :reach] += known.view(len(scores), -1, bias.shape[2])[..., :reach]
@@ -120,7 +120,7 @@ class GroupRectangle:
         sums[..., :reach].index_add_(1, places, by_head)
         gradient += sums[:, :-1]
 
-    def bar_padding(self, scores: Tensor) -> None:
+    def mask_padding(self, scores: Tensor) -> None:
         if self.no_key is not None:
             scores.view(-1, self.n, *scores.shape[1:]).masked_fill_(self.no_key, -torch.inf)
 
@@ -130,20 +130,20 @@ class GroupRectangle:
         return rows.view(-1, self.n, *rows.shape[1:]).masked_fill(self.no_query, 0.0).view_as(rows)
 
 
-# What one more rectangle costs a GPU, in pairs of a query and a key or column: the launches of its operations.
+# Cost of launching the operations of one more rectangle on a GPU, in pairs of a query and a key or column.
 PRICE = 1 << 20
-# So many pairs at most are in a rectangle of several groups, which bounds the memory of a batch.
+# Maximum number of pairs in a rectangle of several groups, to bound the memory of a batch.
 PAIRS_AT_ONCE = 1 << 21
 
 
 def rectangles_of(windows: PositionWindows, columns: IntArray, put: Put) -> Groups:
-    """Return the groups of a batch as a few rectangles. See `SpanPlan.of`."""
+    """Return the groups of a batch in a few rectangles. See `SpanPlan.of`."""
     spans, own = windows.spans, windows.query_groups
     words_before = starts(spans.counts - spans.characters)[own.sentences]
     of_characters = np.flatnonzero(own.begins - spans.begins[own.sentences] < spans.characters[own.sentences])
     by_characters = _rectangles(windows, columns, put, of_characters, words_before[of_characters])
     if len(of_characters) == len(own.counts):
-        # Words are no queries, or there are none.
+        # There are no words, or they are not planned as queries.
         return by_characters, by_characters
     return by_characters, _rectangles(windows, columns, put, np.arange(len(own.counts)), np.zeros_like(own.counts))
 
@@ -151,10 +151,10 @@ def rectangles_of(windows: PositionWindows, columns: IntArray, put: Put) -> Grou
 def _rectangles(
     windows: PositionWindows, columns: IntArray, put: Put, groups: IntArray, shifts: IntArray
 ) -> tuple[GroupRectangle, ...]:
-    """Lay out some of a batch's groups. shifts: subtracted from each group's queries. *Shape: [g]*"""
+    """Pad some of a batch's groups into rectangles. shifts: subtracted from each group's queries. *Shape: [g]*"""
     own = windows.query_groups
-    met = windows.spans.counts[own.sentences[groups]] + windows.widths[groups]
-    pairs = met * own.counts.max(initial=0)
+    keys_and_columns = windows.spans.counts[own.sentences[groups]] + windows.widths[groups]
+    pairs = keys_and_columns * own.counts.max(initial=0)
     order = np.argsort(-pairs, kind="stable")
     groups, shifts, pairs = groups[order], shifts[order], pairs[order]
     made = []
@@ -171,15 +171,15 @@ def _rectangle(
 ) -> GroupRectangle:
     spans, own = windows.spans, windows.query_groups
     sentences, widths = own.sentences[groups], windows.widths
-    queries, no_query = _filled(starts(own.counts)[groups], own.counts[groups])
-    keys, no_key = _filled(spans.begins[sentences], spans.counts[sentences])
-    of_columns, _ = _filled(starts(widths)[groups], widths[groups])
-    # Products lie in rows as wide as the widest group's.
+    queries, no_query = _padded_ranges(starts(own.counts)[groups], own.counts[groups])
+    keys, no_key = _padded_ranges(spans.begins[sentences], spans.counts[sentences])
+    of_columns, _ = _padded_ranges(starts(widths)[groups], widths[groups])
+    # Rows of products are as wide as those of the widest group.
     wider = np.arange(queries.shape[1]) * (of_columns.shape[1] - widths[groups])[:, None]
     n_kinds = np.bincount(own.kind_groups, minlength=len(own.counts))
     kinds = ranges(starts(n_kinds)[groups], n_kinds[groups])
     of_kinds = spans.counts[own.sentences[own.kind_groups]]
-    begins, _ = _filled(starts(of_kinds)[kinds], of_kinds[kinds], keys.shape[1])
+    begins, _ = _padded_ranges(starts(of_kinds)[kinds], of_kinds[kinds], keys.shape[1])
     renumbered = (starts(n_kinds[groups]) - starts(n_kinds)[groups])[:, None]
     rows = own.queries[queries]
     parts = (
@@ -191,15 +191,16 @@ def _rectangle(
         (own.kinds[queries] + renumbered).ravel(),
         (windows.products()[queries] + wider).reshape(-1, 1),
     )
-    bars = (bar if bar.any() else None for bar in (no_query[:, :, None], no_key[:, None]))
-    *rows_of, places, begin, kind, shift, no_query, no_key = put([*parts, *bars])
+    masks = (mask if mask.any() else None for mask in (no_query[:, :, None], no_key[:, None]))
+    *rows_of, places, begin, kind, shift, no_query, no_key = put([*parts, *masks])
     products = (begin.index_select(0, kind) + shift).view(len(groups), -1)
     by_name = dict(zip(("queries", "keys", "columns"), rows_of, strict=True))
     return GroupRectangle(len(groups), by_name, places, products, no_query, no_key)
 
 
-def _filled(begins: IntArray, counts: IntArray, most: int | None = None) -> tuple[IntArray, NDArray[np.bool_]]:
-    """Return `begin, begin + 1, ..` for each stretch, its last number repeated, and a mask of repeats.
+def _padded_ranges(begins: IntArray, counts: IntArray, most: int | None = None) -> tuple[IntArray, NDArray[np.bool_]]:
+    """Return ranges, `begin, begin + 1, ..`, padded with their last number, and a mask of padding.
+
     *Shape: [n, most]* each
     """
     number = np.arange(int(counts.max(initial=0)) if most is None else most)
@@ -219,17 +220,17 @@ def plan_spans(
 ) -> SpanPlan:
     """Plan a batch, with its arrays as tensors.
 
-    word_queries: plan for words as queries too. The last layer needs none, as its words are cut off.
-    rectangles: lay groups of several sentences side by side; None for just where they are not on a CPU.
+    word_queries: plan words as queries too. The last layer needs none, as its output for words is not used.
+    rectangles: pad groups of several sentences into rectangles; None to do so on any device but the CPU.
     """
     device = torch.device(device)
-    side_by_side = device.type != "cpu" if rectangles is None else rectangles
-    lay_out = rectangles_of if side_by_side else partial(query_groups, kind=GroupViews)
+    rectangles = device.type != "cpu" if rectangles is None else rectangles
+    lay_out = rectangles_of if rectangles else partial(query_groups, kind=GroupViews)
     return SpanPlan.of(
         lattice, word_queries=word_queries, put=partial(on_device_together, device=device), lay_out=lay_out
     )
 
 
 def arrange(plan: SpanPlan, characters: Tensor, words: Tensor) -> Tensor:
-    """Return a batch's rows. characters: *Shape: [N, d]*; words: *Shape: [W, d]*. Returns *Shape: [N + W, d]*"""
+    """Return the spans of a batch in its plan's order. *Shape* characters: [N, d]; words: [W, d]; result: [N + W, d]"""
     return torch.cat((characters, words)).index_select(0, plan.order)

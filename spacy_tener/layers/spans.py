@@ -4,16 +4,13 @@ For a query span `i` and a key span `j` of the same sentence
 
     A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
 
-with `R_ij` the relative position of the two (`SpanPositions`). The paper's form makes `R_ij`, and multiplies it, for
-every pair. Here each distinct `R` of a batch is multiplied with `W_R` once, and neighbouring queries with just those
-rows of the result that they need, in one product.
+with `R_ij` the relative position of the two (`SpanPositions`). In the paper's form, `R_ij` is computed and multiplied
+for every pair. Here each distinct `R` of a batch is multiplied with `W_R` once, and a group of neighbouring queries is
+multiplied with only those rows of the result that it needs, in one product.
 
-The attention itself, `softmax(q k^T + q_position table^T + bias) v`, is computed group by group, with gradients by
-hand.
-
-`SpanPlan` says which queries are taken at once, which rows of the table they need, and where the
-product for each pair lies. For the backward pass only the attention maps are kept; those of long sentences are made
-again.
+The attention itself, `softmax(q k^T + q_position table^T + bias) v`, is computed group by group, with its own backward
+pass. For each group of queries, `SpanPlan` has the rows of the table that it needs, and the index of the product of
+each pair. For the backward pass only the attention maps are kept; those of long sentences are recomputed.
 """
 
 from __future__ import annotations
@@ -38,8 +35,8 @@ from .transformer import TransformerLayer
 
 
 class SpanPositions(nn.Module):
-    """`R_ij = ReLU(W_r [p(d_1) ; p(d_2) ; ..])` for each row of a plan's table, with `p` the sines and cosines of a
-    distance.
+    """Relative position embeddings `R_ij = ReLU(W_r [p(d_1) ; p(d_2) ; ..])`, for each row of a plan's table, with `p`
+    the sines and cosines of a distance.
 
     Since `W_r [p(d_1) ; ..] = W_1 p(d_1) + ..`, each distance is multiplied once for the whole batch, and a row is the
     sum of as many rows as there are distances.
@@ -57,34 +54,31 @@ class SpanPositions(nn.Module):
         # Not a list: torch would copy it to the device at each use, and wait for it.
         kinds = torch.tensor([DISTANCES.index(distance) for distance in distances])
         self.register_buffer("kinds", kinds, persistent=False)
-        # W_1, W_2, .. one above the other: W_r turned by blocks.
+        # W_1, W_2, .. in rows rather than in columns as in W_r.
         self.fuse = Linear(width, len(distances) * width, bias=False)
         bound = 1.0 / math.sqrt(len(distances) * width)
         nn.init.uniform_(self.fuse.weight, -bound, bound)
 
     def forward(self, plan: SpanPlan) -> Tensor:
-        """Returns *Shape: [R, d]*"""
+        """Return the embeddings. *Shape: [R, d]*"""
         width, n = self.fuse.in_features, len(self.kinds)
         terms = self.fuse(_symmetric(plan.longest, width, self.fuse.weight)).view(-1, width)
-        nearest = torch.arange((plan.longest - 1) * n, plan.longest * n, device=terms.device)
-        return torch.relu(F.embedding_bag(plan.distances.index_select(1, self.kinds) * n + nearest, terms, mode="sum"))
+        zero = torch.arange((plan.longest - 1) * n, plan.longest * n, device=terms.device)
+        return torch.relu(F.embedding_bag(plan.distances.index_select(1, self.kinds) * n + zero, terms, mode="sum"))
 
 
 def _symmetric(longest: int, width: int, like: Tensor) -> Tensor:
-    """Return `p(d)` (eq. 3) for all distances nearer than `longest`, negative ones first.
-
-    *Shape: [2 longest - 1, d]*
-    """
+    """Return `p(d)` (eq. 3) for all distances `-longest < d < longest`. *Shape: [2 longest - 1, d]*"""
     return torch.cat((sinusoids(longest, width, like, mirrored)[1:].flip(0), sinusoids(longest, width, like)))
 
 
 class RandomAttention(nn.Module):
-    """B (eq. 12 and 13) of one stream. A sentence's places are its characters', then its words', as in the released
-    code.
+    """MECT's random attention: learned biases B of one stream (eq. 12 and 13), by the positions of query and key in a
+    sentence, characters first, then words, as in the released code.
 
-    Most sentences are short, and a place means nothing beyond the longest of a batch. So the square of places is kept
-    in small blocks, each one row of a table whose gradient is sparse: a batch reads, and an optimizer updates, only the
-    blocks that its sentences reach, as if they were the rows of an embedding.
+    Most sentences are short, and a batch needs no positions beyond its longest. So the square of positions is cut into
+    small blocks, each a row of an embedding table with a sparse gradient: a batch reads, and an optimizer updates, only
+    the blocks that its sentences need.
 
     n_heads: h.
     places: M, the number of positions with a learned bias. Later positions have none, so that a sentence may have any
@@ -95,17 +89,17 @@ class RandomAttention(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.places = places
-        # As small as the released code begins: places that training does not reach will hardly count.
+        # Initially as small as in the released code: positions that training does not reach hardly count.
         deviation = 1.0 / (places * math.sqrt(3 * n_heads))
         self.blocks = nn.Parameter(torch.randn(self._along**2, n_heads * BLOCK * BLOCK) * deviation)
 
     @property
     def _along(self) -> int:
-        """Blocks along each side of the square."""
+        """Number of blocks along each side of the square."""
         return -(-self.places // BLOCK)
 
     def forward(self, queries: int, keys: int) -> Tensor:
-        """Return the numbers of so many first places of queries and of keys, as far as there are.
+        """Return the biases of the first `queries` and `keys` positions, as far as they have some.
 
         *Returns Shape: [h, min(queries, M), min(keys, M)]*
         """
@@ -123,8 +117,8 @@ class SpanHeads:
 
     q: queries to keys; q_position: queries to positions. *Shape: [n, h, d_k]* each
     k, v: *Shape: [N + W, h, d_k]* each
-    table: the rows of position that the plan's columns are. *Shape: [R, h, d_k]*
-    bias: added to the scores by the places of query and key in their sentence, as far as it reaches. *Shape: [h, M, M]*
+    table: projected position table. *Shape: [R, h, d_k]*
+    bias: added to the scores, by the positions of query and key, if both are below M. *Shape: [h, M, M]*
     """
 
     q: Tensor
@@ -140,24 +134,25 @@ class SpanHeads:
 
     @classmethod
     def joined(cls, each: Sequence[SpanHeads]) -> SpanHeads:
-        """Return the heads of several attentions over the same spans, side by side: one pass instead of several small
-        ones.
-        """
+        """Join several attentions over the same spans into one with more heads, to be computed in one pass."""
         parts = zip(*(heads.parts for heads in each), strict=True)
         q, q_position, k, v, table = (torch.cat(cast("tuple[Tensor, ...]", next(parts)), dim=1) for _ in range(5))
         biases = [heads.bias for heads in each if heads.bias is not None]
         return cls(q, q_position, k, v, table, torch.cat(biases) if biases else None)
 
     def zeros(self) -> SpanHeads:
-        """Return as many zeros: sums that gradients can be added to."""
+        """Return zeros of the same shapes, to add gradients to."""
         parts = [part for part in self.parts if part is not None]
-        # One array: each array of zeros is a kernel of its own on a GPU.
+        # One array for all: on a GPU, each array of zeros is a kernel of its own.
         zeros = iter(self.q.new_zeros(sum(part.numel() for part in parts)).split([part.numel() for part in parts]))
         return SpanHeads(*(next(zeros).view(part.shape) for part in parts))
 
 
 def attend_spans(heads: SpanHeads, groups: Sequence[Queries], p: float) -> Tensor:
-    """Attention within each sentence, with dropout of probability `p` on its map. *Returns Shape: [n, h, d_k]*"""
+    """Compute attention within each sentence, with dropout of probability `p` on its map.
+
+    *Returns Shape: [n, h, d_k]*
+    """
     if not torch.is_grad_enabled():
         return _attend_groups(heads, groups, p, kept=None)
     return _SpanAttention.apply(*heads.parts, groups, p)  # type: ignore[no-untyped-call]
@@ -172,22 +167,22 @@ def span_weights(heads: SpanHeads, group: Queries) -> Tensor:
     scores = scores.view(*queries.shape[:2], keys.shape[1]).baddbmm_(queries, keys.transpose(1, 2))
     if heads.bias is not None:
         group.add_bias(scores, heads.bias)
-    group.bar_padding(scores)
+    group.mask_padding(scores)
     return torch.softmax(scores, dim=-1)
 
 
 def _by_group(x: Tensor, group: Queries) -> Tensor:
-    """*Shape: [h n, ..]* to *[h, n, ..]*, all but the first dimension joined"""
+    """Split the first dimension by group, and flatten the others. *Shape: [h n, ..] -> [h, n, ..]*"""
     return x.view(len(x) // group.n, group.n, -1)
 
 
 def _pairs(products: Tensor, group: Queries) -> Tensor:
-    """Return the same for each head. *Shape: [h, n, G L]*"""
+    """Return `group.pairs()` for each head. *Shape: [h, n, G L]*"""
     return group.pairs().expand(len(products) // group.n, -1, -1)
 
 
 def _attend_groups(heads: SpanHeads, groups: Sequence[Queries], p: float, kept: list[Tensor | None] | None) -> Tensor:
-    """Mix the values of each group. kept: a list for each group's map and mask of dropout, for the backward pass."""
+    """Compute attention group by group. kept: list to add each map and dropout mask to, for the backward pass."""
     mixed = torch.zeros_like(heads.q)
     for group in groups:
         weights = span_weights(heads, group)
@@ -229,7 +224,7 @@ def _masked(weights: Tensor, mask: Tensor | None) -> Tensor:
 def _d_scores(
     heads: SpanHeads, sums: SpanHeads, group: Queries, weights: Tensor, mask: Tensor | None, d_mixed: Tensor
 ) -> Tensor:
-    """Return the gradient of a group's scores from that of its output; add the values' on the way.
+    """Return the gradient of a group's scores, given that of its output, and add the gradient of values to `sums`.
 
     *Shape: [h n, G, L]*
     """
@@ -240,14 +235,14 @@ def _d_scores(
 
 
 def _add_gradients(heads: SpanHeads, sums: SpanHeads, group: Queries, d_scores: Tensor) -> None:
-    """Add what the gradient of a group's scores gives to all that they are made of."""
+    """Add the gradients of queries, keys, positions and bias to `sums`, given that of a group's scores."""
     if sums.bias is not None:
         group.add_bias_gradient(sums.bias, d_scores)
     queries, q_position = group.take(heads.q, "queries"), group.take(heads.q_position, "queries")
     columns = group.take(heads.table, "columns")
     group.add(sums.q, "queries", torch.bmm(d_scores, group.take(heads.k, "keys")))
     group.add(sums.k, "keys", torch.bmm(d_scores.transpose(1, 2), queries))
-    # Two words of one sentence may be the same span: their gradients meet at one product.
+    # Two words of one sentence may have the same span, and so the same product: their gradients add up.
     d_products = d_scores.new_zeros(*d_scores.shape[:2], columns.shape[1])
     _by_group(d_products, group).scatter_add_(2, _pairs(d_scores, group), _by_group(d_scores, group))
     group.add(sums.q_position, "queries", torch.bmm(d_products, columns))
@@ -261,8 +256,8 @@ class SpanAttention(nn.Module):
     n_heads: h; each head is `width / n_heads` wide.
     dropout: on the attention map.
     scaled: divide the scores by `sqrt(d_k)`.
-    key_projection: keys are a projection of what is read, as FLAT has it; else they are that itself (MECT's eq. 7).
-    places: how many places of a sentence MECT's random attention knows (eq. 12 and 13); 0 for none.
+    key_projection: project the keys, as FLAT does; otherwise the keys are the input itself (MECT's eq. 7).
+    places: number of positions of a sentence with MECT's random attention (eq. 12 and 13); 0 for none.
     """
 
     def __init__(
@@ -293,12 +288,12 @@ class SpanAttention(nn.Module):
     ) -> Tensor:
         """Attend within each sentence.
 
-        x: the queries' spans: the characters of a batch, or all its rows. *Shape: [n, d]*. Returns *Shape: [n, d]*
+        x: the spans that are queries: the characters of a batch, or all. *Shape: [n, d]*. Returns *Shape: [n, d]*
 
         plan: of the batch.
         relative: the relative positions, `SpanPositions()(plan)`. *Shape: [R, d]*
-        rows: all rows of the batch, which are read; None where these are `x`. *Shape: [N + W, d]*
-        query_input: what queries are made from, where this is another stream than `x` (MECT's cross). *Shape: [n, d]*
+        rows: all spans, if they are not `x`. *Shape: [N + W, d]*
+        query_input: input of the queries, if it is another stream than `x` (MECT's cross). *Shape: [n, d]*
         """
         heads = self.heads(x, plan, relative, rows, query_input)
         return attend_spans(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
@@ -310,7 +305,7 @@ class SpanAttention(nn.Module):
         each
         """
         heads = self.heads(x, plan, relative, rows, query_input)
-        # Whoever wants maps plans for single groups.
+        # The plan must have single groups, not rectangles.
         maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
         for group in plan.groups(len(x)):
             maps[group.sentence].append(span_weights(heads, group))
@@ -332,7 +327,7 @@ class SpanAttention(nn.Module):
         return split_heads(projection(x), self.n_heads)
 
     def _bias(self, n_queries: int, plan: SpanPlan) -> Tensor | None:
-        """Return the random attention of the places of queries and keys."""
+        """Return the random attention for the positions of queries and keys."""
         if self.random is None:
             return None
         keys = max(plan.lengths, default=0)
@@ -340,6 +335,6 @@ class SpanAttention(nn.Module):
 
 
 def span_layer(config: StackConfig, **options: Any) -> TransformerLayer:
-    """Span attention and a feed-forward. options: of the attention."""
+    """Return a layer of span attention and feed-forward. options: of the attention."""
     attention = SpanAttention(width=config.width, n_heads=config.heads, dropout=config.map_dropout, **options)
     return TransformerLayer(attention, config)

@@ -1,4 +1,4 @@
-"""The transformer encoder of TENER and, for comparison, the vanilla one: a stack of attention and feed-forward."""
+"""Transformer layers, and the encoders of TENER and of the vanilla transformer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .attention import AdaptedAttention, Attention, RelativePositions, VanillaAt
 from .dense import Dropout, Linear
 from .ragged import Ragged
 
-Seen = TypeVar("Seen")
+Result = TypeVar("Result")
 
 
 def transformer_attention(config: TransformerConfig) -> Attention:
@@ -42,10 +42,10 @@ class FeedForward(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """Attention and feed-forward, each added to what it read. Attention's output itself has no dropout.
+    """Attention and feed-forward, each with a residual connection and a layer norm. There is no dropout after
+    attention.
 
-    attention: any kind with `weights`; both are called with the tokens and whatever the layer is called with beside
-        them.
+    attention: a module with a method `weights`; both get the layer's arguments.
     """
 
     def __init__(self, attention: nn.Module, config: StackConfig) -> None:
@@ -62,13 +62,11 @@ class TransformerLayer(nn.Module):
         return self.complete(x, self.attention(self.attention_input(x), *context))
 
     def attention_input(self, x: Tensor) -> Tensor:
-        """Return the layer's input as its attention reads it. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
+        """Return the input of attention, normalised with pre-norm. x: *Shape: [N, d]*. Returns *Shape: [N, d]*"""
         return self.attention_norm(x) if self.pre_norm else x
 
     def complete(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Return the output of the layer. x: the layer's input; mixed: what attention made of it. *Shape: [N, d]*
-        all
-        """
+        """Return the output of the layer. x: its input; mixed: the output of attention. *Shape: [N, d]* all"""
         if self.pre_norm:
             x = x + mixed
             return x + self.feed_forward(self.feed_forward_norm(x))
@@ -80,21 +78,20 @@ class TransformerLayer(nn.Module):
         return cast(Any, self.attention).weights(self.attention_input(x), *context)
 
 
-def each_layer(layers: Iterable[nn.Module], look: Callable[..., Seen], x: Any, *context: Any) -> list[Seen]:
-    """Return `look(layer, x, *context)` for each layer of a stack, `x` being what the layers before it make."""
-    seen = []
+def each_layer(layers: Iterable[nn.Module], function: Callable[..., Result], x: Any, *context: Any) -> list[Result]:
+    """Return `function(layer, x, *context)` for each layer of a stack, where `x` is the input of that layer."""
+    results = []
     for layer in layers:
-        seen.append(look(layer, x, *context))
+        results.append(function(layer, x, *context))
         x = layer(x, *context)
-    return seen
+    return results
 
 
 class TransformerEncoder(nn.Module):
     """A stack of layers over the sequences of a flat batch.
 
     config: sizes and choices.
-    input_width: width of the input; a linear layer brings it to the model's width. None where it has that width and
-        no such layer is wanted.
+    input_width: width of the input, for a linear layer to the model's width; None for no such layer.
     """
 
     def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
@@ -121,7 +118,7 @@ class TransformerEncoder(nn.Module):
         return each_layer(self.layers, TransformerLayer.weights, *self._read(x, lengths))
 
     def _read(self, x: Tensor, lengths: Lengths) -> tuple[Any, ...]:
-        """Return the first layer's input, and what each layer needs to know beside it."""
+        """Return the input of the first layer, and the other arguments of all layers."""
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
         x = self.input(x)
         if self.config.adapted:
