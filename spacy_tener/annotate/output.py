@@ -290,7 +290,8 @@ def _spacy_bytes(rows: Sequence[Row], nlp: Language, settings: AnnotateSettings)
 
 
 def _doc(row: Row, nlp: Language, settings: AnnotateSettings) -> Doc:
-    readable = row[settings.error] is None
+    # A text with entities was read: its error says that a column of its own was overwritten.
+    readable = row[settings.error] is None or bool(row[settings.entities])
     doc = nlp.make_doc(row[settings.text]) if readable else Doc(nlp.vocab)
     places = [(each["start"], each["end"], each["label"]) for each in row[settings.entities]]
     spans = [doc.char_span(start, end, label=label, alignment_mode="expand") for start, end, label in places]
