@@ -68,11 +68,11 @@ class AnnotationJob:
             check_choice("format of entities", self.entities, TABLE_FORMATS)
         if self.processes < 1:
             raise RemedyError(f"processes = {self.processes}", "Give 1 or more.")
-        if PARQUET in (self.format, self.entities):
+        if PARQUET in (self.format, self.entities, *(each.format for each in self.sources)):
             try:
                 import pyarrow  # noqa: F401
             except ImportError as error:
-                remedy = "pip install 'spacy_tener[annotate]', or write jsonl"
+                remedy = "pip install 'spacy_tener[annotate]', or use jsonl"
                 raise RemedyError("Parquet needs pyarrow", remedy) from error
 
     @property

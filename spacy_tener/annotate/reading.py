@@ -290,11 +290,9 @@ def parquet_columns(source: Source) -> list[str]:
 
 def _read_parquet(file: IO[bytes]) -> Iterator[tuple[pa.Table, int]]:
     """Yield small tables and their sizes in bytes, in order. Unlike rows, tables keep the types of their columns."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise RemedyError("Reading Parquet needs pyarrow", "pip install 'spacy_tener[annotate]'") from error
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     parquet = pq.ParquetFile(file)
     schema = parquet.schema_arrow.remove_metadata()
     for batch in parquet.iter_batches(batch_size=_TABLE_ROWS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import datetime
 from unittest.mock import Mock
 
@@ -239,6 +240,29 @@ def test_whatever_user_data_holds_is_written(tmp_path, run, nlp, format) -> None
     pairs, inner = (json.loads(row[name]) if format == "parquet" else row[name] for name in ("pairs", "京"))
     assert (list(row["scores"]), row["n"], inner) == ([0.5, 1.5], 2.5, {"京": 1})
     assert list(pairs.values()) == [2]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+def test_a_later_record_with_a_column_of_an_added_name_is_an_error_of_that_record(tmp_path, run, nlp, format) -> None:
+    first, later = {"text": "王小明去了上海"}, {"text": "王小明去了上海", "entities": "mine"}
+    (tmp_path / "in.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(later)}\n")
+    assert run([tmp_path / "in.jsonl"], tmp_path / "out", format, part_size=1).errors == 1
+    fine, told = read_output(tmp_path / "out", nlp)
+    assert "own entities was overwritten" in told["error"]
+    assert (told["text"], told["entities"]) == (fine["text"], fine["entities"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("in.parquet", {}), ("in.jsonl", {"format": "parquet"}), ("in.jsonl", {"entities": "parquet"})],
+)
+def test_without_pyarrow_only_parquet_is_refused(tmp_path, archive, make_job, monkeypatch, name, options) -> None:
+    pq.write_table(pa.table({"text": ["x"]}), tmp_path / "in.parquet")
+    for module in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, module, None)
+    make_job([archive], tmp_path / "out", entities="csv")
+    with pytest.raises(RemedyError, match=r"Parquet needs pyarrow.*pip install 'spacy_tener\[annotate\]'"):
+        make_job([tmp_path / name], tmp_path / "out", **options)
 
 
 def test_tables_with_several_columns_of_one_name_are_refused(tmp_path, run) -> None:
