@@ -22,6 +22,7 @@ from waiting import wait_until
 import spacy_tener.cli  # noqa: F401 - registers the commands
 from spacy_tener.annotate import local
 from spacy_tener.annotate.local import annotate_locally
+from spacy_tener.annotate.reading import read_parts
 from spacy_tener.errors import RemedyError
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(300)]
@@ -201,6 +202,17 @@ def test_processes_share_the_cores_and_leave_the_environment_alone(tmp_path, arc
         with local._pool(make_job([archive], tmp_path / "out", processes=processes)):
             assert [os.environ[name] for name in local._THREADS] == ["5", threads, threads, threads]
         assert dict(os.environ) == before
+
+
+def test_two_parts_are_read_ahead_for_each_thread_on_a_gpu(tmp_path, archive, run, make_job, monkeypatch) -> None:
+    run([archive], tmp_path / "whole", part_size=10)
+    job, read, ahead = make_job([archive], tmp_path / "out", part_size=10), [], []
+    job.annotator.gpu_id = 0
+    monkeypatch.setattr(local, "use_gpu", lambda gpu_id: None)
+    monkeypatch.setattr(local, "read_parts", lambda *args: (read.append(part) or part for part in read_parts(*args)))
+    annotate_locally(job, lambda *_: ahead.append(len(read) - len(ahead)))
+    assert max(ahead) == 4
+    assert parts(tmp_path / "out") == parts(tmp_path / "whole")
 
 
 def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make_job) -> None:

@@ -1,6 +1,7 @@
 """Errors of probabilities, temperatures and thresholds, on outcomes whose true probabilities are known."""
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,7 @@ def test_errors_of_known_probabilities():
     assert found.count == 4
     assert found.ece == pytest.approx((0.2 + 0.8 + 0.1 + 0.1) / 4)  # bins of one entity each
     assert errors(np.full(25, 0.9), np.ones(25, dtype=bool)).ece == pytest.approx(0.1)  # of two or three
+    assert errors(np.array([0.0, 1.0]), np.array([True, False])).nll == pytest.approx(-math.log(1e-9))
 
 
 def test_each_series_is_drawn_with_its_share_that_is_right_beside_the_diagonal(tmp_path):
@@ -112,6 +114,13 @@ def drawn(count, *, seed, shift=0.0):
     rng = np.random.default_rng(seed)
     probability = rng.beta(4, 1.5, count)
     return probability, rng.random(count) < np.clip(probability - shift, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("module", ["scipy.optimize", "scipy.stats"])
+def test_calibrating_without_scipy_names_the_extra(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(RemedyError, match=r"pip install 'spacy_tener\[stats\]'"):
+        fit_temperature(made(40))
 
 
 def test_the_smallest_sample_may_have_one_error():

@@ -16,6 +16,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.corpus.convert import DocOptions
 from spacy_tener.workbench.corpus.reader import CorpusOptions
 from spacy_tener.workbench.corpus.records import CorpusError, Event
+from spacy_tener.workbench.languages import detect_language
 
 COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
 ENGLISH = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nleft VBD O\n\nPeter NNP B-PER\n\n-DOCSTART- -X- O\n\nUN NNP B-ORG\n"
@@ -196,6 +197,16 @@ def test_the_language_is_told_by_the_letters_and_english_is_not_glued_together(w
     with pytest.raises(ValueError, match=r"language cannot be detected.*--lang"):
         convert([write("d.txt", "Привет B-X\n")], tmp_path)
     assert convert([tmp_path / "d.txt"], tmp_path, making=DocOptions(lang="ru"))[0].docs == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "lang"),
+    [("京" + "x" * 19, "zh"), ("京" + "x" * 20, "en"), ("\U00020000 12, x", "zh"), ("яя" + "x" * 98, "en")],
+)
+def test_a_twentieth_of_the_letters_is_chinese_and_a_fiftieth_may_be_of_another_script(text: str, lang: str) -> None:
+    assert detect_language([text]) == detect_language(text) == lang
+    with pytest.raises(RemedyError, match="cannot be detected"):
+        detect_language([text, "я" * 3])
 
 
 def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tmp_path: Path) -> None:
