@@ -96,7 +96,6 @@ def count_names(folder: Folder, names: Sequence[str], format: str) -> Iterator[l
         closing(sqlite3.connect(Path(scratch) / "entities", isolation_level=None)) as db,
     ):
         try:
-            db.execute("PRAGMA journal_mode = OFF")
             db.execute("CREATE TABLE entities (document TEXT, text TEXT, label TEXT)")
             db.execute("BEGIN")
             for name in names:
