@@ -105,8 +105,9 @@ def test_parts_of_rows_have_one_schema_and_nothing_is_lost(tmp_path, run) -> Non
         {"text": "京", "new": [None]},
     ]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet", part_size=2)
-    first, second = (pq.read_table(path) for path in sorted((tmp_path / "out").glob("part*")))
+    pq.write_table(pa.table({"text": ["京"]}), tmp_path / "table.parquet")  # has a schema of its own
+    run([tmp_path / "table.parquet", tmp_path / "in.jsonl"], tmp_path / "out", "parquet", part_size=2)
+    _, first, second = (pq.read_table(path) for path in sorted((tmp_path / "out").glob("part*")))
     assert first.schema.equals(second.schema)
     assert first["n"].to_pylist() == [1, 2]
     assert first["rest"].to_pylist() == [None, None]
