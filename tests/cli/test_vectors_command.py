@@ -85,7 +85,7 @@ def test_coverage_of_a_word_list_and_of_a_corpus_is_printed(text: Path, tmp_path
     assert "places.txt words 1 2 50.0" in result.lines
     assert "dev.jsonl chars 2 3 66.7 66.7" in result.lines
     assert "dev.jsonl bigrams 1 3 33.3 33.3" in result.lines
-    assert "words without: 火星基地" in result.text
+    assert "words without a vector: 火星基地" in result.text
 
 
 def test_lexicon_words_are_found_whole(text: Path, tmp_path: Path) -> None:
