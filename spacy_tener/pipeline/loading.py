@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import MissingPackageError, RemedyError
+from ..runtime.weights import WeightsError
 
-# Parts of messages of Thinc, torch and this package about intact weights of other layers or sizes.
+# Parts of messages of Thinc and torch about intact weights of other layers or sizes.
 _OTHER_CONFIG = ("mismatched structure", "change dimension", "unknown dimension", "in loading state_dict")
 
 
@@ -51,7 +52,7 @@ def _remedy(error: Exception) -> str:
         return error.remedy
     if isinstance(error, OtherLabelsError):
         return "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed."
-    if any(phrase in str(error) for phrase in _OTHER_CONFIG):
+    if isinstance(error, WeightsError) or any(phrase in str(error) for phrase in _OTHER_CONFIG):
         return (
             "The weights belong to another config: load them with the config.cfg that was saved beside them. "
             "Restore the files from a copy if it is that one."

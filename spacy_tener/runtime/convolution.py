@@ -11,7 +11,7 @@ from ..settings import GRNConfig, IDCNNConfig
 from ..types import FloatArray, IntArray
 from .dense import Linear, relu
 from .relation import relate
-from .weights import Weights
+from .weights import Weights, WeightsError
 
 
 class Convolution:
@@ -25,7 +25,7 @@ class Convolution:
     def __init__(self, weights: Weights, out: int, size: int, dilation: int = 1) -> None:
         width = weights.shaped("product.weight", out, None).shape[1]
         if width % size:
-            raise ValueError(f"The weights do not fit a window of {size} tokens, in loading state_dict")
+            raise WeightsError(f"The weights do not fit a window of {size} tokens")
         self.offsets = (np.arange(size) - size // 2) * dilation
         self.product = Linear(weights.part("product"))
 

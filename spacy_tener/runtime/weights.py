@@ -8,6 +8,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 
+class WeightsError(ValueError):
+    """The weights do not fit the settings."""
+
+
 class Weights:
     """Arrays of a module or of a submodule, by name.
 
@@ -22,7 +26,7 @@ class Weights:
     def __getitem__(self, name: str) -> NDArray[Any]:
         name = self._prefix + name
         if name not in self._arrays:
-            raise ValueError(f"The weights lack '{name}', in loading state_dict")
+            raise WeightsError(f"The weights lack '{name}'")
         self._used.add(name)
         return self._arrays[name]
 
@@ -34,9 +38,9 @@ class Weights:
         array = self[name]
         fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
         if not fits:
-            raise ValueError(
+            raise WeightsError(
                 f"The weights '{self._prefix}{name}' have the shape {array.shape}, but the settings ask for "
-                f"{tuple('any' if size is None else size for size in shape)}, in loading state_dict"
+                f"{tuple('any' if size is None else size for size in shape)}"
             )
         return array
 
@@ -48,6 +52,4 @@ class Weights:
         """Raise if any array was not read: the weights belong to another config."""
         unused = sorted(set(self._arrays) - self._used)
         if unused:
-            raise ValueError(
-                f"The weights hold '{unused[0]}', which the settings have no use for, in loading state_dict"
-            )
+            raise WeightsError(f"The weights hold '{unused[0]}', which the settings do not use")

@@ -22,6 +22,7 @@ from spacy_tener.models.batches import join_rows, split_rows
 from spacy_tener.models.bridge import TorchShim, ragged_layer, torch_shim
 from spacy_tener.models.serialize import from_safetensors, to_safetensors
 from spacy_tener.models.torch_side import hide_known_warnings, join, split
+from spacy_tener.runtime.weights import WeightsError
 
 WIDTH_IN, WIDTH_OUT = 3, 4
 LENGTHS = [2, 0, 3, 1, 0]
@@ -544,10 +545,14 @@ def test_an_error_ends_observing():
     assert not seen
 
 
-@pytest.mark.parametrize("names", [["own.weight", "other"], ["other"]], ids=["too many", "others"])
-def test_weights_of_other_settings_are_refused_where_torch_is_not_needed(names):
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(["own.weight", "other"], "hold 'other'"), (["other"], "lack 'own.weight'")],
+    ids=["too many", "others"],
+)
+def test_weights_of_other_settings_are_refused_where_torch_is_not_needed(names, message):
     shim = TorchShim(build_own, doubled)
-    with pytest.raises(ValueError, match="in loading state_dict"):
+    with pytest.raises(WeightsError, match=message):
         shim.load_arrays({name: np.zeros((WIDTH_OUT, WIDTH_IN), dtype="f") for name in names}, {"nI": WIDTH_IN})
     assert not shim.is_built
     assert shim.sizes == {}
