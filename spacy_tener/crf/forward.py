@@ -11,7 +11,6 @@ over the time steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +30,7 @@ class ForwardStep:
     def __init__(self, layout: TagLayout, like: AnyFloats, width: int) -> None:
         n_labels, n_tags = layout.n_labels, layout.n_tags
         leading = (len(like), width)
-        self.layout = layout
+        self.closers = layout.closers
         self.shift = np.empty((*leading, 1), like.dtype)
         self.extra = np.empty((*leading, n_labels), like.dtype)
         self.relative, self.reached = (np.empty((*leading, n_tags), like.dtype) for _ in range(2))
@@ -44,7 +43,7 @@ class ForwardStep:
         `shift` is the largest score of the closers; `shift + extra`, the larger score of B and I of each type.
         guarded: leave groups that are all -inf unshifted. There are none if no emission is -inf.
         """
-        np.maximum.reduce(scores[..., self.layout.closers], axis=-1, keepdims=True, out=self.shift)
+        np.maximum.reduce(scores[..., self.closers], axis=-1, keepdims=True, out=self.shift)
         if guarded:
             zero_neg_inf(self.shift)
         np.subtract(scores, self.shift, out=self.relative)
@@ -55,16 +54,22 @@ class ForwardStep:
         self.inside -= self.extra
         return self.relative
 
-    def __call__(self, previous: AnyFloats, current: AnyFloats, spread: LogMatmul, *, guarded: bool) -> None:
-        """Add to the emissions in `current` the log-sums of all paths that lead to them."""
-        spread(self.shifted(previous, guarded=guarded), self.reached)
+    def __call__(
+        self, previous: AnyFloats, current: AnyFloats, table: AnyFloats, *, moderate: bool, guarded: bool
+    ) -> None:
+        """Add to the emissions in `current` the log-sums of all paths that lead to them.
+
+        table: transitions, exponentiated if they are moderate. *Shape* [D, K, K], `[from, to]`
+        """
+        relative = self.shifted(previous, guarded=guarded)
+        if moderate:
+            np.matmul(np.exp(relative, out=relative), table, out=self.reached)
+            np.log(self.reached, out=self.reached)
+        else:
+            self.reached[:] = log_sum(relative[..., None] + table[:, None], axis=-2)[..., 0, :]
         for continued in self.continued:
             continued += self.extra
         current += self.reached
-
-
-LogMatmul = Callable[[AnyFloats, AnyFloats], object]
-"""Log-space product of shifted scores (overwritten) and the transitions, written into the second argument."""
 
 
 def zero_neg_inf(scores: AnyFloats) -> AnyFloats:
@@ -81,33 +86,20 @@ def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
     return sums
 
 
-def log_matmul(table: AnyFloats, *, moderate: bool) -> LogMatmul:
-    """Return the product with a table of transitions, exponentiated beforehand if its scores are moderate.
-
-    *Shape* `table` is [D, K, K], `[from, to]`
-    """
-    exponentiated = np.exp(table)
-
-    def plain(relative: AnyFloats, out: AnyFloats) -> None:
-        np.matmul(np.exp(relative, out=relative), exponentiated, out=out)
-        np.log(out, out=out)
-
-    def careful(relative: AnyFloats, out: AnyFloats) -> None:
-        out[:] = log_sum(relative[..., None] + table[:, None], axis=-2)[..., 0, :]
-
-    return plain if moderate else careful
-
-
-def forward_sums(scores: AnyFloats, start: AnyFloats, spread: LogMatmul, packing: Packing) -> AnyFloats:
+def forward_sums(
+    scores: AnyFloats, start: AnyFloats, table: AnyFloats, packing: Packing, *, moderate: bool
+) -> AnyFloats:
     """Overwrite packed emissions with log-sums of the paths that end in each tag, relative to the shifts of the steps
     before. Returns the same array.
 
-    *Shape* `scores` is [D, N, K]; `start` is [D, K]
+    moderate: as in `Transitions`.
+    *Shape* `scores` is [D, N, K]; `start` is [D, K]; `table` is [D, K, K]
     """
     if not packing.sizes:
         return scores
     guarded = bool(scores.min() == -np.inf)
     layout, width, step = TagLayout(scores.shape[-1] // 4), 0, None
+    table = np.exp(table) if moderate else table
     previous = scores[:, : packing.sizes[0]]
     previous += start[:, None]
     for begin, end in packing.steps[1:]:
@@ -115,7 +107,7 @@ def forward_sums(scores: AnyFloats, start: AnyFloats, spread: LogMatmul, packing
             width = end - begin
             step = ForwardStep(layout, scores, width)
         current = scores[:, begin:end]
-        step(previous[:, :width], current, spread, guarded=guarded)
+        step(previous[:, :width], current, table, moderate=moderate, guarded=guarded)
         previous = current
     return scores
 
@@ -139,15 +131,15 @@ class ForwardBackward:
     @classmethod
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing, *, backward: bool) -> ForwardBackward:
-        ahead, flat = packing.forward, np.empty_like(emissions)
+        ahead, flat, moderate = packing.forward, np.empty_like(emissions), transitions.moderate
         if not backward:
-            spread = log_matmul(transitions.table[None], moderate=transitions.moderate)
-            flat[ahead] = forward_sums(emissions[None, ahead], transitions.start[None], spread, packing)[0]
+            start, table = transitions.start[None], transitions.table[None]
+            flat[ahead] = forward_sums(emissions[None, ahead], start, table, packing, moderate=moderate)[0]
             return cls(packing, transitions, emissions, flat, None)
         behind, swap = packing.backward, mirror(transitions.layout)
         start, table = transitions.both_ways()
-        spread = log_matmul(table, moderate=transitions.moderate)
-        packed = forward_sums(np.stack([emissions[ahead], emissions[behind][:, swap]]), start, spread, packing)
+        both = np.stack([emissions[ahead], emissions[behind][:, swap]])
+        packed = forward_sums(both, start, table, packing, moderate=moderate)
         flat[ahead] = packed[0]
         beta = np.empty_like(emissions)
         beta[behind] = packed[1][:, swap]
