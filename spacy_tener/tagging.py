@@ -17,6 +17,7 @@ opener, and `B-X` or `I-X` by `E-X` or `I-X` of the same type. All others are fo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -59,17 +60,17 @@ class TagLayout:
     def inside(self) -> slice:
         return slice(3 * self.n_labels + 1, 4 * self.n_labels + 1)
 
-    @property
+    @cached_property
     def openers(self) -> slice:
-        return slice(0, 2 * self.n_labels + 1)
+        return slice(self.begin.start, self.single.stop)
 
-    @property
+    @cached_property
     def closers(self) -> slice:
-        return slice(self.n_labels, 3 * self.n_labels + 1)
+        return slice(self.outside, self.end.stop)
 
-    @property
+    @cached_property
     def continuers(self) -> slice:
-        return slice(2 * self.n_labels + 1, 4 * self.n_labels + 1)
+        return slice(self.end.start, self.inside.stop)
 
     def within(self, larger: TagLayout) -> IntArray:
         """Return the id of each of these tags in a larger layout, whose first entity types are these."""
