@@ -111,7 +111,7 @@ class ConfidentPipe(TrainablePipe):
         return [found for read in self.decodings(docs) for found in best_entities(self, *read)]
 
     def probabilities(self, doc: Doc, spans: Iterable[Span | Place]) -> list[float]:
-        """Return the probability of each of any spans to be an entity of its label.
+        """Return the probability that each span is an entity of its label.
 
         doc (Doc): The Doc.
         spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans of the Doc, or their start and end in characters of
@@ -123,7 +123,7 @@ class ConfidentPipe(TrainablePipe):
         return self.probabilities_of_each([doc], [places])[0]
 
     def probabilities_of_each(self, docs: Sequence[Doc], places: Sequence[Sequence[Place]]) -> list[list[float]]:
-        """Return what `probabilities` does, for spans of each of several Docs.
+        """Return the same as `probabilities`, for spans of several Docs.
 
         docs (Sequence[Doc]): The Docs.
         places (Sequence[Sequence[Tuple[int, int, str]]]): For each Doc, start and end of spans in characters of its
@@ -140,7 +140,7 @@ class ConfidentPipe(TrainablePipe):
     def compared(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans in each of several Docs.
 
-        docs (Iterable[Doc]): The Docs, of as many tokens or characters each.
+        docs (Iterable[Doc]): The Docs, all of the same number of tokens or characters.
         spans (Sequence[Tuple[int, int, str]]): Start and end in the units of the view, and the label.
         RETURNS (ndarray): *Shape* [docs, spans]
         """
@@ -157,7 +157,7 @@ class ConfidentPipe(TrainablePipe):
         """Find the k most probable readings of each Doc as a whole, best first; fewer where there are fewer.
 
         docs (Iterable[Doc]): The Docs.
-        k (int): Most readings of a Doc.
+        k (int): Maximum number of readings of a Doc.
         RETURNS (List[List[Parse]]): For each Doc, its readings. An empty Doc has one, of no entities.
         """
         answers = []
@@ -176,8 +176,8 @@ class ConfidentPipe(TrainablePipe):
         edges, another label or both.
 
         docs (Iterable[Doc]): The Docs.
-        n (int): Most rivals of an entity.
-        minimum (float): The least probability of a rival, above 0. All that are as probable are compared.
+        n (int): Maximum number of rivals of an entity.
+        minimum (float): Minimum probability of a rival, above 0. All spans of this probability are compared.
         RETURNS (List[List[List[FoundEntity]]]): For each entity that `scored` returns, its rivals, most probable first.
         """
         if not 0.0 < minimum <= 1.0:
@@ -192,12 +192,13 @@ class ConfidentPipe(TrainablePipe):
         return answers
 
     def marginals(self, docs: Iterable[Doc], minimum: float = 0.05) -> list[Marginals]:
-        """Return the probabilities of all possible entities of each Doc, and of its characters to be in none. Entities
-        that Docs have already stay.
+        """Return the probabilities of all possible entities of each Doc, and that each character is in none. Entities
+        that Docs already have are kept.
 
         docs (Iterable[Doc]): The Docs.
-        minimum (float): The least probability of an entity, above 0.
-        RETURNS (List[Marginals]): For each Doc, its possible entities, and its characters in none.
+        minimum (float): Minimum probability of an entity, above 0.
+        RETURNS (List[Marginals]): For each Doc, its possible entities, and the probability that each character is in
+            none.
         """
         answers = []
         for views, decoding in self.decodings(docs, annotated=True):
@@ -214,8 +215,8 @@ class ConfidentPipe(TrainablePipe):
         """Return the probability of each example's gold annotation as a whole: of all readings that agree with it.
 
         examples (Iterable[Example]): The examples, with no label that the component does not have. Spans known to be
-            incorrect are not looked at.
-        RETURNS (List[float]): 0 where the model has no such reading, as of an entity across a known sentence start.
+            incorrect are ignored.
+        RETURNS (List[float]): 0 if the model has no such reading, as for an entity across a known sentence start.
         """
         examples = list(examples)
         masks, answers = iter(gold_masks(self, examples)), list[float]()
@@ -227,17 +228,17 @@ class ConfidentPipe(TrainablePipe):
         """Return the entropy of all readings of each Doc, in nats.
 
         docs (Iterable[Doc]): The Docs.
-        RETURNS (List[float]): 0 where only one reading is possible, as of an empty Doc.
+        RETURNS (List[float]): 0 if only one reading is possible, as for an empty Doc.
         """
         return [value for _, decoding in self.decodings(docs) for value in decoding.entropy()]
 
     def decodings(
         self, docs: Iterable[Doc], *, annotated: bool = False
     ) -> Iterator[tuple[Sequence[DocView], Decoding]]:
-        """Read the Docs in groups of bounded size: yield the views of each group, and the CRF's answers about them.
+        """Yield the views and the `Decoding` of groups of Docs, which are of bounded size.
 
         docs (Iterable[Doc]): The Docs.
-        annotated (bool): Keep the entities that the Docs have. Otherwise they are not looked at.
+        annotated (bool): Keep the entities that the Docs have. Otherwise they are ignored.
         """
         self._check_process()
         settings, index, temperature = self.settings, self._label_index, self.temperature
@@ -252,14 +253,14 @@ class ConfidentPipe(TrainablePipe):
             check_shared(self.model, [view.doc for view in views])
         for group in reader.groups(views):
             scores = reader.emissions(self.model, group)
-            # While a GPU still computes.
+            # In the time in which a GPU computes the emissions.
             masks, lengths = [_mask(view, index, annotated) for view in group], [len(view) for view in group]
             allowed = join_masks(masks, lengths, index.layout.n_tags)
             crf, emissions = on_host(self.model, scores)
             yield group, Decoding(crf, emissions, lengths, allowed, temperature)
 
     def _compare_tokens(self, views: Sequence[DocView]) -> None:
-        """Warn once where the model was trained on single characters and reads words, or the other way round."""
+        """Warn once if the model was trained on single characters and reads words, or vice versa."""
         trained = self.cfg.get(TOKEN_LENGTH)
         n_tokens, n_characters = self._seen or (0, 0)
         n_tokens += sum(len(view) for view in views)
@@ -284,7 +285,7 @@ class ConfidentPipe(TrainablePipe):
 
 
 def best_entities(ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding) -> list[list[FoundEntity]]:
-    """Return what `scored` does, for a group of `decodings`."""
+    """Return the same as `scored`, for a group from `decodings`."""
     best = decoding.best()
     found = _entities(ner.labels, views, best, decoding.probabilities_of_few(best))
     return [found[part] for part in decoding.per_text(best)]
@@ -293,7 +294,7 @@ def best_entities(ner: ConfidentPipe, views: Sequence[DocView], decoding: Decodi
 def probabilities_of_places(
     ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding, places: Sequence[Sequence[Place]]
 ) -> list[list[float]]:
-    """Return what `probabilities_of_each` does, for a group of `decodings`."""
+    """Return the same as `probabilities_of_each`, for a group from `decodings`."""
     labels, rows = ner.labels, dict[int, tuple[int, ...]]()
     ends = np.cumsum([0, *map(len, places)])
     for text, (view, own) in enumerate(zip(views, places, strict=True)):
@@ -311,7 +312,7 @@ def probabilities_of_places(
 
 
 def gold_masks(ner: ConfidentPipe, examples: Iterable[Example]) -> list[Mask]:
-    """Return a mask of the tags that agree with the gold annotation of each example, as `likelihood` asks for."""
+    """Return a mask of the tags that agree with the gold annotation of each example, for `likelihood`."""
     settings, index = ner.settings, ner._label_index
     targets = (make_target(each, settings.view, index, None) for each in examples)
     return [agreeing_tags(target.tags, None, index.layout) for target in targets]

@@ -1,4 +1,4 @@
-"""The CRF's answers about the emissions of some texts: best entities, k best paths, and exact probabilities."""
+"""Decoding by a CRF: best entities, k best paths and exact probabilities of a batch of texts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Probabilities = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Decoding:
-    """A CRF and the emissions of some texts.
+    """A CRF and the emissions of a batch of texts.
 
     emissions: Of all texts, joined. *Shape* [N, n_tags]
     allowed: The tags that the CRF may choose; None for all. *Shape* [N, n_tags]
-    temperature: Divisor of all scores of the CRF where probabilities are computed. The best path does not depend on it.
+    temperature: Divisor of all scores of the CRF in probabilities. The best path does not depend on it.
     """
 
     crf: PathScorer
@@ -50,19 +50,19 @@ class Decoding:
         return EntitySpans(text, start - self.offsets[text], end - self.offsets[text], label)
 
     def per_text(self, spans: EntitySpans) -> Iterator[slice]:
-        """Return the slice of each text among spans that are in the order of their texts."""
+        """Return the slice of each text's spans. The spans are sorted by text."""
         ends = np.searchsorted(spans.sequence, np.arange(len(self.lengths)), side="right").tolist()
         return (slice(start, end) for start, end in zip([0, *ends], ends, strict=False))
 
     def probabilities(self, spans: EntitySpans) -> Probabilities:
-        """Return the probability of each span as one entity. *Shape* [n_spans]"""
+        """Return the marginal probability that each span is an entity. *Shape* [n_spans]"""
         return span_marginals(self.passes, spans).astype(np.float64, copy=False)
 
     def probabilities_of_few(self, spans: EntitySpans) -> Probabilities:
-        """Return the same in half the time, as long as nothing else is asked of the texts. *Shape* [n_spans]"""
+        """Return the same in half the time, if no other probabilities are computed. *Shape* [n_spans]"""
         if not spans.label.size:
             return np.zeros(0)
-        if "passes" in vars(self):  # asked already
+        if "passes" in vars(self):  # computed already
             return self.probabilities(spans)
         found = self.crf.span_probabilities(
             self.emissions, self.lengths, spans, self.allowed, temperature=self.temperature
@@ -70,7 +70,7 @@ class Decoding:
         return found.astype(np.float64, copy=False)
 
     def k_best(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
-        """Return up to k paths of each text, best first: the logarithm of each one's probability, and its entities."""
+        """Return the k best paths of each text, or fewer, best first: each one's log probability and entities."""
         found = self.crf.k_best(self.emissions.astype(np.float64), self.lengths, k, self.allowed)
         log_z = self.passes.log_partition().tolist()
         return [
@@ -88,19 +88,19 @@ class Decoding:
         return values
 
     def candidates(self, minimum: float) -> tuple[EntitySpans, Probabilities]:
-        """Return all spans, in no order, that are entities with at least this probability, and their probabilities."""
+        """Return all spans whose probability is at least `minimum`, in no order, and their probabilities."""
         spans, probability = probable_spans(self.passes, minimum)
         return spans, probability.astype(np.float64, copy=False)
 
     def outside(self) -> list[Probabilities]:
-        """Return the probability of each unit to lie in no entity. *Shape* [n] for each text"""
+        """Return the probability that each unit is in no entity. *Shape* [n] for each text"""
         column = self.passes.marginals()[:, self.crf.layout.outside].astype(np.float64)
         return np.split(column, np.cumsum(self.lengths)[:-1])
 
     def share(self, masks: Sequence[Mask]) -> list[float]:
-        """Return the probability of all paths together in which each unit has one of the masks' tags.
+        """Return, for each text, the total probability of the paths that its mask allows.
 
-        masks: Of each text. *Shape* [n, n_tags]
+        masks: *Shape* [n, n_tags] for each text
         """
         agreeing = np.concatenate(masks) if self.allowed is None else np.concatenate(masks) & self.allowed
         passes = self.crf.passes(self.emissions, self.lengths, agreeing, temperature=self.temperature)
@@ -111,8 +111,8 @@ class Decoding:
     def rivals(self, entities: EntitySpans, n: int, minimum: float) -> tuple[EntitySpans, Probabilities, list[int]]:
         """Return the n most probable spans that share a unit with each entity, the most probable first.
 
-        minimum: The least probability of a span.
-        RETURNS: The rivals of all entities, one after the other, their probabilities, and how many each entity has.
+        minimum: Minimum probability of a span.
+        RETURNS: The rivals of all entities, joined, their probabilities, and the number of rivals of each entity.
         """
         spans, probability = self.candidates(minimum)
         opening, stop = (self.offsets[spans.sequence] + edge for edge in (spans.start, spans.end))

@@ -1,4 +1,4 @@
-"""Entities that were found: their types, and writing them to the Doc."""
+"""Predicted entities, and writing them to `doc.ents` and `doc.spans`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .settings import NERSettings
 from .units import BEGIN, INSIDE, MISSING, Alignment, DocView
 
 CHAR_OFFSETS = "char_offsets"
-"""In the attributes of a group of `doc.spans`: start and end of each span's entity, in characters of the Doc."""
+"""Key in a span group's `attrs`: the character offsets of each span's entity."""
 
 
 SCORES = "scores"
-"""In the attributes of a group of `doc.spans`: the probability of each span, as `spancat` has it."""
+"""Key in a span group's `attrs`: the probability of each span, as in `spancat`."""
 
 PLACES = "places"
-"""In the attributes of our groups: start and end of each span in characters, and its label. They hold when a component
-has merged tokens since, and tell the group from one that another component wrote under the same key."""
+"""Key in a span group's `attrs`: the character offsets and label of each span. They stay valid if a later component
+merges tokens, and only groups written by `tener_ner` have them."""
 
 Place = tuple[int, int, str]
 
@@ -33,8 +33,8 @@ Place = tuple[int, int, str]
 class FoundEntity:
     """An entity that a pipeline found in a text.
 
-    start, end: Offsets in characters of `doc.text`, whatever the units of the component's view are.
-    probability: None where the component that found it gives none.
+    start, end: Character offsets in `doc.text`, in either view.
+    probability: None if the component gives none.
     """
 
     start: int
@@ -44,9 +44,9 @@ class FoundEntity:
 
 
 class UnitEntity(NamedTuple):
-    """An entity over the units of a view, between `predict` and `set_annotations`.
+    """An entity in units of the view, as `predict` passes it to `set_annotations`.
 
-    probability: 1 where the settings ask for none.
+    probability: 1 if the settings do not need it.
     """
 
     start: int
@@ -56,7 +56,7 @@ class UnitEntity(NamedTuple):
 
 
 def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSettings) -> None:
-    """Add the entities to those that the Doc already has; tokens whose annotation was missing become outside."""
+    """Add the entities to those that the Doc already has. All other tokens without annotation become outside."""
     doc, preset, missing = view.doc, set[int](), []
     annotated = doc.has_annotation(ENT_IOB)
     if annotated:
@@ -66,7 +66,7 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
         # Decoding repeats preset entities: the Doc has them already.
         entities = [each for each in entities if view.token_span(each.start, each.end, "expand")[0] not in preset]
     taken, spans, scores = set(preset), [], {}
-    # Longest first: where two entities come to share a token, the longer one keeps it.
+    # Longest first: of two entities that share a token, the longer one is kept.
     for entity in sorted(entities, key=lambda entity: entity.start - entity.end):
         start, end = view.token_span(entity.start, entity.end, settings.alignment_mode)
         tokens = range(start, end)
@@ -87,13 +87,13 @@ def set_entities(view: DocView, entities: Sequence[UnitEntity], settings: NERSet
 
 
 def place_of(span: Span) -> Place:
-    """Return start and end in characters, and the label."""
+    """Return a span's character offsets and label."""
     return span.start_char, span.end_char, span.label_
 
 
 def read_places(group: SpanGroup, attribute: str) -> list[tuple[Place, Any]]:
-    """Return the places of the spans of a group that `tener_ner` wrote, with an attribute of each; nothing for another
-    component's group."""
+    """Return the place of each span in a group, with its value of an attribute; nothing if `tener_ner` did not write
+    the group."""
     places, values = group.attrs.get(PLACES, ()), group.attrs.get(attribute, ())
     return [((start, end, label), value) for (start, end, label), value in zip(places, values, strict=False)]
 
@@ -101,13 +101,13 @@ def read_places(group: SpanGroup, attribute: str) -> list[tuple[Place, Any]]:
 def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: str) -> None:
     """Write `doc.ents` and their probabilities to a group of `doc.spans`, in the form of spaCy's `spancat`.
 
-    A preset entity is certain, unless an earlier run of the component found it and left its probability here.
+    The probability of a preset entity is 1, or what an earlier run of the component wrote to the group.
     """
     earlier: dict[Place, float] = {}
     if key in doc.spans:
         if PLACES not in doc.spans[key].attrs and len(doc.spans[key]):
             warnings.warn(
-                f"doc.spans['{key}'] is another component's, and is replaced: give tener_ner a spans_key of its own.",
+                f"doc.spans['{key}'] of another component is overwritten. Set another spans_key for tener_ner.",
                 stacklevel=2,
             )
         earlier = {place: float(score) for place, score in read_places(doc.spans[key], SCORES)}
@@ -118,9 +118,9 @@ def _set_scored_spans(doc: Doc, scores: dict[tuple[int, int, str], float], key: 
 def _set_char_spans(
     view: DocView, new: Iterable[UnitEntity], preset: Iterable[Span], key: str, alignment: Alignment
 ) -> None:
-    """Write all entities of the Doc to a group of `doc.spans`, which holds spans of tokens, with their exact offsets.
+    """Write all entities of the Doc to a group of `doc.spans`, as spans of tokens with exact character offsets.
 
-    A preset entity that an earlier run of the component found keeps the offsets that it had.
+    A preset entity keeps the offsets that an earlier run of the component wrote.
     """
     doc = view.doc
     earlier: dict[tuple[int, int, str], list[tuple[int, int]]] = defaultdict(list)

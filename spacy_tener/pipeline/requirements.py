@@ -1,4 +1,4 @@
-"""Packages that a pipeline needs to run, in meta.json: `spacy package` makes the requirements of a wheel of them."""
+"""Requirements of a trained pipeline in its meta.json, which `spacy package` copies to the wheel."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ TRANSFORMER = ("torch>=2.4", "transformers>=4.36")
 
 
 def add_requirements(nlp: Language) -> None:
-    """Add to meta.json what the models need, in place of what it had for the same packages.
+    """Add the models' requirements to meta.json, replacing those of the same packages.
 
-    Every version of this package up to the next major one loads the pipeline; without this `spacy package` would ask
-    for the same minor version.
+    Every version of this package below the next major one can load the pipeline. By default `spacy package` would
+    require the same minor version.
     """
     major = int(__version__.partition(".")[0])
     needed = [f"{__title__}>={__version__},<{major + 1}"]

@@ -1,4 +1,4 @@
-"""Scores of entities by their characters, whatever the tokens of prediction and reference are."""
+"""Precision, recall and F1 of entities by their character offsets, for any tokens in prediction and reference."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def make_char_ner_scorer() -> Callable[..., dict[str, Any]]:
     """Score entities by their offsets in the text.
 
     Registered as `spacy_tener.char_ner_scorer.v1`. The scores and their names are those of `spacy.ner_scorer.v1`, but
-    an entity is right if its characters and its label are: tokens are not looked at, so that gold entities off the
-    edges of the predicted tokens count.
+    an entity is correct if its character offsets and label are. Tokens are ignored, so that gold entities that do not
+    align with predicted tokens count.
     """
     return score_char_entities
 
@@ -29,16 +29,16 @@ def make_char_ner_scorer() -> Callable[..., dict[str, Any]]:
 def score_char_entities(
     examples: Iterable[Example], *, chars_key: str | None = CHARS_KEY, **kwargs: Any
 ) -> dict[str, Any]:
-    """Compute precision, recall and F1, of all types and of each.
+    """Compute precision, recall and F1, overall and per type.
 
     examples (Iterable[Example]): The examples.
-    chars_key (Optional[str]): Key of `doc.spans` under which the component keeps exact offsets. They are scored as they
-        are there, whatever a later component makes of `doc.ents`; Docs without them are scored by `doc.ents`.
+    chars_key (Optional[str]): Key of `doc.spans` for the group with exact character offsets. It is scored instead of
+        `doc.ents`, which a later component may have changed. Docs without it are scored by `doc.ents`.
     RETURNS (Dict[str, Any]): `ents_p`, `ents_r`, `ents_f` and `ents_per_type`.
     """
     per_type: dict[str, PRFScore] = defaultdict(PRFScore)
     for example in examples:
-        # As spaCy's scorer: without any annotation nothing is right or wrong, and where it is missing, no prediction.
+        # As in spaCy's scorer: Docs without annotation are skipped, as are wrong predictions on tokens without it.
         if example.reference.has_annotation("ENT_IOB"):
             _count(example, chars_key, per_type)
     total = PRFScore()
@@ -72,14 +72,14 @@ def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore
 
 
 def places(doc: Doc) -> IntArray:
-    """Count the characters before each offset in the text that are not white space: texts may differ in that."""
+    """Return the number of non-space characters before each offset of the text: white space may differ."""
     text = doc.text
     marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
 
 
 def missing_places(reference: Doc, place: IntArray) -> BoolArray:
-    """Return a mask of the characters without annotation, among those that are not white space."""
+    """Return a mask of the non-space characters that have no annotation."""
     missing = np.zeros(int(place[-1]), dtype=bool)
     for token in reference:
         if token.ent_iob == 0:
@@ -90,7 +90,7 @@ def missing_places(reference: Doc, place: IntArray) -> BoolArray:
 def _predicted(doc: Doc, chars_key: str | None) -> Iterator[tuple[int, int, str]]:
     group = doc.spans[chars_key] if chars_key is not None and chars_key in doc.spans else None
     offsets = None if group is None else group.attrs.get(CHAR_OFFSETS)
-    # In a group that was edited by hand, nobody knows which offsets are whose.
+    # After manual edits of a group, its offsets do not match its spans.
     if group is not None and offsets is not None and len(offsets) == len(group):
         for span, (start, end) in zip(group, offsets, strict=True):
             yield start, end, span.label_

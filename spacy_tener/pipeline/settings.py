@@ -1,4 +1,4 @@
-"""Settings of a `tener_ner` component: reading Docs and writing entities."""
+"""Settings of `tener_ner`, with their checks."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .units import Alignment, View
 CHARS_KEY = "tener_ner_chars"
 
 TEMPERATURE = "temperature"
-"""Key of a component's `cfg`: the divisor of all scores of the CRF that `spacy tener calibrate` fits."""
+"""Key of a component's `cfg`: the divisor of all scores of the CRF, fitted by `spacy tener calibrate`."""
 
 TOKEN_LENGTH = "token_length"
 """Key of a component's `cfg`: the mean length in characters of the tokens that it was trained on."""
 
 STATE = {"labels", TEMPERATURE, TOKEN_LENGTH}
-"""Keys of a component's `cfg` that belong to the weights, so that they are no settings of the config."""
+"""Keys of a component's `cfg` that training or calibration sets, and not the config."""
 
 
 @dataclass(frozen=True)
 class NERSettings:
-    """The component's settings, checked. Each is explained at `make_tener_ner`."""
+    """Validated settings of the component. `make_tener_ner` describes them."""
 
     view: View = "tokens"
     alignment_mode: Alignment = "expand"
@@ -48,11 +48,11 @@ class NERSettings:
 
     @property
     def asks_probabilities(self) -> bool:
-        """Return whether probabilities are needed when a Doc is processed."""
+        """True if the component needs probabilities to process a Doc."""
         return bool(self.spans_key or self.threshold)
 
     def thresholds(self, labels: Sequence[str]) -> list[float]:
-        """Return the least probability of an entity of each label."""
+        """Return the minimum probability of entities of each label."""
         if not isinstance(self.threshold, dict):
             return [self.threshold] * len(labels)
         for label in self.threshold:
@@ -77,8 +77,8 @@ class NERSettings:
             )
         if self.spans_key and self.spans_key == self.chars_key:
             raise ValueError(
-                f"The settings 'spans_key' and 'chars_key' of tener_ner are both {self.spans_key!r}, but their groups "
-                "of spans differ. Use two names."
+                f"The settings 'spans_key' and 'chars_key' of tener_ner are both {self.spans_key!r}, but each "
+                "writes a group of its own. Use two keys."
             )
         thresholds = self.threshold.values() if isinstance(self.threshold, dict) else [self.threshold]
         if not all(isinstance(each, int | float) and 0.0 <= each <= 1.0 for each in thresholds):
@@ -88,7 +88,7 @@ class NERSettings:
             )
 
 
-# Made once, since a short text has time for little else.
+# Built once, since settings are checked on each call, which is measurable for short texts.
 _TYPES = {
     "view": str,
     "alignment_mode": str,

@@ -1,4 +1,4 @@
-"""spaCy's annotation as tags, and as masks of allowed tags."""
+"""Conversion of spaCy's annotation to tags, and to masks of allowed tags."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .units import BEGIN, INSIDE, MISSING, OUTSIDE, Units
 
 Mask = BoolArray
 UNKNOWN = -1
-"""In place of a tag: the annotation of this unit is missing."""
+"""Tag of a unit whose annotation is missing."""
 
 
 @dataclass(frozen=True)
 class LabelIndex:
-    """Indices of entity types by their hashes.
+    """Index of entity types by hash.
 
-    hashes: Of the labels, in the order of the model's.
+    hashes: Hashes of the labels, in the order of the model's.
     """
 
     hashes: Sequence[int]
@@ -31,7 +31,7 @@ class LabelIndex:
         return TagLayout(len(self.hashes))
 
     def indices(self, labels: NDArray[np.uint64]) -> IntArray:
-        """*Shape* [N] -> [N], -1 for a hash that is no label."""
+        """Return the index of each hash; -1 if it is not a label. *Shape* [N] -> [N]"""
         found = np.full(labels.shape, -1, dtype=np.int64)
         places, index = np.flatnonzero(labels), {label: i for i, label in enumerate(self.hashes)}
         found[places] = [index.get(label, -1) for label in labels[places].tolist()]
@@ -39,7 +39,7 @@ class LabelIndex:
 
 
 def encode_units(units: Units, labels: LabelIndex) -> IntArray:
-    """Return the tag of each unit, `UNKNOWN` where its entity is missing. Entities of no known label are outside.
+    """Return the tag of each unit: `UNKNOWN` without annotation, outside for a label that is not in `labels`.
 
     *Shape* [n]
     """
@@ -54,7 +54,7 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
 
 
 def trim_space(units: Units) -> Units:
-    """Return the units without the white space at the edges of entities, which no prediction has."""
+    """Remove white space from the edges of entities, since predicted entities have none there."""
     if not (units.space.any() and (units.space & (units.iob != MISSING) & (units.label != 0)).any()):
         return units
     iob, label = units.iob.copy(), units.label.copy()
@@ -86,7 +86,7 @@ def possible_tags(units: Units, layout: TagLayout) -> Mask | None:
 
 
 def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout) -> Mask:
-    """Return a mask of the tags that agree with the annotation: one where it is known, all possible ones elsewhere.
+    """Return a mask of the tags that agree with the annotation: one for an annotated unit, else all possible ones.
 
     *Shape* [n, n_tags]
     """
@@ -122,7 +122,7 @@ def decodable_tags(units: Units, labels: LabelIndex) -> Mask | None:
 
 
 def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
-    """Join the masks of all texts; None if none of them has any."""
+    """Concatenate the masks of all texts. Return None if no text has one."""
     if all(mask is None for mask in masks):
         return None
     return np.concatenate(

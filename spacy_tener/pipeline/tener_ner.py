@@ -77,24 +77,24 @@ def make_tener_ner(
     """Create a named entity recogniser with a CRF on top.
 
     model (Model[List[Doc], List[Floats2d]]): `spacy_tener.CRFTagger.v1` over any token-to-vector model.
-    view (str): The model's input: the `tokens`, or the `characters` of each Doc whatever its tokens are.
-    alignment_mode (str): For entities off the edges of tokens, in the view `characters`: `expand` to all tokens that
-        they touch, `contract` to those wholly inside, or `strict`: leave them out of `doc.ents`. Where two entities
-        come to share a token, the longer one keeps it.
-    window (int): Most tokens or characters of a Doc in one input of the model. Longer Docs are cut into overlapping
-        windows, at sentence ends where there are any, and decoded as one.
-    overlap (int): Context on each side of a window's own part.
-    max_units (int): Most tokens or characters of a batch of windows, which limits the memory needed.
-    incorrect_spans_key (Optional[str]): Key of the reference's `doc.spans` with spans known not to be entities of their
-        label.
+    view (str): The model's input: the `tokens` or the `characters` of each Doc.
+    alignment_mode (str): How entities of the view `characters` that do not align with tokens get into `doc.ents`:
+        `expand` to all tokens that they overlap, `contract` to those within them, or `strict`, not at all. Of two
+        entities that share a token, the longer one is kept.
+    window (int): Maximum number of tokens or characters that the model reads at once. Longer Docs are read in
+        overlapping windows, cut at sentence ends if possible, and decoded as a whole.
+    overlap (int): Tokens or characters of context on each side of a window's own part.
+    max_units (int): Maximum number of tokens or characters in a batch of windows, to limit memory.
+    incorrect_spans_key (Optional[str]): Key of the reference's `doc.spans` for spans that are known not to be entities
+        of their label.
     chars_key (Optional[str]): Key of `doc.spans` for all entities of the Doc in the view `characters`: spans of tokens,
         and their exact start and end in `doc.spans[chars_key].attrs["char_offsets"]`. Nothing is written if it is None.
     spans_key (Optional[str]): Key of `doc.spans` for the entities of `doc.ents` with their probabilities, which are in
         `doc.spans[spans_key].attrs["scores"]`. Nothing is computed or written if it is None.
-    threshold (Union[float, Dict[str, float]]): The least probability of an entity, or that of each label: what is less
-        probable is left out, and its tokens are outside. 0 leaves nothing out.
-    scorer (Optional[Callable]): The scoring method. In the view `characters`, `spacy_tener.char_ner_scorer.v1` takes
-        the place of the default, `spacy.ner_scorer.v1`.
+    threshold (Union[float, Dict[str, float]]): Minimum probability of an entity, or of an entity of each label. Less
+        probable entities are left out: their tokens are outside. 0 keeps all.
+    scorer (Optional[Callable]): The scoring method. In the view `characters`, `spacy_tener.char_ner_scorer.v1` replaces
+        the default, `spacy.ner_scorer.v1`.
     """
     settings = NERSettings(
         view, alignment_mode, window, overlap, max_units, incorrect_spans_key, chars_key, spans_key, threshold
@@ -107,7 +107,7 @@ def make_tener_ner(
 class TenerNER(ConfidentPipe):
     """Named entity recognition by a CRF over any token-to-vector model.
 
-    Behaves as spaCy's `ner` wherever that has a behaviour (https://spacy.io/api/entityrecognizer).
+    Behaves like spaCy's `ner` in all that both do (https://spacy.io/api/entityrecognizer).
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class TenerNER(ConfidentPipe):
         vocab (Vocab): The shared vocabulary.
         model (Model[List[Doc], List[Floats2d]]): The tagger.
         name (str): The component's name in the pipeline.
-        settings (Optional[NERSettings]): How Docs are read and entities written.
+        settings (Optional[NERSettings]): Settings of reading Docs and writing entities.
         scorer (Optional[Callable]): The scoring method.
         """
         self.vocab = vocab
@@ -141,7 +141,7 @@ class TenerNER(ConfidentPipe):
 
     @property
     def lexicon(self) -> PipelineWords:
-        """Words given to the component beyond its training, for all Docs or for some."""
+        """Lists of words that can be changed after training, for all Docs or for some."""
         return PipelineWords(self.model, self.name)
 
     @property
@@ -155,7 +155,7 @@ class TenerNER(ConfidentPipe):
         return key
 
     def add_label(self, label: str) -> int:
-        """Add an entity type, before or after training. The weights of the others stay.
+        """Add an entity type, before or after training. The weights of other types are kept.
 
         label (str): The entity type.
         RETURNS (int): 0 if the component had it already, otherwise 1.
@@ -179,14 +179,14 @@ class TenerNER(ConfidentPipe):
         labels: Iterable[str] | None = None,
         teacher: Teacher | None = None,
     ) -> None:
-        """Set the labels, give every string of the training data its row, and make the weights.
+        """Set the labels, initialize the weights, and add an embedding for every string of the training data.
 
         get_examples (Callable[[], Iterable[Example]]): Returns the training data, or a sample of it.
         nlp (Optional[Language]): The pipeline.
         labels (Optional[Iterable[str]]): The entity types, as `spacy init labels` writes them. Without it they are
             read from the data.
         teacher (Optional[Teacher]): `spacy_tener.Teacher.v1`: a trained pipeline to learn from, beside the annotation.
-            The component gets its labels.
+            The component gets the teacher's labels.
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if isinstance(labels, str):
@@ -196,7 +196,7 @@ class TenerNER(ConfidentPipe):
         self._teacher = teacher
         for label in [*(teacher.pipe.labels if teacher else ()), *labels]:
             self.add_label(label)
-        if teacher:  # its distributions are over the first labels
+        if teacher:  # the teacher's labels come first, as its distributions need
             first = teacher.pipe.labels
             self.cfg["labels"] = [*first, *(label for label in self.cfg["labels"] if label not in first)]
         self.cfg.pop(TEMPERATURE, None)
@@ -213,7 +213,7 @@ class TenerNER(ConfidentPipe):
             add_requirements(nlp)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
-        """Return some Docs as the model's input: a long one in windows."""
+        """Return the first Docs as input of the model, long ones in windows."""
         settings = self.settings
         views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE)]
         batch = next(DocReader.of(self.model, settings).batches(views), [])
@@ -238,7 +238,7 @@ class TenerNER(ConfidentPipe):
         """Find the entities of a batch of Docs without changing them.
 
         docs (Iterable[Doc]): The Docs.
-        RETURNS (List[List[UnitEntity]]): For each Doc, entities over its tokens, or its characters in that view.
+        RETURNS (List[List[UnitEntity]]): The entities of each Doc, in units of the view: tokens or characters.
         """
         labels, settings, found = self.labels, self.settings, []
         for views, decoding in self.decodings(docs, annotated=True):
@@ -254,7 +254,7 @@ class TenerNER(ConfidentPipe):
         return found
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
-        """Write entities to the Docs, beside those that they already have.
+        """Add entities to those that the Docs already have.
 
         docs (Iterable[Doc]): The Docs.
         scores (Sequence[Sequence[UnitEntity]]): What `predict` returned for them.
@@ -271,15 +271,16 @@ class TenerNER(ConfidentPipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Learn from a batch of examples. The loss is that of all taggings that agree with the annotation: tokens whose
-        annotation is missing may have any tag.
+        """Learn from a batch of examples. The loss is the negative log-likelihood of all tag sequences that agree with
+        the annotation: tokens without annotation may have any tag.
 
         examples (Iterable[Example]): The examples.
-        drop (float): Dropout of layers that leave theirs to the training loop, such as spaCy's own; the layers of this
-            package have theirs in the config.
-        sgd (Optional[Optimizer]): The optimizer; without one, gradients are kept for a later step.
-        losses (Optional[Dict[str, float]]): Record of the loss: the mean over sentences.
-        RETURNS (Dict[str, float]): The record.
+        drop (float): Dropout of layers that take it from the training loop, such as spaCy's; the layers of this package
+            take theirs from the config.
+        sgd (Optional[Optimizer]): The optimizer. Without it, gradients are accumulated for a later step.
+        losses (Optional[Dict[str, float]]): Dictionary to which the loss, a mean over texts, is added by the
+            component's name.
+        RETURNS (Dict[str, float]): The updated dictionary.
         """
         losses = {} if losses is None else losses
         losses.setdefault(self.name, 0.0)
@@ -302,7 +303,7 @@ class TenerNER(ConfidentPipe):
         return [make_target(example, settings.view, index, settings.incorrect_spans_key) for example in examples]
 
     def get_loss(self, examples: Iterable[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
-        """Compute the mean loss of emissions over whole Docs, and its gradient. The component's weights get none.
+        """Compute the mean loss over Docs, and its gradient for the emissions. Weights get no gradient.
 
         examples (Iterable[Example]): The examples.
         scores (List[Floats2d]): The model's output for their predicted Docs.
@@ -326,13 +327,13 @@ class TenerNER(ConfidentPipe):
         losses: dict[str, float] | None = None,
         **config: Any,
     ) -> dict[str, float]:
-        """Learn the predictions of the model as it was when `nlp.resume_training()` was called: its probabilities of
-        all taggings. Annotation is not used.
+        """Learn to keep the predictions that the model made when `nlp.resume_training()` was called: its probabilities
+        of all tag sequences. Annotation is not used.
 
         examples (Iterable[Example]): The examples.
         sgd (Optional[Optimizer]): The optimizer.
-        losses (Optional[Dict[str, float]]): Record of the loss.
-        RETURNS (Dict[str, float]): The record.
+        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added by the component's name.
+        RETURNS (Dict[str, float]): The updated dictionary.
         """
         losses = {} if losses is None else losses
         examples = list(examples)
@@ -352,7 +353,7 @@ class TenerNER(ConfidentPipe):
         return losses
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Take a step along the gradients. Where nobody steps a schedule of this package, its warm-up is followed.
+        """Update the weights by their gradients. The learning rate warms up even if no schedule is stepped.
 
         sgd (Optimizer): The optimizer.
         """
@@ -364,8 +365,8 @@ class TenerNER(ConfidentPipe):
         """Load the component from a directory.
 
         path (Union[str, Path]): The directory.
-        exclude (Iterable[str]): Names of parts to leave out: `vocab`, `model`, or `cfg` to keep the settings that the
-            component has. The labels are loaded all the same, since the weights are theirs.
+        exclude (Iterable[str]): Names of parts to leave out: `vocab`, `model`, or `cfg` to keep the component's present
+            settings. Labels are always loaded, since the weights depend on them.
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_disk, path), str(path), exclude)
@@ -385,7 +386,7 @@ class TenerNER(ConfidentPipe):
         exclude = set(exclude)
         kept = asdict(self.settings) if "cfg" in exclude else {}
         with wrap_load_errors(self.name, source):
-            for key in (TEMPERATURE, TOKEN_LENGTH):  # those of other weights
+            for key in (TEMPERATURE, TOKEN_LENGTH):  # belong to the present weights
                 self.cfg.pop(key, None)
             self._seen = (0, 0)
             load(exclude=exclude - {"cfg"})

@@ -1,7 +1,7 @@
-"""A Doc as a sequence of units: its tokens, or its characters whatever the tokens are.
+"""Views of a Doc as a sequence of units: of its tokens, or of its characters.
 
-Both views have the same methods: they give attributes of their units (`Units`), copy a part of them into a Doc for the
-model, and turn entities over units into spans of tokens.
+Both views have the same methods: they return attributes of the units (`Units`), copy a part of the units into a Doc for
+the model, and convert spans of units to spans of tokens.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _EMBEDDABLE = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT
 
 @dataclass(frozen=True)
 class Units:
-    """Attributes of each unit. *Shape* of each: [n]
+    """Attributes of units. *Shape* of each: [n]
 
-    space: whether it is white space.
-    iob: its `ent_iob`.
-    label: hash of its entity's type, 0 for none.
-    sentence_start: whether a sentence is known to start with it.
+    space: True for white space.
+    iob: spaCy's `ent_iob`.
+    label: Hash of the entity type; 0 for none.
+    sentence_start: True for a known sentence start.
     """
 
     space: BoolArray
@@ -65,12 +65,12 @@ class Units:
     sentence_start: BoolArray
 
     def unannotated(self) -> Units:
-        """Return the same text as if it had no entities."""
+        """Return a copy without entities."""
         return Units(self.space, np.full_like(self.iob, MISSING), np.zeros_like(self.label), self.sentence_start)
 
 
 def has_place(key: Any) -> bool:
-    """Return whether a key of `user_data` belongs to an extension attribute of a token or a span."""
+    """Return True if a key of `user_data` is that of a token's or span's extension attribute."""
     return isinstance(key, tuple) and len(key) == 4 and key[0] == "._." and key[2] is not None
 
 
@@ -85,7 +85,7 @@ class TokenView:
 
     @property
     def is_plain(self) -> bool:
-        """True only if there is nothing that decoding goes by: no white space, annotation or known sentence start."""
+        """True only if nothing restricts the tags: no white space, annotation or known sentence start."""
         return not any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START)))
 
     def units(self) -> Units:
@@ -101,7 +101,7 @@ class TokenView:
         spaces = [bool(token.whitespace_) for token in span]
         part = Doc(self.doc.vocab, words=[token.text for token in span], spaces=spaces)
         attributes = span.to_array(_EMBEDDABLE)
-        # As in Span.as_doc(): doc.ents is valid in spite of an entity that starts before the part.
+        # As in Span.as_doc(): of an entity that starts before the part, the rest becomes an entity.
         attributes[0, 0] = BEGIN if attributes[0, 0] == INSIDE else attributes[0, 0]
         part.from_array(_EMBEDDABLE, attributes)
         part.tensor = self.doc.tensor[start:end]
@@ -111,14 +111,14 @@ class TokenView:
 
     @cached_property
     def _user_data(self) -> tuple[dict[Any, Any], list[int], list[tuple[Any, Any]]]:
-        """Return the Doc's own data, and that of tokens and spans with the characters where they start, in order."""
+        """The entries of the Doc itself, and the start characters and entries of tokens and spans, sorted."""
         data: Any = self.doc.user_data.items()
         placed = [(key, value) for key, value in data if has_place(key)]
         placed.sort(key=lambda item: item[0][2])
         return {k: v for k, v in data if not has_place(k)}, [key[2] for key, _ in placed], placed
 
     def _user_data_of(self, start: int, end: int) -> ChainMap[Any, Any]:
-        """Return the data of the Doc, and of the tokens and spans between two characters."""
+        """Return the entries of the Doc, and of the tokens and spans between two character offsets."""
         shared, places, placed = self._user_data
         own = {
             (mark, name, first - start, None if last is None else last - start): value
@@ -144,17 +144,17 @@ class TokenView:
         return self.doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2)
 
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the units of the characters from `start` to `end`; None where they are not whole units."""
+        """Return the units of the characters from `start` to `end`; None if these are not whole units."""
         span = self.doc.char_span(start, end)
         return (span.start, span.end) if span is not None else None
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """Return the tokens of the units from `start` to `end`; an empty range where `alignment` finds none."""
+        """Return the tokens of the units from `start` to `end`; an empty range if `alignment` finds none."""
         return start, end
 
 
 class CharacterView:
-    """A Doc as the sequence of its characters, white space included, whatever its tokens are."""
+    """A Doc as the sequence of its characters, white space included."""
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
@@ -174,18 +174,18 @@ class CharacterView:
         return self.spread(TokenView(self.doc).units())
 
     def spread(self, tokens: Units) -> Units:
-        """Return attributes of the Doc's tokens as those of their characters."""
+        """Convert attributes of the Doc's tokens to attributes of its characters."""
         position = np.arange(len(self))
         owner = np.searchsorted(self._starts, position, side="right") - 1
         first = np.zeros(len(self), dtype=bool)
         first[self._starts] = True
         gap = position >= self._ends[owner]
         label = tokens.label[owner]
-        # A token's first character has its tag; the others go on with its entity. A blocked token (B without a type)
+        # A token's first character has its tag; the others are inside its entity. A blocked token (B without a type)
         # blocks all its characters.
         iob = np.where(~first & (label != 0), INSIDE, tokens.iob[owner])
-        # The space behind a token belongs to an entity if the next token goes on with it. Otherwise it is outside,
-        # unless nothing is known about the token.
+        # The space after a token is inside an entity if the next token is. Otherwise it is outside, or missing if the
+        # token's annotation is.
         goes_on = np.append(tokens.iob[1:], OUTSIDE)[owner] == INSIDE
         outside = np.where(tokens.iob[owner] == MISSING, MISSING, OUTSIDE)
         return Units(
@@ -223,10 +223,10 @@ class CharacterView:
         return start, end
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """Return the tokens of a stretch of characters; an empty range where `alignment` finds none.
+        """Return the tokens of a character span; an empty range if `alignment` finds none.
 
-        expand: every token that the stretch touches. contract: every token that lies wholly inside, but for white
-        space at the edges. strict: the tokens whose edges are the stretch's own.
+        expand: all tokens that overlap the span. contract: all tokens within the span but white space at its edges.
+        strict: the tokens that align with the span exactly.
         """
         if alignment == "contract":
             first = int(np.searchsorted(self._starts, start, side="left"))
@@ -243,7 +243,7 @@ DocView = TokenView | CharacterView
 
 
 def view_of(doc: Doc, view: View) -> DocView:
-    """Return the view of a Doc. A Doc whose tokens are its characters is its own character view."""
+    """Return the view of a Doc: a `TokenView` for characters, too, if each token is one character."""
     if view == "tokens" or len(doc) == 0:
         return TokenView(doc)
     last = doc[-1]

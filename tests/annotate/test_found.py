@@ -50,7 +50,9 @@ def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
     other = SpanGroup(doc, name="sc", spans=list(doc.ents), attrs={"scores": [0.4]})
     doc.spans["sc"] = other
     assert list(_found(doc, [settings])) == [FoundEntity(0, 1, "PER", None)]
-    with pytest.warns(UserWarning, match=r"spans\['sc'\] is another component's.* give tener_ner a spans_key"):
+    with pytest.warns(
+        UserWarning, match=r"spans\['sc'\] of another component is overwritten.* spans_key for tener_ner"
+    ):
         set_entities(view_of(doc, "tokens"), [UnitEntity(2, 3, "GPE", 0.8)], settings)
     assert list(_found(doc, [settings])) == [FoundEntity(0, 1, "PER", 1.0), FoundEntity(2, 3, "GPE", 0.8)]
 

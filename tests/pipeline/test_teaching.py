@@ -162,7 +162,7 @@ def test_a_teacher_without_labels_is_refused(tmp_path):
     nlp = spacy.blank("zh")
     nlp.add_pipe("tener_ner")
     nlp.to_disk(tmp_path / "untrained")
-    with pytest.raises(RemedyError, match=r"untrained has no labels\. Name a trained pipeline"):
+    with pytest.raises(RemedyError, match=r"untrained has no labels\. Use a trained pipeline"):
         load_teacher(tmp_path / "untrained")
 
 
@@ -172,7 +172,7 @@ def test_a_teacher_without_labels_is_refused(tmp_path):
         ({"share": 0.0}, "share is 0.0"),
         ({"temperature": 0.0}, "temperature is 0.0"),
         ({"k_best": 0}, "k_best is 0"),
-        ({"path": None}, "no pipeline is named"),
+        ({"path": None}, "path is not set"),
         ({"component": "ner"}, "has no tener_ner named 'ner'"),
     ],
 )
@@ -193,7 +193,7 @@ def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences
     path, labels = tmp_path / "new" / "lessons.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
     told = lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
     again = load_teacher(teacher_path, cache_file=path, cache_mb=0)
-    again._ask = None
+    again._predict = None
     assert {type(lesson) for lesson in told} == {EmissionLesson, PathLesson}
     for before, after in zip(told, lessons_of(again, sentences, labels), strict=True):
         if isinstance(before, EmissionLesson):
@@ -207,7 +207,7 @@ def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences
     nlp.get_pipe("tener_ner").add_label("NEW")
     nlp.to_disk(teacher_path)
     asked = load_teacher(teacher_path, cache_file=path)
-    asked._ask = None
+    asked._predict = None
     with pytest.raises(TypeError):
         lessons_of(asked, sentences, labels)
 
@@ -234,7 +234,7 @@ def test_a_damaged_lesson_is_told(teacher_path, sentences, tmp_path):
         step = 4 * (4 * len(labels) + 1)
         assert width % step == 0
         file.execute(f"UPDATE lessons SET rows = substr(rows, 1, length(rows) - {step}) WHERE weights IS NULL")
-    with pytest.raises(RemedyError, match=r"cache_file .*lessons\.sqlite cannot be used: cannot reshape"):
+    with pytest.raises(RemedyError, match=r"cannot use cache_file .*lessons\.sqlite: cannot reshape"):
         lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
 
 
@@ -242,6 +242,6 @@ def test_a_file_that_holds_no_lessons_is_refused(teacher_path, sentences, tmp_pa
     path = tmp_path / "lessons.sqlite"
     path.write_text("no lessons\n" * 100)
     teacher = load_teacher(teacher_path, cache_file=path)
-    with pytest.raises(RemedyError, match=r"cache_file .*lessons\.sqlite cannot be used: file is not a database"):
+    with pytest.raises(RemedyError, match=r"cannot use cache_file .*lessons\.sqlite: file is not a database"):
         lessons_of(teacher, sentences, teacher.pipe.labels)
     assert path.read_text() == "no lessons\n" * 100

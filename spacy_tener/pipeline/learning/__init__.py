@@ -1,1 +1,1 @@
-"""Training of the component: targets from annotation, lessons of a teacher, losses."""
+"""Training of the component: targets from annotation, distributions of a teacher, losses."""

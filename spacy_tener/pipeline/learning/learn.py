@@ -1,4 +1,4 @@
-"""Training of a tagger: losses between emissions and CRF, window by window, so that memory is bounded."""
+"""Losses of a tagger and their gradients, in batches of windows, to limit memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gradient(
     *Shape* scores, and the gradient: [n, n_tags] for each text
 
     loss_of: The loss as a function of all emissions, [N, n_tags].
-    train_crf: Add the gradient of the CRF's own parameters to what they hold.
+    train_crf: Accumulate the gradients of the CRF's own parameters, too.
     """
     emissions = _joined(crf, scores).requires_grad_(True)
     loss = loss_of(emissions) * scale
@@ -47,23 +47,26 @@ def gradient(
     return float(loss.detach()), split(ops, emissions.grad, [len(part) for part in scores])
 
 
-def rehearsal_loss(crf: CRF, old_crf: CRF, wanted: list[Floats2d], emissions: Tensor) -> Tensor:
-    """Return the cross-entropy of the distribution over paths under that of an earlier model."""
-    lengths = [len(part) for part in wanted]
-    return cross_entropy(old_crf, _joined(old_crf, wanted), crf, emissions, lengths)
+def rehearsal_loss(crf: CRF, old_crf: CRF, old_scores: list[Floats2d], emissions: Tensor) -> Tensor:
+    """Return the cross-entropy between an earlier model's distribution over paths and the present one.
+
+    old_scores: Emissions of the earlier model.
+    """
+    lengths = [len(part) for part in old_scores]
+    return cross_entropy(old_crf, _joined(old_crf, old_scores), crf, emissions, lengths)
 
 
 def _joined(crf: CRF, scores: list[Floats2d]) -> Tensor:
-    """Join the scores of all texts where they are: on the CPU, as on Apple's GPU too, or on the CRF's device."""
+    """Join the scores of all texts on their device: the CRF's for CuPy arrays, else the CPU, also on Apple's GPU."""
     ops = get_array_ops(scores[0])
     return join(ops, scores, crf.start.device if ops.name == "cupy" else torch.device("cpu"))
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
-    """Return the sum over the targets of the negative log-likelihood of the annotation, each by its weight.
+    """Return the weighted sum of the targets' negative log-likelihoods.
 
-    Where no tag is missing it is that of one path, and otherwise that of all paths that agree with the known tags
-    (algorithms.md, 6). An incorrect span adds `-log(1 - P(span | the known tags))`.
+    A target's likelihood is that of one path if no tag is missing, otherwise that of all paths that agree with the
+    known tags. An incorrect span adds `-log(1 - P(span | the known tags))`.
 
     *Shape* emissions: [N, n_tags], of the targets' units joined; result: a scalar
     """
@@ -73,17 +76,17 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     weights = torch.tensor([target.weight for target in targets], dtype=torch.float64)
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
-        return losses @ _beside(losses, weights)
+        return losses @ _like(losses, weights)
     allowed = agreeing_tags(tags, possible, crf.layout)
     losses = crf.loss(emissions, lengths, allowed=tensor(allowed), possible=tensor(possible))
-    loss = losses @ _beside(losses, weights)
+    loss = losses @ _like(losses, weights)
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
 
 
-def _beside(losses: Tensor, weights: Tensor) -> Tensor:
-    """Return weights where losses are, in their precision, without waiting for the device."""
+def _like(losses: Tensor, weights: Tensor) -> Tensor:
+    """Return weights on the device and in the precision of losses, without synchronising."""
     return on_device(weights.to(losses.dtype), losses.device)
 
 
@@ -92,7 +95,7 @@ def tensor(mask: Mask | None) -> Tensor | None:
 
 
 def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
-    """Sum `-log(1 - P(span))` over all incorrect spans: each has a copy of its text with the tags clamped to it."""
+    """Sum `-log(1 - P(span))` over incorrect spans, each on a copy of its text with the tags clamped to the span."""
     ends = np.cumsum([len(target.tags) for target in targets])
     rows, masks, lengths, weights = [], [], [], []
     for target, end in zip(targets, ends, strict=True):
@@ -106,8 +109,8 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
     repeated = emissions[on_device(index, emissions.device)]
     mask, free = tensor(np.concatenate(masks)), tensor(allowed[index])
     log_share = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
-    # A span of probability one has an infinite loss; a hair below one keeps loss and gradient finite, and large.
-    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)) @ _beside(log_share, torch.tensor(weights))
+    # A probability of 1 has an infinite loss. Slightly below 1, loss and gradient are finite, and large.
+    return -torch.log1p(-torch.exp(log_share) * (1.0 - 1e-6)) @ _like(log_share, torch.tensor(weights))
 
 
 def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
@@ -124,9 +127,9 @@ def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
 def teaching_loss(
     student: CRF, teacher: CRF, emissions: Tensor, lessons: Sequence[Lesson], units: Sequence[Units]
 ) -> Tensor:
-    """Return the cross-entropy of the student's distribution over readings under the teacher's, summed over the texts.
+    """Return the cross-entropy between the teacher's and the student's distributions over paths, summed over texts.
 
-    teacher: its labels are the student's first ones.
+    teacher: Its labels are the student's first ones.
     *Shape* emissions: the student's, [N, n_tags], of the units of all texts joined; result: a scalar
     """
     lengths = [len(each.space) for each in units]
@@ -154,7 +157,7 @@ def teaching_loss(
 def _listed_loss(
     student: CRF, emissions: Tensor, paths: Sequence[PathLesson], lengths: list[int], possible: Tensor | None
 ) -> Tensor:
-    """Return log Z less the mean score of the teacher's readings, by their weights."""
+    """Return the student's log Z minus the weighted mean of its scores of the teacher's best paths."""
     ends = np.cumsum(lengths)
     rows = np.concatenate(
         [np.tile(np.arange(end - n, end), len(each.weights)) for each, n, end in zip(paths, lengths, ends, strict=True)]
@@ -163,11 +166,11 @@ def _listed_loss(
     tags = torch.from_numpy(np.concatenate([each.tags.ravel() for each in paths]))
     weights = torch.from_numpy(np.concatenate([each.weights for each in paths]))
     scores = student.path_score(emissions[on_device(rows, emissions.device)], sizes, tags)
-    return student.log_partition(emissions, lengths, possible).sum() - scores @ _beside(scores, weights)
+    return student.log_partition(emissions, lengths, possible).sum() - scores @ _like(scores, weights)
 
 
 PieceLoss = Callable[[Sequence[Piece], list[Doc], Tensor], Tensor]
-"""The loss of some pieces of Docs, of their Docs and emissions."""
+"""A loss of pieces, from the pieces, their Docs and emissions."""
 
 
 def learn(
@@ -179,9 +182,9 @@ def learn(
     labels: Sequence[str] = (),
     teacher: Teacher | None = None,
 ) -> float:
-    """Accumulate the gradients of the targets. Return the loss, the mean over the pieces of Docs that teach anything.
+    """Accumulate the gradients of the targets. Return the mean loss of pieces with annotation or a teacher.
 
-    labels: The component's, for a teacher.
+    labels: The component's labels, for a teacher.
     """
     reader = DocReader.of(model, settings)
     taught = [target.teaches or (teacher is not None and len(target.view) > 0) for target in targets]
@@ -199,9 +202,9 @@ def learn(
         parts = [targets[piece.index].within(piece.window) for piece in batch]
         if teacher is None:
             return batch_loss(layer, emissions, parts)
-        said = [lessons[piece.index].within(piece.window) for piece in batch]
+        own = [lessons[piece.index].within(piece.window) for piece in batch]
         units = [part.units for part in parts]
-        loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, said, units)
+        loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, own, units)
         if teacher.share < 1.0 and any(part.teaches for part in parts):
             loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, parts)
         return loss
@@ -212,7 +215,7 @@ def learn(
 def rehearse(
     model: TaggerModel, teacher: TaggerModel, views: Sequence[DocView], settings: NERSettings, *, name: str
 ) -> float:
-    """Accumulate gradients towards another model's predictions. Return the loss, the mean over the pieces."""
+    """Accumulate gradients towards an earlier model's predictions. Return the mean loss of pieces."""
 
     def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
         return rehearsal_loss(crf(model), crf(teacher), teacher.predict(docs), emissions)
@@ -224,13 +227,13 @@ def rehearse(
 def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
     """Run the backprop of listeners with a gradient of zero.
 
-    The shared component collects the gradients of all its listeners, and the backprop of the last one passes the sum
-    on: what other components added would be lost if that one had nothing to learn and did not call it.
+    The shared component adds up the gradients of all its listeners, and the backprop of the last listener passes on the
+    sum. If that one did not call it, the gradients of the others would be lost.
     """
     if not any(len(view) for view in views):
         return
     tok2vec = model.get_ref("tok2vec")
-    # An optimizer moves a weight with a gradient of zero, too: by its momentum and weight decay.
+    # Optimizers change weights even if the gradient is zero, by momentum and weight decay.
     shims = [shim for node in tok2vec.walk() for shim in node.shims if isinstance(shim, PyTorchShim | TorchShim)]
     modules = [shim.module if isinstance(shim, TorchShim) and shim.is_built else shim._model for shim in shims]
     weights = [weight for module in modules if module is not None for weight in module.parameters()]
@@ -250,7 +253,7 @@ def _accumulate(
     *,
     name: str,
 ) -> float:
-    """Accumulate the gradients of a loss over all batches. taught: the views that count in the mean."""
+    """Accumulate the gradients of a loss over all batches. taught: True for views that count in the mean."""
     batches = list(reader.batches(views))
     counts = [sum(taught[piece.index] for piece in batch) for batch in batches]
     scale = 1.0 / sum(counts)

@@ -1,4 +1,4 @@
-"""A teacher's answers about texts, and the file that keeps them for trainings after this one and beside it."""
+"""A teacher's distributions over tag sequences, and an SQLite file that caches them for other trainings."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class EmissionLesson:
 
 @dataclass(frozen=True)
 class PathLesson:
-    """The teacher's best readings as tags of the student's units, where the two have other units.
+    """The teacher's k best paths as tags of the student's units, if teacher and student have different units.
 
-    *Shape* tags: [k, n]; weights: [k], their probabilities, of sum 1
+    *Shape* tags: [k, n]; weights: [k], the paths' probabilities, which add up to 1
     """
 
     tags: IntArray
@@ -48,7 +48,7 @@ class PathLesson:
         return self.tags.nbytes + self.weights.nbytes
 
     def within(self, window: Window) -> PathLesson:
-        """Cut a window out of the readings. Of an entity that its edge cuts, the part inside remains."""
+        """Return the paths within a window. Entities across its edges are clipped."""
         start, end = window.start, window.end
         rows = []
         for path in self.tags:
@@ -63,17 +63,17 @@ Lesson = EmissionLesson | PathLesson
 
 
 _TABLE = "CREATE TABLE IF NOT EXISTS lessons (key BLOB PRIMARY KEY, rows BLOB, weights BLOB) WITHOUT ROWID"
-_PATIENCE = 60.0  # seconds to wait for another training that writes
+_LOCK_TIMEOUT = 60.0  # seconds to wait while another training writes
 
 Key = tuple[str, bytes]
-"""A text, and the places of its units."""
+"""A text, and the character offsets of its units as bytes."""
 
 
 class LessonStore:
-    """Lessons by their texts, in an SQLite file that several trainings on one machine may use at once.
+    """Lessons by text, in an SQLite file that several trainings on one machine may use at once.
 
-    made_of: All else that a lesson depends on: the teacher and its settings, and labels.
-    layout: Of the student's tags where the teacher's first labels are its own.
+    made_of: All else that lessons depend on: the teacher, its settings, and the student's labels.
+    teacher, student: The layouts of their tags.
     """
 
     def __init__(self, path: Path, made_of: str, teacher: TagLayout, student: TagLayout) -> None:
@@ -83,14 +83,14 @@ class LessonStore:
         self._prefix = blake2b(made_of.encode("utf8"), digest_size=16).digest()
         with self._wrap_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+            self._file = sqlite3.connect(path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
             with self._file:
-                # Not without it: SQLite does not wait for a lock that a reader would raise to a writer's.
+                # SQLite does not wait for the lock if a transaction that began by reading wants to write.
                 self._file.execute("BEGIN IMMEDIATE")
                 self._file.execute(_TABLE)
 
     def read(self, keys: Iterable[Key]) -> dict[Key, Lesson]:
-        """Return the lessons that are there."""
+        """Return the cached lessons of these keys."""
         found = {}
         with self._wrap_errors():
             for key in keys:
@@ -124,8 +124,10 @@ class LessonStore:
         try:
             yield
         except (sqlite3.Error, OSError, ValueError) as error:
-            reason = f"spacy_tener.Teacher.v1: cache_file {self.path} cannot be used: {error}"
-            raise RemedyError(reason, "Make room, delete the file where it is damaged, or name another.") from error
+            reason = f"spacy_tener.Teacher.v1: cannot use cache_file {self.path}: {error}"
+            raise RemedyError(
+                reason, "Free disk space, delete the file if it is damaged, or set another cache_file."
+            ) from error
 
 
 def _columns(lesson: Lesson) -> tuple[bytes, bytes | None]:

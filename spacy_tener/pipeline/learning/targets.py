@@ -16,7 +16,7 @@ from ..units import BEGIN, INSIDE, MISSING, OUTSIDE, CharacterView, DocView, Tok
 from ..windows import Window
 
 WEIGHT = "spacy_tener.weight"
-"""In `user_data` of a reference Doc: the factor of its loss; 1 where there is none."""
+"""Key in the `user_data` of a reference Doc: the weight of its loss; 1 by default."""
 
 _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
 
@@ -32,10 +32,10 @@ class IncorrectSpan:
 
 @dataclass(frozen=True)
 class Target:
-    """The gold annotation of one example, over the units of its predicted Doc.
+    """The gold annotation of one example, in units of its predicted Doc.
 
-    tags: the gold tag, or `UNKNOWN` where it is missing. *Shape* [n]
-    weight: the factor of its loss.
+    tags: Gold tags; `UNKNOWN` for missing ones. *Shape* [n]
+    weight: Weight of the loss.
     """
 
     view: DocView
@@ -46,14 +46,13 @@ class Target:
 
     @property
     def teaches(self) -> bool:
-        """Return whether the annotation has anything to teach."""
+        """True if the target adds to the loss: its weight is not 0, and some tag or incorrect span is known."""
         return self.weight > 0.0 and (bool(self.incorrect) or bool((self.tags != UNKNOWN).any()))
 
     def within(self, window: Window) -> Target:
         """Return the annotation of a window's core, so that the windows of a document hold each tag once.
 
-        An entity belongs to the window in whose core it starts, to its end; its tags are left unknown if it ends
-        outside of that window.
+        An entity belongs to the window in whose core it starts. If it ends outside that window, its tags are unknown.
         """
         if len(window) == len(self.tags):
             return self
@@ -74,7 +73,7 @@ class Target:
 
 
 def make_target(example: Example, view: View, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
-    """Read an example. Raise an error if it holds a label that the component does not have."""
+    """Return the target of an example. Raise if it has a label that the component does not have."""
     predicted = view_of(example.predicted, view)
     units = trim_space(_gold_units(example, predicted))
     _check_labels(example, units, labels)
@@ -97,10 +96,10 @@ def _weight(reference: Doc) -> float:
 
 
 def _gold_units(example: Example, view: DocView) -> Units:
-    """Return the reference's entities over the units of the predicted Doc's view."""
+    """Return the reference's entities in units of the predicted Doc's view."""
     if isinstance(view, CharacterView):
         if example.reference.text == view.text:
-            # Through the characters, an entity that does not sit on the predicted tokens' edges is not lost.
+            # By characters: entities that do not align with predicted tokens are kept.
             return CharacterView(example.reference).units()
         return view.spread(_aligned_units(example))
     if _same_tokens(example):
@@ -116,7 +115,7 @@ def _same_tokens(example: Example) -> bool:
 
 
 def _aligned_units(example: Example) -> Units:
-    """Align the entities as spaCy does: those off the edges of the predicted tokens are missing."""
+    """Align the entities as spaCy does: if one does not align with predicted tokens, their annotation is missing."""
     aligned = [tag or "-" for tag in example.get_aligned_ner()]
     strings = example.predicted.vocab.strings
     predicted = TokenView(example.predicted).units()

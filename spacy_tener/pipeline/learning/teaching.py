@@ -1,5 +1,5 @@
-"""A trained pipeline as a teacher: its distribution over all readings of a text is learned beside the annotation, or
-instead of it where there is none."""
+"""Distillation: a trained pipeline as a teacher, whose distribution over tag sequences is learned beside the
+annotation, or instead of it on texts without any."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MB = 1 << 20
 class Teacher:
     """A trained pipeline that another `tener_ner` learns from. See `load_teacher`.
 
-    temperature: Divisor of all scores of its CRF.
+    temperature: Divisor of all scores of the teacher's CRF.
 
     Not a dataclass, which spaCy's validation of `initialize` would turn into a dictionary.
     """
@@ -61,20 +61,20 @@ class Teacher:
 
     @cached_property
     def crf(self) -> CRF:
-        """The CRF at the teacher's temperature."""
+        """The teacher's CRF, with its scores divided by the temperature."""
         import torch
 
         layer = crf(self.pipe.model)
-        cooled = layer.resize(layer.layout.n_labels)
+        scaled = layer.resize(layer.layout.n_labels)
         with torch.no_grad():
-            for weight in cooled.parameters():
+            for weight in scaled.parameters():
                 weight.div_(self.temperature)
-        return cooled
+        return scaled
 
     def lessons(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
-        """Return the teacher's distributions over the student's units of some Docs. Each text is read once.
+        """Return the teacher's distributions over tags of the student's units. Each text is read once.
 
-        labels: The student's, those of the teacher first.
+        labels: The student's labels, the teacher's first.
         """
         keys = [(view.doc.text, view.places().tobytes()) for view in views]
         found = {key: self._kept[key] for key in keys if key in self._kept}
@@ -84,7 +84,7 @@ class Teacher:
             found |= store.read(missing) if store else {}
             unread = {key: view for key, view in missing.items() if key not in found}
             if unread:
-                made = dict(zip(unread, self._ask(list(unread.values()), labels), strict=True))
+                made = dict(zip(unread, self._predict(list(unread.values()), labels), strict=True))
                 if store:
                     store.write(made)
                 found |= made
@@ -101,9 +101,9 @@ class Teacher:
             self._store = LessonStore(self.file, json.dumps(made_of), *layouts)
         return self._store
 
-    def _ask(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
+    def _predict(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
         with self.nlp.select_pipes(disable=self.nlp.pipe_names[self.nlp.pipe_names.index(self.pipe.name) :]):
-            # Not the texts themselves: spaCy refuses those of more than a million characters.
+            # Docs, since spaCy raises an error for texts of more than a million characters.
             docs = list(self.nlp.pipe(self.nlp.tokenizer(view.doc.text) for view in views))
         pipe = self.pipe
         own = [view_of(doc, pipe.settings.view) for doc in docs]
@@ -130,22 +130,22 @@ def load_teacher(
     cache_mb: int = 1000,
     cache_file: str | Path | None = None,
 ) -> Teacher:
-    """Load a trained pipeline that teaches while another is trained. Nothing of it is saved.
+    """Load a trained pipeline as a teacher of another in training (distillation). The teacher is not saved.
 
     Registered as `spacy_tener.Teacher.v1`, for `[initialize.components.tener_ner.teacher]`. The student gets the
-    teacher's labels. Where both read a text as the same units, tokens or characters, the whole distribution over
-    readings is learned, exactly; elsewhere that of the teacher's best readings. Each text is read once and kept.
+    teacher's labels. If both split a text into the same units, tokens or characters, the student learns the exact
+    distribution over all tag sequences; otherwise that over the teacher's k best. Each text is read once, and cached.
 
-    path (Optional[Union[str, Path]]): The pipeline: a directory, or the name of an installed one.
+    path (Optional[Union[str, Path]]): The pipeline: a directory, or the name of an installed package.
     component (str): Name of the `tener_ner` in it.
-    share (float): The teacher's share of the loss; the rest is the annotation's. Where there is no annotation, the
-        loss has the teacher's part alone.
-    temperature (float): Divisor of the teacher's scores, beside the temperature that it was calibrated to: above 1, its
-        second best readings weigh more.
-    k_best (int): Number of its best readings that are learned where the units differ.
-    cache_mb (int): Most memory for its answers, in MB; texts beyond it are read again on each epoch.
-    cache_file (Optional[Union[str, Path]]): A file, new or not, that keeps its answers for other trainings with the
-        same teacher, as those of other seeds, also at the same time; some 100 bytes for each token and six labels.
+    share (float): The teacher's share of the loss; the rest is the annotation's. Without
+        annotation, the loss is the teacher's part alone.
+    temperature (float): Divisor of the teacher's scores, beside its calibrated temperature. Above 1, less probable tag
+        sequences weigh more.
+    k_best (int): Number of best tag sequences that are learned if the units differ.
+    cache_mb (int): Maximum memory for cached distributions, in MB; other texts are read again in each epoch.
+    cache_file (Optional[Union[str, Path]]): A file that caches the distributions for other trainings with the same
+        teacher, such as other seeds, also at the same time. Six labels take some 100 bytes per token.
     """
     for name, value, valid in (
         ("share", share, 0.0 < share <= 1.0),
@@ -154,15 +154,15 @@ def load_teacher(
         ("cache_mb", cache_mb, cache_mb >= 0),
     ):
         if not valid:
-            wanted = "share is above 0 and at most 1, temperature above 0, k_best 1 or more, cache_mb 0 or more"
+            wanted = "share must be above 0 and at most 1, temperature above 0, k_best at least 1, cache_mb at least 0"
             raise RemedyError(f"spacy_tener.Teacher.v1: {name} is {value}", f"Correct the config: {wanted}.")
     if not path:
-        remedy = "Give `path` in its section of the config a trained pipeline, as by --paths.teacher."
-        raise RemedyError("spacy_tener.Teacher.v1: no pipeline is named", remedy)
+        remedy = "Set `path` in this section of the config to a trained pipeline, such as by --paths.teacher."
+        raise RemedyError("spacy_tener.Teacher.v1: path is not set", remedy)
     nlp = spacy.load(path)
     pipe = find_recogniser(nlp, component, what=f"spacy_tener.Teacher.v1: the pipeline {path}")
     if not pipe.labels:
-        raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Name a trained pipeline.")
+        raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Use a trained pipeline.")
     return Teacher(
         nlp,
         pipe,
@@ -175,8 +175,8 @@ def load_teacher(
 
 
 def _path_lesson(view: DocView, readings: Sequence[Parse], labels: Sequence[str], temperature: float) -> PathLesson:
-    """Return readings as tags of a view, with their shares. Entities off the edges of its units, or in white space, are
-    left out."""
+    """Return the teacher's k best readings as tags of a view, with weights. Entities that do not align with its units,
+    or that start or end in white space, are left out."""
     layout, index, units = TagLayout(len(labels)), {label: i for i, label in enumerate(labels)}, view.units()
     rows = []
     for reading in readings:
