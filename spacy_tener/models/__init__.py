@@ -1,1 +1,1 @@
-"""The Thinc side: embedders, encoders, whole architectures, the CRF tagger, and the bridge to torch."""
+"""Thinc models: embedders, encoders, whole architectures, the CRF tagger, and layers around torch modules."""

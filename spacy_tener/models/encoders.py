@@ -1,4 +1,4 @@
-"""Encoders of sequences, and the systems that are an embedder and an encoder: TENER, GRN, ID-CNN."""
+"""Sequence encoders, and whole architectures of an embedder and an encoder: TENER, GRN, ID-CNN."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ EncoderConfig = TransformerConfig | GRNConfig | IDCNNConfig
 
 @expand_config()
 def build_tener(embed: EmbedModel | None = None, *, config: TransformerConfig) -> EmbedModel:
-    """TENER (Yan et al., 2019), whole: embedder, linear layer, and a transformer whose attention knows direction and
-    distance.
+    """TENER (Yan et al., 2019): an embedder, a linear layer, and a transformer with relative positions in its
+    attention, which tell direction and distance.
 
     Registered as `spacy_tener.TENER.v1`. The defaults are the paper's for Weibo.
 
@@ -31,7 +31,7 @@ def build_tener(embed: EmbedModel | None = None, *, config: TransformerConfig) -
 
 @expand_config(fixed={"adapted": True}, scaled=False)
 def build_adapted_transformer_encoder(*, config: TransformerConfig) -> RaggedModel:
-    """TENER's encoder alone, for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
+    """TENER's encoder without embedder, for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
 
     Registered as `spacy_tener.AdaptedTransformerEncoder.v1`.
     """
@@ -40,7 +40,7 @@ def build_adapted_transformer_encoder(*, config: TransformerConfig) -> RaggedMod
 
 @expand_config(fixed={"adapted": False, "key_projection": False, "key_position": False}, scaled=True)
 def build_transformer_encoder(*, config: TransformerConfig) -> RaggedModel:
-    """The vanilla transformer encoder, with sinusoidal positions: what TENER is compared with.
+    """The vanilla transformer encoder with sinusoidal positions, the baseline of TENER.
 
     Registered as `spacy_tener.TransformerEncoder.v1`.
     """
@@ -54,8 +54,8 @@ def _transformer_encoder(config: TransformerConfig) -> RaggedModel:
 
 @expand_config()
 def build_grn(embed: EmbedModel | None = None, *, config: GRNConfig) -> EmbedModel:
-    """The gated relation network (Chen et al., 2019), whole: embedder, convolutions for local context, gated relations
-    for global.
+    """The gated relation network (Chen et al., 2019): an embedder, convolutions for local context, and gated relations
+    for global context.
 
     Registered as `spacy_tener.GRN.v1`. The defaults are the paper's.
 
@@ -66,7 +66,7 @@ def build_grn(embed: EmbedModel | None = None, *, config: GRNConfig) -> EmbedMod
 
 @expand_config()
 def build_gated_relation_encoder(*, config: GRNConfig) -> RaggedModel:
-    """GRN's encoder alone, for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
+    """GRN's encoder without embedder, for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
 
     Registered as `spacy_tener.GatedRelationEncoder.v1`.
     """
@@ -82,13 +82,13 @@ def _gated_relation_encoder(config: GRNConfig) -> RaggedModel:
 def build_idcnn_encoder(*, config: IDCNNConfig) -> RaggedModel:
     """Iterated dilated convolutions (Strubell et al., 2017) for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
 
-    Registered as `spacy_tener.IDCNNEncoder.v1`. One convolution brings the input to `width`; then a block of dilated
-    convolutions is applied again and again with the same weights, each convolution followed by ReLU. With the defaults
+    Registered as `spacy_tener.IDCNNEncoder.v1`. One convolution projects the input to `width`; then a block of dilated
+    convolutions is applied repeatedly with shared weights, each convolution followed by ReLU. With the defaults
     a token sees 13 neighbours on either side.
 
-    Width, window, dilations, and the start of the block as the identity are those of the released code, which applies
-    its block once to sentences and three times to documents. What differs: there is one loss, on the output, instead of
-    the mean over all applications of the block, and no penalty for what dropout changes.
+    Width, window, dilations, and the initialization of the block as the identity are those of the released code, which
+    applies its block once to sentences and three times to documents. Unlike there, the only loss is that of the output,
+    instead of the mean over all applications of the block, and there is no dropout penalty.
     """
     predictor = partial(convolution.IDCNNEncoder, config)
     return ragged_layer("idcnn_encoder", partial(_build, config=config), predictor, width_out=config.width)

@@ -1,4 +1,4 @@
-"""Systems that read characters together with the words of a lexicon: FLAT, FLAT-ATSSA, MECT."""
+"""Architectures that use characters and the words of a lexicon: FLAT, FLAT-ATSSA, MECT."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LatticeConfig = FlatConfig | AtssaConfig | MectConfig
 
 @expand_config()
 def build_flat(embed: EmbedModel | None = None, words: LexiconModel | None = None, *, config: FlatConfig) -> EmbedModel:
-    """FLAT (Li et al., 2020), whole: characters and words embedded, one transformer over both with positions of spans,
-    characters kept.
+    """FLAT (Li et al., 2020): a transformer over embedded characters and words, with relative positions of spans. It
+    returns the characters' vectors.
 
     Registered as `spacy_tener.FLAT.v1`. The defaults are the released code's for Weibo, in the paper's form: with
     residuals, and with all four distances.
@@ -45,8 +45,8 @@ def build_flat(embed: EmbedModel | None = None, words: LexiconModel | None = Non
 def build_flat_atssa(
     embed: EmbedModel | None = None, words: LexiconModel | None = None, *, config: AtssaConfig
 ) -> EmbedModel:
-    """FLAT-ATSSA (Hu et al., 2022), whole: characters and words embedded, words fused into the characters that they
-    cover, and layers of self-attention over the characters, which selects its keys by a threshold.
+    """FLAT-ATSSA (Hu et al., 2022): embedded words are fused into the characters that they cover, followed by layers of
+    self-attention over the characters, which selects its keys by a threshold.
 
     Registered as `spacy_tener.FLAT_ATSSA.v1`. The defaults are the paper's.
 
@@ -66,8 +66,8 @@ def build_mect(
     *,
     config: MectConfig,
 ) -> EmbedModel:
-    """MECT (Wu et al., 2021), whole: characters and words as one stream, the radicals of characters as another,
-    attention in which each stream is asked by the other, both joined and characters kept.
+    """MECT (Wu et al., 2021): cross-attention between a stream of characters and words and a stream of the characters'
+    radicals, whose outputs are joined. It returns the characters' vectors.
 
     Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form.
 
@@ -75,7 +75,7 @@ def build_mect(
         is none.
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
-    radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of what characters are made of;
+    radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters' radicals;
         `spacy_tener.RadicalEmbed.v1` if there is none.
     """
     streams = [embed or build_char_embed(), radicals or build_radical_embed()]
@@ -89,10 +89,10 @@ def _lattice_layer(
     streams: list[EmbedModel],
     words: LexiconModel | None,
 ) -> EmbedModel:
-    """Return a layer that reads one or more streams of floats per token, and the words that lie over the tokens.
+    """Return a layer from one or more streams of token vectors, and the vectors of words over the tokens.
 
     Its module is called with the streams, *Shape* [N, nI] each, the words, *Shape* [W, nW], and a `Lattice`, and
-    returns *Shape* [N, nO]; so is what the predictor makes from the config and the weights.
+    returns *Shape* [N, nO]. So is its numpy counterpart, which `predictor` makes from the config and the weights.
     """
     layers = [*streams, cast(Any, words or build_lexicon_embed())]
     shim = TorchShim(partial(_build, config=config), partial(predictor, config))
@@ -122,7 +122,7 @@ def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
 
 
 def _width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
-    """Return the width of a stream, where it is known or a sample shows it."""
+    """Return the width of a stream; None if it is unknown and there is no sample."""
     if stream.has_dim("nO"):
         return stream.get_dim("nO")
     return stream.predict(X[:1])[0].shape[1] if X else None

@@ -1,4 +1,4 @@
-"""An objective for `spacy pretrain`: guess masked tokens, where whole words are masked."""
+"""Objective for `spacy pretrain`: masked language modelling with whole-word masking."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..features.segmenter import SegmenterSource
 from ..types import BoolArray, IntArray
 
 MASK = "\ue000"
-"""A code point for private use, which no text has: a token that every embedder takes for an unknown one."""
+"""A private-use code point, which texts do not contain: embedders treat it as an unknown token."""
 _AS_IT_IS, _ANOTHER = 0.1, 0.1
-"""Shares of the masked tokens that stay, and that a random token replaces (Devlin et al. 2019, 3.1)."""
+"""Shares of the chosen tokens that are kept, and that are replaced by a random token (Devlin et al. 2019, 3.1)."""
 
 Objective = Callable[[Vocab, Model[Any, Any]], Model[list[Doc], Floats2d]]
 
@@ -29,12 +29,13 @@ Objective = Callable[[Vocab, Model[Any, Any]], Model[list[Doc], Floats2d]]
 def build_pretrain_words(
     segmenter: SegmenterSource | None = None, mask: float = 0.15, classes: int = 8192, hidden_size: int = 256
 ) -> Objective:
-    """Guess the masked tokens by a softmax over all tokens. Words are masked whole: of a name, no character is seen.
+    """Predict masked tokens by a softmax over hashed tokens. Whole words are masked, so that no character of a name is
+    visible.
 
     Registered as `spacy_tener.PretrainWords.v1`, for `[pretraining.objective]`.
 
-    segmenter (Optional[Callable[[], Segmenter]]): Who finds the words that tokens belong to, such as
-        `spacy_tener.JiebaSegmenter.v1` where tokens are characters. Without one each token is a word.
+    segmenter (Optional[Callable[[], Segmenter]]): Segmenter into the words that are masked, such as
+        `spacy_tener.JiebaSegmenter.v1` if tokens are characters. Without one each token is a word.
     mask (float): Share of the words that are masked.
     classes (int): Outputs of the softmax. A token's class is its hash, so that rare tokens share classes.
     hidden_size (int): Width of the layer below the softmax.
@@ -67,7 +68,7 @@ def init(model: Model[list[Doc], Floats2d], X: list[Doc] | None = None, Y: Any =
 def forward(
     model: Model[list[Doc], Floats2d], docs: list[Doc], is_train: bool
 ) -> tuple[Floats2d, Callable[[Floats2d], list[Doc]]]:
-    """Guess the masked tokens. *Shape* [n_masked, classes]"""
+    """Predict the masked tokens. *Shape* [n_masked, classes]"""
     tok2vec, output = model.layers
     chosen = choose_tokens(model.attrs["words"](docs), model.attrs["mask"])
     model.attrs["chosen"] = chosen
@@ -87,7 +88,7 @@ def forward(
 
 
 def words_of(segmenter: SegmenterSource | None) -> Callable[[list[Doc]], IntArray]:
-    """Return a function from Docs to the word that each token belongs to. *Shape* [N]"""
+    """Return a function from Docs to the index of each token's word. *Shape* [N]"""
     if segmenter is None:
         return lambda docs: np.arange(sum(map(len, docs)))
     divides = segmenter()
@@ -109,8 +110,8 @@ def choose_tokens(words: IntArray, share: float) -> IntArray:
 
 
 def mask_tokens(docs: list[Doc], chosen: IntArray) -> list[Doc]:
-    """Copy the Docs with other tokens in these places: mostly the mask, in some any token of theirs, or the token
-    itself."""
+    """Copy the Docs with the chosen tokens replaced: most by the mask, some by a random token of the Docs. Some are
+    kept."""
     keys = np.concatenate([doc.to_array(ORTH) for doc in docs])
     drawn = np.random.random(len(chosen))
     seen = np.where(drawn < _AS_IT_IS, keys[chosen], np.uint64(get_string_id(MASK)))

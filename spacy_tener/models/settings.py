@@ -1,4 +1,4 @@
-"""Arguments of architectures that are written once: as the fields of a config."""
+"""Architectures' arguments from the fields of a config, so that each is written once."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Built = TypeVar("Built")
 def expand_config(
     *, fixed: Mapping[str, Any] = MappingProxyType({}), **defaults: Any
 ) -> Callable[[Callable[..., Built]], Callable[..., Built]]:
-    """Let a function with a parameter `config`, which is a dataclass, be called with that one's fields as arguments.
+    """Replace a function's parameter `config`, a dataclass, by the dataclass's fields.
 
-    They stand in the signature where `config` stands, with their types and defaults, and at the end of the docstring
-    with what the dataclass says about them: for `help()`, and for spaCy, which fills and validates configs by them.
+    The signature has the fields in place of `config`, with their types and defaults, and the docstring ends with their
+    descriptions: for `help()`, and for spaCy, which fills and validates configs by signatures.
 
-    A value that a setting cannot have is refused by the name that the docstring says the function is registered under.
+    Errors about a setting begin with the registered name, which is read from the docstring.
 
-    fixed: fields that are no arguments, and their values.
-    defaults: other defaults than the dataclass has. The fields that they name come in their order.
+    fixed: Values of fields that do not become arguments.
+    defaults: Defaults that replace those of the dataclass. The fields that they name come in their order.
     """
 
     def decorate(build: Callable[..., Built]) -> Callable[..., Built]:
@@ -65,7 +65,7 @@ def expand_config(
         described = [_entry(field, config) for field in fields]
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__annotations__ = {**{part.name: part.annotation for part in parameters}, "return": hints["return"]}
-        # Straight below the entries of the builder's own arguments, where it has some.
+        # Directly after the entries of the builder's own arguments, if it has any.
         gap = "\n" if len(parameters) > len(fields) else "\n\n"
         call.__doc__ = description + gap + "\n".join(described) + "\n"
         return call
@@ -74,7 +74,7 @@ def expand_config(
 
 
 def _entry(field: Parameter, config: type) -> str:
-    """Return the entry of a field in a config's docstring as an entry of a builder's docstring."""
+    """Convert the entry of a field in a config's docstring to an entry of a builder's docstring."""
     entries = rf"^{field.name}: (.*\n?(?: +.*\n?)*)"
     documented = (re.search(entries, inspect.cleandoc(own.__doc__ or ""), re.MULTILINE) for own in config.__mro__)
     found = next(filter(None, documented), None)

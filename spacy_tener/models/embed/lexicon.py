@@ -1,4 +1,4 @@
-"""The embedder of a lexicon's words: from Docs to the words found in them, each with a row of floats."""
+"""Embedder of the lexicon's words that are found in Docs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TAG = "tag"
 
 @dataclass(frozen=True)
 class LatticeWords:
-    """The words found in a batch of Docs: their places and their rows.
+    """The words found in a batch of Docs: their positions and vectors.
 
     *Shape* floats: [W, width]
     """
@@ -50,15 +50,15 @@ class LexiconConfig(Settings):
     """Settings of the embedder of a lexicon's words.
 
     width: Width of the words' rows.
-    tag_width: Width of a row for the word's tag beside it (a part of speech in jieba's dictionary, the list's name in
-        word lists), which says something about words that training never showed; 0 leaves tags out, as the papers do.
-    max_words: At most so many words beginning with the same token, the longest first, which bounds memory on text made
-        of nested words; None for no limit.
+    tag_width: Width of the row of the word's tag, which is joined (a part of speech in jieba's dictionary, the list's
+        name in word lists), and helps with words that are not in training; 0 leaves tags out, as in the papers.
+    max_words: Maximum number of words that begin with the same token, the longest first, to limit memory for text of
+        nested words; None for no limit.
     dropout: Dropout on the rows.
     word_dropout: Probability that a word is read as unknown in training.
     vectors: Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
     normalize_vectors: Scale pretrained rows to unit length, which random rows have on average.
-    whiten_vectors: Before that, take off what they have in common, as for `spacy_tener.CharEmbed.v1`.
+    whiten_vectors: Before that, whiten pretrained rows, as for `spacy_tener.CharEmbed.v1`.
     """
 
     width: Size = 50
@@ -78,17 +78,16 @@ class LexiconConfig(Settings):
 
 @expand_config()
 def build_lexicon_embed(lexicon: Callable[[], Lexicon] | None = None, *, config: LexiconConfig) -> LexiconModel:
-    """Find the words of a lexicon in each Doc, overlapping and nested ones too, and embed each by its own row.
+    """Find the words of a lexicon in each Doc, overlapping and nested ones included, and embed each by its own row.
 
     Registered as `spacy_tener.LexiconEmbed.v1`. The lexicon is read once, by `initialize`, and saved with the model. A
-    word gets a row when it is first seen in training, or where it has a pretrained vector; all others share the unknown
-    row, which word dropout trains. So a step takes no longer with a larger lexicon.
+    word gets a row when it is first seen in training, or if it has a pretrained vector; all others share the unknown
+    row, which word dropout trains. So a larger lexicon does not slow down training.
 
-    lexicon (Optional[Callable[[], Lexicon]]): Where the words come from; `spacy_tener.JiebaLexicon.v1` if there is
-        none.
+    lexicon (Optional[Callable[[], Lexicon]]): Source of the words; `spacy_tener.JiebaLexicon.v1` if there is none.
     """
     widths = config.widths
-    # A word that is read as unknown keeps its tag, as an unknown word in a text does.
+    # A dropped word keeps its tag, as unknown words do in prediction.
     word_dropout = {WORD: config.word_dropout, TAG: 0.0}
     return Model(
         "lexicon_embed",
@@ -101,9 +100,9 @@ def build_lexicon_embed(lexicon: Callable[[], Lexicon] | None = None, *, config:
 
 
 class WordVocabulary(Vocabulary):
-    """A lexicon and lists of words beside it.
+    """A lexicon, and lists of words that are added to it.
 
-    max_words: At most so many words beginning with the same token, the longest first; None for no limit.
+    max_words: Maximum number of words that begin with the same token, the longest first; None for no limit.
     """
 
     def __init__(self, names: Iterable[str], max_words: int | None) -> None:
@@ -113,14 +112,14 @@ class WordVocabulary(Vocabulary):
         self.lists = WordLists()
 
     def take(self, lexicon: Lexicon, architecture: str) -> None:
-        """Take a lexicon that was just read. architecture: The registered name, for warnings."""
+        """Set the lexicon. architecture: The registered name, for warnings."""
         lexicon.prepare()
         warn_if_empty(lexicon, architecture)
         self.lexicon = lexicon
 
     @property
     def tag_names(self) -> list[str]:
-        """The tags that words may have."""
+        """The tags of the lexicon's words."""
         return [name for name in self.lexicon.tag_names if name]
 
     def knows_tag(self, tag: str) -> bool:
@@ -138,11 +137,11 @@ class WordVocabulary(Vocabulary):
 
 
 class LexiconVocabulary(WordVocabulary):
-    """A lexicon, with a row for each of its words that training has shown or that has a vector.
+    """A lexicon, with a row for each of its words that is in training or has a vector.
 
     A word's key is its index in the lexicon, and a tag's key its index among the lexicon's tags.
 
-    names: `word`, and `tag` or not.
+    names: Names of the tables: `word`, and `tag` unless tags are not used.
     """
 
     def __init__(self, names: Iterable[str], max_words: int | None) -> None:
@@ -150,23 +149,23 @@ class LexiconVocabulary(WordVocabulary):
         self._known: tuple[StringTable, int, KnownWords] | None = None
 
     def match(self, docs: list[Doc]) -> Match:
-        """Find the lexicon's own words."""
+        """Find the lexicon's words, without those of lists."""
         return self.lexicon.find(docs, max_words=self.max_words)
 
     def read(self, docs: list[Doc]) -> EmbedInput:
         return EmbedInput(self.keys(self.match(docs).words))
 
     def keys(self, words: IntArray) -> dict[str, Keys]:
-        """*Shape* [W] -> [W] for each table"""
+        """Return the keys of words for each table. *Shape* [W] -> [W]"""
         keys = {WORD: words.astype(np.uint64)}
         if TAG in self.tables:
             keys[TAG] = self.lexicon.tags[words].astype(np.uint64)
         return keys
 
     def likes(self, found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
-        """Return the words that the listed words of a match are like."""
+        """Return the similar words of the listed words in a match."""
         table, known = self.tables[WORD], self._known
-        # Initializing, loading and trimming make another table; training adds to it.
+        # Initializing, loading and trimming replace the table; training adds rows to it.
         if known is None or known[0] is not table or known[1] != len(table):
             known = self._known = table, len(table), KnownWords(self.lexicon, table.keys)
         tag_rows: dict[str, int] = {}
@@ -232,8 +231,8 @@ def _forward(
 def _forward_with_lists(
     model: LexiconModel, docs: list[Doc], is_train: bool, lists: Sequence[tuple[WordList, IntArray]]
 ) -> tuple[LatticeWords, Callable[[LatticeWords], list[Doc]]]:
-    """Embed the lexicon's words and those of lists. A listed word's row is the mean over words that it is like, which
-    do not learn from it."""
+    """Embed the lexicon's words and those of lists. A listed word's row is the mean over similar words, which get no
+    gradient from it."""
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     found = find_layered(vocabulary.lexicon, docs, lists, vocabulary.max_words)
     own, listed = np.flatnonzero(found.layers == 0), np.flatnonzero(found.layers)

@@ -1,4 +1,4 @@
-"""The rows of words that a trained pipeline is given: those of words that they are like."""
+"""Rows of words that are added to a trained pipeline: those of similar words in its lexicon."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ UNKNOWN = np.zeros(1, dtype=np.int64)
 
 @dataclass(frozen=True)
 class Likes:
-    """The words that each distinct listed word of a batch is like, joined.
+    """Similar words of each distinct listed word in a batch, joined.
 
-    sizes: how many they are. *Shape: [distinct words]*
-    words: their rows. *Shape: [sum of sizes]*
-    tags: the row of the listed word's own tag, for each of them. *Shape: [sum of sizes]*
-    which: the distinct word that each listed one is. *Shape: [listed words]*
+    sizes: Numbers of similar words. *Shape: [distinct words]*
+    words: Rows of the similar words. *Shape: [sum of sizes]*
+    tags: Row of the listed word's own tag, for each similar word. *Shape: [sum of sizes]*
+    which: Index of the distinct word, for each listed one. *Shape: [listed words]*
     """
 
     sizes: IntArray
@@ -35,9 +35,9 @@ class Likes:
 
 
 class KnownWords:
-    """The words of a lexicon that have a row, found by what they are and how they are written.
+    """The words of a lexicon that have a row, indexed by tag and by first and last character.
 
-    keys: of the words, in the order of their rows from row 1.
+    keys: Keys of the words, in the order of their rows from row 1.
     """
 
     def __init__(self, lexicon: Lexicon, keys: Keys) -> None:
@@ -53,15 +53,18 @@ class KnownWords:
         self._by_edge = by_edge
 
     def tag(self, word: str, entry: ListedWord) -> str:
-        """Return the tag of a listed word: that of the list, if the lexicon has it, or else that of the lexicon."""
+        """Return the tag of a listed word: the list's if the lexicon has this tag, otherwise the lexicon's."""
         if entry.tag in self._tag_index:
             return entry.tag
         return self._names[int(self._tags[self._rows.get(word, 0)])]
 
     def rows(self, word: str, entry: ListedWord) -> IntArray:
-        """Return the rows of words that a listed one is like: those named; itself, if the model knows it as what it is
-        listed as; those of its tag that begin or end with the same character, or if these are few all of its tag; row
-        0, the unknown word's, where there are none."""
+        """Return the rows of words similar to a listed one.
+
+        These are the words in `like`; otherwise the word itself, if it has a row and its tag in the lexicon is the
+        same; otherwise words of its tag with the same first or last character, or all of its tag if these are few;
+        otherwise row 0, the unknown word's.
+        """
         named = [self._rows[like] for like in entry.like if like in self._rows]
         if not named and self.tag(word, ListedWord()) == self.tag(word, entry) and word in self._rows:
             named = [self._rows[word]]
@@ -80,7 +83,7 @@ class KnownWords:
 
 
 def like_words(known: KnownWords, tag_rows: dict[str, int], found: LayeredMatch, lists: Sequence[WordList]) -> Likes:
-    """Return the words that each listed word of a match is like. tag_rows: the row of each tag that has one."""
+    """Return the similar words of each listed word in a match. tag_rows: The row of each tag that has one."""
     words, which = found.listed(lists)
     rows = [known.rows(word, entry) for word, entry in words]
     tags = np.array([tag_rows.get(known.tag(word, entry), 0) for word, entry in words], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The embedder of words as a segmenter sees them: from Docs to one row per token, for its place in its word."""
+"""Embedder of each token's position in its word, as a segmenter divides the text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..settings import expand_config
 from .tables import EmbedInput, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
-# jieba's and LTP's, names first; those of the Penn Chinese Treebank, which `zh_core_web_*` and CTB taggers give; UD's.
+# Parts of speech of jieba and LTP, names first; of the Penn Chinese Treebank (`zh_core_web_*`, CTB taggers); of UD.
 _TAGS = (
     "nr nrt nrfg ns nt nz n nh ni nl nd nw vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
     "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w wp ws y z zg "
@@ -50,18 +50,19 @@ class SegmentConfig(Settings):
 
 @expand_config()
 def build_segment_embed(segmenter: SegmenterSource | None = None, *, config: SegmentConfig) -> EmbedModel:
-    """Embed each token by its place in the word that a segmenter finds there, and by that word's part of speech.
+    """Embed each token by its position in its word, as found by a segmenter, and by the word's part of speech.
 
-    Registered as `spacy_tener.SegmentEmbed.v1`. Each character has the edge (B, I, E, S) of its word with the word's
-    part of speech, `B-ns` where the name of a place begins, and a row for each of these some 200 combinations. Beside
-    `spacy_tener.CharEmbed.v1` in `spacy_tener.JoinEmbed.v1` it serves every model for Chinese. A token of several
-    characters is B where it begins a word and does not end one, E where it ends one only, S where it does both, as a
-    token does that is a word or several, and I else; its part of speech is that of the word in which it begins.
+    Registered as `spacy_tener.SegmentEmbed.v1`. There is a row for each combination of a character's position in its
+    word (B, I, E, S) and the word's part of speech, such as `B-ns` for the first character of a place name; they are
+    some 200. Joined with `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`, it can be used in every model for
+    Chinese. A token of several characters is B if it begins a word and does not end one, E if it only ends one, S if it
+    does both, such as a token of one or several words, and otherwise I; its part of speech is that of the word in which
+    it begins.
 
-    A pipeline is saved with how its segmenter reads, and warns when it is loaded where one reads otherwise.
+    A digest of the segmenter's output on a sample is saved with a pipeline, which warns if it differs on loading.
 
-    segmenter (Optional[Callable[[], Segmenter]]): Who divides the text: `spacy_tener.TokenSegmenter.v1`, or
-        `spacy_tener.JiebaSegmenter.v1`, which it is if there is none.
+    segmenter (Optional[Callable[[], Segmenter]]): The segmenter: `spacy_tener.TokenSegmenter.v1`, or
+        `spacy_tener.JiebaSegmenter.v1`, the default.
     """
     vocabulary = SegmentVocabulary((segmenter or jieba_segmenter())())
     shim = table_shim({SEGMENT: config.width}, word_dropout={SEGMENT: config.word_dropout}, dropout=config.dropout)
@@ -69,7 +70,7 @@ def build_segment_embed(segmenter: SegmenterSource | None = None, *, config: Seg
 
 
 class SegmentVocabulary(Vocabulary):
-    """The edges with parts of speech that training has shown."""
+    """Combinations of position and part of speech that were seen in training."""
 
     def __init__(self, segmenter: Segmenter) -> None:
         super().__init__((SEGMENT,))
@@ -77,18 +78,18 @@ class SegmentVocabulary(Vocabulary):
         self.lists = WordLists()
 
     def read(self, docs: list[Doc]) -> EmbedInput:
-        """*Shape* [N]"""
+        """Return the key of each token's combination. *Shape* [N]"""
         text = join_texts(docs)
         division = self.segmenter.divide(docs, text)
         if lists := self.lists.active(docs):
             told, untold = (token_keys(text, each) for each in with_listed_words(text, division, lists))
-            # A tag that training has not shown at such a place says nothing: the segmenter's stands.
+            # A list's tag that was not in training at this position is ignored in favour of the segmenter's.
             return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(told), told, untold)})
         return EmbedInput({SEGMENT: token_keys(text, division)})
 
     @property
     def tag_names(self) -> list[str]:
-        """The parts of speech that training has shown, of the usual ones."""
+        """The common parts of speech that were seen in training."""
         return [tag for tag in _TAGS.split() if self.knows_tag(tag)]
 
     def knows_tag(self, tag: str) -> bool:
@@ -105,12 +106,12 @@ class SegmentVocabulary(Vocabulary):
         self.lists.from_message(lists)
         if taught != reads:
             warnings.warn(
-                f"The pipeline was trained with the words of {theirs} ({taught}), which {ours} ({reads}) reads "
-                f"otherwise: expect more errors. Install {theirs}, or train again.",
+                f"The pipeline was trained with the segmenter {theirs} ({taught}), but {ours} ({reads}) "
+                f"segments differently: expect more errors. Install {theirs}, or train again.",
                 stacklevel=2,
             )
 
 
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
-    model.attrs["vocabulary"].segmenter.identity  # noqa: B018 - says now if a package is missing
+    model.attrs["vocabulary"].segmenter.identity  # noqa: B018 - raises if a package is missing
     init_tables(model)

@@ -1,7 +1,7 @@
-"""Embedders over tables of rows, which grow with what training shows: the common part of all of ours.
+"""Embedders with tables of rows, which grow in training: the common part of this package's embedders.
 
-Such an embedder is a Thinc layer with a `Vocabulary` as `attrs["vocabulary"]` and one torch shim, whose module has
-`EmbeddingTables` inside or is one, and whose sizes are the heights of these tables by name.
+Such an embedder is a Thinc layer with a `Vocabulary` as `attrs["vocabulary"]` and one torch shim, whose module is or
+contains an `EmbeddingTables`, and whose sizes are the heights of these tables by name.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 _GROWTH = 8
 FEW = 1000
-"""Tables with at most so many rows are not trimmed: those of tags, of a segmenter's words, of radicals."""
+"""Tables of at most this many rows are not trimmed, such as those of tags, of a segmenter's words, and of radicals."""
 
 
 @dataclass(frozen=True)
 class EmbedInput:
     """The input of an embedder, read from a batch of Docs.
 
-    keys: Of everything that wants a row, for each table. *Shape* [n] each
-    others: What the embedder's module is called with besides the rows.
+    keys: Keys to look up in each table. *Shape* [n] each
+    others: Other arguments of the embedder's module.
     """
 
     keys: dict[str, Keys]
@@ -57,13 +57,13 @@ class Vocabulary(ABC):
     def __init__(self, names: Iterable[str]) -> None:
         self.tables = {name: StringTable() for name in names}
         self.pretrained: dict[str, int] = {}
-        """The number of rows of a table, from the first, that came from a vectors file."""
+        """The number of pretrained rows of a table, which are its first ones."""
 
     @abstractmethod
     def read(self, docs: list[Doc]) -> EmbedInput: ...
 
     def clear(self) -> None:
-        """Forget all strings."""
+        """Remove all strings."""
         self.tables = {name: StringTable() for name in self.tables}
         self.pretrained = {}
 
@@ -72,11 +72,11 @@ class Vocabulary(ABC):
         return {name: len(table) for name, table in self.tables.items()}
 
     def to_parts(self) -> dict[str, Any]:
-        """Return what is saved: the keys of each table in the order of their rows."""
+        """Return the data to save: the keys of each table in the order of their rows."""
         return {name: table.keys for name, table in self.tables.items()}
 
     def from_parts(self, parts: dict[str, Any]) -> None:
-        """Take what `to_parts` returned."""
+        """Load the data that `to_parts` returned."""
         if set(parts) != set(self.tables):
             raise ValueError(
                 f"The saved embedder has the tables {sorted(parts)}, but the config asks for {sorted(self.tables)}. "
@@ -111,17 +111,17 @@ def table_embedder(
     width: int,
     init: Callable[..., None] | None = None,
 ) -> EmbedModel:
-    """Return an embedder whose module is called with the rows of what its vocabulary reads.
+    """Return an embedder whose module is called with rows of the keys that its vocabulary reads.
 
     shim: Builds the module from the heights of its tables, by name.
-    init: Initializes the layer, where there is more to do than `init_tables` does.
+    init: Initializes the layer; `init_tables` by default.
     """
     attrs = {"vocabulary": vocabulary}
     return Model(name, _forward, init=init or init_tables, dims={"nO": width}, attrs=attrs, shims=[shim])
 
 
 def table_shim(widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float) -> TorchShim:
-    """Return the shim of a module that is tables of rows and nothing else."""
+    """Return the shim of a module that consists of tables only."""
     build = partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
     return TorchShim(build, partial(Rows, widths))
 
@@ -136,7 +136,7 @@ def build_tables(
 
 
 def init_tables(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Forget all strings, and make a fresh module."""
+    """Remove all strings, and build a new module."""
     vocabulary: Vocabulary = model.attrs["vocabulary"]
     vocabulary.clear()
     torch_shim(model).build(**vocabulary.heights())
@@ -157,12 +157,12 @@ def _forward(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
 
 
 def _has_tables(node: Model[Any, Any]) -> bool:
-    """Return whether a layer is an embedder of ours: others may have any other thing as their vocabulary."""
+    """Return True for an embedder of this package: other layers may have another kind of vocabulary."""
     return isinstance(node.attrs.get("vocabulary"), Vocabulary)
 
 
 def table_nodes(model: Model[Any, Any]) -> list[Model[Any, Any]]:
-    """Return the embedders inside a model."""
+    """Return this package's embedders in a model."""
     return [node for node in model.walk() if _has_tables(node)]
 
 
@@ -176,9 +176,9 @@ def _tables(model: Model[Any, Any]) -> EmbeddingTables:
 def look_up(
     model: Model[Any, Any], keys: Mapping[str, Keys], is_train: bool, *, others: Mapping[str, IntArray] | None = None
 ) -> list[Indices]:
-    """Return the rows of the keys, for each table; in training every key has one of its own. *Shape* [n] each
+    """Return the rows of the keys, for each table. In training, new keys get a row. *Shape* [n] each
 
-    others: Rows that stand behind them.
+    others: Rows that are appended.
     """
     if is_train:
         _add_keys(model, keys)
@@ -195,7 +195,7 @@ def _add_keys(model: Model[Any, Any], keys: Mapping[str, Keys]) -> None:
 
 
 def _fit_height(model: Model[Any, Any], name: str) -> None:
-    """Give the torch table a row for every key, and some to spare, so that growing stays rare."""
+    """Grow the torch table to a row for every key, and some spare ones, so that it rarely grows."""
     shim = torch_shim(model)
     needed = len(model.attrs["vocabulary"].tables[name])
     height = shim.sizes[name]
@@ -206,8 +206,8 @@ def _fit_height(model: Model[Any, Any], name: str) -> None:
 
 
 def check_loaded(model: Model[Any, Any]) -> None:
-    """Refuse a model with an embedder whose vocabulary was saved under another name: Thinc takes it for one attribute
-    more, and leaves the vocabulary empty."""
+    """Raise if an embedder's vocabulary was saved under another name: Thinc would load it as another attribute, and
+    leave the vocabulary empty."""
     for node in model.walk():
         unknown = sorted(set(node.attrs) - {"vocabulary"})
         if _has_tables(node) and unknown:
@@ -226,10 +226,10 @@ def load_vectors(
     keep: Callable[[str], bool] | None = None,
     strings: Sequence[str] | None = None,
 ) -> None:
-    """Give every string of a vectors file, if there is one, a row of its own in a table, and put its vector there.
+    """Add a row with its vector to a table for every string of a vectors file, if a path is given.
 
-    to_keys: The keys of strings, as the embedder will look them up.
-    whiten, unit_length: How the vectors are prepared.
+    to_keys: Converts strings to the embedder's keys.
+    whiten, unit_length: Settings of `prepared`.
     normalise, keep, strings: As for `read_vectors`.
     """
     if path is None:
@@ -247,8 +247,8 @@ def load_vectors(
 
 
 def observe(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> None:
-    """Give a row to every string of the docs, in every embedder inside the model, and say how many of the strings
-    have a pretrained vector."""
+    """Add a row for every string of the Docs to all embedders in the model, and log how many of the strings have a
+    pretrained vector."""
     nodes = table_nodes(model)
     if not nodes:
         return
@@ -300,9 +300,9 @@ def count_rows(model: Model[Any, Any], batches: Iterable[list[Doc]]) -> RowCount
 
 
 def trim(model: Model[Any, Any], counts: RowCounts, *, least: int, half: bool) -> list[Trimmed]:
-    """Let strings that come less than `least` times share the unknown row, as those do that no training has shown.
+    """Remove the rows of strings that occur less than `least` times: they share the unknown row.
 
-    half: Keep rows as numbers of 16 bits. Predictions compute with 32 all the same.
+    half: Store rows in float16. Predictions compute in float32 nevertheless.
     """
     return [
         made
@@ -312,7 +312,7 @@ def trim(model: Model[Any, Any], counts: RowCounts, *, least: int, half: bool) -
 
 
 def _kept(seen: IntArray, least: int) -> IntArray:
-    """Return the rows that stay, the unknown one first."""
+    """Return the rows to keep, the unknown one first."""
     return np.flatnonzero((seen >= least) | (np.arange(seen.size) == 0) | (seen.size <= FEW))
 
 

@@ -1,7 +1,4 @@
-"""The embedder of a pretrained transformer: from Docs to its features, one row of floats per token.
-
-A transformer is read by name, taken apart into what a pipeline saves, and put together again.
-"""
+"""Embedder of tokens by a pretrained transformer, and its conversion to and from the parts that a pipeline saves."""
 
 from __future__ import annotations
 
@@ -28,14 +25,14 @@ from .pieces import PieceReader
 
 @expand_config()
 def build_transformer_embed(name: str | Path | None = None, *, config: TransformerEmbedConfig) -> EmbedModel:
-    """Embed each token by what a pretrained transformer makes of it where it stands.
+    """Embed each token by a pretrained transformer's contextual features.
 
-    Registered as `spacy_tener.TransformerEmbed.v1`. Beside another embedder in `spacy_tener.JoinEmbed.v1` its features
-    join that one's rows, as in the papers; alone it is a whole `tok2vec`. Texts are cut into word pieces as they are
-    written, also where tokens are single characters: a token has the pieces that cover some of it, several characters
-    may share one, and a token without any, such as white space, is a row of zeros.
+    Registered as `spacy_tener.TransformerEmbed.v1`. Use it alone as `tok2vec`, or join it with another embedder by
+    `spacy_tener.JoinEmbed.v1`, as in the papers. The text itself is split into word pieces, even if tokens are single
+    characters: a token has all pieces that overlap it, several characters may share one, and a token without pieces,
+    such as white space, has a row of zeros.
 
-    Weights, config and tokenizer are saved with the pipeline, which needs no `name` any more once it is trained. The
+    Weights, config and tokenizer are saved with the pipeline, which does not need `name` after training. The
     parameters' names begin with `transformer`: `rates = {"transformer.*": 0.05}` of `spacy_tener.Adam.v1` gives them a
     rate of their own.
 
@@ -104,7 +101,7 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     try:
         transformer = library.AutoModel.from_pretrained(str(name)).float()
         tokenizer = library.AutoTokenizer.from_pretrained(str(name))
-    except Exception as error:  # There is hardly a kind of error that the library does not raise for a wrong name.
+    except Exception as error:  # The library raises all kinds of errors for a wrong name.
         raise ValueError(
             f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
             "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has. Check the name, or the "
@@ -116,7 +113,8 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
 
 
 def take_apart(transformer: Any, tokenizer: Any) -> dict[str, Any]:
-    """Return all but the weights, for `put_together`: the config as JSON, and the tokenizer's files by name."""
+    """Return the parts that are saved beside the weights, for `put_together`: the config as JSON, and the tokenizer's
+    files by name."""
     with TemporaryDirectory() as directory:
         tokenizer.save_pretrained(directory)
         files = {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir())}
@@ -131,21 +129,21 @@ def put_together(config: str, tokenizer: dict[str, bytes]) -> tuple[Any, Any]:
     transformer.float()
     with TemporaryDirectory() as directory:
         for name, content in tokenizer.items():
-            # A pipeline may come from anywhere: nothing in it may name a place outside.
+            # A pipeline may be untrusted: a file name must not lead out of the directory.
             if Path(name).name != name or name == "..":
-                raise ValueError(f"The saved tokenizer has a file {name!r}, which is no plain name. Do not use it.")
+                raise ValueError(f"The saved tokenizer has an unsafe file name {name!r}. Do not use this pipeline.")
             (Path(directory) / name).write_bytes(content)
         return transformer, library.AutoTokenizer.from_pretrained(directory)
 
 
 def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
-    """Return how many pieces, with the special ones, a transformer can read at once."""
+    """Return the maximum number of pieces, with special ones, that a transformer can read at once."""
     tables = [
         table
         for name, table in transformer.named_modules()
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding)
     ]
-    # RoBERTa and its kin begin to count behind the row that stands for padding.
+    # RoBERTa and similar models count positions from the row after that of padding.
     positions = (table.num_embeddings - (-1 if (i := table.padding_idx) is None else i) - 1 for table in tables)
     return min([int(tokenizer.model_max_length), *positions])
 
@@ -164,10 +162,10 @@ def _library() -> ModuleType:
 def _check(transformer: Any, tokenizer: Any, name: str) -> None:
     if transformer.config.is_encoder_decoder:
         raise ValueError(
-            f"TransformerEmbed cannot read with {name!r}: it is an encoder with a decoder. Use an encoder, as BERT."
+            f"TransformerEmbed cannot use {name!r}: it has an encoder and a decoder. Use an encoder, such as BERT."
         )
     if not tokenizer.is_fast:
         raise ValueError(
-            f"TransformerEmbed cannot read with {name!r}: its tokenizer does not say where in a text its pieces are. "
-            "Use a transformer with a fast tokenizer, one that has a tokenizer.json."
+            f"TransformerEmbed cannot use {name!r}: its tokenizer has no offsets, as it is not a fast tokenizer. "
+            "Use a transformer that has a tokenizer.json."
         )

@@ -40,11 +40,11 @@ _PIECES_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 class TransformerEmbedConfig(Settings):
     """Settings of the embedder of a pretrained transformer.
 
-    frozen: Leave the transformer as it is: its weights do not change, its own dropout is off, and no gradient is
-        computed for it.
-    pooling: How the pieces of a token become its row: their "mean", or the "first" of them.
-    layers: How many layers, counted from the last, are averaged.
-    dropout: Dropout on the features. In training a transformer that is not frozen has its own besides.
+    frozen: Do not train the transformer: its weights do not change, its own dropout is off, and no gradient is
+        computed.
+    pooling: The features of a token: the "mean" of its pieces, or those of the "first" one.
+    layers: Number of last layers that are averaged.
+    dropout: Dropout on the features. In training, a transformer that is not frozen also applies its own.
     window: Maximum number of word pieces, with special ones, that are read at once; the transformer's own maximum, if
         that is smaller. Longer texts are read in overlapping windows. `tener_ner` passes windows of 200 tokens, so that
         this matters for other components only, and for tokens of very many pieces.
@@ -138,14 +138,14 @@ class PretrainedTransformer(nn.Module):
     def _at_once(self, device: torch.device) -> int:
         """Return how many pieces are read at once."""
         if device.type != "cpu" and torch.is_grad_enabled():
-            # Whatever is computed stays for the gradient, in one call or in several.
+            # Activations are kept for the gradient, in one call or in several.
             return sys.maxsize
         if device.type != "cuda":
             return _AT_ONCE["cpu"]
         free: int = torch.cuda.mem_get_info(device)[0]
         free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         config: Any = self.transformer.config
-        # What is in memory at the widest place of a layer, in full floats.
+        # Peak memory of a layer per piece, in 32-bit floats.
         floats: int = 16 * config.hidden_size + 3 * getattr(config, "intermediate_size", 4 * config.hidden_size)
         floats += config.num_hidden_layers * config.hidden_size if self.config.layers > 1 else 0
         return min(_AT_ONCE["cuda"], int(_FREE_SHARE * free) // (4 * floats))
@@ -184,14 +184,13 @@ class PretrainedTransformer(nn.Module):
 
 
 class FeatureCache:
-    """The features of Docs, by their texts and where their tokens lie, on the transformer's device.
+    """Cache of Docs' features by text and token offsets, on the transformer's device.
 
-    It keeps what training reads; and what is predicted, only if it was predicted before the last update too, as the
-    texts of dev are. So a pipeline that serves keeps nothing more once its training has ended. It takes no more when it
-    has reached `limit` bytes. Copies begin empty.
+    It keeps features of Docs in training, and of Docs that are predicted both before and after an update, as those of
+    dev are. So nothing is added when training has ended, or `limit` bytes are reached. Copies start empty.
 
-    What is to be kept can be computed for each Doc alone: beside others it would differ in its last digits, and a
-    training that was interrupted would end with other weights than one that was not.
+    Features to keep can be computed for each Doc alone: in a batch they would differ in the last digits, and a training
+    that was interrupted would end with other weights than one that was not.
     """
 
     def __init__(self, limit: int) -> None:
@@ -199,7 +198,7 @@ class FeatureCache:
         self.size = 0
         self._started = False
         self._kept: dict[Key, Tensor] = {}
-        # The hashes of what was predicted since the last update, and before it.
+        # Hashes of Docs that were predicted since the last update, and before it.
         self._predicted: set[int] = set()
         self._evaluated: set[int] = set()
 
@@ -207,10 +206,10 @@ class FeatureCache:
         return FeatureCache, (self.limit,)
 
     def __call__(self, docs: Sequence[Doc], read: Read, *, training: bool, alone: bool = True) -> Tensor:
-        """The features of all tokens of the Docs. *Shape: [N, width]*
+        """Return the features of all tokens of the Docs. *Shape: [N, width]*
 
-        read: makes the features of any Docs, *Shape: [N, width]*
-        alone: compute what is to be kept for each Doc alone, rather than for all of them at once.
+        read: Computes the features of Docs, *Shape: [N, width]*.
+        alone: Compute features to keep for each Doc alone, rather than in a batch.
         """
         if training:
             self._started = self.limit > 0

@@ -1,4 +1,4 @@
-"""Tokens and the word pieces of a pretrained transformer: which pieces each token has, in windows that it can read."""
+"""Alignment of tokens with a transformer's word pieces, in windows that it can read."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ...types import IntArray
 
 @dataclass(frozen=True)
 class Pieces:
-    """The word pieces of a batch as the transformer reads them: in windows, with special pieces around each.
+    """The word pieces of a batch in windows, with special pieces around each window, and pairs of tokens and pieces.
 
-    ids: the pieces of all windows joined. *Shape: [M]*
-    lengths: of each window, with its special pieces. *Shape: [W]*
-    rows: places in `ids`, one for each pair of a token and a piece that covers some of it. *Shape: [P]*
-    tokens: the token of each pair, rising. *Shape: [P]*
-    n_tokens: of the batch; some may have no piece.
+    ids: Pieces of all windows, joined. *Shape: [M]*
+    lengths: Lengths of the windows, with special pieces. *Shape: [W]*
+    rows: Index in `ids` of the piece, for each pair of a token and a piece that overlap. *Shape: [P]*
+    tokens: The token of each pair, in ascending order. *Shape: [P]*
+    n_tokens: Number of tokens in the batch; some may have no piece.
     """
 
     ids: IntArray
@@ -31,22 +31,22 @@ class Pieces:
     n_tokens: int
 
     def firsts(self) -> Pieces:
-        """Return the same with the first piece of each token only."""
+        """Return a copy with only the first piece of each token."""
         kept = np.flatnonzero(np.diff(self.tokens, prepend=-1))
         return replace(self, rows=self.rows[kept], tokens=self.tokens[kept])
 
 
 @dataclass(frozen=True)
 class PieceReader:
-    """Finds the pieces of Docs.
+    """Reader of the word pieces of Docs.
 
-    A Doc is read as the text that it is, whatever its tokens are: `2023` is cut into the pieces that the transformer
-    was trained with, and where its four characters are tokens, each has the pieces that cover it.
+    The text is tokenized independently of the Doc's tokens: `2023` is split into the pieces that the transformer was
+    trained with, and if its four characters are tokens, each has the pieces that overlap it.
 
-    tokenizer: a fast tokenizer of the library transformers, which knows where in a text its pieces are.
-    before, after: the special pieces around a text.
-    size: the longest window, without its special pieces.
-    overlap: pieces of context on each side of what is read from a window, where a text is longer than one.
+    tokenizer: A fast tokenizer of the library transformers, since these return offsets.
+    before, after: Special pieces around a text.
+    size: Maximum length of a window, without special pieces.
+    overlap: Pieces of context on each side of a window's own part, for texts longer than a window.
     """
 
     tokenizer: Any
@@ -57,7 +57,7 @@ class PieceReader:
 
     @classmethod
     def of(cls, tokenizer: Any, *, longest: int, overlap: int) -> PieceReader:
-        """Make a reader of windows that are, with their special pieces, at most `longest`."""
+        """Make a reader with windows of at most `longest` pieces, special ones included."""
         sample = tokenizer("a", return_special_tokens_mask=True)
         ids = np.asarray(sample["input_ids"], np.int64)
         text = np.flatnonzero(np.asarray(sample["special_tokens_mask"]) == 0)
@@ -80,8 +80,10 @@ class PieceReader:
         )
 
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the windows of one text, and for each of its pieces the place in these windows, one behind the other,
-        from which it is read. *Shape: [W, n]; [len(ids)]*"""
+        """Return the windows of one text, and the index of each piece of the text in the joined windows.
+
+        *Shape: [W, n]; [len(ids)]*
+        """
         starts, owners = windows_of(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
         before, after = (np.tile(special, (len(starts), 1)) for special in (self.before, self.after))
@@ -90,8 +92,8 @@ class PieceReader:
 
 
 def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
-    """Return the starts of windows of `size` pieces, the whole text being one if it is no longer, and the window that
-    each piece is read from: one where it has `overlap` pieces on both sides, or all that the text has.
+    """Return the starts of windows of `size` pieces, or of one window for a shorter text, and the window whose features
+    each piece gets: one in which it has `overlap` pieces on both sides, or as many as the text has.
 
     *Shape: [W]; [n_pieces]*
     """
@@ -102,11 +104,11 @@ def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, Int
 
 
 def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-    """Return all pairs of a piece and a token that share a character: the pieces, and the tokens, which rise.
+    """Return all pairs of a piece and a token that overlap, sorted by token: the pieces, and the tokens.
 
-    A piece may cover several tokens, a token may have several pieces, and either may have nothing of the other.
+    A piece may overlap several tokens or none, and a token several pieces or none.
 
-    *Shape* spans of pieces: [M, 2]; starts and ends of tokens, both rising: [N]; results: [P] each
+    *Shape* spans of pieces: [M, 2]; starts and ends of tokens, both ascending: [N]; results: [P] each
     """
     first = np.searchsorted(ends, spans[:, 0], side="right")
     behind = np.searchsorted(starts, spans[:, 1], side="left")
@@ -118,19 +120,19 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
 
 
 def _begins(sizes: Sequence[int] | IntArray) -> IntArray:
-    """Return the place where each of some parts begins if they are joined."""
+    """Return the start of each part when they are joined."""
     begins: IntArray = np.cumsum(sizes, dtype=np.int64) - np.asarray(sizes, dtype=np.int64)
     return begins
 
 
 def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
-    """Return places in each of some parts as places in all of them joined."""
+    """Convert indices in each part to indices in the joined parts."""
     joined: IntArray = np.concatenate([part + begin for part, begin in zip(parts, begins.tolist(), strict=True)])
     return joined
 
 
 def _token_spans(docs: Sequence[Doc], begins: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the places where all tokens begin and end in the texts joined. *Shape: [N] each*"""
+    """Return the starts and ends of all tokens in the joined texts. *Shape: [N] each*"""
     spans = [doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2) for doc in docs]
     starts, lengths = np.concatenate(spans).T
     starts = starts + np.repeat(begins, [len(doc) for doc in docs])

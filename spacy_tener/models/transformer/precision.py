@@ -1,4 +1,4 @@
-"""Mixed precision: a transformer's matrices in bfloat16, cast all at once, and attention that makes no plans."""
+"""Mixed precision in bfloat16 with few kernels: weights are cast together, and cuDNN's attention is off."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 _ALONE = threading.RLock()
-"""Held while a transformer computes so: its weights are exchanged meanwhile, and torch's choice of attention kernels is
-that of the whole process."""
+"""Held while a transformer computes in mixed precision: its weights are replaced meanwhile, and torch's choice of
+attention kernels is global to the process."""
 
 
 @contextlib.contextmanager
 def in_bfloat16(transformer: nn.Module, device: torch.device) -> Iterator[Callable[..., Any]]:
-    """Yield the transformer in mixed precision, as torch's autocast has it: the same numbers, in fewer kernels.
+    """Yield the transformer in mixed precision, with the results of torch's autocast in fewer kernels.
 
-    Autocast casts one weight after the other, and each gradient back: hundreds of kernels a step. Here one kernel casts
-    the weights of all linear layers, once for all calls, and one casts their gradients.
+    Autocast casts each weight, and each gradient back, by a kernel of its own: hundreds of kernels a step. Here one
+    kernel casts the weights of all linear layers, once for all calls, and one casts their gradients.
     """
     names, weights = _matrices(transformer)
     with _ALONE, _without_cudnn_attention(device), torch.autocast(device.type, torch.bfloat16):
@@ -46,7 +46,7 @@ def _matrices(transformer: nn.Module) -> tuple[list[str], list[Tensor]]:
 
 
 class _Cast(torch.autograd.Function):
-    """Weights in bfloat16. Their gradients come back in the weights' own precision."""
+    """Cast of weights to bfloat16, and of their gradients back to the weights' precision."""
 
     @staticmethod
     def forward(ctx: Any, *weights: Tensor) -> tuple[Tensor, ...]:
@@ -71,10 +71,10 @@ def _copies(tensors: list[Tensor], dtypes: list[torch.dtype]) -> list[Tensor]:
 
 @contextlib.contextmanager
 def _without_cudnn_attention(device: torch.device) -> Iterator[None]:
-    """Let torch use its other attention kernels inside. What a call used forwards is used backwards too.
+    """Disable cuDNN's attention kernels inside. Backward passes use the kernel of their forward pass.
 
-    cuDNN's makes a plan for every new shape, in milliseconds for each layer and direction, and hardly two batches of
-    text have the same shape.
+    cuDNN plans each new shape, which takes milliseconds per layer and direction, and batches of text hardly ever have
+    the same shape.
     """
     before = device.type == "cuda" and torch.backends.cuda.cudnn_sdp_enabled()
     if not before:

@@ -199,7 +199,7 @@ def test_the_key_of_a_row_is_that_of_the_normalised_string(doc_of):
     [
         ({"width": 0}, "spacy_tener.CharEmbed.v1: width must be at least 1; got 0"),
         ({"bigram_width": -1}, "bigram_width must be at least 0; got -1"),
-        ({"bigram_width": 0, "bigram_vectors": "x.vec"}, "bigram_width must be above 0 where there are bigram_vectors"),
+        ({"bigram_width": 0, "bigram_vectors": "x.vec"}, "bigram_width must be above 0 if there are bigram_vectors"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1; got 1.0"),
         ({"word_dropout": -0.1}, "word_dropout must be"),
         ({"bigram_dropout": 1.5}, "bigram_dropout must be"),

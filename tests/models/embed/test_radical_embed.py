@@ -210,7 +210,7 @@ def test_a_file_of_one_s_own_serves_as_the_source(doc_of, tmp_path):
         ({"window": 2}, "window"),
         ({"depth": 0}, "depth"),
         ({"kind": "strokes"}, "strokes"),
-        ({"kind": "indexing", "depth": None}, "indexing radical"),
+        ({"kind": "indexing", "depth": None}, 'depth must be 1 if kind is "indexing"'),
         ({"dropout": 1.0}, "dropout"),
         ({"radical_dropout": -0.1}, "radical_dropout"),
     ],

@@ -58,7 +58,7 @@ def test_a_saved_model_reads_the_same_and_says_nothing_where_its_segmenter_does(
 def test_a_segmenter_that_reads_otherwise_than_in_training_is_warned_of(doc_of, monkeypatch):
     data = embedder([doc_of("北京")]).to_bytes()
     monkeypatch.setattr(JiebaSegmenter, "identity", property(lambda self: ("jieba 0", "rjieba 9.9")))
-    with pytest.warns(UserWarning, match=r"trained with the words of rjieba 0\.2.*which rjieba 9\.9 .* reads"):
+    with pytest.warns(UserWarning, match=r"trained with the segmenter rjieba 0\.2.*but rjieba 9\.9 .* segments"):
         embedder().from_bytes(data)
 
 

@@ -403,7 +403,7 @@ def test_weights_in_half_precision_are_read_as_full_floats(tmp_path):
 @pytest.mark.parametrize("name", ["../outside.json", "/outside.json", "inside/outside.json", ".."])
 def test_a_saved_tokenizer_cannot_write_elsewhere(name, tiny):
     parts = take_apart(*load_pretrained(tiny))
-    with pytest.raises(ValueError, match="no plain name"):
+    with pytest.raises(ValueError, match="unsafe file name"):
         put_together(parts.pop("transformer"), {**parts, name: b"{}"})
 
 
@@ -451,7 +451,7 @@ def test_a_tokenizer_that_does_not_know_places_is_refused(tiny, monkeypatch):
 
     slow = BertTokenizer.from_pretrained(tiny)
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda name: slow)
-    with pytest.raises(ValueError, match="does not say where in a text its pieces are"):
+    with pytest.raises(ValueError, match="is not a fast tokenizer"):
         build_transformer_embed(tiny).initialize()
 
 
@@ -462,7 +462,7 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path):
     sizes = {f"{part}_{what}": 1 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
     config = BartConfig(vocab_size=80, d_model=8, encoder_ffn_dim=8, decoder_ffn_dim=8, pad_token_id=0, **sizes)
     BartModel(config).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="it is an encoder with a decoder"):
+    with pytest.raises(ValueError, match="it has an encoder and a decoder"):
         build_transformer_embed(tmp_path).initialize()
 
 
