@@ -6,7 +6,8 @@ import pytest
 from command_line import run_tener
 
 from spacy_tener.cli import MODULES, Commands
-from spacy_tener.cli._common import Messages, counted
+from spacy_tener.cli._common import Messages
+from spacy_tener.errors import counted
 
 
 def test_a_list_below_a_title_keeps_its_lines_and_long_ones_are_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
