@@ -32,8 +32,8 @@ NOTE = (
     "The {n_texts} texts of the test part, {times} times: {sent} requests, {chars} characters. Medians over "
     "{rounds} rounds, in which the rows take turns. The service and spaCy's calls have core {cpu} and one thread, the "
     "clients core {client_cpu}. A client has one connection and one request on its way; what it sees of time includes "
-    "its own. The service gives each entity its probability. Its process is resident in {started} MB when it listens, "
-    "in {loaded} MB behind the last round, and in {peak} MB at most."
+    "its own. The service gives each entity its probability. Its process takes {started} MB when it listens, {loaded} "
+    "MB after the last round, and at most {peak} MB."
 )
 
 
