@@ -283,8 +283,14 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
         '[{"text": "a", "doc": 0}]',
         '{"text": "a"}',
         *(
-            json.dumps([{"text": "王小明", "doc": 0, "decisions": [{"gold": [], "entities": entities}]}])
-            for entities in ([[2, 1, "PER"]], [[1, 1, "PER"]], [[0, 1, ""]], [[0, 2, "PER"], [1, 3, "ORG"]])
+            json.dumps([{"text": "王小明", "doc": 0, "decisions": [{"gold": [[0, 1, "PER"]], "entities": entities}]}])
+            for entities in (
+                [[2, 1, "PER"]],
+                [[1, 1, "PER"]],
+                [[0, 1, ""]],
+                [[0, 1, "PER"], [2, 3, ""]],
+                [[0, 2, "PER"], [1, 3, "ORG"]],
+            )
         ),
     ],
 )

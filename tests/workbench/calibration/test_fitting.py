@@ -167,6 +167,13 @@ def test_of_equal_probabilities_all_are_kept():
     assert (found.value, found.kept, found.right) == (0.9, 300, 294)
 
 
+def test_below_the_first_threshold_that_fails_none_is_tried():
+    """Of 400 entities the first 80 are right, the next 60 wrong, and the others right: 85 % of all."""
+    right = np.repeat([True, False, True], [80, 60, 260])
+    (found,) = fit_thresholds(np.linspace(0.99, 0.1, 400), np.zeros(400, dtype=int), right, ["A"], 0.8, 0.9)
+    assert 80 <= found.kept < 140
+
+
 def test_a_label_of_a_hundred_entities_has_a_threshold_of_its_own():
     label = np.repeat([0, 1], [100, 99])
     found = fit_thresholds(np.full(199, 0.9), label, np.ones(199, dtype=bool), ["A", "B"], 0.8, 0.9)
