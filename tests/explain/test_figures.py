@@ -20,7 +20,7 @@ def test_layers_and_streams_of_one_head_have_a_panel_each() -> None:
     assert [title for title, _ in found] == [
         f"attention, {name}, layer {n}, head 1" for n in (1, 2) for name in streams
     ]
-    assert all(list(panel.rows) == ["京", "海"] for _, panel in found)
+    assert all((list(panel.rows), panel.unit) == (["京", "海"], "attention") for _, panel in found)
 
 
 def test_relations_have_rows_of_entities_and_maps_of_one_head_only_their_kind() -> None:
@@ -32,7 +32,7 @@ def test_relations_have_rows_of_entities_and_maps_of_one_head_only_their_kind() 
     assert [*found] == ["what entities rest on", "relations"]
     assert evidence.values.tolist() == [[1.5, 0.0, -2.0]]
     assert (evidence.rows, evidence.columns) == (["b X 50 %"], ["a", "b", "c"])
-    assert (relations.values.tolist(), relations.rows) == ([[3.0, 4.0, 5.0]], ["b"])
+    assert (relations.values.tolist(), relations.rows, relations.unit) == ([[3.0, 4.0, 5.0]], ["b"], "strength")
     without = panels(ExplainedText("abc", [], [], [], [passage]))
     assert {title: panel.rows for title, panel in without.items()} == {"relations": ["a", "b", "c"]}
 

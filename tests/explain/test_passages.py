@@ -41,6 +41,7 @@ def test_passages_end_after_a_sentence_and_before_the_entity_that_begins_there()
         return [passage.end for passage in cut_passages(view, entities, NERSettings(window=200, overlap=20))]
 
     assert cut(["王"] * MAX_UNITS, []) == [MAX_UNITS]
+    assert cut(["王"] * 40 + ["。"] + ["王"] * 19, []) == [60]
     assert cut(["王"] * 130, [(MAX_UNITS, 70), (127, 130)]) == [MAX_UNITS, 130]
     assert cut(["王"] * 40 + ["。"] + ["王"] * 59, []) == [41, 100]
     assert cut(["王"] * 40 + ["。"] + ["王"] * 59, [(39, 41)]) == [41, 100]
