@@ -10,14 +10,17 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import date
 from pathlib import Path
+from typing import TypeVar
 
 from spacy_tener.cli._common import training_engine
 from spacy_tener.manifest import installed_versions
 from spacy_tener.workbench.runs.engines import Engine
+
+Task = TypeVar("Task", bound=Hashable)
 
 
 def today() -> str:
@@ -98,18 +101,18 @@ def named_paths(arguments: Sequence[str]) -> dict[str, Path]:
 
 
 def take_turns(
-    tasks: Mapping[str, Callable[[], object]],
-    rounds: int | Mapping[str, int],
+    tasks: Mapping[Task, Callable[[], object]],
+    rounds: int | Mapping[Task, int],
     *,
     warm_up: int = 1,
     clock: Callable[[], float] = time.process_time,
-) -> dict[str, list[float]]:
+) -> dict[Task, list[float]]:
     """Seconds of each task in each round, in which all take turns, after some rounds that do not count.
 
     rounds: Of all tasks, or of each.
     clock: By default CPU time: on an idle machine the time on the clock, and on a busy one that without waiting.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    seconds: dict[Task, list[float]] = {name: [] for name in tasks}
     of_task = dict.fromkeys(tasks, rounds) if isinstance(rounds, int) else rounds
     for turn in range(warm_up + max(of_task.values())):
         for name, task in tasks.items():
@@ -121,12 +124,12 @@ def take_turns(
 
 
 def median_seconds(
-    tasks: Mapping[str, Callable[[], object]],
-    rounds: int | Mapping[str, int],
+    tasks: Mapping[Task, Callable[[], object]],
+    rounds: int | Mapping[Task, int],
     *,
     warm_up: int = 1,
     clock: Callable[[], float] = time.process_time,
-) -> dict[str, float]:
+) -> dict[Task, float]:
     """The medians of `take_turns`."""
     seconds = take_turns(tasks, rounds, warm_up=warm_up, clock=clock)
     return {name: statistics.median(each) for name, each in seconds.items()}

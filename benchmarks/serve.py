@@ -1,8 +1,9 @@
-"""The service beside `nlp.pipe`: latency, throughput and memory, with 1 to 64 clients and a corpus' test part.
+"""The service beside `nlp.pipe`: latency, throughput and memory of pipelines, with 1 to 64 clients and a corpus' test
+part.
 
-Each client sends one text at a time and waits for its answer, over a connection of its own. The service runs on one
-core and one thread, and the clients on another core; `nlp.pipe` and `nlp(text)` have the service's core. In each round
-all take turns.
+Each pipeline has a service of its own. Each client sends one text at a time and waits for its answer, over a connection
+of its own. The services run on one core and one thread, and the clients on another core; `nlp.pipe` and `nlp(text)`
+have the services' core. In each round all take turns.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -26,39 +27,49 @@ from memory import resident_kb
 from speed import call_each, pipe_all, read_texts
 
 HERE = Path(__file__).parent
-CLIENTS = (1, 4, 16, 64)
-HEADER = ("", "texts/s", "chars/s", "of nlp.pipe", "p50 ms", "p99 ms")
+PIPED = "`nlp.pipe`"
+# Clients, and texts of a request.
+KINDS = {f"{n} client{'s' * (n > 1)}": (n, 1) for n in (1, 4, 16, 64)} | {"1 client, batches of 64 texts": (1, 64)}
+HEADER = ("pipeline", "asked by", "texts/s", "chars/s", "of nlp.pipe", "p50 ms", "p99 ms")
+MEMORY_HEADER = ("pipeline", "MB on disk", "MB when it listens", "MB after the last round", "MB at most")
 NOTE = (
     "The {n_texts} texts of the test part, {times} times: {sent} requests, {chars} characters. Medians over "
-    "{rounds} rounds, in which the rows take turns. The service and spaCy's calls have core {cpu} and one thread, the "
+    "{rounds} rounds, in which the rows take turns. The services and spaCy's calls have core {cpu} and one thread, the "
     "clients core {client_cpu}. A client has one connection and one request on its way; what it sees of time includes "
-    "its own. The service gives each entity its probability. Its process takes {started} MB when it listens, {loaded} "
-    "MB after the last round, and at most {peak} MB."
+    "its own. The service gives each entity its probability."
 )
 
 
 def main() -> None:
     args = parse_args()
     _report.single_thread(args.cpu)
+    pipelines = _report.named_paths(args.pipelines)
     texts = read_texts(args.data)
     sent = texts * args.times
-    with service(args.model) as (port, process):
-        memory = {"started": resident_mb("VmRSS", process)}
-        rows = measure(args, sent, port)
-        memory |= {"loaded": resident_mb("VmRSS", process), "peak": resident_mb("VmHWM", process)}
-    chars = sum(map(len, sent))
-    model = "/".join(args.model.resolve().parts[-4:-2])
-    facts = {**vars(args), **memory, "n_texts": len(texts), "sent": len(sent), "chars": f"{chars:,}"}
-    _report.write(args.out, f"The service beside nlp.pipe: {model}", NOTE.format(**facts), _report.table(HEADER, rows))
+    with ExitStack() as stack:
+        services = {name: stack.enter_context(service(path)) for name, path in pipelines.items()}
+        started = {name: resident_mb("VmRSS", process) for name, (_, process) in services.items()}
+        ports = {name: port for name, (port, _) in services.items()}
+        rows = measure(args, pipelines, ports, sent)
+        memory = [
+            [
+                name,
+                *map(str, (disk_mb(path), started[name], resident_mb("VmRSS", process), resident_mb("VmHWM", process))),
+            ]
+            for (name, path), (_, process) in zip(pipelines.items(), services.values(), strict=True)
+        ]
+    facts = {**vars(args), "n_texts": len(texts), "sent": len(sent), "chars": f"{sum(map(len, sent)):,}"}
+    tables = (_report.table(HEADER, rows), "The services' processes:", _report.table(MEMORY_HEADER, memory))
+    _report.write(args.out, "The service beside nlp.pipe", NOTE.format(**facts), *tables)
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model", type=Path, help="directory of a trained pipeline")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("pipelines", nargs="+", metavar="NAME=DIRECTORY", help="trained pipelines")
     parser.add_argument("--data", type=Path, required=True, help=".spacy file with the texts")
     parser.add_argument("--times", type=int, default=8, help="how often each text is sent in a round")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cpu", type=int, default=0, help="core of the service and of nlp.pipe")
+    parser.add_argument("--cpu", type=int, default=0, help="core of the services and of nlp.pipe")
     parser.add_argument("--client-cpu", type=int, default=1, help="core of the clients")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "serve.md")
     return parser.parse_args()
@@ -77,36 +88,44 @@ def service(model: Path) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
-def measure(args: argparse.Namespace, texts: Sequence[str], port: int) -> list[list[str]]:
-    nlp, scored = spacy.load(args.model), spacy.load(args.model)
-    scored.get_pipe("tener_ner").cfg["spans_key"] = "scored"
-    latencies: dict[str, list[list[float]]] = {}
-    tasks: dict[str, Callable[[], object]] = {
-        "`nlp.pipe`": partial(pipe_all, nlp, texts, 64),
-        "`nlp.pipe` with probabilities": partial(pipe_all, scored, texts, 64),
-        "`nlp(text)` with probabilities": partial(call_each, scored, texts),
-    }
-    kinds = {f"{n} client{'s' * (n > 1)}": (n, 1) for n in CLIENTS} | {"1 client, batches of 64 texts": (1, 64)}
-    for name, kind in kinds.items():
-        tasks[name] = partial(clients, args, port, kind, texts, latencies.setdefault(name, []))
+def measure(
+    args: argparse.Namespace, pipelines: Mapping[str, Path], ports: Mapping[str, int], texts: Sequence[str]
+) -> list[list[str]]:
+    tasks: dict[tuple[str, str], Callable[[], object]] = {}
+    latencies: dict[tuple[str, str], list[list[float]]] = {}
+    for name, path in pipelines.items():
+        nlp, scored = spacy.load(path), spacy.load(path)
+        scored.get_pipe("tener_ner").cfg["spans_key"] = "scored"
+        tasks |= {
+            (name, PIPED): partial(pipe_all, nlp, texts, 64),
+            (name, f"{PIPED} with probabilities"): partial(pipe_all, scored, texts, 64),
+            (name, "`nlp(text)` with probabilities"): partial(call_each, scored, texts),
+        }
+        for asked_by, kind in KINDS.items():
+            found = latencies.setdefault((name, asked_by), [])
+            tasks[name, asked_by] = partial(clients, args, ports[name], kind, texts, found)
     seconds = _report.median_seconds(tasks, args.rounds, clock=time.perf_counter)
     # Starting the clients' process is none of the service's time: they say themselves how long they took.
-    seconds |= {name: statistics.median(took[-1] for took in of[1:]) for name, of in latencies.items()}
-    chars, piped = sum(map(len, texts)), seconds["`nlp.pipe`"]
+    seconds |= {row: statistics.median(took[-1] for took in of[1:]) for row, of in latencies.items()}
+    chars = sum(map(len, texts))
     return [
         [
-            name,
+            *row,
             f"{len(texts) / took:,.0f}",
             f"{chars / took:,.0f}",
-            f"{100 * piped / took:.0f} %",
-            *(quantiles(latencies[name][1:]) if name in latencies else ["", ""]),
+            f"{100 * seconds[row[0], PIPED] / took:.0f} %",
+            *(quantiles(latencies[row][1:]) if row in latencies else ["", ""]),
         ]
-        for name, took in seconds.items()
+        for row, took in seconds.items()
     ]
 
 
 def resident_mb(field: str, process: int) -> int:
     return round(resident_kb(field, process) / 1024)
+
+
+def disk_mb(pipeline: Path) -> int:
+    return round(sum(path.stat().st_size for path in pipeline.rglob("*") if path.is_file()) / 1e6)
 
 
 def quantiles(rounds: Sequence[Sequence[float]]) -> list[str]:
