@@ -121,11 +121,18 @@ def test_the_component_never_imports_the_workbench() -> None:
     assert {room_of(name) for name in imported} & WORKBENCH == set()
 
 
-def test_a_pipeline_that_is_loaded_and_called_imports_nothing_above_itself(train, tmp_path) -> None:
-    train(steps=1).to_disk(tmp_path)
-    code = "import sys, spacy; list(spacy.load(sys.argv[1]).pipe(['上海'])); print(*sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
-    imported = {name for name in result.stdout.split() if name.startswith("spacy_tener.")}
+def test_spacy_finds_the_component_which_imports_nothing_above_itself(train, tmp_path) -> None:
+    train(steps=1).to_disk(tmp_path / "pipeline")
+    code = """
+import sys, spacy
+print(spacy.blank("zh").add_pipe("tener_ner").__class__.__module__)
+list(spacy.load("pipeline").pipe(["上海"]))
+print(*sys.modules)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    module, modules = result.stdout.splitlines()
+    assert module == "spacy_tener.pipeline.tener_ner"
+    imported = {name for name in modules.split() if name.startswith("spacy_tener.")}
     above = {room for room, floor in FLOOR_OF.items() if floor > FLOOR_OF["pipeline"]}
     assert above >= WORKBENCH | {"explain"}
     assert {room_of(name) for name in imported} & above == set()

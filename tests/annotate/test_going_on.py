@@ -144,7 +144,7 @@ def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_pa
     assert len(children) == 2
     assert parts(out).items() < whole.items()
 
-    words = ["tener", "annotate", ruler, archive, "-o", out, "-f", "jsonl", "--part-size", 10, "--processes", 2]
+    words = ["tener", "annotate", ruler, archive, "-o", out, "-f", "jsonl", "--part-size", 10, "--processes", 1]
     result = CliRunner(env={"WASABI_LOG_FRIENDLY": "1"}).invoke(app, [*map(str, words)])
     assert "600 texts, 1,500 entities, 0 errors" in " ".join(result.output.split())
     assert parts(out) == whole

@@ -55,6 +55,7 @@ def test_a_space_whose_overlay_is_missing_names_it(tmp_path: Path) -> None:
     assert "Name an overlay that has it: sgd." in result.text
 
 
+@pytest.mark.slow
 def test_a_search_trains_with_spacy_and_a_second_call_finds_nothing_to_do(arguments, tmp_path: Path) -> None:
     arguments += needs_code(tmp_path)
     result = search(*arguments, "--trials", "2", "--steps", "30", "--seed", "5")

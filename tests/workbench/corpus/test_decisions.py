@@ -223,7 +223,8 @@ def test_decisions_are_learned_exactly(tmp_path: Path, saved: dict[str, Path], v
     for gold, expected in ((accepted, probability), (rejected, 1 - probability)):
         example = Example(nlp.make_doc(TEXT), gold)
         loss, _ = pipe.get_loss([example], pipe.model.predict([example.predicted]))
-        assert loss == pytest.approx(-math.log(expected), rel=1e-3)
+        # The loss is the difference of two sums of some tens, in 32 bits.
+        assert loss == pytest.approx(-math.log(expected), rel=1e-3, abs=1e-5)
 
 
 def test_what_annotators_disagree_about_teaches_nothing(tmp_path: Path, saved: dict[str, Path]) -> None:
