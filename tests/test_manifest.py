@@ -82,9 +82,9 @@ def test_what_a_teacher_said_is_no_input(here: Path) -> None:
     """It is kept for other trainings, and grows with them."""
     names = accumulate(["initialize", "components", "ner", "teacher"], "{}.{}".format)
     sections = "\n".join(f"[{name}]" for name in names)
-    section = f'\n{sections}\ncache_file = "lessons"\ncache_mb = {{}}\n'
+    section = f'\n{sections}\ncache_file = "teacher.sqlite"\ncache_mb = {{}}\n'
     before = made(component=section.format(10))
-    (here / "lessons").write_bytes(b"1")
+    (here / "teacher.sqlite").write_bytes(b"1")
     assert before.changes(made(component=section.format(20))) == ()
 
 

@@ -127,7 +127,7 @@ class TestGold:
         reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
         target, names = make(nlp, doc_of(nlp, list("王小明去")), reference)
         assert tags_of(target, names) == "B-PER I-PER E-PER O"
-        assert target.teaches
+        assert target.has_loss
 
     def test_other_tokens_are_aligned_as_spacy_aligns_them(self, nlp):
         reference = doc_of(nlp, ["王小明", "去", "北京"], [(0, 1, "PER")])
@@ -138,7 +138,7 @@ class TestGold:
         reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
         target, names = make(nlp, doc_of(nlp, ["王小", "明去"]), reference)
         assert tags_of(target, names) == "- -"
-        assert not target.teaches
+        assert not target.has_loss
 
     def test_and_known_to_the_character_view(self, nlp):
         reference = doc_of(nlp, list("王小明去"), [(0, 3, "PER")])
@@ -167,7 +167,7 @@ class TestGold:
 
     def test_no_annotation_teaches_nothing(self, nlp):
         target, _ = make(nlp, doc_of(nlp, list("王")), doc_of(nlp, list("王")))
-        assert not target.teaches
+        assert not target.has_loss
 
     @pytest.mark.parametrize("view", ["tokens", "characters"])
     def test_white_space_at_the_edges_of_a_gold_entity_is_cut_off(self, nlp, view):
@@ -184,7 +184,7 @@ class TestGold:
     def test_empty_docs_teach_nothing(self, nlp):
         for view in ("tokens", "characters"):
             target, _ = make(nlp, doc_of(nlp, []), doc_of(nlp, []), view)
-            assert not target.teaches
+            assert not target.has_loss
             assert isinstance(target.view, TokenView)
 
 
@@ -207,7 +207,7 @@ class TestIncorrectSpans:
     def test_they_alone_are_enough_to_teach(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER")])
         target, _ = make(nlp, doc_of(nlp, list(reference.text)), reference, key="wrong")
-        assert target.teaches
+        assert target.has_loss
 
     def test_they_may_overlap(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER"), (1, 3, "PER"), (0, 3, "ORG")])
@@ -246,7 +246,7 @@ def test_the_weight_of_a_reference_stays_with_its_windows():
     target = make_target(Example(reference.copy(), reference), "tokens", LABELS, None)
     assert target.weight == target.within(Window(0, 2, 0, 1)).weight == 0.25
     reference.user_data[WEIGHT] = 0
-    assert not make_target(Example(reference.copy(), reference), "tokens", LABELS, None).teaches
+    assert not make_target(Example(reference.copy(), reference), "tokens", LABELS, None).has_loss
     reference.user_data[WEIGHT] = "much"
     with pytest.raises(ValueError, match="must be a number of 0 or more, but is 'much'"):
         make_target(Example(reference.copy(), reference), "tokens", LABELS, None)

@@ -13,7 +13,7 @@ from test_loss import LAYOUT, LENGTH, PATHS, random_scores, weights_of
 from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf import CRF
 from spacy_tener.pipeline.learning.learn import teaching_loss
-from spacy_tener.pipeline.learning.lessons import EmissionLesson, PathLesson
+from spacy_tener.pipeline.learning.soft_targets import EmissionTarget, PathTarget
 from spacy_tener.pipeline.learning.teaching import load_teacher
 from spacy_tener.pipeline.units import OUTSIDE, Units, view_of
 from spacy_tener.pipeline.windows import Window
@@ -38,12 +38,12 @@ def test_the_loss_is_the_cross_entropy_of_all_readings(crfs):
     own, said = map(torch.from_numpy, random_scores(LENGTH, LENGTH))
     wanted = weights_of(teacher, said, PATHS).detach().softmax(0)
     expected = -(wanted * weights_of(student, own, PATHS).detach().log_softmax(0)).sum()
-    lesson = EmissionLesson(said.numpy())
-    assert float(teaching_loss(student, teacher, own, [lesson], [units(LENGTH)]).detach()) == pytest.approx(
+    soft = EmissionTarget(said.numpy())
+    assert float(teaching_loss(student, teacher, own, [soft], [units(LENGTH)]).detach()) == pytest.approx(
         float(expected), rel=1e-4
     )
-    every = PathLesson(PATHS, wanted.numpy(), LAYOUT)
-    both = teaching_loss(student, teacher, torch.cat([own, own]), [every, lesson], [units(LENGTH)] * 2)
+    every = PathTarget(PATHS, wanted.numpy(), LAYOUT)
+    both = teaching_loss(student, teacher, torch.cat([own, own]), [every, soft], [units(LENGTH)] * 2)
     assert float(both.detach()) == pytest.approx(2 * float(expected), rel=1e-4)
 
 
@@ -52,7 +52,7 @@ def test_the_gradient_of_listed_readings_is_that_of_their_log_probability(crfs):
     [scores] = random_scores(LENGTH)
     chosen, weights = PATHS[[3, 77]], np.array([0.7, 0.3])
     emissions = torch.from_numpy(scores).requires_grad_(True)
-    teaching_loss(student, teacher, emissions, [PathLesson(chosen, weights, LAYOUT)], [units(LENGTH)]).backward()
+    teaching_loss(student, teacher, emissions, [PathTarget(chosen, weights, LAYOUT)], [units(LENGTH)]).backward()
     expected = torch.zeros_like(emissions)
     for path, weight in zip(chosen, weights, strict=True):
         loss = weight * student.loss(emissions, [LENGTH], tags=torch.from_numpy(path)).sum()
@@ -63,7 +63,7 @@ def test_the_gradient_of_listed_readings_is_that_of_their_log_probability(crfs):
 def test_a_window_holds_what_is_inside_of_a_cut_entity():
     names = LAYOUT.names(("X", "Y"))
     path = np.array([[names.index(tag) for tag in ("B-X", "I-X", "E-X", "O", "S-Y")]])
-    part = PathLesson(path, np.ones(1), LAYOUT).within(Window(1, 4, 1, 4))
+    part = PathTarget(path, np.ones(1), LAYOUT).within(Window(1, 4, 1, 4))
     assert [names[tag] for tag in part.tags[0]] == ["B-X", "E-X", "O"]
 
 
@@ -132,7 +132,7 @@ def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences, 
     docs = [spacy.blank("zh")(text) for text, _ in sentences]
     plain, warm = load_teacher(teacher_path), load_teacher(teacher_path, temperature=2.0)
     views = [view_of(doc, "tokens") for doc in docs]
-    for cold, hot in zip(plain.lessons(views, view.labels), warm.lessons(views, view.labels), strict=True):
+    for cold, hot in zip(plain.soft_targets(views, view.labels), warm.soft_targets(views, view.labels), strict=True):
         assert hot.scores == pytest.approx(cold.scores / 2)
     assert warm.crf.start.detach().numpy() == pytest.approx(plain.crf.start.detach().numpy() / 2)
 
@@ -146,7 +146,7 @@ def test_temperature_flattens_the_shares_of_readings_of_a_text_of_any_length(tea
     for text in ("王小明去了上海", doubtful):
         plain, warm = (load_teacher(teacher_path, temperature=each) for each in (1.0, 2.0))
         view = view_of(words(text), "tokens")
-        [cold], [hot] = (teacher.lessons([view], teacher.pipe.labels) for teacher in (plain, warm))
+        [cold], [hot] = (teacher.soft_targets([view], teacher.pipe.labels) for teacher in (plain, warm))
         assert cold.weights.sum() == pytest.approx(1.0)
         assert hot.weights == pytest.approx(np.sqrt(cold.weights) / np.sqrt(cold.weights).sum())
 
@@ -154,8 +154,8 @@ def test_temperature_flattens_the_shares_of_readings_of_a_text_of_any_length(tea
 def test_a_text_longer_than_spacy_lets_through_is_taught(teacher_path):
     teacher = load_teacher(teacher_path)
     teacher.nlp.max_length = 5
-    [lesson] = teacher.lessons([view_of(spacy.blank("zh")("王小明去了上海"), "tokens")], teacher.pipe.labels)
-    assert len(lesson.scores) == 7
+    [soft] = teacher.soft_targets([view_of(spacy.blank("zh")("王小明去了上海"), "tokens")], teacher.pipe.labels)
+    assert len(soft.scores) == 7
 
 
 def test_a_teacher_without_labels_is_refused(tmp_path):
@@ -181,35 +181,35 @@ def test_what_cannot_teach_is_refused(settings, message, teacher_path):
         load_teacher(**{"path": teacher_path, **settings})
 
 
-def lessons_of(teacher, sentences, labels):
+def soft_targets_of(teacher, sentences, labels):
     """Over characters, as this teacher reads them, and over words, which it does not."""
     words = spacy.util.get_lang_class("zh").from_config({"nlp": {"tokenizer": {"segmenter": "jieba"}}})
     docs = [make(text) for text, _ in sentences for make in (spacy.blank("zh"), words)]
-    return teacher.lessons([view_of(doc, "tokens") for doc in docs], labels)
+    return teacher.soft_targets([view_of(doc, "tokens") for doc in docs], labels)
 
 
 def test_what_a_teacher_said_is_kept_for_other_trainings(teacher_path, sentences, tmp_path):
     """The same, without asking; but not what another teacher said, or the same one with other settings."""
-    path, labels = tmp_path / "new" / "lessons.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
-    told = lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
+    path, labels = tmp_path / "new" / "teacher.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
+    told = soft_targets_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
     again = load_teacher(teacher_path, cache_file=path, cache_mb=0)
     again._predict = None
-    assert {type(lesson) for lesson in told} == {EmissionLesson, PathLesson}
-    for before, after in zip(told, lessons_of(again, sentences, labels), strict=True):
-        if isinstance(before, EmissionLesson):
+    assert {type(soft) for soft in told} == {EmissionTarget, PathTarget}
+    for before, after in zip(told, soft_targets_of(again, sentences, labels), strict=True):
+        if isinstance(before, EmissionTarget):
             assert np.array_equal(before.scores, after.scores)
         else:
             assert np.array_equal(before.tags, after.tags)
             assert np.array_equal(before.weights, after.weights)
     warm = load_teacher(teacher_path, cache_file=path, temperature=2.0)
-    assert lessons_of(warm, sentences, labels)[0].scores == pytest.approx(told[0].scores / 2)
+    assert soft_targets_of(warm, sentences, labels)[0].scores == pytest.approx(told[0].scores / 2)
     nlp = spacy.load(teacher_path)
     nlp.get_pipe("tener_ner").add_label("NEW")
     nlp.to_disk(teacher_path)
     asked = load_teacher(teacher_path, cache_file=path)
     asked._predict = None
     with pytest.raises(TypeError):
-        lessons_of(asked, sentences, labels)
+        soft_targets_of(asked, sentences, labels)
 
 
 def test_a_calibrated_teacher_teaches_at_its_temperature_whatever_the_units(teacher_path, sentences):
@@ -219,29 +219,29 @@ def test_a_calibrated_teacher_teaches_at_its_temperature_whatever_the_units(teac
     calibrated.to_disk(teacher_path)
     both = load_teacher(teacher_path, temperature=1.5)
     assert torch.allclose(both.crf.start, warm.crf.start)
-    for one, other in zip(*(lessons_of(teacher, sentences, labels) for teacher in (warm, both)), strict=True):
-        if isinstance(one, EmissionLesson):
+    for one, other in zip(*(soft_targets_of(teacher, sentences, labels) for teacher in (warm, both)), strict=True):
+        if isinstance(one, EmissionTarget):
             np.testing.assert_allclose(one.scores, other.scores, rtol=1e-5)
         else:
             np.testing.assert_allclose(one.weights, other.weights, rtol=1e-5)
 
 
-def test_a_damaged_lesson_is_told(teacher_path, sentences, tmp_path):
-    path, labels = tmp_path / "lessons.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
-    lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
+def test_a_damaged_soft_target_is_told(teacher_path, sentences, tmp_path):
+    path, labels = tmp_path / "teacher.sqlite", spacy.load(teacher_path).get_pipe("tener_ner").labels
+    soft_targets_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
     with closing(sqlite3.connect(path)) as file, file:
-        (width,) = file.execute("SELECT max(length(rows)) FROM lessons WHERE weights IS NULL").fetchone()
+        (width,) = file.execute("SELECT max(length(rows)) FROM soft_targets WHERE weights IS NULL").fetchone()
         step = 4 * (4 * len(labels) + 1)
         assert width % step == 0
-        file.execute(f"UPDATE lessons SET rows = substr(rows, 1, length(rows) - {step}) WHERE weights IS NULL")
-    with pytest.raises(RemedyError, match=r"cannot use cache_file .*lessons\.sqlite: cannot reshape"):
-        lessons_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
+        file.execute(f"UPDATE soft_targets SET rows = substr(rows, 1, length(rows) - {step}) WHERE weights IS NULL")
+    with pytest.raises(RemedyError, match=r"cannot use cache_file .*teacher\.sqlite: cannot reshape"):
+        soft_targets_of(load_teacher(teacher_path, cache_file=path), sentences, labels)
 
 
-def test_a_file_that_holds_no_lessons_is_refused(teacher_path, sentences, tmp_path):
-    path = tmp_path / "lessons.sqlite"
-    path.write_text("no lessons\n" * 100)
+def test_a_file_that_is_no_database_is_refused(teacher_path, sentences, tmp_path):
+    path = tmp_path / "teacher.sqlite"
+    path.write_text("not a database\n" * 100)
     teacher = load_teacher(teacher_path, cache_file=path)
-    with pytest.raises(RemedyError, match=r"cannot use cache_file .*lessons\.sqlite: file is not a database"):
-        lessons_of(teacher, sentences, teacher.pipe.labels)
-    assert path.read_text() == "no lessons\n" * 100
+    with pytest.raises(RemedyError, match=r"cannot use cache_file .*teacher\.sqlite: file is not a database"):
+        soft_targets_of(teacher, sentences, teacher.pipe.labels)
+    assert path.read_text() == "not a database\n" * 100

@@ -24,7 +24,7 @@ from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
 from ..units import DocView, Units
 from ..windows import DocReader, Piece, documents
-from .lessons import EmissionLesson, Lesson, PathLesson
+from .soft_targets import EmissionTarget, PathTarget, SoftTarget
 from .targets import IncorrectSpan, Target
 from .teaching import Teacher
 
@@ -125,7 +125,7 @@ def _clamped(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
 
 
 def teaching_loss(
-    student: CRF, teacher: CRF, emissions: Tensor, lessons: Sequence[Lesson], units: Sequence[Units]
+    student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], units: Sequence[Units]
 ) -> Tensor:
     """Return the cross-entropy between the teacher's and the student's distributions over paths, summed over texts.
 
@@ -136,26 +136,26 @@ def teaching_loss(
     masks = [possible_tags(each, student.layout) for each in units]
     ends = np.cumsum(lengths)
     total = torch.zeros(())
-    for kind in (EmissionLesson, PathLesson):
-        chosen = [i for i, lesson in enumerate(lessons) if isinstance(lesson, kind)]
+    for kind in (EmissionTarget, PathTarget):
+        chosen = [i for i, soft in enumerate(soft_targets) if isinstance(soft, kind)]
         if not chosen:
             continue
         rows = np.concatenate([np.arange(ends[i] - lengths[i], ends[i]) for i in chosen])
         part = emissions[on_device(rows, emissions.device)]
         sizes = [lengths[i] for i in chosen]
         possible = tensor(join_masks([masks[i] for i in chosen], sizes, student.layout.n_tags))
-        if kind is EmissionLesson:
-            scores = [lesson.scores for lesson in lessons if isinstance(lesson, EmissionLesson)]
+        if kind is EmissionTarget:
+            scores = [soft.scores for soft in soft_targets if isinstance(soft, EmissionTarget)]
             loss = cross_entropy(teacher, torch.from_numpy(np.concatenate(scores)), student, part, sizes, possible)
         else:
-            paths = [lesson for lesson in lessons if isinstance(lesson, PathLesson)]
+            paths = [soft for soft in soft_targets if isinstance(soft, PathTarget)]
             loss = _listed_loss(student, part, paths, sizes, possible)
         total = total + loss
     return total
 
 
 def _listed_loss(
-    student: CRF, emissions: Tensor, paths: Sequence[PathLesson], lengths: list[int], possible: Tensor | None
+    student: CRF, emissions: Tensor, paths: Sequence[PathTarget], lengths: list[int], possible: Tensor | None
 ) -> Tensor:
     """Return the student's log Z minus the weighted mean of its scores of the teacher's best paths."""
     ends = np.cumsum(lengths)
@@ -187,29 +187,29 @@ def learn(
     labels: The component's labels, for a teacher.
     """
     reader = DocReader.of(model, settings)
-    taught = [target.teaches or (teacher is not None and len(target.view) > 0) for target in targets]
+    learned = [target.has_loss or (teacher is not None and len(target.view) > 0) for target in targets]
     if not reader.listens:
-        targets = [target for target, teaches in zip(targets, taught, strict=True) if teaches]
-        taught = [True] * len(targets)
+        targets = [target for target, has_loss in zip(targets, learned, strict=True) if has_loss]
+        learned = [True] * len(targets)
     views = [target.view for target in targets]
-    if not any(taught):
+    if not any(learned):
         _backprop_zeros(model, views)
         return 0.0
     layer = crf(model)
-    lessons = teacher.lessons(views, labels) if teacher else []
+    soft_targets = teacher.soft_targets(views, labels) if teacher else []
 
     def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
         parts = [targets[piece.index].within(piece.window) for piece in batch]
         if teacher is None:
             return batch_loss(layer, emissions, parts)
-        own = [lessons[piece.index].within(piece.window) for piece in batch]
+        own = [soft_targets[piece.index].within(piece.window) for piece in batch]
         units = [part.units for part in parts]
         loss = teacher.share * teaching_loss(layer, teacher.crf, emissions, own, units)
-        if teacher.share < 1.0 and any(part.teaches for part in parts):
+        if teacher.share < 1.0 and any(part.has_loss for part in parts):
             loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, parts)
         return loss
 
-    return _accumulate(model, reader, views, taught, loss_of, name=name)
+    return _accumulate(model, reader, views, learned, loss_of, name=name)
 
 
 def rehearse(
@@ -220,8 +220,8 @@ def rehearse(
     def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
         return rehearsal_loss(crf(model), crf(teacher), teacher.predict(docs), emissions)
 
-    taught = [len(view) > 0 for view in views]
-    return _accumulate(model, DocReader.of(model, settings), views, taught, loss_of, name=name)
+    learned = [len(view) > 0 for view in views]
+    return _accumulate(model, DocReader.of(model, settings), views, learned, loss_of, name=name)
 
 
 def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
@@ -248,14 +248,14 @@ def _accumulate(
     model: TaggerModel,
     reader: DocReader,
     views: Sequence[DocView],
-    taught: Sequence[bool],
+    learned: Sequence[bool],
     loss_of: PieceLoss,
     *,
     name: str,
 ) -> float:
-    """Accumulate the gradients of a loss over all batches. taught: True for views that count in the mean."""
+    """Accumulate the gradients of a loss over all batches. learned: True for views that count in the mean."""
     batches = list(reader.batches(views))
-    counts = [sum(taught[piece.index] for piece in batch) for batch in batches]
+    counts = [sum(learned[piece.index] for piece in batch) for batch in batches]
     scale = 1.0 / sum(counts)
     terms = penalties(model)
     total = 0.0

@@ -45,7 +45,7 @@ class Target:
     weight: float = 1.0
 
     @property
-    def teaches(self) -> bool:
+    def has_loss(self) -> bool:
         """True if the target adds to the loss: its weight is not 0, and some tag or incorrect span is known."""
         return self.weight > 0.0 and (bool(self.incorrect) or bool((self.tags != UNKNOWN).any()))
 

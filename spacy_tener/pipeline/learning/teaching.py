@@ -21,7 +21,7 @@ from ..confidence import ConfidentPipe, Parse
 from ..finding import find_recogniser
 from ..units import DocView, view_of
 from ..windows import DocReader
-from .lessons import EmissionLesson, Key, Lesson, LessonStore, PathLesson
+from .soft_targets import EmissionTarget, Key, PathTarget, SoftTarget, SoftTargetStore
 
 if TYPE_CHECKING:
     from ...layers.crf import CRF
@@ -55,8 +55,8 @@ class Teacher:
         self.k_best = k_best
         self.limit = limit
         self.file = file
-        self._store: LessonStore | None = None
-        self._kept: dict[Key, Lesson] = {}
+        self._store: SoftTargetStore | None = None
+        self._kept: dict[Key, SoftTarget] = {}
         self._size = 0
 
     @cached_property
@@ -71,7 +71,7 @@ class Teacher:
                 weight.div_(self.temperature)
         return scaled
 
-    def lessons(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
+    def soft_targets(self, views: Sequence[DocView], labels: Sequence[str]) -> list[SoftTarget]:
         """Return the teacher's distributions over tags of the student's units. Each text is read once.
 
         labels: The student's labels, the teacher's first.
@@ -94,14 +94,14 @@ class Teacher:
                 self._size += found[key].nbytes
         return [found[key] for key in keys]
 
-    def _open_store(self, labels: Sequence[str]) -> LessonStore | None:
+    def _open_store(self, labels: Sequence[str]) -> SoftTargetStore | None:
         if self._store is None and self.file:
             made_of = [digest(Path(self.nlp.path)), self.pipe.name, self.temperature, self.k_best, *labels]
             layouts = TagLayout(len(self.pipe.labels)), TagLayout(len(labels))
-            self._store = LessonStore(self.file, json.dumps(made_of), *layouts)
+            self._store = SoftTargetStore(self.file, json.dumps(made_of), *layouts)
         return self._store
 
-    def _predict(self, views: Sequence[DocView], labels: Sequence[str]) -> list[Lesson]:
+    def _predict(self, views: Sequence[DocView], labels: Sequence[str]) -> list[SoftTarget]:
         with self.nlp.select_pipes(disable=self.nlp.pipe_names[self.nlp.pipe_names.index(self.pipe.name) :]):
             # Docs, since spaCy raises an error for texts of more than a million characters.
             docs = list(self.nlp.pipe(self.nlp.tokenizer(view.doc.text) for view in views))
@@ -114,9 +114,9 @@ class Teacher:
         groups = reader.groups([view for view, equal in zip(own, same, strict=True) if equal]) if any(same) else []
         scores = (rows for group in groups for rows in reader.emissions(model, group))
         return [
-            EmissionLesson(model.ops.to_numpy(next(scores)).astype(np.float32) / self.temperature)
+            EmissionTarget(model.ops.to_numpy(next(scores)).astype(np.float32) / self.temperature)
             if equal
-            else _path_lesson(view, next(parses), labels, self.temperature / pipe.temperature)
+            else _path_target(view, next(parses), labels, self.temperature / pipe.temperature)
             for view, equal in zip(views, same, strict=True)
         ]
 
@@ -174,7 +174,7 @@ def load_teacher(
     )
 
 
-def _path_lesson(view: DocView, readings: Sequence[Parse], labels: Sequence[str], temperature: float) -> PathLesson:
+def _path_target(view: DocView, readings: Sequence[Parse], labels: Sequence[str], temperature: float) -> PathTarget:
     """Return the teacher's k best readings as tags of a view, with weights. Entities that do not align with its units,
     or that start or end in white space, are left out."""
     layout, index, units = TagLayout(len(labels)), {label: i for i, label in enumerate(labels)}, view.units()
@@ -189,4 +189,4 @@ def _path_lesson(view: DocView, readings: Sequence[Parse], labels: Sequence[str]
         rows.append(layout.encode(start, end, label, len(view)))
     scores = np.array([reading.log_probability for reading in readings]) / temperature
     weights = np.exp(scores - scores.max())
-    return PathLesson(np.array(rows), weights / weights.sum(), layout)
+    return PathTarget(np.array(rows), weights / weights.sum(), layout)

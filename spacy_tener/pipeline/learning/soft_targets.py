@@ -19,7 +19,7 @@ from ..windows import Window
 
 
 @dataclass(frozen=True)
-class EmissionLesson:
+class EmissionTarget:
     """The teacher's emissions of the student's own units. *Shape* [n, n_tags of the teacher]"""
 
     scores: NDArray[np.float32]
@@ -28,12 +28,12 @@ class EmissionLesson:
     def nbytes(self) -> int:
         return self.scores.nbytes
 
-    def within(self, window: Window) -> EmissionLesson:
-        return EmissionLesson(self.scores[window.start : window.end])
+    def within(self, window: Window) -> EmissionTarget:
+        return EmissionTarget(self.scores[window.start : window.end])
 
 
 @dataclass(frozen=True)
-class PathLesson:
+class PathTarget:
     """The teacher's k best paths as tags of the student's units, if teacher and student have different units.
 
     *Shape* tags: [k, n]; weights: [k], the paths' probabilities, which add up to 1
@@ -47,7 +47,7 @@ class PathLesson:
     def nbytes(self) -> int:
         return self.tags.nbytes + self.weights.nbytes
 
-    def within(self, window: Window) -> PathLesson:
+    def within(self, window: Window) -> PathTarget:
         """Return the paths within a window. Entities across its edges are clipped."""
         start, end = window.start, window.end
         rows = []
@@ -56,23 +56,23 @@ class PathLesson:
             inside = (last > start) & (first < end)
             edges = np.clip(first[inside], start, end) - start, np.clip(last[inside], start, end) - start
             rows.append(self.layout.encode(*edges, label[inside], end - start))
-        return PathLesson(np.array(rows), self.weights, self.layout)
+        return PathTarget(np.array(rows), self.weights, self.layout)
 
 
-Lesson = EmissionLesson | PathLesson
+SoftTarget = EmissionTarget | PathTarget
 
 
-_TABLE = "CREATE TABLE IF NOT EXISTS lessons (key BLOB PRIMARY KEY, rows BLOB, weights BLOB) WITHOUT ROWID"
+_TABLE = "CREATE TABLE IF NOT EXISTS soft_targets (key BLOB PRIMARY KEY, rows BLOB, weights BLOB) WITHOUT ROWID"
 _LOCK_TIMEOUT = 60.0  # seconds to wait while another training writes
 
 Key = tuple[str, bytes]
 """A text, and the character offsets of its units as bytes."""
 
 
-class LessonStore:
-    """Lessons by text, in an SQLite file that several trainings on one machine may use at once.
+class SoftTargetStore:
+    """Soft targets by text, in an SQLite file that several trainings on one machine may use at once.
 
-    made_of: All else that lessons depend on: the teacher, its settings, and the student's labels.
+    made_of: All else that soft targets depend on: the teacher, its settings, and the student's labels.
     teacher, student: The layouts of their tags.
     """
 
@@ -89,20 +89,20 @@ class LessonStore:
                 self._file.execute("BEGIN IMMEDIATE")
                 self._file.execute(_TABLE)
 
-    def read(self, keys: Iterable[Key]) -> dict[Key, Lesson]:
-        """Return the cached lessons of these keys."""
+    def read(self, keys: Iterable[Key]) -> dict[Key, SoftTarget]:
+        """Return the cached soft targets of these keys."""
         found = {}
         with self._wrap_errors():
             for key in keys:
-                rows = self._file.execute("SELECT rows, weights FROM lessons WHERE key = ?", [self._name(key)])
+                rows = self._file.execute("SELECT rows, weights FROM soft_targets WHERE key = ?", [self._name(key)])
                 for row in rows:
-                    found[key] = self._lesson(key, *row)
+                    found[key] = self._soft_target(key, *row)
         return found
 
-    def write(self, lessons: Mapping[Key, Lesson]) -> None:
-        rows = [(self._name(key), *_columns(lesson)) for key, lesson in lessons.items()]
+    def write(self, soft_targets: Mapping[Key, SoftTarget]) -> None:
+        rows = [(self._name(key), *_columns(soft)) for key, soft in soft_targets.items()]
         with self._wrap_errors(), self._file:
-            self._file.executemany("INSERT OR IGNORE INTO lessons VALUES (?, ?, ?)", rows)
+            self._file.executemany("INSERT OR IGNORE INTO soft_targets VALUES (?, ?, ?)", rows)
 
     def _name(self, key: Key) -> bytes:
         text, places = key
@@ -112,12 +112,12 @@ class LessonStore:
         whole.update(text.encode("utf8", "surrogatepass"))
         return whole.digest()
 
-    def _lesson(self, key: Key, rows: bytes, weights: bytes | None) -> Lesson:
+    def _soft_target(self, key: Key, rows: bytes, weights: bytes | None) -> SoftTarget:
         n_units = np.frombuffer(key[1], dtype=np.int64).size // 2
         if weights is None:
-            return EmissionLesson(np.frombuffer(rows, dtype=np.float32).reshape(n_units, self.teacher.n_tags))
+            return EmissionTarget(np.frombuffer(rows, dtype=np.float32).reshape(n_units, self.teacher.n_tags))
         shares = np.frombuffer(weights, dtype=np.float64)
-        return PathLesson(np.frombuffer(rows, dtype=np.int64).reshape(len(shares), n_units), shares, self.student)
+        return PathTarget(np.frombuffer(rows, dtype=np.int64).reshape(len(shares), n_units), shares, self.student)
 
     @contextmanager
     def _wrap_errors(self) -> Iterator[None]:
@@ -130,7 +130,7 @@ class LessonStore:
             ) from error
 
 
-def _columns(lesson: Lesson) -> tuple[bytes, bytes | None]:
-    if isinstance(lesson, EmissionLesson):
-        return lesson.scores.tobytes(), None
-    return lesson.tags.tobytes(), lesson.weights.tobytes()
+def _columns(soft: SoftTarget) -> tuple[bytes, bytes | None]:
+    if isinstance(soft, EmissionTarget):
+        return soft.scores.tobytes(), None
+    return soft.tags.tobytes(), soft.weights.tobytes()
