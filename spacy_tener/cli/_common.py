@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from functools import wraps
 from pathlib import Path
@@ -157,9 +157,13 @@ def names(text: str) -> list[str]:
 
 def refuse_given(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
     """Refuse those of some arguments of a command that are on its command line, where they would do nothing."""
-    given = [each.opts[0] for each in ctx.command.params if each.name in arguments and _is_given(ctx, each.name)]
-    if given:
+    if given := given_options(ctx, arguments):
         raise RemedyError(f"{', '.join(given)}: {why}", remedy)
+
+
+def given_options(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
+    """Return those of some arguments of a command that are on its command line, as options."""
+    return [each.opts[0] for each in ctx.command.params if each.name in arguments and _is_given(ctx, each.name)]
 
 
 def _is_given(ctx: typer.Context, argument: str) -> bool:

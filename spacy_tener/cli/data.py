@@ -18,18 +18,20 @@ from spacy.training import Corpus
 from ..errors import RemedyError
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
+from ..workbench.corpus.conll2012 import CONLL_2012
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
 from ..workbench.corpus.decisions import ANNOTATORS, ANSWERS, DecisionOptions
 from ..workbench.corpus.docs import INCORRECT
-from ..workbench.corpus.reader import FORMATS, CorpusOptions
+from ..workbench.corpus.reader import BRAT, COLUMN_FORMATS, FORMATS, PARSERS, CorpusOptions
 from ..workbench.corpus.records import OVERLAPS, UNITS
+from ..workbench.corpus.token_records import GLINER, TOKENS
 from ..workbench.docbins import NamingCorpus
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, Coverage, make_vectors
 from ..workbench.vectors.raw_text import find_texts
 from ..workbench.vectors.strings import KINDS, TextSettings
 from ..workbench.vectors.word_vectors import TrainingSettings
-from ._common import command, is_spacys, msg, names, spacys_words
+from ._common import command, given_options, is_spacys, msg, names, spacys_words
 
 _EXAMPLES = 10
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
@@ -42,9 +44,27 @@ _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
 _SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}"
 
+_SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS, GLINER, CONLL_2012)
+# The formats of those options that are not for all of them.
+_USED_BY = {
+    "n_sents": _SENTENCE_FORMATS,
+    "spaces": _SENTENCE_FORMATS,
+    "offsets": ("jsonl", "labelstudio", "cluener", BRAT),
+    "overlap": (*PARSERS, GLINER, BRAT),
+    "scheme": (*COLUMN_FORMATS, TOKENS),
+    "answers": ("jsonl",),
+    "annotators": ("labelstudio",),
+    "texts": ("labelstudio",),
+    "token_column": COLUMN_FORMATS,
+    "tag_column": COLUMN_FORMATS,
+    "tag_names": (TOKENS,),
+    "include_nt": (CONLL_2012,),
+}
+
 
 @command("convert")
 def convert_cli(
+    ctx: typer.Context,
     inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
     output: Annotated[Path, typer.Argument(help="Output directory, or a .spacy file where there is one input")],
     lang: Annotated[str, typer.Option("--lang", "-l", help=_LANG_HELP)] = "auto",
@@ -108,11 +128,15 @@ def convert_cli(
     jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
-    outputs, incorrect = [], 0
+    outputs, incorrect, formats = [], 0, set()
     for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
+        formats.add(report.format)
         _print_conversion(report, detected=lang == "auto")
         outputs += [report.output] * bool(report.docs)
         incorrect += report.incorrect
+    for name, readers in _USED_BY.items():
+        for option in given_options(ctx, [name] if formats.isdisjoint(readers) else []):
+            msg.warn(f"{option} did nothing", f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}.")
     if incorrect:
         msg.info("To learn from the spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
     if options := _training_options(outputs):

@@ -62,7 +62,8 @@ class NERSettings:
     def __post_init__(self) -> None:
         for name, kind in _TYPES.items():
             if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"The setting '{name}' of tener_ner is {getattr(self, name)!r}: it must be {kind}.")
+                wanted = getattr(kind, "__name__", kind)  # `int`, or `str | None`
+                raise ValueError(f"The setting '{name}' of tener_ner is {getattr(self, name)!r}: it must be {wanted}.")
         check_choice("view of tener_ner", self.view, _VIEWS)
         check_choice("alignment_mode of tener_ner", self.alignment_mode, _ALIGNMENTS)
         if self.overlap < 1 or self.window <= 2 * self.overlap:

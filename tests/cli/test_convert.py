@@ -219,6 +219,19 @@ def test_columns_encoding_and_names_of_tags_follow_the_options(tmp_path: Path) -
     assert f"{Path('nosuch/tags.json')}: cannot be read" in missing.text
 
 
+def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> None:
+    given = ("--tag-column", "2", "--annotators", "first", "--include-nt")
+    result = convert(corpus, tmp_path / "out", *given)
+    assert result.code == 0
+    assert "--annotators did nothing It is for labelstudio, not for columns." in result.text
+    assert "--include-nt did nothing It is for conll2012, not for columns." in result.text
+    assert "--tag-column" not in result.text
+    (tmp_path / "task.jsonl").write_text(json.dumps({"text": "高勇", "label": []}))
+    mixed = convert(corpus, tmp_path / "task.jsonl", tmp_path / "mixed", "--offsets", "utf16", "--spaces", "no")
+    assert mixed.code == 0
+    assert "did nothing" not in mixed.text
+
+
 def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("a O\n")

@@ -1,5 +1,6 @@
 """What cannot work is refused with one clear message that names the thing and the remedy."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,6 +28,14 @@ FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
 def test_settings_that_make_no_sense_are_named(blank, config, message):
     with pytest.raises(ValueError, match=message):
         blank(**config)
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("window", "int"), ("spans_key", "str | None")])
+def test_settings_of_another_type_name_theirs(blank, name, wanted):
+    nlp = blank()
+    nlp.get_pipe("tener_ner").cfg[name] = 0.5
+    with pytest.raises(ValueError, match=re.escape(f"'{name}' of tener_ner is 0.5: it must be {wanted}.")):
+        nlp(TEXT)
 
 
 def test_settings_that_do_not_exist_are_named(blank):

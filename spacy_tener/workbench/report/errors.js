@@ -2,14 +2,14 @@
   const { $, el, data, chip, hue, count, percent, meter, places, excerpts, marked, listing, searching } = parts;
   const KINDS = {
     errors: "all errors", label: "other label", edges: "other edges", both: "other label and edges", missed: "missed",
-    invented: "invented", right: "right", unjudged: "not annotated", texts: "all texts",
+    spurious: "spurious", right: "right", unjudged: "not annotated", texts: "all texts",
   };
   const state = { cell: null, open: new Set() };
   const isError = (pair) => !["right", "unjudged"].includes(pair.kind);
 
   function kindOf(gold, found) {
     if (gold === 0) return "unjudged";
-    if (!gold) return "invented";
+    if (!gold) return "spurious";
     if (!found) return "missed";
     const label = gold[2] === found[2], edges = gold[0] === found[0] && gold[1] === found[1];
     return label && edges ? "right" : label ? "edges" : edges ? "label" : "both";
@@ -27,7 +27,7 @@
     const told = [];
     if (!data.scores) told.push("Nothing in these texts is annotated: there are no scores, and all that was found is shown.");
     else if (!texts.length) told.push("These are scores only. For texts and errors, name the pipeline and the corpus.");
-    else if (!pairs.some((pair) => pair.gold)) told.push("No entity is annotated in these texts: all that was found counts as invented.");
+    else if (!pairs.some((pair) => pair.gold)) told.push("No entity is annotated in these texts: all that was found counts as spurious.");
     if (unknown.length) told.push(`The pipeline does not have the labels ${unknown.map(([label, n]) => `${label} (${n})`).join(", ")}: all of these entities are missed.`);
     $("state").textContent = told.join(" ");
     $("state").hidden = !told.length;
@@ -42,7 +42,7 @@
       el("tbody", {}, ...data.scores.map(row))));
   }
 
-  // --- the confusion matrix: rows are annotated labels, columns found ones; beside them other edges, missed, invented
+  // --- the confusion matrix: rows are annotated labels, columns found ones; beside them other edges, missed, spurious
 
   const EDGES = "\u0000edges", NONE = "\u0000none";
   const cellOf = (pair) => [pair.gold ? pair.gold[2] : NONE, pair.kind === "edges" ? EDGES : pair.found ? pair.found[2] : NONE];
@@ -75,8 +75,8 @@
     };
     $("matrix").replaceChildren(el("table", {},
       el("thead", {}, el("tr", {}, el("td", {}, "annotated ↓ found →"), ...columns.map((key) => el("th", { scope: "col" }, name(key, "missed"))))),
-      el("tbody", {}, ...rows.map((gold) => el("tr", {}, el("th", { scope: "row" }, name(gold, "invented")), ...columns.map((found) => cell(gold, found)))))));
-    const chosen = state.cell && [name(state.cell[0], "invented"), " → ", name(state.cell[1], "missed"), " ×"];
+      el("tbody", {}, ...rows.map((gold) => el("tr", {}, el("th", { scope: "row" }, name(gold, "spurious")), ...columns.map((found) => cell(gold, found)))))));
+    const chosen = state.cell && [name(state.cell[0], "spurious"), " → ", name(state.cell[1], "missed"), " ×"];
     $("cell").hidden = !chosen;
     $("cell").replaceChildren(...(chosen || []));
     $("cell").setAttribute("aria-label", chosen ? "Show other cells again" : "");
@@ -99,10 +99,10 @@
     const { gold, found, kind } = pair, sure = pair.sure === null ? "" : ` ${percent(pair.sure)}`;
     const span = ([start, end, label], state, name) => ({ start: unit(start), end: unit(end), label, state, name });
     if (kind === "right" || kind === "unjudged") return [span(found, kind, `${found[2]}${sure}`)];
-    if (kind === "label") return [span(found, "invented", `${gold[2]} → ${found[2]}${sure}`)];
-    return [...(gold ? [span(gold, "missed", `− ${gold[2]}${found ? "" : sure}`)] : []), ...(found ? [span(found, "invented", `+ ${found[2]}${sure}`)] : [])];
+    if (kind === "label") return [span(found, "spurious", `${gold[2]} → ${found[2]}${sure}`)];
+    return [...(gold ? [span(gold, "missed", `− ${gold[2]}${found ? "" : sure}`)] : []), ...(found ? [span(found, "spurious", `+ ${found[2]}${sure}`)] : [])];
   }
-  const LEGEND = [["− annotated, not found", "missed"], ["+ found, not annotated", "invented"], ["annotated → found", "invented"]];
+  const LEGEND = [["− annotated, not found", "missed"], ["+ found, not annotated", "spurious"], ["annotated → found", "spurious"]];
 
   function draw(one) {
     const { unit } = places(one.text), wrong = one.pairs.filter(isError);

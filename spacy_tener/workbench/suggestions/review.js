@@ -192,7 +192,7 @@
   function spansOf(place) {
     const open = isOpen(place), sure = (own) => (own.p === null ? "" : ` ${percent(own.p)}`);
     const spans = place.now.map((own, at) => ({ ...own, place, at, state: open ? "open" : "right", name: open && !byGold ? `${own.label}${sure(own)}` : own.label }));
-    if (open && byGold) spans.push(...place.found.map((own) => ({ ...own, place, at: 0, state: "invented", name: `+ ${own.label}${sure(own)}` })));
+    if (open && byGold) spans.push(...place.found.map((own) => ({ ...own, place, at: 0, state: "spurious", name: `+ ${own.label}${sure(own)}` })));
     const was = place.found.length ? place.found : place.gold;
     return spans.length || place.added ? spans : was.map((own) => ({ ...own, place, at: 0, state: "gone", name: own.label }));
   }
