@@ -128,15 +128,18 @@ def convert_cli(
     jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
-    outputs, incorrect, formats = [], 0, set()
+    outputs, incorrect = [], 0
+    formats: set[str] = set()
     for report in convert_jobs(jobs, reading=reading, making=making, progress=True):
-        formats.add(report.format)
+        formats.update(name for name in report.format.split(", ") if name)
         _print_conversion(report, detected=lang == "auto")
         outputs += [report.output] * bool(report.docs)
         incorrect += report.incorrect
     for name, readers in _USED_BY.items():
-        for option in given_options(ctx, [name] if formats.isdisjoint(readers) else []):
-            msg.warn(f"{option} did nothing", f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}.")
+        if formats and formats.isdisjoint(readers):
+            for option in given_options(ctx, [name]):
+                meant = f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}."
+                msg.warn(f"{option} did nothing", meant)
     if incorrect:
         msg.info("To learn from the spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
     if options := _training_options(outputs):

@@ -227,9 +227,11 @@ def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> 
     assert "--include-nt did nothing It is for conll2012, not for columns." in result.text
     assert "--tag-column" not in result.text
     (tmp_path / "task.jsonl").write_text(json.dumps({"text": "高勇", "label": []}))
-    mixed = convert(corpus, tmp_path / "task.jsonl", tmp_path / "mixed", "--offsets", "utf16", "--spaces", "no")
-    assert mixed.code == 0
-    assert "did nothing" not in mixed.text
+    for join in ([], ["--join"]):
+        output = tmp_path / ("joined.spacy" if join else "mixed")
+        both = convert(corpus, tmp_path / "task.jsonl", output, "--offsets", "utf16", "--spaces", "no", *join)
+        assert both.code == 0
+        assert "did nothing" not in both.text
 
 
 def test_a_file_without_entities_and_a_stray_one_are_warned_about(tmp_path: Path) -> None:
