@@ -34,11 +34,12 @@ class Cost(NamedTuple):
 
 # For a batch of the eight texts below; launches have a slack of one in fifty. A change that needs more must say so by
 # larger numbers here, one that needs less may by smaller ones: `pytest -rP` prints what was counted, and where.
+# torch 2.4 launches one kernel more in a step of FLAT, and three in one of MECT, than torch 2.13.
 BUDGETS = {
     "TENER": Cost(74, 4, 1, 31, 0, 2, 30, 3, 1),
-    "FLAT": Cost(118, 6, 1, 39, 0, 3, 50, 5, 1),
+    "FLAT": Cost(119, 6, 1, 39, 0, 3, 50, 5, 1),
     "FLAT_ATSSA": Cost(224, 7, 2, 39, 0, 3, 86, 6, 1),
-    "MECT": Cost(247, 9, 1, 64, 0, 6, 111, 8, 1),
+    "MECT": Cost(250, 9, 1, 64, 0, 6, 111, 8, 1),
     "GRN": Cost(111, 8, 1, 31, 0, 2, 39, 7, 1),
 }
 

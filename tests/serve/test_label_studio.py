@@ -28,7 +28,7 @@ def nlp(saved):
     return spacy.load(saved["tener"])
 
 
-def setup(served, interface: str, base: str = "") -> httpx.Response:
+def set_up(served, interface: str, base: str = "") -> httpx.Response:
     """Ask as Label Studio does when a backend is connected, and before each prediction."""
     body = {"project": "1.1700000000", "schema": interface, "hostname": "", "access_token": "x", "extra_params": None}
     return served.client.post(f"{base}/setup", json=body)
@@ -57,10 +57,10 @@ def refusal(answer: httpx.Response, code: str) -> str:
 
 
 def test_a_project_is_set_up_and_its_health_asked(served):
-    version = setup(served, INTERFACE).json()["model_version"]
+    version = set_up(served, INTERFACE).json()["model_version"]
     name, _, weights = version.split()
     assert (name, len(weights)) == ("tener", 8)
-    assert setup(served, INTERFACE).json()["model_version"] == version
+    assert set_up(served, INTERFACE).json()["model_version"] == version
     assert served.client.get("/health").json()["status"] == "ok"
 
 
@@ -111,7 +111,7 @@ def test_labels_are_those_of_the_project(served):
 
 def test_entities_without_a_label_in_the_project_are_left_out_and_named(served, caplog):
     interface = INTERFACE.replace('<Label value="ORG"/>', "")
-    assert setup(served, interface).status_code == 200
+    assert set_up(served, interface).status_code == 200
     assert "no label for ORG over the text 'text'" in caplog.text
     (result,) = predict(served, {"text": TEXT}, interface=interface).json()["results"]
     assert regions(result) == [(0, 3, "PER")]
@@ -190,9 +190,9 @@ def test_more_tasks_than_texts_of_a_batch(served):
 def test_a_model_by_its_name(served):
     base = "/label-studio/characters"
     assert served.client.get(f"{base}/health").status_code == 200
-    assert setup(served, INTERFACE, base).json()["model_version"].startswith("characters ")
+    assert set_up(served, INTERFACE, base).json()["model_version"].startswith("characters ")
     assert predict(served, {"text": "京"}, base=base).json()["results"][0]["model_version"].startswith("characters ")
-    assert setup(served, INTERFACE, "/label-studio/none").status_code == 404
+    assert set_up(served, INTERFACE, "/label-studio/none").status_code == 404
 
 
 BOMB = '<!DOCTYPE v [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><View>&b;</View>'
@@ -231,7 +231,7 @@ IMAGES = """<View>
     ],
 )
 def test_interfaces_that_cannot_be_used_are_refused(served, interface, reason, caplog):
-    assert reason in refusal(setup(served, interface), "unusable_interface")
+    assert reason in refusal(set_up(served, interface), "unusable_interface")
     assert reason in refusal(predict(served, {"text": TEXT}, interface=interface), "unusable_interface")
     # Label Studio shows the status alone, and sends people to this log.
     setup_log, predict_log = caplog.messages
@@ -244,7 +244,7 @@ def test_an_interface_with_a_declaration_comments_and_other_tags(served):
     interface = '<?xml version="1.0" encoding="utf-16"?><!-- 😀 -->' + INTERFACE.replace(
         "<Label ", "<Header/><Label ", 1
     )
-    assert setup(served, interface).status_code == 200
+    assert set_up(served, interface).status_code == 200
 
 
 def test_webhooks_are_taken_note_of_again_and_again(served):
@@ -269,15 +269,15 @@ def test_requests_are_limited_and_counted_like_others(served, start, caplog):
     assert 'tener_requests_total{path="/predict",status="413"}' in served.client.get("/metrics").text
     with start({"blank": spacy.blank("zh")}, api_key="secret") as service:
         assert service.client.get("/health").status_code == 200
-        assert setup(service, INTERFACE).status_code == 401
+        assert set_up(service, INTERFACE).status_code == 401
         assert predict(service, {"text": "好"}).status_code == 401
         service.client.auth = ("anyone", "secret")  # as Label Studio sends it
-        assert setup(service, INTERFACE).status_code == 422
+        assert set_up(service, INTERFACE).status_code == 422
 
 
 def test_setting_up_takes_no_time(served):
     began = time.perf_counter()
-    setup(served, INTERFACE)
+    set_up(served, INTERFACE)
     assert time.perf_counter() - began < 1  # Label Studio waits three seconds
 
 
