@@ -26,6 +26,8 @@ import spacy
 from memory import resident_kb
 from speed import call_each, pipe_all, read_texts
 
+from spacy_tener.workbench.report.runs import size_mb
+
 HERE = Path(__file__).parent
 PIPED = "`nlp.pipe`"
 # Clients, and texts of a request.
@@ -48,15 +50,18 @@ def main() -> None:
     sent = texts * args.times
     with ExitStack() as stack:
         services = {name: stack.enter_context(service(path)) for name, path in pipelines.items()}
-        started = {name: resident_mb("VmRSS", process) for name, (_, process) in services.items()}
+        started = {name: resident("VmRSS", process) for name, (_, process) in services.items()}
         ports = {name: port for name, (port, _) in services.items()}
         rows = measure(args, pipelines, ports, sent)
         memory = [
             [
                 name,
-                *map(str, (disk_mb(path), started[name], resident_mb("VmRSS", process), resident_mb("VmHWM", process))),
+                f"{size_mb(pipelines[name]):.0f}",
+                started[name],
+                resident("VmRSS", process),
+                resident("VmHWM", process),
             ]
-            for (name, path), (_, process) in zip(pipelines.items(), services.values(), strict=True)
+            for name, (_, process) in services.items()
         ]
     facts = {**vars(args), "n_texts": len(texts), "sent": len(sent), "chars": f"{sum(map(len, sent)):,}"}
     tables = (_report.table(HEADER, rows), "The services' processes:", _report.table(MEMORY_HEADER, memory))
@@ -120,12 +125,8 @@ def measure(
     ]
 
 
-def resident_mb(field: str, process: int) -> int:
-    return round(resident_kb(field, process) / 1024)
-
-
-def disk_mb(pipeline: Path) -> int:
-    return round(sum(path.stat().st_size for path in pipeline.rglob("*") if path.is_file()) / 1e6)
+def resident(field: str, process: int) -> str:
+    return f"{resident_kb(field, process) / 1024:.0f}"
 
 
 def quantiles(rounds: Sequence[Sequence[float]]) -> list[str]:
