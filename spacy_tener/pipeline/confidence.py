@@ -108,7 +108,7 @@ class ConfidentPipe(TrainablePipe):
         docs (Iterable[Doc]): The Docs. Where the model listens to a shared component, that one has processed them.
         RETURNS (List[List[FoundEntity]]): For each Doc, its entities by characters of the text.
         """
-        return [found for read in self.decodings(docs) for found in best_entities(self, *read)]
+        return [found for read in self._decodings(docs) for found in best_entities(self, *read)]
 
     def probabilities(self, doc: Doc, spans: Iterable[Span | Place]) -> list[float]:
         """Return the probability that each span is an entity of its label.
@@ -120,9 +120,9 @@ class ConfidentPipe(TrainablePipe):
             whole tokens in the view `tokens`, or whose label is not one of the model's.
         """
         places = [(s.start_char, s.end_char, s.label_) if isinstance(s, Span) else s for s in spans]
-        return self.probabilities_of_each([doc], [places])[0]
+        return self._probabilities_of_each([doc], [places])[0]
 
-    def probabilities_of_each(self, docs: Sequence[Doc], places: Sequence[Sequence[Place]]) -> list[list[float]]:
+    def _probabilities_of_each(self, docs: Sequence[Doc], places: Sequence[Sequence[Place]]) -> list[list[float]]:
         """Return the same as `probabilities`, for spans of several Docs.
 
         docs (Sequence[Doc]): The Docs.
@@ -132,12 +132,12 @@ class ConfidentPipe(TrainablePipe):
         """
         answers: list[list[float]] = []
         wanted = iter(places)
-        for views, decoding in self.decodings(docs):
+        for views, decoding in self._decodings(docs):
             own = list(itertools.islice(wanted, len(views)))
             answers += probabilities_of_places(self, views, decoding, own)
         return answers
 
-    def compared(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
+    def _compared(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans in each of several Docs.
 
         docs (Iterable[Doc]): The Docs, all of the same number of tokens or characters.
@@ -147,7 +147,7 @@ class ConfidentPipe(TrainablePipe):
         rows = [(start, end, self.labels.index(label)) for start, end, label in spans]
         columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
         answers = [np.empty((0, len(spans)))]
-        for views, decoding in self.decodings(docs):
+        for views, decoding in self._decodings(docs):
             texts = np.repeat(np.arange(len(views)), len(spans))
             repeated = EntitySpans(texts, *(np.tile(column, len(views)) for column in columns))
             answers.append(decoding.probabilities(repeated).reshape(len(views), len(spans)))
@@ -161,7 +161,7 @@ class ConfidentPipe(TrainablePipe):
         RETURNS (List[List[Parse]]): For each Doc, its readings. An empty Doc has one, of no entities.
         """
         answers = []
-        for views, decoding in self.decodings(docs):
+        for views, decoding in self._decodings(docs):
             paths = decoding.k_best(k)
             spans = joined([entities for text in paths for _, entities in text])
             entities = iter(_entities(self.labels, views, spans, decoding.probabilities(spans)))
@@ -183,7 +183,7 @@ class ConfidentPipe(TrainablePipe):
         if not 0.0 < minimum <= 1.0:
             raise ValueError(f"The least probability of a rival must be above 0 and at most 1, not {minimum}.")
         answers = []
-        for views, decoding in self.decodings(docs):
+        for views, decoding in self._decodings(docs):
             best = decoding.best()
             spans, probability, counts = decoding.rivals(best, n, minimum)
             found = iter(_entities(self.labels, views, spans, probability))
@@ -201,7 +201,7 @@ class ConfidentPipe(TrainablePipe):
             none.
         """
         answers = []
-        for views, decoding in self.decodings(docs, annotated=True):
+        for views, decoding in self._decodings(docs, annotated=True):
             spans, probability = decoding.candidates(minimum)
             found: list[list[FoundEntity]] = [[] for _ in views]
             entities = _entities(self.labels, views, spans, probability)
@@ -220,7 +220,7 @@ class ConfidentPipe(TrainablePipe):
         """
         examples = list(examples)
         masks, answers = iter(gold_masks(self, examples)), list[float]()
-        for views, decoding in self.decodings(example.predicted for example in examples):
+        for views, decoding in self._decodings(example.predicted for example in examples):
             answers += decoding.share(list(itertools.islice(masks, len(views))))
         return answers
 
@@ -230,9 +230,9 @@ class ConfidentPipe(TrainablePipe):
         docs (Iterable[Doc]): The Docs.
         RETURNS (List[float]): 0 if only one reading is possible, as for an empty Doc.
         """
-        return [value for _, decoding in self.decodings(docs) for value in decoding.entropy()]
+        return [value for _, decoding in self._decodings(docs) for value in decoding.entropy()]
 
-    def decodings(
+    def _decodings(
         self, docs: Iterable[Doc], *, annotated: bool = False
     ) -> Iterator[tuple[Sequence[DocView], Decoding]]:
         """Yield the views and the `Decoding` of groups of Docs, which are of bounded size.
@@ -285,7 +285,7 @@ class ConfidentPipe(TrainablePipe):
 
 
 def best_entities(ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding) -> list[list[FoundEntity]]:
-    """Return the same as `scored`, for a group from `decodings`."""
+    """Return the same as `scored`, for a group from `_decodings`."""
     best = decoding.best()
     found = _entities(ner.labels, views, best, decoding.probabilities_of_few(best))
     return [found[part] for part in decoding.per_text(best)]
@@ -294,7 +294,7 @@ def best_entities(ner: ConfidentPipe, views: Sequence[DocView], decoding: Decodi
 def probabilities_of_places(
     ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding, places: Sequence[Sequence[Place]]
 ) -> list[list[float]]:
-    """Return the same as `probabilities_of_each`, for a group from `decodings`."""
+    """Return the same as `_probabilities_of_each`, for a group from `_decodings`."""
     labels, rows = ner.labels, dict[int, tuple[int, ...]]()
     ends = np.cumsum([0, *map(len, places)])
     for text, (view, own) in enumerate(zip(views, places, strict=True)):

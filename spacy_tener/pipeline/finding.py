@@ -119,4 +119,4 @@ class Recogniser:
 
         *Shape* [pieces, spans]
         """
-        return self.ner.compared(self._run(list(pieces), self.shared), spans)
+        return self.ner._compared(self._run(list(pieces), self.shared), spans)

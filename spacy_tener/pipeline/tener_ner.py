@@ -241,7 +241,7 @@ class TenerNER(ConfidentPipe):
         RETURNS (List[List[UnitEntity]]): The entities of each Doc, in units of the view: tokens or characters.
         """
         labels, settings, found = self.labels, self.settings, []
-        for views, decoding in self.decodings(docs, annotated=True):
+        for views, decoding in self._decodings(docs, annotated=True):
             if self._seen and settings.view == "tokens":
                 self._compare_tokens(views)
             best = decoding.best()

@@ -152,7 +152,7 @@ def test_spans_of_many_docs_have_the_probabilities_of_each_by_itself(pipe_of, se
     ]
     assert any(places)
     assert not places[0]
-    together = pipe.probabilities_of_each(docs, places)
+    together = pipe._probabilities_of_each(docs, places)
     for doc, spans, values in zip(docs, places, together, strict=True):
         assert values == pytest.approx(pipe.probabilities(doc, spans), abs=1e-6)
 

@@ -57,7 +57,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
         docs = list(nlp.pipe(example.predicted for example in examples))
     judges = [Judge(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
     decodings, rows, n_read = [], [], 0
-    for views, decoding in pipe.decodings(docs):
+    for views, decoding in pipe._decodings(docs):
         best = decoding.best()
         decodings.append((decoding, best))
         for text, start, end, label in zip(*(column.tolist() for column in best), strict=True):

@@ -76,7 +76,7 @@ def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[
         return
     for batch in minibatch(examples, BATCH):
         rest = iter(batch)
-        for views, decoding in ner.decodings(example.predicted for example in batch):
+        for views, decoding in ner._decodings(example.predicted for example in batch):
             group = list(itertools.islice(rest, len(views)))
             gold = [[place_of(ent) for ent in example.reference.ents] for example in group]
             of_gold = probabilities_of_places(ner, views, decoding, gold)

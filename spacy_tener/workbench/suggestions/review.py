@@ -126,7 +126,7 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
     masks = gold_masks(ner, known)
     places = [[place_of(ent) for ent in example.reference.ents] for example in known]
     probabilities, of_gold, found = list[float](), list[list[float]](), list[list[FoundEntity]]()
-    for views, decoding in ner.decodings(read_docs):
+    for views, decoding in ner._decodings(read_docs):
         group = slice(len(found), len(found) + len(views))
         probabilities += decoding.share(masks[group])
         of_gold += probabilities_of_places(ner, views, decoding, places[group])
