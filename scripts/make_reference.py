@@ -15,7 +15,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,7 @@ def optional(method: Any) -> dict[str, str]:
 
 def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
     """Yield a docstring in spaCy's style, as text and a table of its arguments."""
-    text, arguments, returned = parse(inspect.getdoc(target) or "")
+    text, arguments, returned = parse(inspect.getdoc(target) or "", inspect.signature(target).parameters)
     text = re.sub(r"^Registered as `[^`]+`\.\s*", "", text, flags=re.M)
     yield re.sub(r"\n{3,}", "\n\n", text).strip()
     names = [*defaults, *(name for name in arguments if name not in defaults)]
@@ -132,15 +132,20 @@ def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
         yield from ("", f"{name.capitalize()} {code(kind)}: {cell(meaning)}")
 
 
-def parse(docstring: str) -> tuple[str, dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
-    """Return a docstring's text, its arguments as name to type and meaning, and what it returns, yields and raises."""
+def parse(
+    docstring: str, accepted: Collection[str]
+) -> tuple[str, dict[str, tuple[str, str]], dict[str, tuple[str, str]]]:
+    """Return a docstring's text, its arguments as name to type and meaning, and what it returns, yields and raises.
+
+    accepted: The names of the arguments. A line of prose may begin with a word and a colon, too.
+    """
     text: list[str] = []
     entries: dict[str, list[str]] = {}
     kinds: dict[str, str] = {}
     current = ""
     for line in docstring.splitlines():
         found = ARGUMENT.match(line)
-        if found:
+        if found and found[1] in (*accepted, *RETURNED):
             current = found[1]
             kinds[current] = found[2] or ""
             entries[current] = [line[found.end() :]]

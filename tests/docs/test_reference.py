@@ -7,7 +7,7 @@ import re
 
 import pytest
 from commands import root_command
-from make_reference import REFERENCE, entry_points, fill, load, parse
+from make_reference import REFERENCE, described, entry_points, fill, load, parse
 from pages import PAGES
 
 REFERENCES = {match[2] for path in PAGES.values() for match in REFERENCE.finditer(path.read_text(encoding="utf8"))}
@@ -26,17 +26,17 @@ def test_every_registered_name_and_every_command_has_a_reference() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_argument_is_explained(name: str) -> None:
+def test_every_argument_is_explained_and_nothing_else(name: str) -> None:
     function = load(name)
-    _, explained, _ = parse(inspect.getdoc(function) or "")
-    assert set(inspect.signature(function).parameters) - {"nlp", "name"} <= set(explained)
+    accepted = set(inspect.signature(function).parameters) - {"nlp", "name"}
+    rows = re.findall(r"^\| `(\w+)` \|.*[^| ] *\|$", "\n".join(described(function, {})), re.M)
+    assert accepted <= set(rows) <= accepted | {"nlp", "name"}
 
 
 def test_a_docstring_in_spacys_style_becomes_text_and_rows() -> None:
-    text, arguments, returned = parse(
-        "Do it.\n\nWell.\n\nn (int): How often,\n    or never.\nRETURNS (str): It | that.\n"
-    )
-    assert text.split() == ["Do", "it.", "Well."]
+    docstring = "Do it.\n\ntool: well.\n\nn (int): How often,\n    or never.\nRETURNS (str): It | that.\n"
+    text, arguments, returned = parse(docstring, ["n"])
+    assert text.split() == ["Do", "it.", "tool:", "well."]
     assert arguments == {"n": ("int", "How often, or never.")}
     assert returned == {"RETURNS": ("str", "It | that.")}
 
