@@ -14,7 +14,8 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
-from ..models.bridge import torch_shim
+from ..errors import MissingPackageError
+from ..models.bridge import require_torch, torch_shim
 from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
 from ..models.embed.tables import Vocabulary
@@ -183,9 +184,11 @@ class _Explainer:
 def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[Encoder], str]:
     """Return the encoders that have maps, or why there are none."""
     try:
-        from .encoders import find_encoders
-    except ImportError:
+        require_torch()
+    except MissingPackageError:
         return [], "No maps: torch, which computes them, is not installed. Run pip install 'spacy_tener[train]'."
+    from .encoders import find_encoders
+
     encoders = find_encoders(models)
     none = "No maps: none of this package's encoders with attention or relations is in this pipeline."
     return encoders, "" if encoders else none

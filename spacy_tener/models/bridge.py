@@ -215,7 +215,10 @@ def require_torch() -> None:
     """Raise if torch is not installed."""
     try:
         import torch  # noqa: F401
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        # An installed torch that lacks a library, or a package of its own, says so itself.
+        if error.name != "torch":
+            raise
         raise MissingPackageError(
             "torch is not installed, which is needed for training, for a GPU, and for pipelines with a transformer",
             "Install it by `pip install 'spacy_tener[train]'`. Other trained pipelines do not need it.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -212,6 +213,13 @@ def test_explanations_in_threads_keep_their_maps(learned):
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(shapes, texts)) == expected
     assert all(expected)
+
+
+def test_a_torch_that_fails_to_import_is_not_told_as_one_that_is_missing(learned, monkeypatch):
+    monkeypatch.delitem(sys.modules, "spacy_tener.explain.encoders", raising=False)
+    monkeypatch.setitem(sys.modules, "spacy_tener.layers.convolution", None)
+    with pytest.raises(ImportError, match=r"layers\.convolution"):
+        explain(learned(), TEXT)
 
 
 def test_a_pipeline_without_the_component_is_refused(learned):
