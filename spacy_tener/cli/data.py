@@ -18,13 +18,25 @@ from spacy.training import Corpus
 from ..errors import RemedyError
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
-from ..workbench.corpus.conll2012 import CONLL_2012
 from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
-from ..workbench.corpus.decisions import ANNOTATORS, ANSWERS, DecisionOptions
 from ..workbench.corpus.docs import INCORRECT
-from ..workbench.corpus.reader import BRAT, COLUMN_FORMATS, FORMATS, PARSERS, CorpusOptions
-from ..workbench.corpus.records import OVERLAPS, UNITS
-from ..workbench.corpus.token_records import GLINER, TOKENS
+from ..workbench.corpus.options import (
+    ANNOTATORS,
+    ANSWERS,
+    BRAT,
+    CLUENER,
+    COLUMN_FORMATS,
+    CONLL_2012,
+    FORMATS,
+    GLINER,
+    JSONL,
+    LABEL_STUDIO,
+    OVERLAPS,
+    TEXT_FORMATS,
+    TOKENS,
+    UNITS,
+    CorpusOptions,
+)
 from ..workbench.docbins import NamingCorpus
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, Coverage, make_vectors
@@ -49,12 +61,12 @@ _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS, GLINER, CONLL_2012)
 _USED_BY = {
     "n_sents": _SENTENCE_FORMATS,
     "spaces": _SENTENCE_FORMATS,
-    "offsets": ("jsonl", "labelstudio", "cluener", BRAT),
-    "overlap": (*PARSERS, GLINER, BRAT),
+    "offsets": (JSONL, LABEL_STUDIO, CLUENER, BRAT),
+    "overlap": (*TEXT_FORMATS, GLINER, BRAT),
     "scheme": (*COLUMN_FORMATS, TOKENS),
-    "answers": ("jsonl",),
-    "annotators": ("labelstudio",),
-    "texts": ("labelstudio",),
+    "answers": (JSONL,),
+    "annotators": (LABEL_STUDIO,),
+    "texts": (LABEL_STUDIO,),
     "token_column": COLUMN_FORMATS,
     "tag_column": COLUMN_FORMATS,
     "tag_names": (TOKENS,),
@@ -117,7 +129,9 @@ def convert_cli(
         scheme=scheme,
         offsets=offsets,
         overlap=overlap,
-        decisions=DecisionOptions(answers, annotators, tuple(names(texts))),
+        answers=answers,
+        annotators=annotators,
+        texts=tuple(names(texts)),
         new_testament=include_nt,
         encoding=encoding,
         token_column=token_column,

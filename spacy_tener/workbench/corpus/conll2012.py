@@ -24,8 +24,6 @@ from itertools import groupby
 from .columns import DOCUMENT_START, Block, read_blocks
 from .records import EntitySpan, Event, Notes, RecordError, Sentence, longest
 
-CONLL_2012 = "conll2012"
-
 _BEGIN, _END = "#begin document", "#end document"
 _DOCUMENT, _WORD, _NAMES = 0, 3, 10  # columns, counted from 0
 _MIN_COLUMNS = 12

@@ -10,24 +10,36 @@
   each wherever it occurs, or `{"text": ..., "spans": [{"text", "is_entity", "label"}, ...]}`, one after another.
 * records with tokens: see `token_records`.
 
-Records that were rejected, ignored, cancelled or not annotated are left out and counted. Answers about single spans
-are read as `decisions`.
+Records that were rejected, ignored, cancelled or not annotated are left out and counted. Of Prodigy's
+answers about single spans, an accepted span is an entity, and a rejected one is known not to be an entity of its label.
+Everything else has missing annotation. `tener_ner` learns from all three exactly.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from ...inputs import DamagedText, json_fault, parse_json
-from .decisions import ACCEPT, DECISIONS, IGNORE, DecisionOptions, decided
-from .records import SEE_HELP, AnnotatedText, EntitySpan, Event, JsonRecord, RecordError, excerpt, expect, whole_number
+from .options import CorpusOptions
+from .records import (
+    SEE_HELP,
+    AnnotatedText,
+    EntitySpan,
+    Event,
+    JsonRecord,
+    Note,
+    RecordError,
+    excerpt,
+    expect,
+    in_codepoints,
+    whole_number,
+)
 from .token_records import detect_tokens
 
-Note = Callable[[Event, str], None]
-
+DECISIONS = ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
 _LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
 # Keys that exports put into every annotated record, even without entities.
@@ -136,8 +148,8 @@ def detect(record: JsonRecord) -> str:
     return "cluener" if isinstance(record.get("label"), dict) else "jsonl"
 
 
-def parse_flat(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
-    answer, binary = _answer(record, ACCEPT), decisions.is_binary(record)
+def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[AnnotatedText]:
+    answer, binary = _answer(record, ACCEPT), _is_binary(record, options)
     if answer == IGNORE or (answer != ACCEPT and not binary):
         note(Event.LEFT_OUT, f"its answer is '{answer}'")
         return []
@@ -156,10 +168,25 @@ def parse_flat(record: JsonRecord, note: Note, decisions: DecisionOptions) -> li
         note(Event.RELATIONS, f"'{text[:40]}'")
     # Without any valid span, the first item of the list that should hold them raises the error.
     items = chain.from_iterable(found or sorted(known, key=len)[-1:])
-    spans = [(span, _answer(item, answer)) for item in items for span in read_spans(item)]
+    by_answer: dict[str, list[EntitySpan]] = {each: [] for each in DECISIONS}
+    for item in items:
+        by_answer[_answer(item, answer)] += in_codepoints(text, read_spans(item), options.offsets)
+    accepted, rejected, ignored = by_answer.values()
+    missing = [(span.start, span.end) for span in (*rejected, *ignored)]
     if binary:
-        note(Event.BINARY if spans else Event.LEFT_OUT, f"{answer} '{text[:40]}'")
-    return [decided(text, spans, binary=binary)] if spans or not binary else []
+        decided = any(by_answer.values())
+        note(Event.BINARY if decided else Event.LEFT_OUT, f"{answer} '{text[:40]}'")
+        if not decided:
+            return []
+        missing = [(0, len(text))]
+    return [AnnotatedText(text, tuple(accepted), tuple(missing), incorrect=tuple(rejected))]
+
+
+def _is_binary(record: JsonRecord, options: CorpusOptions) -> bool:
+    """Return whether the answer of a Prodigy record is about its spans only, not about the whole text."""
+    if options.answers != "auto":
+        return options.answers == "binary"
+    return bool(record.get("_is_binary", record.get("_view_id") == "ner"))
 
 
 def _holds_spans(items: list[object], expected: bool) -> bool:
@@ -184,7 +211,7 @@ def _answer(item: object, default: str) -> str:
     return str(answer)
 
 
-def parse_cluener(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
+def parse_cluener(record: JsonRecord, note: Note, options: CorpusOptions) -> list[AnnotatedText]:
     text = expect(record.get("text"), str, "'text'", "a string")
     if not isinstance(labels := record.get("label"), dict):
         raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
@@ -195,10 +222,10 @@ def parse_cluener(record: JsonRecord, note: Note, decisions: DecisionOptions) ->
                 if not isinstance(place, list) or len(place) != 2:
                     raise RecordError(f"'{name}' has a place that is not [first, last]: {excerpt(place)}", SEE_HELP)
                 spans.append(EntitySpan(whole_number(place[0]), whole_number(place[1]) + 1, label, name))
-    return [AnnotatedText(text, tuple(spans))]
+    return [AnnotatedText(text, tuple(in_codepoints(text, spans, options.offsets)))]
 
 
-def parse_llm(record: JsonRecord, note: Note, decisions: DecisionOptions) -> list[AnnotatedText]:
+def parse_llm(record: JsonRecord, note: Note, options: CorpusOptions) -> list[AnnotatedText]:
     text = expect(record.get("text"), str, "'text'", "a string")
     spans: list[EntitySpan] = []
     if "spans" in record:

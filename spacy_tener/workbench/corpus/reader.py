@@ -4,53 +4,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from ...errors import RemedyError, check_choice
-from ...inputs import STDIN, check_encoding, read_lines, read_text
+from ...inputs import STDIN, read_lines, read_text
 from .columns import (
     AUTO,
     DOCUMENT_START,
     ColumnReader,
     TagReader,
-    find_scheme,
     has_indices,
     has_positions,
     read_blocks,
     split_line,
 )
-from .conll2012 import CONLL_2012, Conll2012Reader, is_conll_2012, read_documents
-from .decisions import DecisionOptions
-from .json_records import Note, check_record, detect, parse_cluener, parse_flat, parse_llm, read_records
+from .conll2012 import Conll2012Reader, is_conll_2012, read_documents
+from .json_records import check_record, detect, parse_cluener, parse_flat, parse_llm, read_records
 from .label_studio import parse_label_studio
+from .options import BRAT, COLUMN_FORMATS, CONLL_2012, GLINER, TOKENS, CorpusOptions
 from .records import (
-    OVERLAPS,
-    UNITS,
     AnnotatedText,
     EntitySpan,
     Event,
     JsonRecord,
+    Note,
     Notes,
     RecordError,
     Sentence,
+    in_codepoints,
     resolve_spans,
     resolve_token_spans,
 )
-from .token_records import GLINER, TOKENS, parse_gliner, parse_tokens, read_tag_names
+from .token_records import parse_gliner, parse_tokens, read_tag_names
 
-PARSERS: dict[str, Callable[[JsonRecord, Note, DecisionOptions], list[AnnotatedText]]] = {
+PARSERS: dict[str, Callable[[JsonRecord, Note, CorpusOptions], list[AnnotatedText]]] = {
     "jsonl": parse_flat,
     "labelstudio": parse_label_studio,
     "cluener": parse_cluener,
     "llm": parse_llm,
 }
-BRAT = "brat"
-COLUMN_FORMATS = ("columns", "weibo")
-FORMATS = (*COLUMN_FORMATS, *PARSERS, TOKENS, GLINER, BRAT, CONLL_2012)
 
 Item = Sentence | AnnotatedText
 
@@ -59,43 +53,6 @@ _SAMPLE_LINES = 1000
 _JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|"\S.*\{|\[\s*("|$)))""")
 _BRAT_OTHER = ("R", "E", "A", "M", "N", "#", "*")  # relations, events, attributes, normalizations, notes, equivalences
 _BRAT_ENTITY = re.compile(r"T[^\t]*\t([^ \t]+) ([0-9]{1,18} [0-9]{1,18}(?:;[0-9]{1,18} [0-9]{1,18})*)(?:\t(.*))?")
-
-
-@dataclass(frozen=True)
-class CorpusOptions:
-    """Options of reading a corpus.
-
-    format: One of `FORMATS`, or `auto` to detect it from the first lines.
-    scheme: One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
-    offsets: Unit of character offsets: one of `UNITS`.
-    overlap: How to read overlapping spans: one of `OVERLAPS`.
-    decisions: How to read accepted and rejected spans, and several annotations of a text.
-    new_testament: Read the documents of the New Testament in `conll2012`, whose names are not annotated.
-    encoding: Encoding of the files.
-    token_column, tag_column: Number of the column in `columns`, from 1, or from -1 for the last. By default tags are in
-        the last; tokens are in the first, or in the second if the first numbers them.
-    tag_names: Names of the numbered tags of `tokens`. See `read_tag_names`.
-    """
-
-    format: str = AUTO
-    scheme: str = AUTO
-    offsets: str = "codepoint"
-    overlap: str = "error"
-    decisions: DecisionOptions = field(default_factory=DecisionOptions)
-    new_testament: bool = False
-    encoding: str = "utf-8"
-    token_column: int | None = None
-    tag_column: int | None = None
-    tag_names: str = ""
-
-    def __post_init__(self) -> None:
-        check_choice("corpus format", self.format, (AUTO, *FORMATS))
-        find_scheme(self.scheme)
-        check_choice("unit of offsets", self.offsets, UNITS)
-        check_choice("way to read overlaps", self.overlap, OVERLAPS)
-        if 0 in (self.token_column, self.tag_column):
-            raise RemedyError("There is no column 0", "Columns count from 1, or from -1 for the last.")
-        check_encoding(self.encoding)
 
 
 class CorpusReader:
@@ -191,11 +148,11 @@ class CorpusReader:
             self.format = detect(record)
         if self.format == GLINER:
             tokens, entities = parse_gliner(record)
-            overlap = self.options.overlap
-            kept, unknown = resolve_token_spans(tokens, entities, self._notes, line, overlap=overlap)
+            note = partial(self.note, line=line)
+            kept, unknown = resolve_token_spans(tokens, entities, note, self.options.overlap)
             return [Sentence(tokens, kept, unknown, line, self.items == 0)]
         if self.format != TOKENS:
-            texts = PARSERS[self.format](record, partial(self.note, line=line), self.options.decisions)
+            texts = PARSERS[self.format](record, partial(self.note, line=line), self.options)
             return self._texts(texts, line)
         if self._tag_names is None:
             self._tag_names = read_tag_names(self.options.tag_names, self.path)
@@ -204,8 +161,8 @@ class CorpusReader:
         return [Sentence(tokens, spans, missing, line, self.items == 0)]
 
     def _texts(self, texts: Iterable[AnnotatedText], line: int) -> list[Item]:
-        units, overlap = self.options.offsets, self.options.overlap
-        return [resolve_spans(raw, self._notes, line, units=units, overlap=overlap) for raw in texts]
+        note = partial(self.note, line=line)
+        return [resolve_spans(raw, note, line, self.options.overlap) for raw in texts]
 
     def _brat(self, path: Path, line: int) -> list[Item]:
         """Read brat's standoff: `x.ann` with `T1<TAB>LABEL 0 5<TAB>words` for each entity of the text in `x.txt`.
@@ -213,7 +170,7 @@ class CorpusReader:
         Other annotation of brat (relations, events, attributes) is skipped.
         """
         spans: list[EntitySpan] = []
-        missing: list[tuple[int, int]] = []
+        missing: list[EntitySpan] = []
         for number, each in read_lines(path.with_suffix(".ann"), self.options.encoding):
             if each.startswith(_BRAT_OTHER) or not each.strip():
                 continue
@@ -221,15 +178,18 @@ class CorpusReader:
             if match is None:
                 remedy = "An entity is T1<TAB>LABEL 0 5<TAB>words; other lines begin with R, E, A, M, N, # or *."
                 raise RecordError(f"'{each[:60]}' is no entity", remedy, line=number)
-            label, places, quoted = match.groups()
-            pieces = [(int(start), int(end)) for start, end in (place.split() for place in places.split(";"))]
+            label, offsets, quoted = match.groups()
+            edges = (map(int, piece.split()) for piece in offsets.split(";"))
+            pieces = [EntitySpan(start, end, label, quoted) for start, end in edges]
             if len(pieces) > 1:
                 self.note(Event.DISCONTINUOUS, f"{label} '{(quoted or '')[:40]}'", number)
                 missing += pieces
             else:
-                spans.append(EntitySpan(*pieces[0], label, quoted))
+                spans += pieces
         text = read_text(path.with_suffix(".txt"), self.options.encoding)
-        return self._texts([AnnotatedText(text, tuple(spans), tuple(missing))], line)
+        spans, missing = (in_codepoints(text, group, self.options.offsets) for group in (spans, missing))
+        unknown = tuple((span.start, min(span.end, len(text))) for span in missing)
+        return self._texts([AnnotatedText(text, tuple(spans), unknown)], line)
 
 
 def is_brat(path: Path) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,6 @@ from typing import Any, TypeVar
 
 from ...errors import InputError, RemedyError
 
-UNITS = ("codepoint", "utf16")
-OVERLAPS = ("error", "longest")
 SEE_HELP = "`python -m spacy tener convert --help` names the formats."
 
 JsonRecord = dict[str, Any]
@@ -105,6 +102,10 @@ class Event(Enum):
     STRAY = "Files in directories that are no corpora, left out"
 
 
+Note = Callable[[Event, str], object]
+"""Counts an event in the record that is being read, with an example."""
+
+
 @dataclass
 class Notes:
     """Counts of events in a file with the first examples of each, and errors of records that cannot be read."""
@@ -155,29 +156,25 @@ class Notes:
 # Character offsets
 
 
-def resolve_spans(raw: AnnotatedText, notes: Notes, line: int, *, units: str, overlap: str) -> AnnotatedText:
+def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> AnnotatedText:
     """Return the text with entities that are in bounds, have a label, touch no white space and do not overlap.
 
     A span that is left out for a longer one leaves missing annotation on the characters that the longer one does not
     cover: they are in an entity, so not `O`. Discontinuous spans leave missing annotation, too.
 
-    units: Unit of the offsets: `codepoint`, or `utf16` as in JavaScript (an emoji is two).
     overlap: `error`, or `longest` to keep the longest of overlapping spans, the first of equally long ones.
     """
-    if units == "utf16" and not raw.text.isascii():
-        raw = _in_codepoints(raw)
-    spans, incorrect = (_cleaned(group, raw.text, notes, line) for group in (raw.spans, raw.incorrect))
+    spans, incorrect = (cleaned(group, raw.text, note) for group in (raw.spans, raw.incorrect))
     if both := spans.keys() & incorrect.keys():
         reason = f"{_shown(both.pop(), raw.text)} is both accepted and rejected"
         raise RecordError(reason, "Decide on one of them.")
-    kept, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), notes, line, overlap)
-    unknown = ((start, min(end, len(raw.text))) for start, end in raw.missing)
-    missing = (*((span.start, span.end) for span in dropped), *unknown)
+    kept, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), note, overlap)
+    missing = (*((span.start, span.end) for span in dropped), *raw.missing)
     return AnnotatedText(raw.text, tuple(kept), missing, line, incorrect=tuple(incorrect))
 
 
 def resolve_token_spans(
-    tokens: tuple[str, ...], spans: Sequence[EntitySpan], notes: Notes, line: int, *, overlap: str
+    tokens: tuple[str, ...], spans: Sequence[EntitySpan], note: Note, overlap: str
 ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
     """Return entities over tokens that are in bounds, have a label and do not overlap, and the tokens with missing
     annotation: those that only spans cover which are left out for a longer one."""
@@ -189,19 +186,19 @@ def resolve_token_spans(
         _check_label(span, place)
     for span, count in Counter(spans).items():
         for _ in range(count - 1):
-            notes.add(Event.DUPLICATE, f"{span.label} {span.start}-{span.end - 1}", line)
+            note(Event.DUPLICATE, f"{span.label} {span.start}-{span.end - 1}")
 
     def shown(span: EntitySpan) -> str:
         return f"{span.label} {span.start}-{span.end - 1} '{' '.join(tokens[span.start : span.end])[:40]}'"
 
-    kept, dropped = _without_overlaps(dict.fromkeys(spans), shown, notes, line, overlap)
+    kept, dropped = _without_overlaps(dict.fromkeys(spans), shown, note, overlap)
     covered = {index for span in kept for index in range(span.start, span.end)}
     missing = {index for span in dropped for index in range(span.start, span.end)} - covered
     return tuple(kept), tuple(sorted(missing))
 
 
 def _without_overlaps(
-    spans: Iterable[EntitySpan], shown: Callable[[EntitySpan], str], notes: Notes, line: int, overlap: str
+    spans: Iterable[EntitySpan], shown: Callable[[EntitySpan], str], note: Note, overlap: str
 ) -> tuple[list[EntitySpan], list[EntitySpan]]:
     """Return the spans to keep, in order, and those left out for them."""
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
@@ -212,22 +209,22 @@ def _without_overlaps(
         raise RecordError(f"{shown(left)} and {shown(right)} overlap", remedy)
     dropped = [span for span in ordered if span not in kept]
     for span in dropped:
-        notes.add(Event.OVERLAP, shown(span), line)
+        note(Event.OVERLAP, shown(span))
     return kept, dropped
 
 
-def _cleaned(group: Sequence[EntitySpan], text: str, notes: Notes, line: int) -> dict[EntitySpan, None]:
+def cleaned(group: Iterable[EntitySpan], text: str, note: Note) -> dict[EntitySpan, None]:
     """Return spans that are in bounds, have a label and no white space at their edges, without duplicates."""
     spans: dict[EntitySpan, None] = {}
     for given in group:
         span = _stripped(_checked(given, text), text)
         if span.start == span.end:
-            notes.add(Event.BLANK, _shown(given, text), line)
+            note(Event.BLANK, _shown(given, text))
             continue
         if (span.start, span.end) != (given.start, given.end):
-            notes.add(Event.TRIMMED, _shown(given, text), line)
+            note(Event.TRIMMED, _shown(given, text))
         if span in spans:
-            notes.add(Event.DUPLICATE, f"{span.label} {span.start}-{span.end}", line)
+            note(Event.DUPLICATE, f"{span.label} {span.start}-{span.end}")
         spans[span] = None
     return spans
 
@@ -246,20 +243,21 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
     return sorted(kept, key=lambda span: span.start)
 
 
-def _in_codepoints(raw: AnnotatedText) -> AnnotatedText:
-    widths = (2 if ord(character) > 0xFFFF else 1 for character in raw.text)
-    units = list(accumulate(widths, initial=0))
-    codepoint = {unit: index for index, unit in enumerate(units)}
-    for span in (*raw.spans, *raw.incorrect):
+def in_codepoints(text: str, spans: Iterable[EntitySpan], units: str) -> list[EntitySpan]:
+    """Return spans with offsets in code points.
+
+    units: Unit of the given offsets: `codepoint`, or `utf16` as in JavaScript (an emoji is two).
+    """
+    spans = list(spans)
+    if units == "codepoint" or text.isascii():
+        return spans
+    widths = (2 if ord(character) > 0xFFFF else 1 for character in text)
+    codepoint = {unit: index for index, unit in enumerate(accumulate(widths, initial=0))}
+    for span in spans:
         if span.start not in codepoint or span.end not in codepoint:
             reason = f"span {span.start}-{span.end} is outside of the text or cuts a character in two"
             raise RecordError(reason, "Check the offsets, and whether they count UTF-16 units.")
-    spans, incorrect = (
-        tuple(replace(span, start=codepoint[span.start], end=codepoint[span.end]) for span in group)
-        for group in (raw.spans, raw.incorrect)
-    )
-    missing = tuple((bisect_left(units, start), bisect_left(units, end)) for start, end in raw.missing)
-    return replace(raw, spans=spans, incorrect=incorrect, missing=missing)
+    return [replace(span, start=codepoint[span.start], end=codepoint[span.end]) for span in spans]
 
 
 def _check_label(span: EntitySpan, place: str) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from .options import GLINER, TOKENS
 from .records import SEE_HELP, EntitySpan, JsonRecord, RecordError, excerpt, expect, whole_number
 
-TOKENS, GLINER = "tokens", "gliner"
 GLINER_TEXT, GLINER_ENTITIES = "tokenized_text", "ner"
 
 _TOKEN_KEYS = ("tokens", "words")

@@ -12,7 +12,8 @@ from spacy.training import Corpus
 
 from spacy_tener.errors import InputError
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
+from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import CorpusError, EntitySpan, Event, Sentence
 
 # The shape of the real files: aligned by spaces, columns of predicates that come and go, coreference last.

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
+from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import CorpusError, EntitySpan, Event, Sentence
 
 RESUME = "高 B-NAME\n勇 E-NAME\n： O\n男 O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n1 O\n\n"

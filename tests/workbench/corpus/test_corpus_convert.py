@@ -14,7 +14,7 @@ from spacy.training import Corpus
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.reader import CorpusOptions
+from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.records import CorpusError, Event
 from spacy_tener.workbench.languages import detect_language
 

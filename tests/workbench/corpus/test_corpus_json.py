@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.corpus.decisions import DecisionOptions
-from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
+from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
 
 TEXT = "高勇，男，中国国籍，在北京😂的清华大学任教。"
@@ -223,6 +223,19 @@ def test_utf_16_offsets_must_not_cut_a_character_or_leave_the_text(tmp_path: Pat
         spans_of(tmp_path, "😂北京😂😂", [[start, end, "LOC"]], offsets="utf16")
 
 
+def test_strings_of_entities_have_no_unit(tmp_path: Path) -> None:
+    record = {"text": "😂在北京", "entities": {"LOC": ["北京"]}}
+    assert texts(tmp_path, [record], offsets="utf16")[0].spans == (EntitySpan(2, 4, "LOC"),)
+
+
+def test_the_text_of_regions_is_found_by_quotations_in_utf_16_units_too(tmp_path: Path) -> None:
+    record = task([{"result": [region(2, 4, "LOC", text="北京")]}])
+    record["data"] = {"title": "在上海😂", "body": "😂北京"}
+    record["annotations"][0]["result"][0]["to_name"] = "elsewhere"
+    (found,) = texts(tmp_path, [record], offsets="utf16")
+    assert (found.text, found.spans) == ("😂北京", (EntitySpan(1, 3, "LOC"),))
+
+
 def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> None:
     record = task([{"result": [region(16, 20, "ORG", text="清华大学")]}])
     with pytest.raises(CorpusError, match=r"covers '华大学任' but the file quotes '清华大学'.*--offsets utf16"):
@@ -399,13 +412,13 @@ def test_annotated_texts_of_label_studio_can_be_named(tmp_path: Path) -> None:
     records = [{"data": data, "annotations": [each]}, {"data": data, "annotations": [annotation([])]}]
     with pytest.raises(CorpusError, match=r"a\.jsonl:2: 'data' has no 'text', and 3 other strings.*--texts title,body"):
         texts(tmp_path, records)
-    reader = reader_of(tmp_path, records, decisions=DecisionOptions(texts=("title", "article.body", "absent")))
+    reader = reader_of(tmp_path, records, texts=("title", "article.body", "absent"))
     assert [(text.text, len(text.spans)) for text in reader] == [("高勇", 1), ("在北京", 0), ("高勇", 0), ("在北京", 0)]
     # What is marked in others is read too, and names that no task has are no names.
-    reader = reader_of(tmp_path, records, decisions=DecisionOptions(texts=("url",)))
+    reader = reader_of(tmp_path, records, texts=("url",))
     assert [(text.text, len(text.spans)) for text in reader] == [("x", 0), ("高勇", 1), ("x", 0)]
     with pytest.raises(CorpusError, match="'data' has none of the texts titel, but"):
-        list(reader_of(tmp_path, records, decisions=DecisionOptions(texts=("titel",))))
+        list(reader_of(tmp_path, records, texts=("titel",)))
 
 
 def test_strings_inside_of_objects_are_the_last_to_be_a_label_studio_text(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from spacy.tokens import Doc, DocBin
 from spacy.training import Example
 
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.corpus.decisions import DecisionOptions
 from spacy_tener.workbench.corpus.docs import INCORRECT
-from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
+from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event
 
 TEXT = "吴小明在上海银行工作"
@@ -47,8 +47,7 @@ def region(start: int, end: int, label: str) -> dict[str, Any]:
 def reader_of(folder: Path, *records: dict[str, Any], **options: str) -> CorpusReader:
     path = folder / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    decisions = {name: options.pop(name) for name in ("answers", "annotators") if name in options}
-    return CorpusReader(path, CorpusOptions(decisions=DecisionOptions(**decisions), **options))
+    return CorpusReader(path, CorpusOptions(**options))
 
 
 def read(folder: Path, record: dict[str, Any], **options: str) -> AnnotatedText:
@@ -123,6 +122,9 @@ TWO = task([PER, ORG], [PER, GPE])
 THREE = task([PER, ORG], [PER, GPE], [ORG, (8, 10, "PER")])
 
 
+SPACED = task([(0, 3, "PER"), (4, 8, "ORG")], [(0, 4, "PER"), (4, 8, "ORG")], text="吴小明 上海银行")
+
+
 @pytest.mark.parametrize(
     ("record", "rule", "spans", "missing"),
     [
@@ -136,6 +138,8 @@ THREE = task([PER, ORG], [PER, GPE], [ORG, (8, 10, "PER")])
         (task([], []), "agreement", [], ()),
         (task([PER], []), "majority", [], ((0, 3),)),
         (task([PER], [PER], []), "majority", [PER], ((0, 3),)),
+        # Annotators agree whose spans differ by white space.
+        (SPACED, "agreement", [PER, ORG], ((0, 3), (4, 8))),
     ],
 )
 def test_several_annotators(
@@ -161,6 +165,13 @@ def test_a_ground_truth_stands_alone(tmp_path: Path, rule: str) -> None:
     assert isinstance(text, AnnotatedText)
     assert (text.spans, text.missing) == (entities(ORG), ())
     assert reader.notes.examples[Event.SEVERAL] == ["line 1: 2 annotations; read: ground truth"]
+
+
+@pytest.mark.parametrize("span", [(0, 99, "PER"), (3, 3, "PER"), (-1, 2, "PER"), (0, 3, "")])
+@pytest.mark.parametrize("rule", ["agreement", "majority"])
+def test_an_impossible_span_is_refused_although_others_do_not_have_it(tmp_path: Path, span: Span, rule: str) -> None:
+    with pytest.raises(CorpusError, match=rf"a\.jsonl:1: span {span[0]}-{span[1]} "):
+        read(tmp_path, task([PER, span], [PER]), annotators=rule)
 
 
 def test_disagreement_is_found_in_the_unit_of_the_offsets(tmp_path: Path) -> None:
@@ -196,8 +207,9 @@ def test_relations_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def converted(folder: Path, *records: dict[str, Any], **decisions: str) -> list[Doc]:
     (folder / "in.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    reading = CorpusOptions(decisions=DecisionOptions(**decisions))
-    convert([folder / "in.jsonl"], folder / "out.spacy", reading=reading, making=DocOptions(lang="zh"))
+    convert(
+        [folder / "in.jsonl"], folder / "out.spacy", reading=CorpusOptions(**decisions), making=DocOptions(lang="zh")
+    )
     return list(DocBin().from_disk(folder / "out.spacy").get_docs(spacy.blank("zh").vocab))
 
 

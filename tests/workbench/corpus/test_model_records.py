@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from spacy_tener.workbench.corpus.convert import ConversionJob, DocOptions, convert_jobs
-from spacy_tener.workbench.corpus.reader import CorpusOptions, CorpusReader
+from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
 
 TOKENS = ("Steve", "Jobs", "founded", "Apple", "Inc.")

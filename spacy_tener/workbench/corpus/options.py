@@ -1,0 +1,63 @@
+"""Options of reading a corpus."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import RemedyError, check_choice
+from ...inputs import check_encoding
+from .columns import AUTO, find_scheme
+
+COLUMN_FORMATS = ("columns", "weibo")
+TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER, LLM = "jsonl", "labelstudio", "cluener", "llm"
+TOKENS, GLINER, BRAT, CONLL_2012 = "tokens", "gliner", "brat", "conll2012"
+FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS, GLINER, BRAT, CONLL_2012)
+UNITS = ("codepoint", "utf16")
+OVERLAPS = ("error", "longest")
+ANSWERS = ("auto", "complete", "binary")
+ANNOTATORS = ("first", "agreement", "majority", "error")
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Options of reading a corpus.
+
+    format: One of `FORMATS`, or `auto` to detect it from the first lines.
+    scheme: One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
+    offsets: Unit of character offsets: one of `UNITS`.
+    overlap: How to read overlapping spans: one of `OVERLAPS`.
+    answers: Scope of a Prodigy record's answer: `complete`, the annotation of its whole text; `binary`, only its spans;
+        `auto`, as the record says (`_is_binary` and `_view_id`).
+    annotators: How to read several annotations of a text: the `first`; what all agree on (`agreement`); what more than
+        half agree on (`majority`); or refuse them (`error`). An annotation marked as ground truth is read alone.
+    texts: Names of annotated texts in Label Studio's tasks, in addition to those with entities.
+    new_testament: Read the documents of the New Testament in `conll2012`, whose names are not annotated.
+    encoding: Encoding of the files.
+    token_column, tag_column: Number of the column in `columns`, from 1, or from -1 for the last. By default tags are in
+        the last; tokens are in the first, or in the second if the first numbers them.
+    tag_names: Names of the numbered tags of `tokens`. See `read_tag_names`.
+    """
+
+    format: str = AUTO
+    scheme: str = AUTO
+    offsets: str = "codepoint"
+    overlap: str = "error"
+    answers: str = "auto"
+    annotators: str = "first"
+    texts: tuple[str, ...] = ()
+    new_testament: bool = False
+    encoding: str = "utf-8"
+    token_column: int | None = None
+    tag_column: int | None = None
+    tag_names: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("corpus format", self.format, (AUTO, *FORMATS))
+        find_scheme(self.scheme)
+        check_choice("unit of offsets", self.offsets, UNITS)
+        check_choice("way to read overlaps", self.overlap, OVERLAPS)
+        check_choice("way to read answers", self.answers, ANSWERS)
+        check_choice("way to read several annotators", self.annotators, ANNOTATORS)
+        if 0 in (self.token_column, self.tag_column):
+            raise RemedyError("There is no column 0", "Columns count from 1, or from -1 for the last.")
+        check_encoding(self.encoding)
