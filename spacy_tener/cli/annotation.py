@@ -36,7 +36,14 @@ from ..workbench.silver import (
     write_silver,
 )
 from ..workbench.suggestions.decisions import apply_decisions, read_decisions
-from ..workbench.suggestions.review import Crossing, JudgedDoc, cross_train, judge, rank_doubts
+from ..workbench.suggestions.review import (
+    Crossing,
+    JudgedDoc,
+    cross_train,
+    judge,
+    of_most_suspicious_texts,
+    rank_doubts,
+)
 from ..workbench.suggestions.review_page import annotation_page, docs_jsonl, doubts_jsonl, review_page
 from ..workbench.suggestions.suggest import MEASURES, make_tasks, suggest
 from ..workbench.vectors.raw_text import find_texts, read_all
@@ -206,7 +213,7 @@ def suggest_cli(
     chosen = suggest(None if blank else nlp, itertools.chain([first], texts), limit, by=by, known=known_texts)
     if not chosen:
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
-    tasks = make_tasks(nlp, chosen)
+    tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
         about = f"{counted(len(chosen), 'text')}, chosen by {model} of {', '.join(raw)}"
         write_text(output, annotation_page("Texts to annotate", about, tasks, shown, lang=str(nlp.lang)))
@@ -245,7 +252,7 @@ def review_cli(
     folds: Annotated[int, typer.Option("--folds", "-k", help="Folds of the cross-validation", min=2)] = 5,
     settings: options.Settings = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", help="Most places on the page; the JSONL has all", min=1)
+        int, typer.Option("--limit", "-n", help="Most doubts on the page; the JSONL has all", min=1)
     ] = 500,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -350,14 +357,17 @@ def _crossing(
 def _write_review(output: Path, judged: Sequence[JudgedDoc], data: str, how: str, limit: int) -> None:
     by_number = {each.number: each for each in judged}
     doubts = rank_doubts(judged)
+    shown = of_most_suspicious_texts(doubts, limit)
     entities = sum(len(each.doc.ents) for each in judged)
     summary = (
-        f"{counted(len(doubts), 'place')} in {counted(len(judged), 'text')} with "
+        f"{counted(len(doubts), 'doubt')} about {counted(len(judged), 'text')} with "
         f"{counted(entities, 'entity', 'entities')}. {how}"
     )
+    if len(shown) < len(doubts):
+        summary = f"The {counted(len(shown), 'doubt')} about the most suspicious texts, of {summary}"
     write_text(output / DOUBTS, doubts_jsonl(doubts, by_number))
     write_text(output / DOCS, docs_jsonl(judged))
-    write_text(output / PAGE, review_page(f"Review of {data}", summary, doubts[:limit], by_number, corpus=data))
+    write_text(output / PAGE, review_page(f"Review of {data}", summary, shown, by_number, corpus=data))
     if unknown := sum(each.unknown for each in judged):
         msg.warn(f"Entities left out: {unknown:,}", "The model that judges them was trained without their label.")
     msg.good(f"{output / PAGE}: {summary}")

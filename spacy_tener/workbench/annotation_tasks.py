@@ -15,6 +15,7 @@ from xml.sax.saxutils import quoteattr
 from spacy.tokens import Doc
 
 from ..pipeline.entities import FoundEntity
+from .corpus.records import SUGGESTED
 
 DIGITS = 4
 
@@ -23,7 +24,7 @@ DIGITS = 4
 class Task:
     """A text with entities that models found.
 
-    probability: The probability of all these entities together, if it was computed.
+    probability: The probability of the parse that these entities are from, if it was computed.
     uncertainty: The uncertainty by which the text was chosen, if it was.
     """
 
@@ -54,6 +55,7 @@ def doccano(tasks: Sequence[Task]) -> str:
         return {
             "text": task.doc.text,
             "label": [[each.start, each.end, each.label] for each in task.entities],
+            SUGGESTED: True,
             **_numbers(task),
             "probabilities": [_rounded(each.probability) for each in task.entities],
         }
@@ -94,7 +96,7 @@ def labelling_interface(labels: Sequence[str]) -> str:
 
 def prodigy(tasks: Sequence[Task]) -> str:
     """Return JSONL for `ner.manual`, with the tokens that its interface needs."""
-    return _lines(map(prodigy_record, tasks))
+    return _lines({**prodigy_record(task), SUGGESTED: True} for task in tasks)
 
 
 def prodigy_record(task: Task) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def _gliner_record(task: Task) -> dict[str, Any]:
         inside = [at for at, token in enumerate(tokens) if each.start <= token["start"] and token["end"] <= each.end]
         if inside:
             entities.append([inside[0], inside[-1], each.label])
-    return {"tokenized_text": [token["text"] for token in tokens], "ner": entities}
+    return {"tokenized_text": [token["text"] for token in tokens], "ner": entities, SUGGESTED: True, **_numbers(task)}
 
 
 TOOLS = {

@@ -13,9 +13,9 @@ from command_line import run_tener
 from made_trainings import make_config, needs_code, tener, write_corpus
 from spacy.cli.train import train as spacy_train
 from spacy.language import Language
-from spacy.tokens import DocBin
+from spacy.tokens import DocBin, Span
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import RemedyError, counted
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.suggestions.review import assign
 from spacy_tener.workbench.suggestions.suggest import text_key
@@ -71,6 +71,11 @@ def test_label_studio_gets_its_interface_beside_the_tasks(model: Path, raw: Path
     assert call("suggest", model, raw, "-o", tmp_path / "a.json", "--format", "labelstudio")[0] == 0
     assert len(json.loads((tmp_path / "a.json").read_text(encoding="utf8"))) == len(TEXTS)
     assert 'value="ORG"' in (tmp_path / "a-interface.xml").read_text(encoding="utf8")
+    options = ("--format", "labelstudio", "--labels", "PER,OTHER")
+    assert call("suggest", model, raw, "-o", tmp_path / "b.json", *options)[0] == 0
+    tasks = (tmp_path / "b.json").read_text(encoding="utf8")
+    assert '"PER"' in tasks
+    assert '"ORG"' not in tasks
 
 
 def test_what_the_model_is_sure_of_becomes_partial_annotation(model: Path, raw: Path, tmp_path: Path) -> None:
@@ -212,6 +217,17 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
     assert len(records(tmp_path / "out" / "docs.jsonl")) == 4
     suspicions = [each["suspicion"] for each in records(tmp_path / "out" / "review.jsonl")]
     assert suspicions == sorted(suspicions, reverse=True)
+    assert f"{counted(len(suspicions), 'doubt')} about 4 texts with " in text
+
+
+def test_a_page_says_how_many_doubts_it_shows(tmp_path: Path, model: Path) -> None:
+    docs = [spacy.blank("zh").make_doc("王小明去了上海") for _ in range(2)]
+    for doc in docs:
+        doc.set_ents([Span(doc, 0, 3, "ORG")], default="outside")
+    (tmp_path / "gold.spacy").write_bytes(DocBin(docs=docs).to_bytes())
+    code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "3")
+    assert (code, "The 2 doubts about the most suspicious texts, of 4 doubts about 2 texts" in text) == (0, True), text
+    assert (tmp_path / "out" / "review.html").read_text(encoding="utf8").count('"doc":') == 1
 
 
 def test_a_config_without_data_to_choose_models_by_is_refused(tmp_path: Path, config: Path) -> None:

@@ -26,6 +26,7 @@ from ...inputs import DamagedText, json_fault, parse_json
 from .options import CorpusOptions
 from .records import (
     SEE_HELP,
+    SUGGESTED,
     AnnotatedText,
     EntitySpan,
     Event,
@@ -44,7 +45,6 @@ _LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
 # Keys that exports put into every annotated record, even without entities.
 _DONE_KEYS = ("answer", "annotation_id")
-_SUGGESTED_KEYS = {"uncertainty", "probability"}
 _DECODER = json.JSONDecoder()
 _BETWEEN_VALUES = re.compile(r"[\s,]*")
 
@@ -160,9 +160,7 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
     if not found and not known and not any(done in record for done in _DONE_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
         raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
-    # `tener suggest` writes these keys; tools add an id or an answer when they export.
-    suggested = ({*record, *meta} if isinstance(meta := record.get("meta"), dict) else set(record)) >= _SUGGESTED_KEYS
-    if suggested and not any(done in record for done in ("id", *_DONE_KEYS)):
+    if is_suggestion(record):
         note(Event.SUGGESTED, f"'{text[:40]}'")
     for _ in record["relations"] if isinstance(record.get("relations"), list) else ():
         note(Event.RELATIONS, f"'{text[:40]}'")
@@ -180,6 +178,11 @@ def parse_flat(record: JsonRecord, note: Note, options: CorpusOptions) -> list[A
             return []
         missing = [(0, len(text))]
     return [AnnotatedText(text, tuple(accepted), tuple(missing), incorrect=tuple(rejected))]
+
+
+def is_suggestion(record: JsonRecord) -> bool:
+    """Return whether the entities of a record are a model's, and no tool has exported it: tools add an id or answer."""
+    return SUGGESTED in record and not any(done in record for done in ("id", *_DONE_KEYS))
 
 
 def _is_binary(record: JsonRecord, options: CorpusOptions) -> bool:

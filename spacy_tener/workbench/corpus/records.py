@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from ...errors import InputError, RemedyError
 
+SUGGESTED = "suggested"
+"""Key of records whose entities are a model's suggestions that nobody has corrected."""
 SEE_HELP = "`python -m spacy tener convert --help` names the formats."
 
 JsonRecord = dict[str, Any]

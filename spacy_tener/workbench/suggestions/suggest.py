@@ -80,15 +80,16 @@ def suggest(
     return [pool[index] for index in chosen]
 
 
-def make_tasks(nlp: Language, chosen: Sequence[Suggestion]) -> list[Task]:
-    """Return texts with the entities of the pipeline's best reading; without entities if it has no `tener_ner`."""
+def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
+    """Return texts with the entities of the pipeline's best parse that have one of the labels; without entities if it
+    has no `tener_ner`."""
     if not recognisers(nlp):
         return [Task(nlp.tokenizer(each.text), (), 0.0, each.uncertainty) for each in chosen]
     recogniser = Recogniser.of(nlp)
     docs = recogniser.read(each.text for each in chosen)
     readings = recogniser.ner.k_best(docs, k=1)
     return [
-        Task(doc, best.entities, best.probability, each.uncertainty)
+        Task(doc, [own for own in best.entities if own.label in labels], best.probability, each.uncertainty)
         for doc, (best,), each in zip(docs, readings, chosen, strict=True)
     ]
 
