@@ -9,6 +9,7 @@ import lzma
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 _BETWEEN = re.compile(r"[\s,]*")  # the records of a file of JSON
@@ -44,10 +45,13 @@ def tags_of(sentence: Sentence) -> list[str]:
     return tags
 
 
-def text_of(sentence: Sentence) -> tuple[str, list[tuple[int, int, str]]]:
+def text_of(sentence: Sentence, wide: bool = False) -> tuple[str, list[tuple[int, int, str, str]]]:
+    """The text, and the offsets, label and characters of its entities. wide: Offsets count UTF-16 units."""
     tokens, spans = sentence
-    places = [len("".join(tokens[:index])) for index in range(len(tokens) + 1)]
-    return "".join(tokens), [(places[start], places[end], label) for start, end, label in spans]
+    sizes = (sum(1 + (wide and ord(char) > 0xFFFF) for char in token) for token in tokens)
+    offsets = list(accumulate(sizes, initial=0))
+    named = ((start, end, label, "".join(tokens[start:end])) for start, end, label in spans)
+    return "".join(tokens), [(offsets[start], offsets[end], label, name) for start, end, label, name in named]
 
 
 # Columns
@@ -136,46 +140,63 @@ def _lines(records: Iterator[Any]) -> str:
     return "".join(json.dumps(record, ensure_ascii=index % 2 == 0) + "\n" for index, record in enumerate(records))
 
 
-def doccano(sentences: Sequence[Sentence]) -> str:
-    return _lines({"id": 7, "text": text, "label": spans} for text, spans in map(text_of, sentences))
+def doccano(sentences: Sequence[Sentence], wide: bool = False) -> str:
+    texts = (text_of(sentence, wide) for sentence in sentences)
+    return _lines({"id": 7, "text": text, "label": [span[:3] for span in spans]} for text, spans in texts)
 
 
-def prodigy(sentences: Sequence[Sentence]) -> str:
-    def record(text: str, spans: list[tuple[int, int, str]]) -> dict[str, Any]:
-        listed = [{"start": start, "end": end, "label": label} for start, end, label in spans]
+def prodigy(sentences: Sequence[Sentence], wide: bool = False) -> str:
+    def record(sentence: Sentence) -> dict[str, Any]:
+        text, spans = text_of(sentence, wide)
+        listed = [{"start": start, "end": end, "label": label} for start, end, label, _ in spans]
         return {"text": text, "spans": listed, "answer": "accept"}
 
-    return _lines(record(*text_of(sentence)) for sentence in sentences)
+    return _lines(map(record, sentences))
 
 
-def spacy2(sentences: Sequence[Sentence]) -> str:
-    pairs = [[text, {"entities": spans}] for text, spans in map(text_of, sentences)]
+def spacy2(sentences: Sequence[Sentence], wide: bool = False) -> str:
+    texts = (text_of(sentence, wide) for sentence in sentences)
+    pairs = [[text, {"entities": [span[:3] for span in spans]}] for text, spans in texts]
     return json.dumps(pairs, ensure_ascii=False, indent=1)
 
 
-def label_studio(sentences: Sequence[Sentence]) -> str:
-    def record(text: str, spans: list[tuple[int, int, str]]) -> dict[str, Any]:
-        result = [
-            {"type": "labels", "to_name": "text", "value": {"start": s, "end": e, "labels": [label], "text": text[s:e]}}
-            for s, e, label in spans
-        ]
+def label_studio(sentences: Sequence[Sentence], wide: bool = False) -> str:
+    def record(sentence: Sentence) -> dict[str, Any]:
+        text, spans = text_of(sentence, wide)
+        values = ({"start": s, "end": e, "labels": [label], "text": name} for s, e, label, name in spans)
+        result = [{"type": "labels", "to_name": "text", "value": value} for value in values]
         return {"data": {"text": text}, "annotations": [{"result": result}]}
 
-    return json.dumps([record(*text_of(sentence)) for sentence in sentences], ensure_ascii=False, indent=1)
+    return json.dumps([record(sentence) for sentence in sentences], ensure_ascii=False, indent=1)
 
 
-def cluener(sentences: Sequence[Sentence]) -> str:
-    def record(text: str, spans: list[tuple[int, int, str]]) -> dict[str, Any]:
+def cluener(sentences: Sequence[Sentence], wide: bool = False) -> str:
+    def record(sentence: Sentence) -> dict[str, Any]:
+        text, spans = text_of(sentence, wide)
         labels: dict[str, dict[str, list[list[int]]]] = {}
-        for start, end, label in spans:
-            labels.setdefault(label, {}).setdefault(text[start:end], []).append([start, end - 1])
+        for start, end, label, name in spans:
+            labels.setdefault(label, {}).setdefault(name, []).append([start, end - 1])
         return {"text": text, "label": labels}
 
-    return _lines(record(*text_of(sentence)) for sentence in sentences)
+    return _lines(map(record, sentences))
 
 
 def hugging_face(sentences: Sequence[Sentence]) -> str:
     return _lines({"tokens": sentence[0], "ner_tags": tags_of(sentence)} for sentence in sentences)
+
+
+def gliner(sentences: Sequence[Sentence]) -> str:
+    records = ({"tokenized_text": tokens, "ner": [[s, e - 1, x] for s, e, x in spans]} for tokens, spans in sentences)
+    return _lines(records)
+
+
+def spacy_llm(sentences: Sequence[Sentence]) -> str:
+    def record(sentence: Sentence) -> dict[str, Any]:
+        text, spans = text_of(sentence)
+        listed = [{"text": name, "is_entity": True, "label": label} for _, _, label, name in spans]
+        return {"text": text, "spans": listed} if listed else {"text": text, "entities": {}}
+
+    return _lines(map(record, sentences))
 
 
 def values_of(text: str) -> list[Any]:
@@ -216,16 +237,17 @@ def _spans_in(value: Any) -> int:
 # brat
 
 
-def brat(sentences: Sequence[Sentence]) -> tuple[str, str]:
+def brat(sentences: Sequence[Sentence], wide: bool = False) -> tuple[str, str]:
     """The text, and its annotations."""
-    text, lines = "", []
-    for sentence in sentences:
-        part, spans = text_of(sentence)
-        for start, end, label in spans:
-            place = f"{len(text) + start} {len(text) + end}"
-            lines.append(f"T{len(lines) + 1}\t{label} {place}\t{part[start:end]}\n")
-            lines.append(f"#{len(lines)}\tAnnotatorNotes T1\tsure\n")
-        text += part + "\n"
+    tokens, entities = list[str](), list[tuple[int, int, str]]()
+    for own, spans in sentences:
+        entities += [(len(tokens) + start, len(tokens) + end, label) for start, end, label in spans]
+        tokens += [*own, "\n"]
+    text, spans_of_text = text_of((tokens, entities), wide)
+    lines = []
+    for number, (start, end, label, name) in enumerate(spans_of_text, start=1):
+        lines.append(f"T{number}\t{label} {start} {end}\t{name}\n")
+        lines.append(f"#{number}\tAnnotatorNotes T1\tsure\n")
     return text, "".join(lines)
 
 
@@ -239,4 +261,4 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
 }
 COLUMNS = {each.__name__: each for each in (columns, conll2003, numbered, weibo)}
-JSON = {each.__name__: each for each in (doccano, prodigy, spacy2, label_studio, cluener, hugging_face)}
+JSON = {each.__name__: each for each in (doccano, prodigy, spacy2, label_studio, cluener, hugging_face, gliner)}

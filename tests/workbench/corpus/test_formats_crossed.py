@@ -1,0 +1,185 @@
+"""Every format crossed with what files vary in: the same texts and entities are read, or the file is refused with a
+line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import written
+from conversion import convert
+from written import SENTENCES, Sentence
+
+from spacy_tener.errors import InputError
+from spacy_tener.workbench.corpus.convert import DocOptions
+from spacy_tener.workbench.corpus.options import CorpusOptions
+from spacy_tener.workbench.corpus.reader import CorpusReader
+
+Texts = list[tuple[str, list[tuple[str, str]]]]
+
+EDGES: list[Sentence] = [
+    (list("😀张三😀在😀👩‍👩‍👧店😀"), [(1, 3, "PER"), (5, 12, "ORG")]),
+    (list("e\u0301l去上\u0301海\u0301"), [(0, 3, "PER"), (4, 8, "LOC")]),
+    (list("𠮷"), [(0, 1, "LOC")]),
+]
+CORPUS = [*SENTENCES, *EDGES]
+WITH_OFFSETS: dict[str, Callable[..., str]] = {
+    each.__name__: each
+    for each in (written.doccano, written.prodigy, written.spacy2, written.label_studio, written.cluener)
+}
+WITHOUT_OFFSETS: dict[str, Callable[..., str]] = {
+    **written.COLUMNS,
+    **{each.__name__: each for each in (written.conll2012, written.hugging_face, written.gliner, written.spacy_llm)},
+}
+FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
+FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens", "spacy_llm": "llm"}
+BRAT = "brat"
+MARK = "\ufeff".encode()
+
+
+def same(data: bytes) -> bytes:
+    return data
+
+
+def marked(data: bytes) -> bytes:
+    return MARK + data
+
+
+def with_returns(data: bytes) -> bytes:
+    return data.replace(b"\n", b"\r\n")
+
+
+def unfinished(data: bytes) -> bytes:
+    return data.rstrip(b"\n")
+
+
+def in_the_middle_of_blank_lines(data: bytes) -> bytes:
+    return b"\n\n" + data + b"\n \n"
+
+
+def write(folder: Path, name: str, change: Callable[[bytes], bytes], **options: bool) -> Path:
+    """Write the corpus in a format. Offsets of brat count the line ends of its text, which stays as it is."""
+    path = folder / f"{name}.txt"
+    if name != BRAT:
+        path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](CORPUS, **options).encode()))
+        return path
+    text, annotations = written.brat(CORPUS, **options)
+    path.write_text(text, encoding="utf8", newline="")
+    path.with_suffix(".ann").write_bytes(change(annotations.encode()))
+    return path.with_suffix(".ann")
+
+
+def expected(name: str) -> Texts:
+    texts = [(text, [(entity, label) for *_, label, entity in spans]) for text, spans in map(written.text_of, CORPUS)]
+    if name == BRAT:
+        return [("".join(f"{text}\n" for text, _ in texts), [entity for _, own in texts for entity in own])]
+    # CoNLL-2012 has no tokens of white space.
+    return [(text.replace("\u3000", "_"), own) for text, own in texts] if name == "conll2012" else texts
+
+
+def found(path: Path, options: CorpusOptions) -> Texts:
+    texts = []
+    for item in CorpusReader(path, options):
+        units: Any = item.tokens if hasattr(item, "tokens") else item.text
+        texts.append((item.text, [("".join(units[span.start : span.end]), span.label) for span in item.spans]))
+    return texts
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["detected", "named"])
+@pytest.mark.parametrize("change", [same, marked, with_returns, unfinished, in_the_middle_of_blank_lines])
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS, BRAT])
+def test_files_may_differ_in_what_means_nothing(
+    tmp_path: Path, name: str, change: Callable[[bytes], bytes], named: bool
+) -> None:
+    options = CorpusOptions(format=FORMATS.get(name, name) if named else "auto")
+    assert found(write(tmp_path, name, change), options) == expected(name)
+
+
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS, BRAT])
+def test_utf_16_offsets_are_those_that_a_file_has(tmp_path: Path, name: str) -> None:
+    """A format without offsets is read the same."""
+    wide = {} if name in WITHOUT_OFFSETS else {"wide": True}
+    options = CorpusOptions(offsets="utf16")
+    assert found(write(tmp_path, name, same, **wide), options) == expected(name)
+    if name in (*WITHOUT_OFFSETS, "prodigy", "spacy2", "doccano"):
+        return
+    with pytest.raises(InputError, match="--offsets utf16"):  # where a file quotes its entities
+        found(write(tmp_path, name, same, **wide), CorpusOptions())
+
+
+DAMAGE = {
+    "columns": ("B-ORG", "X-ORG"),
+    "conll2003": ("\tB-ORG", ""),
+    "numbered": ("\t_\tB-ORG", "\tB-ORG"),
+    "weibo": ("𠮷1", "𠮷"),
+    "conll2012": ("(ORG*", "ORG*"),
+    "doccano": ('"ORG"', "5"),
+    "prodigy": ('"ORG"', "null"),
+    "spacy2": ('"ORG"', '""'),
+    "label_studio": ('"ORG"', "5"),
+    "cluener": ('{"ORG": ', '{"ORG": 5, "X": '),
+    "hugging_face": ('"B-ORG"', '"ORG"'),
+    "gliner": ('"ORG"', '""'),
+    "spacy_llm": ('"ORG"', "5"),
+    BRAT: ("ORG ", "ORG x"),
+}
+
+
+def damaged(name: str, old: str, new: str) -> tuple[Callable[[bytes], bytes], list[int]]:
+    """A change that damages one record, and the line of the damage."""
+    lines: list[int] = []
+
+    def change(data: bytes) -> bytes:
+        text = data.decode()
+        before, _, behind = text.partition(old)
+        assert behind
+        number = before.count("\n")
+        if name in ("spacy2", "label_studio"):  # whose records have several lines
+            starts = [n for n, line in enumerate(text.split("\n")) if line in (" {", " [")]
+            number = max(start for start in starts if start <= number)
+        lines.append(number + 1)
+        return (before + new + behind).encode()
+
+    return change, lines
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_one_damaged_record_is_refused_with_its_line_and_nothing_is_written(tmp_path: Path, name: str) -> None:
+    change, lines = damaged(name, *DAMAGE[name])
+    path = write(tmp_path, name, change)
+    with pytest.raises(InputError, match=rf"{path.name}:\d+: ") as caught:
+        convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=FORMATS.get(name, name)))
+    assert caught.value.line == lines[0]
+    assert not (tmp_path / "out.spacy").exists()
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, "hugging_face", "gliner", "spacy_llm"])
+def test_numbers_that_json_does_not_have_are_refused_where_they_are_read(
+    tmp_path: Path, name: str, constant: str
+) -> None:
+    """Python writes them. Where nothing is read, as in a score, they are passed over like all else there."""
+    old = DAMAGE[name][0]
+    change, lines = damaged(name, old, f'{{"X": {constant}, "ORG": ' if name == "cluener" else constant)
+    with pytest.raises(InputError) as caught:
+        found(write(tmp_path, name, change), CorpusOptions(format=FORMATS.get(name, name)))
+    assert caught.value.line == lines[0]
+    if name != "spacy2":
+        path = write(tmp_path, name, lambda data: data.replace(b'{"', f'{{"score": {constant}, "'.encode(), 1))
+        assert found(path, CorpusOptions()) == expected(name)
+
+
+@pytest.mark.parametrize("content", [b"", MARK, b"\n \r\n"], ids=["empty", "mark", "blank"])
+@pytest.mark.parametrize("format", ["auto", *dict.fromkeys(FORMATS.get(name, name) for name in DAMAGE)])
+def test_a_file_of_nothing_is_refused_with_its_name(tmp_path: Path, format: str, content: bytes) -> None:
+    path = tmp_path / "nothing.txt"
+    path.write_bytes(content)
+    if format == BRAT:
+        path.with_suffix(".ann").write_bytes(content)
+        text = content.decode().removeprefix("\ufeff")
+        assert found(path, CorpusOptions(format=format)) == [(text, [])]
+        return
+    with pytest.raises(InputError, match=r"nothing\.txt"):
+        convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=format), making=DocOptions(lang="zh"))
