@@ -251,6 +251,19 @@ def penalties(model: Model[Any, Any]) -> list[Penalty]:
     return [part for shim in shims for part in shim.module.modules() if isinstance(part, Penalty)]
 
 
+def forget_gradients(model: Model[Any, Any]) -> None:
+    """Remove all gradients that a step has accumulated, and what its penalties recorded."""
+    for node in model.walk():
+        for name in node.grad_names:
+            node.set_grad(name, node.ops.xp.zeros_like(node.get_grad(name)))
+        for shim in node.shims:
+            module = shim.module if isinstance(shim, TorchShim) else shim._model
+            if hasattr(module, "zero_grad"):
+                module.zero_grad()
+    for term in penalties(model):
+        term.take()
+
+
 def run_module(
     model: Model[Any, Any], is_train: bool, lengths: Sequence[int], floats: Sequence[Floats2d], *others: Any
 ) -> RaggedOutput:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -21,20 +21,25 @@ from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows, 
 
 __all__ = ["StepTogether"]
 
-if hasattr(os, "register_at_fork"):
-    # A forked worker, as of `nlp.pipe(n_process=2)`, lacks the threads of torch's pool and would wait for them forever.
-    os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
+_process = os.getpid()
 
 
+@functools.cache
 def hide_known_warnings() -> None:
-    """Hide two warnings that users can do nothing about."""
+    """Hide two warnings of GPUs that users can do nothing about, from the first time that one computes here."""
     # Thinc hands over CuPy's arrays by `toDlpack`, which CuPy 14 warns of.
     warnings.filterwarnings("ignore", r"This function is deprecated.*cupy\.from_dlpack", module=r"thinc\.util$")
     # The thread of torch's backward pass gets its context by the first product.
     warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context")
 
 
-hide_known_warnings()
+def _compute_alone_if_forked() -> None:
+    """Use a single thread in a forked worker, as of `nlp.pipe(n_process=2)`: it lacks the threads of torch's pool and
+    would wait for them forever."""
+    global _process
+    if os.getpid() != _process:
+        _process = os.getpid()
+        torch.set_num_threads(1)
 
 
 def to_default_device(module: nn.Module) -> nn.Module:
@@ -68,6 +73,9 @@ def run_torch(
 ) -> RaggedOutput:
     """Call a torch module: see `bridge.run_module`. tell: Called with its inputs."""
     device = device_of(module)
+    _compute_alone_if_forked()
+    if device.type == "cuda":
+        hide_known_warnings()
     inputs = [_to_device(rows, device).requires_grad_(is_train) for rows in floats]
     moved = iter(on_device_together([other.array for other in others if isinstance(other, Indices)], device))
     rest = [next(moved) if isinstance(other, Indices) else other for other in others]

@@ -180,8 +180,7 @@ class ConfidentPipe(TrainablePipe):
         minimum (float): Minimum probability of a rival, above 0. All spans of this probability are compared.
         RETURNS (List[List[List[FoundEntity]]]): For each entity that `scored` returns, its rivals, most probable first.
         """
-        if not 0.0 < minimum <= 1.0:
-            raise ValueError(f"The least probability of a rival must be above 0 and at most 1, not {minimum}.")
+        _check_minimum(minimum, "a rival")
         answers = []
         for views, decoding in self._decodings(docs):
             best = decoding.best()
@@ -200,6 +199,7 @@ class ConfidentPipe(TrainablePipe):
         RETURNS (List[Marginals]): For each Doc, its possible entities, and the probability that each character is in
             none.
         """
+        _check_minimum(minimum, "an entity")
         answers = []
         for views, decoding in self._decodings(docs, annotated=True):
             spans, probability = decoding.candidates(minimum)
@@ -318,6 +318,11 @@ def gold_masks(ner: ConfidentPipe, examples: Iterable[Example]) -> list[Mask]:
     return [agreeing_tags(target.tags, None, index.layout) for target in targets]
 
 
+def _check_minimum(minimum: float, what: str) -> None:
+    if not 0.0 < minimum <= 1.0:
+        raise ValueError(f"The minimum probability of {what} must be above 0 and at most 1, not {minimum}.")
+
+
 def _entities(
     labels: Sequence[str], views: Sequence[DocView], spans: EntitySpans, probability: Probabilities
 ) -> list[FoundEntity]:
@@ -349,10 +354,10 @@ def _decoding_of_nothing(layout: TagLayout, n_texts: int) -> Decoding:
 
 
 def _by_character(view: DocView, values: Probabilities) -> Probabilities:
-    """Spread the values of units over their characters; 1 between units. *Shape* [n] to [n_characters]"""
-    if len(values) == len(view.doc.text):
-        return values
-    spread = np.ones(len(view.doc.text))
+    """Spread the values of units and of the gaps before them over characters. *Shape* [n, 2] to [n_characters]"""
     starts, sizes = view.places().T
-    spread[ranges(starts, sizes)] = np.repeat(values, sizes)
+    ends = np.append(0, starts + sizes)
+    spread = np.ones(len(view.doc.text))
+    for begins, lengths, column in ((starts, sizes, 0), (ends[:-1], starts - ends[:-1], 1)):
+        spread[ranges(begins, lengths)] = np.repeat(values[:, column], lengths)
     return spread

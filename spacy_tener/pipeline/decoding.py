@@ -93,9 +93,14 @@ class Decoding:
         return spans, probability.astype(np.float64, copy=False)
 
     def outside(self) -> list[Probabilities]:
-        """Return the probability that each unit is in no entity. *Shape* [n] for each text"""
-        column = self.passes.marginals()[:, self.crf.layout.outside].astype(np.float64)
-        return np.split(column, np.cumsum(self.lengths)[:-1])
+        """Return the probability that each unit is in no entity, and that none goes on from the unit before it.
+
+        *Shape* [n, 2] for each text
+        """
+        layout, marginals = self.crf.layout, self.passes.marginals().astype(np.float64)
+        parted = 1.0 - marginals[:, layout.continuers].sum(axis=1)
+        columns = np.stack([marginals[:, layout.outside], parted.clip(0.0, 1.0)], axis=1)
+        return np.split(columns, np.cumsum(self.lengths)[:-1])
 
     def share(self, masks: Sequence[Mask]) -> list[float]:
         """Return, for each text, the total probability of the paths that its mask allows.

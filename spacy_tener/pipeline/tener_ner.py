@@ -99,8 +99,6 @@ def make_tener_ner(
     settings = NERSettings(
         view, alignment_mode, window, overlap, max_units, incorrect_spans_key, chars_key, spans_key, threshold
     )
-    if view == "characters" and scorer is ner_score:
-        scorer = score_char_entities
     return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)
 
 
@@ -263,6 +261,18 @@ class TenerNER(ConfidentPipe):
         for doc, entities in zip(docs, scores, strict=True):
             set_entities(view_of(doc, settings.view), entities, settings)
 
+    def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
+        """Score a batch of examples by the scoring method; spaCy's own counts tokens, so that the view `characters` has
+        another.
+
+        examples (Iterable[Example]): The examples.
+        RETURNS (Dict[str, Any]): The scores.
+        """
+        if self.scorer is ner_score and self.settings.view == "characters":
+            return score_char_entities(examples, **{**self.cfg, **kwargs})
+        scores: dict[str, Any] = super().score(examples, **kwargs)
+        return scores
+
     def update(
         self,
         examples: Iterable[Example],
@@ -278,8 +288,8 @@ class TenerNER(ConfidentPipe):
         drop (float): Dropout of layers that take it from the training loop, such as spaCy's; the layers of this package
             take theirs from the config.
         sgd (Optional[Optimizer]): The optimizer. Without it, gradients are accumulated for a later step.
-        losses (Optional[Dict[str, float]]): Dictionary to which the loss, a mean over texts, is added by the
-            component's name.
+        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added by the component's name. It is a mean
+            over texts, of which one longer than `window` counts as several.
         RETURNS (Dict[str, float]): The updated dictionary.
         """
         losses = {} if losses is None else losses
@@ -311,6 +321,8 @@ class TenerNER(ConfidentPipe):
         """
         examples = list(examples)
         validate_examples(examples, "TenerNER.get_loss")
+        if not examples:
+            return 0.0, []
         targets = self._targets(examples)
         require_torch()
         from .learning.learn import batch_loss, gradient

@@ -109,10 +109,27 @@ def test_rivals_are_the_most_probable_spans_that_exclude_an_entity(pipe_of):
         assert others
 
 
-@pytest.mark.parametrize("minimum", [0.0, -1.0, 1.5])
-def test_the_least_probability_of_a_rival_is_checked(pipe_of, minimum):
+@pytest.mark.parametrize("minimum", [0.0, -1.0, 1.5, float("nan")])
+@pytest.mark.parametrize("method", ["rivals", "marginals"])
+def test_a_minimum_probability_is_checked(pipe_of, method, minimum):
+    pipe = pipe_of()
     with pytest.raises(ValueError, match="above 0"):
-        pipe_of().rivals([], minimum=minimum)
+        getattr(pipe, method)([Doc(pipe.vocab, words=list(TEXT))], minimum=minimum)
+
+
+def test_a_space_within_an_entity_is_as_sure_as_the_entities_that_hold_it(pipe_of):
+    """Spaces between tokens are no units: one is outside unless an entity has the token on either side."""
+    pipe = pipe_of()
+    doc = Doc(pipe.vocab, words=["王小明", "去", "上海"], spaces=[True, False, False])
+    spaced = Doc(pipe.vocab, words=list("王小明去上海"), spaces=[True, True, True, False, False, False])
+    sure = Doc(pipe.vocab, words=list("王小明去上海"), spaces=[True, True, True, False, False, False])
+    sure.set_ents([Span(sure, 0, 3, label="PER")], default="missing")
+    for each, inside in ((doc, []), (spaced, [1, 3]), (sure, [1, 3])):
+        [marginals] = pipe.marginals([each], minimum=1e-12)
+        for place in range(len(each.text)):
+            holding = [e.probability for e in marginals.entities if e.start <= place < e.end]
+            assert marginals.outside[place] == pytest.approx(1.0 - sum(holding), abs=1e-6)
+        assert all(marginals.outside[place] < 0.9 for place in inside)
 
 
 def test_entities_of_the_doc_are_neither_used_nor_changed(pipe_of):

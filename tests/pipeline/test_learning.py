@@ -10,6 +10,8 @@ import torch
 from spacy.training import Example
 from thinc.api import Adam, fix_random_seed
 
+from spacy_tener.models.bridge import forget_gradients
+from spacy_tener.models.embed.tables import table_nodes
 from spacy_tener.optim.optimizers import SGD
 from spacy_tener.optim.schedules import triangular
 
@@ -212,6 +214,29 @@ def test_scores_that_are_no_number_stop_training(learned, make_examples, torch_p
         next(iter(torch_parameters(pipe).values())).fill_(float("nan"))
     with pytest.raises(ValueError, match=r"E910.*tener_ner"):
         nlp.update(make_examples(nlp))
+
+
+def test_a_step_that_fails_leaves_nothing_for_the_next(learned, make_examples, torch_parameters, gradients):
+    """The loss of the second batch is no number: the gradients of the first are gone."""
+    nlp = learned(window=20, overlap=6, max_units=20)
+    pipe = nlp.get_pipe("tener_ner")
+    [table] = [value for name, value in torch_parameters(pipe).items() if name.endswith("tables.unigram")]
+    bad = nlp.make_doc("鲸" * 20)
+    pipe.update([Example.from_dict(bad, {"entities": []})])  # gives the character a row, the last one
+    forget_gradients(pipe.model)
+    shim = table_nodes(pipe.model)[0]
+    rows = shim.attrs["vocabulary"].tables["unigram"].rows(shim.attrs["vocabulary"].read([bad]).keys["unigram"])
+    [table] = [value for name, value in torch_parameters(pipe).items() if name.endswith("tables.unigram")]
+    with torch.no_grad():
+        table[torch.from_numpy(rows)] = float("nan")
+    good = make_examples(nlp)[:1]
+    with pytest.raises(ValueError, match="E910"):
+        pipe.update([*good, Example.from_dict(bad, {"entities": []})])
+    assert not gradients(pipe)
+
+
+def test_the_loss_of_no_examples_is_nothing(learned):
+    assert learned().get_pipe("tener_ner").get_loss([], []) == (0.0, [])
 
 
 def test_characters_first_seen_in_an_update_are_learned(learned, learn, make_examples, entities_of):

@@ -30,6 +30,15 @@ def test_the_line_that_is_told_finds_the_entities(sourced, learned, char_entitie
         assert char_entities_of(sourced(TEXT)) == entities_of(learned()(TEXT))
 
 
+def test_what_then_reads_characters_is_scored_by_characters(sourced, learned, make_examples):
+    sourced.get_pipe("tener_ner").cfg["view"] = "characters"
+    reloaded = spacy.blank("zh")
+    reloaded.add_pipe("tener_ner", source=sourced)
+    examples = [spacy.training.Example(sourced.make_doc(e.text), e.reference) for e in make_examples(learned())]
+    for nlp in (sourced, reloaded):
+        assert nlp.evaluate(examples)["ents_f"] == 1.0
+
+
 def test_it_is_told_after_some_tokens_and_again_after_loading(sourced):
     texts = ["吴重阳在中国银行工作。"] * 6
     with warnings.catch_warnings():

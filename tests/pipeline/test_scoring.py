@@ -2,7 +2,6 @@
 
 import pytest
 import spacy
-from spacy.pipeline.ner import ner_score
 from spacy.scorer import get_ner_prf
 from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
@@ -83,8 +82,6 @@ def test_without_annotation_there_are_no_scores():
 
 
 def test_it_is_the_default_of_the_view_of_characters(blank, jieba_nlp, learned, sentences, make_examples):
-    assert blank().get_pipe("tener_ner").scorer is ner_score
-    assert blank(view="characters").get_pipe("tener_ner").scorer is score_char_entities
     assert blank(scorer={"@scorers": "spacy_tener.char_ner_scorer.v1"}).get_pipe("tener_ner").scorer
     assert blank(view="characters", scorer=None).get_pipe("tener_ner").scorer is None
     nlp = learned(view="characters", chars_key="exact")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...layers.crf import CRF, cross_entropy
 from ...layers.devices import on_device, one_host_thread
-from ...models.bridge import TorchShim, penalties
+from ...models.bridge import TorchShim, forget_gradients, penalties
 from ...models.tagger import TaggerModel, crf
 from ...models.torch_side import join, split
 from ..settings import NERSettings
@@ -259,15 +259,19 @@ def _accumulate(
     scale = 1.0 / sum(counts)
     terms = penalties(model)
     total = 0.0
-    for batch, count in zip(batches, counts, strict=True):
-        for term in terms:
-            term.share = scale * count
-        docs = documents(batch, views)
-        with one_host_thread(crf(model).start.device):
-            scores, backprop = model.begin_update(docs)
-            loss, d_scores = gradient(crf(model), scores, partial(loss_of, batch, docs), scale)
-            if not isfinite(loss):
-                raise ValueError(Errors.E910.format(name=name))
-            backprop(d_scores)
-        total += loss
+    try:
+        for batch, count in zip(batches, counts, strict=True):
+            for term in terms:
+                term.share = scale * count
+            docs = documents(batch, views)
+            with one_host_thread(crf(model).start.device):
+                scores, backprop = model.begin_update(docs)
+                loss, d_scores = gradient(crf(model), scores, partial(loss_of, batch, docs), scale)
+                if not isfinite(loss):
+                    raise ValueError(Errors.E910.format(name=name))
+                backprop(d_scores)
+            total += loss
+    except BaseException:
+        forget_gradients(model)
+        raise
     return total + sum(term.take() for term in terms)
