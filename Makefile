@@ -90,11 +90,11 @@ versions: $(PY) ## the test suite with other versions: make versions PYTHONS="py
 	$(PY) -m pip install --quiet uv
 	$(PY) scripts/try_versions.py $(PYTHONS) --sets $(SETS)
 
-bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to benchmarks/results
+bench: $(DEV_ENV) ## accuracy on Weibo and Resume beside spaCy's ner, written to research/results
 	$(PY) -m spacy project run convert-weibo
 	$(PY) -m spacy project run convert-resume
-	$(PY) -m spacy tener grid $(WORK) --corpora weibo,resume --systems ner,tener --seeds $(SEEDS) --data $(DATA)
-	$(PY) benchmarks/runs.py $(WORK) --title "TENER beside spaCy's ner" --out benchmarks/results/bench.md \
+	$(PY) -m research grid $(WORK) --corpora weibo,resume --systems ner,tener --seeds $(SEEDS) --data $(DATA)
+	$(PY) research/benchmarks/runs.py $(WORK) --title "TENER beside spaCy's ner" --out research/results/bench.md \
 		--baseline ner --named-nominal
 
 sample: $(RUN_ENV) ## write assets/sample again from its lists and patterns

@@ -2,7 +2,7 @@
 
 `tested` are the versions of constraints.txt, `oldest` the oldest that pyproject.toml accepts, with everything below
 them at its newest, and `newest` the newest of all. What is tried is the last commit. Each run is a row of
-benchmarks/results/versions.md, in place of the one before with the same Python and set.
+research/results/versions.md, in place of the one before with the same Python and set.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "benchmarks" / "results" / "versions.md"
+PAGE = ROOT / "research" / "results" / "versions.md"
 SETS = {
     "tested": ["--constraint", "constraints.txt"],
     "oldest": ["--resolution", "lowest-direct"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typer
 from spacy.cli._util import app
 from typer.testing import CliRunner
 
@@ -18,7 +19,7 @@ class Ran:
     lines: The lines of both, words apart by one blank.
     """
 
-    def __init__(self, *words: object, stdin: str | None = None) -> None:
+    def __init__(self, *words: object, stdin: str | None = None, app: typer.Typer = app) -> None:
         result = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*map(str, words)], input=stdin)
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception

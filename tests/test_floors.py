@@ -114,6 +114,10 @@ def test_no_two_modules_import_each_other() -> None:
     assert list(TopologicalSorter(graph).static_order())
 
 
+def test_the_package_never_imports_what_reproduces_the_papers() -> None:
+    assert {name for module in MODULES for name in imported_names(module) if name.split(".")[0] == "research"} == set()
+
+
 def test_the_component_never_imports_the_workbench() -> None:
     below = [module for module in MODULES if module.count(".") and room_of(module) not in WORKBENCH]
     assert below

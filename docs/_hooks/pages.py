@@ -16,14 +16,11 @@ BORROWED = {
     "README.md": "index.md",
     "assets/README.md": "corpora.md",
     "assets/sample/README.md": "sample.md",
-    "benchmarks/README.md": "benchmarks.md",
+    "research/README.md": "benchmarks.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
-    **{
-        path.relative_to(ROOT).as_posix(): f"results/{path.name}"
-        for path in sorted(ROOT.glob("benchmarks/results/*.*"))
-    },
+    **{path.relative_to(ROOT).as_posix(): f"results/{path.name}" for path in sorted(ROOT.glob("research/results/*.*"))},
 }
 SOURCES = {page: source for source, page in BORROWED.items()}
 LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
@@ -47,7 +44,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def _link(target: str, source: str, page: str) -> str:
     """A link as written in a file of the repository, as it must be in the page made of that file."""
     path = os.path.normpath((PurePosixPath(source).parent / target).as_posix())
-    if path == "benchmarks/results":
+    if path == "research/results":
         path = "docs/measured.md"
     if path in BORROWED:
         found = BORROWED[path]

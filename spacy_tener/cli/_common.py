@@ -19,7 +19,7 @@ from wasabi.printer import Printer
 
 from ..errors import MissingPackageError, RemedyError, check_choice
 from ..pipeline.gpu import check_gpu, use_gpu
-from ..workbench.report.runs import CONFIG, read_trained_config
+from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.report.scores import read_json
 from ..workbench.runs.engines import Engine, on_ray, on_this_machine
 from . import tener_cli
@@ -53,9 +53,9 @@ msg = Messages()
 
 
 def command(
-    name: str, *, stopped: str = "", prints_result: bool = False, **settings: Any
+    name: str, *, stopped: str = "", prints_result: bool = False, group: typer.Typer = tener_cli, **settings: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds a command to the group. A RemedyError ends the command with its reason and remedy.
+    """Return a decorator that adds a command to a group. A RemedyError ends the command with its reason and remedy.
 
     stopped: The message after Ctrl-C.
     prints_result: The function returns a text for standard output and an exit status, and its messages go to standard
@@ -63,7 +63,7 @@ def command(
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @tener_cli.command(name, **settings)
+        @group.command(name, **settings)
         @wraps(function)
         def run(**arguments: Any) -> None:
             with redirect_stdout(sys.stderr) if prints_result else nullcontext():

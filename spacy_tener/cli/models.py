@@ -31,12 +31,12 @@ from ..pipeline.units import View, view_of
 from ..workbench.calibration.fitting import Threshold, cross_validated, fit_temperature, fit_thresholds
 from ..workbench.calibration.outcomes import check_enough, find_outcomes
 from ..workbench.calibration.reliability import Series, draw_reliability, errors
+from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.docbins import read_docs
-from ..workbench.pipelines import change_cfg, check_new, write_pipeline
+from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
 from ..workbench.report.canvas import check_ending
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, render_card
-from ..workbench.report.runs import CONFIG, dev_scores, read_trained_config, size_mb
-from ..workbench.report.scores import parse_scores, read_json
+from ..workbench.report.scores import dev_scores, parse_scores, read_json
 from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
 from . import options
 from ._common import command, load_pipeline, msg, no_text, read_meta, refuse_given, setup_gpu
@@ -227,7 +227,7 @@ def _check_places(model: Path, output: Path, *, force: bool) -> None:
         raise RemedyError(f"{model}: there is no pipeline", "Name a directory written by training, as model-best.")
     pipeline, copy = model.resolve(), output.resolve()
     if pipeline == copy or pipeline in copy.parents or copy in pipeline.parents:
-        # meta.json of a run has its scores on dev, which `spacy tener table` reads.
+        # meta.json of a run has its scores on dev, which tables of runs read.
         raise RemedyError(f"{output}: the pipeline itself is there", "Choose another output: a copy is made.")
     check_folder(output)
     if output.exists() and any(output.iterdir()):

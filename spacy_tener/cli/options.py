@@ -17,9 +17,6 @@ Overlays = Annotated[list[str] | None, typer.Argument(help="Overlays: names from
 Settings = Annotated[
     list[str] | None, typer.Option("--set", "-s", help="section.key=value, overrides all files; may be repeated")
 ]
-Runs = Annotated[list[Path], typer.Argument(help="Directories that hold runs as CORPUS/SYSTEM/SEED")]
-Corpora = Annotated[str, typer.Option("--corpus", help="Corpora to take, as in weibo,resume (default: all)")]
-Systems = Annotated[str, typer.Option("--system", help="Systems to take, as in ner,tener (default: all)")]
 Code = Annotated[
     Path | None, typer.Option("--code", "-c", help="Python file with additional code (registered functions) to import")
 ]

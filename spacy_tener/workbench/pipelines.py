@@ -1,4 +1,4 @@
-"""Trained pipelines written to new directories."""
+"""Trained pipelines on disk: written to new directories, and their size."""
 
 from __future__ import annotations
 
@@ -43,3 +43,8 @@ def write_pipeline(nlp: Language, output: Path) -> None:
     with temporary as folder, writing(output):
         nlp.to_disk(Path(folder) / "model")
         os.replace(Path(folder) / "model", output)
+
+
+def size_mb(folder: Path) -> float:
+    """Return the size of all files in a directory."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

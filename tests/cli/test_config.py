@@ -348,15 +348,16 @@ def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs_and_what_fits(
 
 
 @pytest.mark.parametrize(
-    ("base", "name", "lacking", "fitting"),
+    ("base", "setting", "lacking", "fitting"),
     [
-        ("weibo", "flat-atssa-k-1", "'k', which spacy_tener.TENER.v1", "flat-atssa"),
-        ("wnut17", "grn-dfn", "'relation', which spacy.Tok2Vec.v2", "char-grn or grn"),
+        ("weibo", "k = 1", "'k', which spacy_tener.TENER.v1", "flat-atssa"),
+        ("wnut17", 'relation = "mean"', "'relation', which spacy.Tok2Vec.v2", "char-grn or grn"),
     ],
 )
-def test_a_part_of_another_system_is_named_with_what_it_goes_over(base, name, lacking, fitting) -> None:
-    error = refusal(name, base=base)
-    assert error.reason == f"{name}: sets {lacking} does not have"
+def test_a_part_of_another_system_is_named_with_what_it_goes_over(overlay, base, setting, lacking, fitting) -> None:
+    path = overlay(f"[{TOK2VEC}]\n{setting}\n")
+    error = refusal(path, base=base)
+    assert error.reason == f"{path}: sets {lacking} does not have"
     assert error.remedy == f"Put it after {fitting}."
 
 

@@ -31,7 +31,7 @@ def test_a_failure_ends_the_command_and_what_is_not_shown_is_not(capsys: pytest.
 
 
 def test_every_command_that_loads_or_trains_a_pipeline_takes_code() -> None:
-    without = {"config", "convert", "plot", "table", "vectors"}
+    without = {"config", "convert", "vectors"}
     for name in set(MODULES) - without:
         assert "--code" in [option for each in Commands(MODULES)[name].params for option in each.opts], name
 

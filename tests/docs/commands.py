@@ -20,6 +20,8 @@ from pages import ROOT
 from spacy.cli._util import app
 from spacy.util import registry
 
+import research.__main__ as research
+
 
 def commands(code: str) -> Iterator[list[str]]:
     """The words of each command, without comments, joined where a line ends in a backslash."""
@@ -31,8 +33,8 @@ def commands(code: str) -> Iterator[list[str]]:
 
 def check(words: list[str]) -> None:
     """Fail where a command, or an option of it, does not exist."""
-    if words[:3] == ["python", "-m", "spacy"]:
-        command, rest = spacy_command(words[3:])
+    if words[:2] == ["python", "-m"] and words[2] in GROUPS:
+        command, rest = named_command(words[2], words[3:])
         if hasattr(command, "commands"):
             return
         options = set().union(*(set(p.opts) | set(p.secondary_opts) for p in command.params)) | {"--help"}
@@ -55,9 +57,9 @@ def check(words: list[str]) -> None:
         assert words[0] in {"cd", "mkdir", "head", "cat", "curl"}, f"no check is known for {shlex.join(words)}"
 
 
-def spacy_command(words: list[str]) -> tuple[Any, list[str]]:
+def named_command(module: str, words: list[str]) -> tuple[Any, list[str]]:
     """The command, or group of commands, that words name, and the words behind its name."""
-    command = root_command()
+    command = GROUPS[module]()
     while hasattr(command, "commands") and words:
         assert words[0] in command.commands, f"there is no command {words[0]!r}"
         command, words = command.commands[words[0]], words[1:]
@@ -70,6 +72,14 @@ def root_command() -> Any:
     return typer.main.get_command(app)
 
 
+@cache
+def research_command() -> Any:
+    return typer.main.get_command(research.app)
+
+
+GROUPS = {"spacy": root_command, "research": research_command}
+
+
 def check_script(path: Path, words: list[str]) -> None:
     """Fail where a script does not exist, or does not name an option."""
     source = path.read_text(encoding="utf8")
@@ -77,16 +87,16 @@ def check_script(path: Path, words: list[str]) -> None:
     source += "".join(other.read_text(encoding="utf8") for other in shared)
     for word in words:
         if word.startswith("--") and word != "--help":
-            assert f'"{word}"' in source or "those of `tener table`" in source, f"{path}: {word}"
+            assert f'"{word}"' in source or "those of `research table`" in source, f"{path}: {word}"
 
 
 def run(words: list[str], added: str) -> str:
     """Run a command in this process, in the current directory; what it printed."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        if words[:3] == ["python", "-m", "spacy"]:
+        if words[:2] == ["python", "-m"] and words[2] in GROUPS:
             extra = shlex.split(added) if words[3] == "train" else []
-            _run_spacy([*words[3:], *extra])
+            _run_command(words[2], [*words[3:], *extra])
         elif words[0] == "mkdir":
             Path(words[-1]).mkdir(parents=True)
         elif words[0] in {"cat", "head"}:
@@ -98,13 +108,13 @@ def run(words: list[str], added: str) -> str:
     return printed.getvalue()
 
 
-def _run_spacy(words: list[str]) -> None:
+def _run_command(module: str, words: list[str]) -> None:
     argv, status = sys.argv, None
-    sys.argv = ["spacy", *words]  # spaCy's own commands read their overrides here
+    sys.argv = [module, *words]  # spaCy's own commands read their overrides here
     try:
-        status = root_command()(words, standalone_mode=False, prog_name="python -m spacy")
+        status = GROUPS[module]()(words, standalone_mode=False, prog_name=f"python -m {module}")
     except SystemExit as ended:
         status = ended.code
     finally:
         sys.argv = argv
-    assert not status, f"python -m spacy {shlex.join(words)} ended with status {status}"
+    assert not status, f"python -m {module} {shlex.join(words)} ended with status {status}"

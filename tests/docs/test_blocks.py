@@ -15,8 +15,8 @@ import yaml
 from commands import check, commands, run
 from pages import LANGUAGES, PAGES, ROOT, Block, blocks, prose
 
+from research.search_space import read_space
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.runs.search_space import read_space
 
 EXECUTED = {"python", "bash", "ini"}
 RUN = [page for page in PAGES if any(not block.kind and block.language in EXECUTED for block in blocks(page))]
@@ -26,7 +26,7 @@ SLOW = [page for page in PAGES if any(block.kind == "slow" for block in blocks(p
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with what a clone of the repository has, for commands to write into."""
-    for name in ("assets", "configs", "benchmarks", "scripts", "project.yml", "Makefile", "pyproject.toml"):
+    for name in ("assets", "configs", "research", "scripts", "project.yml", "Makefile", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -57,7 +57,7 @@ def test_no_command_hides_in_an_indented_block(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_the_text_exist(page: str) -> None:
-    for line in re.findall(r"`(python -m spacy [^`]+)`", prose(page)):
+    for line in re.findall(r"`(python -m (?:spacy|research) [^`]+)`", prose(page)):
         for words in commands(line):
             check(words)
 

@@ -15,7 +15,8 @@ import srsly
 from small_systems import TEXTS
 from spacy.util import load_config
 
-CONFIG = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "configs" / "weibo.cfg"
 SIZES = {"width": 16, "heads": 2}
 
 
@@ -29,6 +30,7 @@ def here(tmp_path, monkeypatch):
     """A corpus, converted, and its config."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     for part in ("train", "dev", "test"):
         lines = ({"text": text, "label": [list(entity) for entity in entities]} for text, entities in TEXTS)
         srsly.write_jsonl(tmp_path / f"{part}.jsonl", lines)
@@ -42,18 +44,20 @@ def here(tmp_path, monkeypatch):
 
 
 def spacy_command(*command):
-    result = subprocess.run(
-        [sys.executable, "-m", "spacy", *command], capture_output=True, encoding="utf8", check=False
-    )
+    return module_command("spacy", *command)
+
+
+def module_command(*command):
+    result = subprocess.run([sys.executable, "-m", *command], capture_output=True, encoding="utf8", check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
 def test_a_grid_that_is_killed_goes_on_and_what_it_trained_is_evaluated(here, gpu_id):
     systems = ["--configs", "configs", "--corpora", "small", "--systems", "tener", "--seeds", "1,2"]
-    grid = ["tener", "grid", "out", *systems, "--gpu-id", gpu_id]
+    grid = ["research", "grid", "out", *systems, "--gpu-id", gpu_id]
     killed = subprocess.Popen(
-        [sys.executable, "-m", "spacy", *grid],
+        [sys.executable, "-m", *grid],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -66,7 +70,7 @@ def test_a_grid_that_is_killed_goes_on_and_what_it_trained_is_evaluated(here, gp
     killed.wait()
     scores = (first / "metrics.json").read_bytes()
     assert not (second / "metrics.json").exists()
-    spacy_command(*grid)
+    module_command(*grid)
     assert (first / "metrics.json").read_bytes() == scores
     assert (second / "metrics.json").exists()
     model = str(first / "model-best")

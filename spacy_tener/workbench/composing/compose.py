@@ -43,6 +43,8 @@ from .files import (
     read_config,
 )
 
+CONFIG = "config.cfg"
+"""The file of a pipeline's config in its directory."""
 MAX_STEPS = "training.max_steps"
 TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
 TOK2VEC = "components.tener_ner.model.tok2vec.@architectures"
@@ -320,6 +322,16 @@ def wrap_config_errors(what: str) -> Iterator[None]:
         raise ConfigError(f"{what}: {title}{problems(error).removesuffix('.')}", _CORRECT) from error
     except (ValueError, ImportError, OSError) as error:
         raise _refused(str(error), what) from error
+
+
+def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
+    """Read the config of a trained pipeline.
+
+    interpolate: Replace variables by their values.
+    """
+    config = read_config(path)
+    with wrap_config_errors(str(path)):
+        return config.interpolate() if interpolate else config
 
 
 def _check_nothing_lost(config: Config, filled: Config) -> None:

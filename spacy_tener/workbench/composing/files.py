@@ -22,7 +22,7 @@ from thinc.api import Config
 from ...errors import RemedyError
 
 SHIPPED = Path(__file__).parents[1] / "configs"
-BASES, OVERLAYS, SPACES = SHIPPED, SHIPPED / "models", SHIPPED / "search"
+BASES, OVERLAYS = SHIPPED, SHIPPED / "models"
 BASE_NAMES = ("base", "tener")
 """Names of a corpus' config without an overlay, unless an overlay has the name."""
 # Registered name -> package that it needs, and the extra with it.
@@ -125,25 +125,21 @@ def _in_order(parser: configparser.ConfigParser) -> str:
 
 def find_base(config: Path | str) -> Path:
     """Find the config of a corpus by its path, or by its name as in `weibo`."""
-    return _find(config, BASES, "config")
+    return find(config, BASES, "config")
 
 
 def find_overlay(config: Path | str) -> Path:
     """Find the overlay of a model by its path, or by its name as in `flat-atssa`."""
-    return _find(config, OVERLAYS, "overlay")
-
-
-def find_space(config: Path | str) -> Path:
-    """Find a search space by its path, or by its name as in `mect`."""
-    return _find(config, SPACES, "search space")
+    return find(config, OVERLAYS, "overlay")
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names of the configs in one of the package's folders: BASES, OVERLAYS or SPACES."""
+    """Return the names of the configs in one of the package's folders: BASES or OVERLAYS."""
     return sorted(path.stem for path in folder.glob("*.cfg"))
 
 
-def _find(config: Path | str, folder: Path, kind: str) -> Path:
+def find(config: Path | str, folder: Path, kind: str) -> Path:
+    """Find a config by its path, or by its name in a folder. kind: What it is, for an error."""
     path, name = Path(config), str(config)
     if path.is_file() or path.suffix == ".cfg" or {"/", os.sep} & set(name):
         return path

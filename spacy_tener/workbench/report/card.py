@@ -15,7 +15,6 @@ from ...errors import RemedyError
 from ...manifest import installed_versions
 from ..composing.files import entries
 from .scores import Score, Scores, total
-from .tables import markdown_table
 
 # Origin and licence of corpora, by the name of their config, and of dictionaries, by the function that reads them and
 # stores them in the pipeline: name, url, license, author, and the kind of text.
@@ -245,3 +244,9 @@ def _limitations(card: Card) -> Iterable[str]:
 
 def _link(source: Mapping[str, str]) -> str:
     return f"[{source['name']}]({source['url']})" if "url" in source else source["name"]
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -162,6 +162,14 @@ def parse_scores(data: Mapping[str, Any], source: Path) -> Scores:
         raise RemedyError(reason, "Score on data that has entities annotated.") from error
 
 
+def dev_scores(meta: Path, kept: Path | None = None) -> Scores | None:
+    """Return the scores on dev: those in the file `kept` if it exists, or else in a pipeline's meta.json."""
+    if kept is not None and kept.is_file():
+        return read_scores(kept)
+    performance = read_json(meta).get("performance", {}) if meta.is_file() else {}
+    return parse_scores(performance, meta) if performance.get("ents_f") is not None else None
+
+
 @dataclass(frozen=True)
 class Summary:
     """Several measurements of one thing.

@@ -1,4 +1,4 @@
-"""One run: trained by `spacy train` and scored by `spacy tener evaluate`, in a directory as `report.runs` reads it."""
+"""One run: trained by `spacy train` and scored by `spacy tener evaluate`, in a directory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from thinc.api import Config
 from ...errors import RemedyError
 from ...files import digest, write_text
 from ...manifest import NAME, Manifest, file_input
+from ..composing.compose import CONFIG
 from ..composing.files import entries
-from ..report.runs import CONFIG, LOG, METRICS, METRICS_DEV, MODEL
 from .processes import Processes, Tail
 
+MODEL, METRICS, METRICS_DEV, LOG = "model-best", "metrics.json", "metrics-dev.json", "training.jsonl"
+"""The pipeline that was chosen, its scores on test and on dev, and the log of the training."""
 OUTPUT = "output.log"
 """The file with what the processes of a run print."""
 SCORE = "ents_f"

@@ -29,9 +29,8 @@ from ...pipeline.confidence import best_entities, gold_masks, probabilities_of_p
 from ...pipeline.entities import FoundEntity, place_of
 from ...pipeline.finding import Recogniser
 from ..composing.files import ConfigError, corpus_reader
-from ..report.runs import MODEL
 from ..runs.engines import Engine, Task, run_tasks
-from ..runs.training import TrainingRun, is_trained, train
+from ..runs.training import MODEL, TrainingRun, is_trained, train
 from .suggest import text_key
 
 FOLDS, DATA = "folds", "train.spacy"

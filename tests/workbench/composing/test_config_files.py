@@ -10,11 +10,9 @@ from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import (
     BASES,
     OVERLAYS,
-    SPACES,
     ConfigError,
     find_base,
     find_overlay,
-    find_space,
     names_in,
 )
 
@@ -23,11 +21,10 @@ def test_each_kind_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     assert find_base("weibo") == BASES / "weibo.cfg"
     assert find_overlay("mect") == OVERLAYS / "mect.cfg"
-    assert find_space("mect") == SPACES / "mect.cfg"
     assert all(find(name).is_file() for find, folder in KINDS for name in names_in(folder))
 
 
-KINDS = [(find_base, BASES), (find_overlay, OVERLAYS), (find_space, SPACES)]
+KINDS = [(find_base, BASES), (find_overlay, OVERLAYS)]
 
 
 def test_a_file_wins_over_a_name_and_a_directory_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,9 +47,9 @@ def test_an_unknown_name_is_told_with_those_like_it_or_all() -> None:
     with pytest.raises(ConfigError, match="no config 'webo'") as near:
         find_base("webo")
     assert near.value.remedy == "Did you mean weibo?"
-    with pytest.raises(ConfigError, match="no search space 'zzz'") as far:
-        find_space("zzz")
-    assert all(name in far.value.remedy for name in names_in(SPACES))
+    with pytest.raises(ConfigError, match="no overlay 'zzz'") as far:
+        find_overlay("zzz")
+    assert all(name in far.value.remedy for name in names_in(OVERLAYS))
 
 
 def test_names_and_paths_make_the_same_config() -> None:

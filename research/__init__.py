@@ -1,0 +1,1 @@
+"""What reproduces the papers: grids of trainings, searches, tables and figures of their runs, and benchmarks."""

@@ -1,0 +1,9 @@
+"""`python -m research COMMAND`: grid, search, table, plot."""
+
+from __future__ import annotations
+
+from . import report_commands, train_commands  # noqa: F401 - add their commands
+from .app import app
+
+if __name__ == "__main__":
+    app(prog_name="python -m research")

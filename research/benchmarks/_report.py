@@ -1,0 +1,210 @@
+"""What every benchmark page has in common: a header that says when, where and with what it was measured, and tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import date
+from pathlib import Path
+from typing import TypeVar
+
+from spacy_tener.cli._common import training_engine
+from spacy_tener.manifest import installed_versions
+from spacy_tener.workbench.runs.engines import Engine
+
+Task = TypeVar("Task", bound=Hashable)
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "research" / "results"
+
+
+def today() -> str:
+    return date.today().isoformat()
+
+
+def machine() -> str:
+    """Cores, memory and accelerator: enough to judge the numbers by, and nothing that names the machine."""
+    return ", ".join([f"{os.cpu_count()} cores ({cpu_model()})", f"{memory_gb():.0f} GB RAM", gpu_model()])
+
+
+def cpu_model() -> str:
+    for line in _lines_of(Path("/proc/cpuinfo")):
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def gpu_model() -> str:
+    try:
+        query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+        names = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split("\n")
+    except (OSError, subprocess.CalledProcessError):
+        return "no GPU"
+    return names[0].strip() or "no GPU"
+
+
+def command() -> str:
+    """The command line as someone else would type it: no directory of this machine survives in it."""
+    return " ".join(["python", *(shlex.quote(_portable(argument)) for argument in sys.argv)])
+
+
+def _portable(argument: str) -> str:
+    name, equals, value = argument.rpartition("=")
+    if not value.startswith("/"):
+        return argument
+    path = Path(value)
+    inside = path.is_relative_to(Path.cwd())
+    return name + equals + (str(path.relative_to(Path.cwd())) if inside else "/".join(path.parts[-2:]))
+
+
+def _lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf8").splitlines() if path.exists() else []
+
+
+def one_thread() -> dict[str, str]:
+    """The environment of a child process that computes on one thread only."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
+    return {**os.environ, **dict.fromkeys(names, "1")}
+
+
+def pin(cpu: int) -> None:
+    """Keep this process and its children on one core (a negative number: wherever the scheduler puts them)."""
+    if cpu >= 0 and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {cpu})
+
+
+def single_thread(cpu: int) -> None:
+    """Start this script again on one thread and one core, unless that has been done: libraries read their limits at
+    import."""
+    environment = one_thread()
+    if dict(os.environ) != environment:
+        os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+    pin(cpu)
+
+
+def named_paths(arguments: Sequence[str]) -> dict[str, Path]:
+    """`NAME=PATH` arguments, in their order."""
+    pairs = [argument.partition("=") for argument in arguments]
+    wrong = [argument for argument, (_, _, path) in zip(arguments, pairs, strict=True) if not Path(path).is_dir()]
+    if wrong:
+        raise SystemExit(f"Expected NAME=DIRECTORY of a trained pipeline, but got: {', '.join(wrong)}")
+    return {name: Path(path) for name, _, path in pairs}
+
+
+def take_turns(
+    tasks: Mapping[Task, Callable[[], object]],
+    rounds: int | Mapping[Task, int],
+    *,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[Task, list[float]]:
+    """Seconds of each task in each round, in which all take turns, after some rounds that do not count.
+
+    rounds: Of all tasks, or of each.
+    clock: By default CPU time: on an idle machine the time on the clock, and on a busy one that without waiting.
+    """
+    seconds: dict[Task, list[float]] = {name: [] for name in tasks}
+    of_task = dict.fromkeys(tasks, rounds) if isinstance(rounds, int) else rounds
+    for turn in range(warm_up + max(of_task.values())):
+        for name, task in tasks.items():
+            if turn < warm_up + of_task[name]:
+                start = clock()
+                task()
+                seconds[name].append(clock() - start)
+    return {name: measured[warm_up:] for name, measured in seconds.items()}
+
+
+def median_seconds(
+    tasks: Mapping[Task, Callable[[], object]],
+    rounds: int | Mapping[Task, int],
+    *,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[Task, float]:
+    """The medians of `take_turns`."""
+    seconds = take_turns(tasks, rounds, warm_up=warm_up, clock=clock)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def tener(*arguments: object, stdout: int | None = None) -> str:
+    """Run a command of `spacy tener`. stdout: As of `subprocess.run`; with `PIPE`, what it prints is returned."""
+    return _run(["spacy", "tener", *map(str, arguments)], stdout)
+
+
+def research(*arguments: object, stdout: int | None = None) -> str:
+    """Run a command of `python -m research`. stdout: As for `tener`."""
+    return _run(["research", *map(str, arguments)], stdout)
+
+
+def _run(arguments: Sequence[str], stdout: int | None) -> str:
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**one_thread(), "PYTHONPATH": path}
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, check=True, stdout=stdout, encoding="utf8", env=environment).stdout or ""
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `research grid` that say where trainings run."""
+    parser.add_argument("--jobs", type=int, help="how many are trained at once")
+    parser.add_argument("--engine", default="local", help="local, or ray for a cluster")
+    parser.add_argument("--address", help="of the cluster")
+    parser.add_argument("--cpus-per-run", type=float, help="cores on Ray")
+    parser.add_argument("--gpus-per-run", type=float, help="GPUs on Ray")
+
+
+def engine_options(args: argparse.Namespace) -> list[str]:
+    """The same options, for `research grid`."""
+    names = ("jobs", "engine", "address", "cpus_per_run", "gpus_per_run")
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+
+
+def engine(args: argparse.Namespace) -> AbstractContextManager[Engine]:
+    """What these options choose."""
+    return training_engine(args.engine, args.address, args.cpus_per_run, args.gpus_per_run, args.jobs)
+
+
+def scores(runs: Sequence[Path], baseline: str, *options: object) -> tuple[str, str]:
+    """What `research table` says of systems beside one: the table, and how it is to be read."""
+    form = ("--baseline", baseline, "--no-published", "--format", "md")
+    said = research("table", *runs, *form, *options, stdout=subprocess.PIPE)
+    _, found, meaning = said.strip().split("\n\n")
+    return found, meaning
+
+
+def overrides(*settings: str, steps: int | None = None) -> list[str]:
+    """Settings as options of `research grid`. steps: How long to train, the schedule of rates with it."""
+    if steps is not None:
+        settings = (*settings, f"training.max_steps={steps}", f"training.optimizer.learn_rate.total_steps={steps}")
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+def mean_sd(values: Sequence[float], digits: int = 1) -> str:
+    if len(values) < 2:
+        return "".join(f"{value:.{digits}f}" for value in values)
+    return f"{statistics.mean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(path: Path, title: str, *parts: str) -> None:
+    """A page: the title, the header, then the parts, each a paragraph or a table."""
+    versions = ", ".join(f"{package} {version}" for package, version in installed_versions().items())
+    header = f"{today()}. {machine()}. {versions}.\n\n    {command()}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n\n".join([f"# {title}", header, *parts]) + "\n", encoding="utf8")
+    print(f"Written to {path}", flush=True)

@@ -1,0 +1,108 @@
+"""Few annotated sentences, and raw text: `ner`, TENER, self-training, and TENER taught by a larger model.
+
+    python research/benchmarks/few_labels.py --data corpus --work training/few --transformer DIRECTORY
+
+Gold are the first sentences of a corpus' training part, in an order drawn at random; the others are the raw text. All
+models are trained for the same number of steps and chosen on dev; `ner` for more, whose batches begin small.
+What is finished is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import _report
+import spacy
+from spacy.tokens import DocBin
+
+STEPS, NER_STEPS = 800, 2000
+SCHEDULE = _report.overrides("training.eval_frequency=100", steps=STEPS)
+TEACHERS = {"resume": "mect+segment", "wnut17": "transformer-crf"}
+SELF, TAUGHT = "tener+silver", "tener+silver+taught"
+NOTE = (
+    "F1 on test, of models chosen on dev; mean ± standard deviation over seeds 1, 2 and 3, which share their gold "
+    f"sentences. {STEPS} steps. `ner`: spaCy's own, trained as `spacy init config` has it, for {NER_STEPS:,} "
+    "steps: its batches grow, and together hold half as many sentences again, or more. "
+    f"`{SELF}`: the three TENERs annotate the raw text together (`tener silver`), and new ones learn from that beside "
+    "three times the gold annotation: a round of self-training. "
+    f"`{TAUGHT}`: the teacher, trained on the same gold sentences, annotates the raw text, and "
+    "teaches its whole distribution. Teachers, one seed: MECT with a segmenter's tags on Resume, all-MiniLM-L6-v2 with "
+    "a CRF on WNUT 2017. p: paired bootstrap against `tener`."
+)
+
+
+def main() -> None:
+    args = parse_args()
+    parts = []
+    for corpus in args.corpora.split(","):
+        for size in map(int, args.sizes.split(",")):
+            work = args.work / str(size)
+            if not args.only_table:
+                prepare(args.data / corpus, work / "data" / corpus, size)
+                learn(work, corpus, args)
+            table, meaning = _report.scores([work / "runs"], "tener", "--corpus", corpus)
+            parts += [f"## {corpus}, {size:,} sentences", table]
+    _report.write(_report.RESULTS / "few-labels.md", "Few labels", NOTE, *parts, meaning)
+
+
+def prepare(source: Path, target: Path, size: int) -> None:
+    """The parts of a corpus, with a training part of some sentences, and the texts of the others."""
+    target.mkdir(parents=True, exist_ok=True)
+    nlp = spacy.blank("xx")
+    docs = [doc for doc in DocBin().from_disk(source / "train.spacy").get_docs(nlp.vocab) if doc.text.strip()]
+    random.Random(0).shuffle(docs)
+    DocBin(docs=docs[:size]).to_disk(target / "train.spacy")
+    texts = dict.fromkeys(" ".join(doc.text.split()) for doc in docs[size:])
+    (target / "rest.txt").write_text("\n".join(texts) + "\n", encoding="utf8")
+    for part in ("dev.spacy", "test.spacy"):
+        (target / part).write_bytes((source / part).read_bytes())
+
+
+def learn(work: Path, corpus: str, args: argparse.Namespace) -> None:
+    grid = partial(train, work, corpus, _report.engine_options(args))
+    runs, raw, teacher = work / "runs", work / "data" / corpus / "rest.txt", TEACHERS[corpus]
+    grid("ner", schedule=[f"--set=training.max_steps={NER_STEPS}"])
+    grid("tener")
+    own, others = work / f"silver-{corpus}", work / f"silver-{corpus}-teacher"
+    models = ",".join(str(runs / corpus / "tener" / seed / "model-best") for seed in "123")
+    sure = ("--sure", 0.9, "--outside", 0.9)
+    _report.tener("silver", models, raw, "-o", own, *sure)
+    grid(SELF, f"paths.silver={own}")
+    named = [f"paths.transformer={args.transformer}"] if teacher == "transformer-crf" else []
+    grid(teacher, *named, seeds="1")
+    best = runs / corpus / teacher / "1" / "model-best"
+    _report.tener("silver", best, raw, "-o", others, *sure)
+    grid(TAUGHT, f"paths.silver={others}", f"paths.teacher={best}")
+
+
+def train(
+    work: Path,
+    corpus: str,
+    engine: Sequence[str],
+    system: str,
+    *settings: str,
+    seeds: str = "1,2,3",
+    schedule: Sequence[str] = SCHEDULE,
+) -> None:
+    where = ("--corpora", corpus, "--systems", system, "--seeds", seeds, "--data", work / "data")
+    _report.research("grid", work / "runs", *where, *schedule, *_report.overrides(*settings), *engine)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/{train,dev,test}.spacy")
+    parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--transformer", type=Path, required=True, help="a pretrained transformer, the teacher of WNUT")
+    parser.add_argument("--corpora", default="resume,wnut17")
+    parser.add_argument("--sizes", default="100,300,1000")
+    _report.add_engine_options(parser)
+    parser.add_argument("--only-table", action="store_true", help="write the page of what is there")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

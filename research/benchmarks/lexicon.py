@@ -1,0 +1,303 @@
+"""Lexicon matching: libraries side by side, and what a lexicon costs to build, to load and to keep.
+
+    pip install pyahocorasick daachorse
+    python research/benchmarks/lexicon.py --text assets/raw/zh-laws.txt.xz
+
+Text is a paragraph on each line. The words: the 50,000 of jieba's dictionary that are the most frequent; all of them; a
+million: jieba's, then made-up names of 2 to 4 of the text's characters; and 1.3 million: jieba's, then distinct strings
+of 2 to 5 characters from the start of the text. What is searched is the text's end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import lzma
+import multiprocessing
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import cached_property, partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import _report
+import ahocorasick  # type: ignore[import-not-found,unused-ignore]
+import daachorse
+import numpy as np
+import spacy
+from numpy.typing import NDArray
+from spacy.tokens import Doc
+
+from spacy_tener.features.lexicon import Lexicon
+from spacy_tener.features.lexicon_sources import read_list
+
+SIZES = (50_000, 0, 1_000_000, 1_300_000)  # 0: jieba's
+OF_NAMES = 1_000_000
+BATCH = 64
+SEARCHED, SOURCE = 500_000, 6_000_000
+Result = TypeVar("Result")
+Arrays = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+NOTE = (
+    "One core. CPU time; medians over {rounds} rounds in which the libraries take turns. Text: {chars:,} characters of "
+    "{text}, as {docs:,} Docs of single characters, {batch} at a time. Docs to arrays: `Lexicon.find`, everything "
+    "included, with max_words=8. The library alone: from a string to arrays of words and places. Memory: what the "
+    "automaton adds to the process. A million words are jieba's and made-up names of 2 to 4 of the text's characters, "
+    "as a directory of persons or firms has them. 1.3 million are jieba's and strings of 2 to 5 characters from the "
+    "start of the same text, which are found in it more often than any real words would be."
+)
+CHOICE = (
+    "Chosen: ahocorasick_rs. With jieba's words it searches two to three times as fast as pyahocorasick and builds in "
+    "about the same time; with 1.3 million, found more than twice in each character, pyahocorasick is a little ahead. "
+    "daachorse searches fastest, but takes well over a second to build with jieba's words, so that a pipeline that is "
+    "to load within a second would have to store the automaton, and it has no wheels for Linux on ARM. ahocorasick_rs "
+    "is built anew from the words when a pipeline is loaded, and has wheels for Linux and macOS on both kinds of "
+    "processor and for Windows. All three give the same matches, which is checked before measuring."
+)
+LOADING = (
+    "Loading: `Lexicon.from_bytes`, then the automaton, which the first `find` builds. CPU time in a process of its "
+    "own, medians over {rounds} rounds. Words in memory: the strings and the arrays beside them, by their own sizes."
+)
+
+
+class PyAhoCorasick(Lexicon):
+    """The same lexicon with pyahocorasick."""
+
+    @cached_property
+    def _automaton(self) -> Any:
+        automaton = ahocorasick.Automaton(ahocorasick.STORE_INTS)
+        for index in self._order.tolist():
+            automaton.add_word(self.words[index], index)
+        automaton.make_automaton()
+        return automaton
+
+    @cached_property
+    def _lengths(self) -> NDArray[np.int64]:
+        return np.fromiter(map(len, self.words), dtype=np.int64, count=len(self))
+
+    def _search(self, text: str) -> Arrays:
+        pairs = chain.from_iterable(self._automaton.iter(text))
+        lasts, words = np.fromiter(pairs, dtype=np.int64).reshape(-1, 2).T
+        return words, lasts - self._lengths[words] + 1, lasts
+
+
+class Daachorse(Lexicon):
+    """The same lexicon with daachorse."""
+
+    @cached_property
+    def _automaton(self) -> Any:
+        patterns = [self.words[index] for index in self._order.tolist()]
+        return daachorse.CharwiseDoubleArrayAhoCorasick(patterns, use_prefilter=False)
+
+    def _search(self, text: str) -> Arrays:
+        found = self._automaton.find_overlapping(text)
+        firsts, ends, words = np.fromiter(chain.from_iterable(found), dtype=np.int64).reshape(-1, 3).T
+        return self._order[words], firsts, ends - 1
+
+
+LIBRARIES: dict[str, type[Lexicon]] = {
+    "ahocorasick_rs": Lexicon,
+    "pyahocorasick": PyAhoCorasick,
+    "daachorse": Daachorse,
+}
+
+
+def main() -> None:
+    args = parse_args()
+    _report.single_thread(args.cpu)
+    lines = read_lines(args.text)
+    docs = make_docs(lines)
+    matching, loading = [], []
+    for n_words in SIZES:
+        words = make_words(lines, n_words)
+        matching += matching_rows(words, docs, args.rounds)
+        loading.append(loading_row(words, args.rounds))
+    chars = sum(map(len, docs))
+    note = NOTE.format(rounds=args.rounds, chars=chars, text=args.text.name, docs=len(docs), batch=BATCH)
+    libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    header = ["words", "library", "build, s", "memory, MB", "library alone, M chars/s", "Docs to arrays, M chars/s"]
+    header += ["matches per character"]
+    load_header = ["words", "saved, MB", "from_bytes, s", "automaton, s", "together, s", "words in memory, MB"]
+    tables = [
+        _report.table(header, matching),
+        CHOICE,
+        LOADING.format(rounds=args.rounds),
+        _report.table(load_header, loading),
+    ]
+    _report.write(args.out, "Lexicon matching", note, f"{libraries}.", *tables)
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--text", type=Path, required=True, help="a paragraph on each line, .xz or plain")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
+    parser.add_argument("--out", type=Path, default=_report.RESULTS / "lexicon.md")
+    return parser.parse_args()
+
+
+# Material
+
+
+def read_lines(path: Path) -> list[str]:
+    unpack = lzma.open if path.suffix == ".xz" else open
+    with unpack(path, "rt", encoding="utf8") as stream:
+        return str(stream.read(SOURCE)).splitlines()
+
+
+def make_docs(lines: list[str]) -> list[Doc]:
+    """The end of the text."""
+    nlp, docs, left = spacy.blank("zh"), list[Doc](), SEARCHED
+    for line in filter(None, reversed(lines)):
+        docs.append(nlp.make_doc(line))
+        left -= len(line)
+        if left <= 0:
+            break
+    return docs
+
+
+def make_words(lines: list[str], n_words: int) -> list[str]:
+    entries = [entry for entry in read_list(jieba_path(), own_tags=True) if len(entry.word) > 1]
+    if n_words and n_words < len(entries):
+        entries = sorted(entries, key=lambda entry: -(entry.frequency or 0))[:n_words]
+    words = dict.fromkeys(entry.word for entry in entries)
+    text = "".join(lines[: len(lines) * 4 // 5])
+    strings: Iterable[str] = (
+        text[start : start + length] for length in (2, 3, 4, 5) for start in range(0, len(text) - 5, 3)
+    )
+    if n_words == OF_NAMES:
+        strings = made_up_names(text)
+    missing = max(n_words - len(words), 0)
+    words.update(dict.fromkeys(islice(distinct(strings, words), missing)))
+    return list(words)
+
+
+def distinct(strings: Iterable[str], known: Mapping[str, None]) -> Iterator[str]:
+    seen = set(known)
+    for string in strings:
+        if string not in seen:
+            seen.add(string)
+            yield string
+
+
+def made_up_names(text: str) -> Iterator[str]:
+    chance = random.Random(0)
+    chars = [char for char in text[:200_000] if "\u4e00" <= char <= "\u9fff"]
+    while True:
+        yield "".join(chance.choices(chars, k=chance.choice((2, 3, 3, 4))))
+
+
+def jieba_path() -> Path:
+    spec = find_spec("jieba")
+    if spec is None or spec.origin is None:
+        raise SystemExit("The words are jieba's: pip install jieba")
+    return Path(spec.origin).parent / "dict.txt"
+
+
+# Matching
+
+
+def matching_rows(words: list[str], docs: list[Doc], rounds: int) -> list[list[str]]:
+    costs = {name: in_child(partial(build_cost, kind, words)) for name, kind in LIBRARIES.items()}
+    lexicons = {name: kind(words) for name, kind in LIBRARIES.items()}
+    batches = [docs[start : start + BATCH] for start in range(0, len(docs), BATCH)]
+    texts = ["\0".join(doc.text for doc in batch) for batch in batches]
+    n_found = check_equal(list(lexicons.values()), batches)
+    alone = _report.median_seconds({name: partial(search_all, one, texts) for name, one in lexicons.items()}, rounds)
+    whole = _report.median_seconds({name: partial(find_all, one, batches) for name, one in lexicons.items()}, rounds)
+    chars = sum(map(len, docs))
+    return [
+        [
+            f"{len(words):,}",
+            name,
+            f"{costs[name][0]:.2f}",
+            f"{costs[name][1]:.0f}",
+            f"{chars / alone[name] / 1e6:.2f}",
+            f"{chars / whole[name] / 1e6:.2f}",
+            f"{n_found / chars:.2f}",
+        ]
+        for name in lexicons
+    ]
+
+
+def search_all(lexicon: Lexicon, texts: list[str]) -> None:
+    for text in texts:
+        lexicon._search(text)
+
+
+def find_all(lexicon: Lexicon, batches: list[list[Doc]]) -> None:
+    for batch in batches:
+        lexicon.find(batch, 8)
+
+
+def check_equal(lexicons: list[Lexicon], batches: list[list[Doc]]) -> int:
+    """All libraries find the same words at the same places. Returns how many."""
+    n_found = 0
+    for batch in batches:
+        first, *others = [lexicon.find(batch) for lexicon in lexicons]
+        for other in others:
+            for field in ("words", "heads", "tails", "counts"):
+                np.testing.assert_array_equal(getattr(first, field), getattr(other, field))
+        n_found += first.words.size
+    return n_found
+
+
+# Building and loading
+
+
+def build_cost(kind: type[Lexicon], words: list[str]) -> tuple[float, float]:
+    """Seconds, and the megabytes that stay."""
+    lexicon = kind(words)
+    before, start = memory(), time.process_time()
+    _ = lexicon._automaton
+    seconds = time.process_time() - start
+    return seconds, memory() - before
+
+
+def loading_row(words: list[str], rounds: int) -> list[str]:
+    data = Lexicon(words).to_bytes()
+    load, build, megabytes = in_child(partial(load_costs, data, rounds))
+    cells = [f"{load:.2f}", f"{build:.2f}", f"{load + build:.2f}", f"{megabytes:.0f}"]
+    return [f"{len(words):,}", f"{len(data) / 1e6:.1f}", *cells]
+
+
+def load_costs(data: bytes, rounds: int) -> tuple[float, float, float]:
+    """Median seconds of loading and of building, and megabytes of words."""
+    costs = [load_cost(data) for _ in range(rounds)]
+    loads, builds, megabytes = zip(*costs, strict=True)
+    return statistics.median(loads), statistics.median(builds), megabytes[0]
+
+
+def load_cost(data: bytes) -> tuple[float, float, float]:
+    start = time.process_time()
+    lexicon = Lexicon.from_bytes(data)
+    loaded = time.process_time()
+    _ = lexicon._automaton
+    built = time.process_time()
+    size = sum(map(sys.getsizeof, lexicon.words)) + sys.getsizeof(lexicon.words)
+    return loaded - start, built - loaded, (size + lexicon.tags.nbytes + lexicon._order.nbytes) / 1e6
+
+
+def in_child(work: Callable[[], Result]) -> Result:
+    """Measure in a fresh process, whose memory nothing else has touched."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work).result()
+
+
+def memory() -> float:
+    """Megabytes of this process, after what it does not use has gone back to the system."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The choice of a lexicon: how densely its words lie in a corpus, which of them have rows, and what they cost in speed.
+
+    python research/benchmarks/lexicons.py jieba=RUNS/weibo/flat/1/model-best \
+        joined=RUNS/weibo/flat+lexicon-joined/1/model-best --corpus weibo --data DATA
+
+Pipelines with a lexicon, trained on the same corpus, in one process. Words are those that the model finds in the test
+part, its own limit on words per character included. The scores of such runs are what `runs.py` gathers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import _report
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc
+from spacy.training import Corpus
+from speed import measure_pipe
+
+from spacy_tener.models.embed.lexicon import WORD, LexiconVocabulary
+
+NOTE = (
+    "Test part, {texts} texts, {chars} characters. Words with a row: found words that the model tells apart, since "
+    "training showed them or they had a vector; the others share one row. Entities that are words: gold entities whose "
+    "characters are exactly one word of the lexicon. Speed: `nlp.pipe` from raw text, batches of 64, one thread, the "
+    "pipelines take turns within each of {rounds} rounds; medians, the range in brackets, and the ratio to the first "
+    "row: above 1 is faster."
+)
+HEADER = ("lexicon", "words", "found per 100 characters", "of these with a row, %", "entities that are words, %")
+HEADER_SPEED = ("chars/s", "ratio")
+
+
+def main() -> None:
+    args = parse_args()
+    _report.single_thread(args.cpu)
+    pipelines = {name: spacy.load(path) for name, path in _report.named_paths(args.pipelines).items()}
+    examples = list(Corpus(args.data / args.corpus / "test.spacy")(next(iter(pipelines.values()))))
+    docs = [example.reference for example in examples]
+    texts = [doc.text for doc in docs]
+    speed = measure_pipe(pipelines, texts, 64, args.rounds)
+    first = next(iter(pipelines))
+    rows = [[name, *cells(nlp, docs), *speed.cells(name, first)] for name, nlp in pipelines.items()]
+    note = NOTE.format(texts=len(texts), chars=sum(map(len, texts)), rounds=args.rounds)
+    out = args.out or _report.RESULTS / f"lexicons-{args.corpus}.md"
+    _report.write(out, f"Lexicons: {args.corpus}", note, _report.table([*HEADER, *HEADER_SPEED], rows))
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("pipelines", nargs="+", help="NAME=DIRECTORY of a trained pipeline; the first is the measure")
+    parser.add_argument("--corpus", required=True, help="directory under --data, and part of the default file name")
+    parser.add_argument("--data", type=Path, required=True, help="holds CORPUS/test.spacy")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--cpu", type=int, default=-1, help="keep everything on this core")
+    parser.add_argument("--out", type=Path, help="default: research/results/lexicons-CORPUS.md")
+    return parser.parse_args()
+
+
+def cells(nlp: Language, docs: Sequence[Doc]) -> list[str]:
+    vocabulary = vocabulary_of(nlp)
+    fresh = [nlp.make_doc(doc.text) for doc in docs]
+    match = vocabulary.match(fresh)
+    known = (vocabulary.tables[WORD].rows(vocabulary.keys(match.words)[WORD]) > 0).mean()
+    entities = [entity.text for doc in docs for entity in doc.ents]
+    words = sum(entity in vocabulary.lexicon for entity in entities) / len(entities)
+    density = len(match.words) / sum(map(len, fresh))
+    return [f"{len(vocabulary.lexicon):,}", *(f"{100 * share:.1f}" for share in (density, known, words))]
+
+
+def vocabulary_of(nlp: Language) -> LexiconVocabulary:
+    component: Any = nlp.get_pipe("tener_ner")
+    found = (node.attrs.get("vocabulary") for node in component.model.walk())
+    return next(vocabulary for vocabulary in found if isinstance(vocabulary, LexiconVocabulary))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What did not help on a small corpus, or did: each with its numbers, beside the config as it is.
+
+    python research/benchmarks/trials.py --data corpus --work trials --posts zh-weibo-posts.txt.xz --laws zh-laws.txt.xz
+
+All are the shipped config of Weibo, TENER over random rows, with one thing changed. What is finished is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+import _report
+import numpy as np
+import spacy
+from new_words import wrong_words
+from spacy.tokens import Doc, DocBin
+from spacy.training import Example
+
+from spacy_tener.features.lexicon_sources import read_jieba
+from spacy_tener.models.bridge import torch_shim
+from spacy_tener.pipeline.finding import find_recogniser
+from spacy_tener.workbench.composing.files import SHIPPED
+from spacy_tener.workbench.vectors.raw_text import find_texts, read_all
+
+HERE = Path(__file__).parent
+CODE = HERE / "_trials.py"
+CORPUS, BASE, SEEDS = "weibo", "tener", (1, 2, 3)
+RAW = 12_000
+STEPS = 4_000
+OVERLAYS = {
+    "mention-replacement": """
+[corpora.train.augmenter]
+@augmenters = "trials.MentionReplacement.v1"
+path = ${paths.train}
+share = 0.5
+""",
+    "r-drop": """
+[initialize.after_init]
+@callbacks = "trials.RDrop.v1"
+share = 0.5
+""",
+    "no-averages": """
+[training.optimizer]
+use_averages = false
+""",
+}
+SILVER = {"silver-posts": "posts", "silver-laws": "laws"}
+NAMES = ("nr", "ns", "nt", "nz")
+GAZETTEERS = ("gazetteer", "gazetteer-wrong")
+NOTE = (
+    "TENER on Weibo as its config has it, with one thing changed; F1 chosen on dev, seeds 1, 2 and 3. "
+    "`mention-replacement`: beside half of the sentences, one with other entities of the same labels. `r-drop`: each "
+    "batch is read twice with other dropout; half of the loss is how far the one reading is from the other. "
+    "`no-averages`: the weights of the last step, where the config averages those of all steps. `silver-posts`: the "
+    f"three models of `{BASE}` annotate {RAW:,} posts together (`tener silver`), and new ones learn that beside three "
+    f"times the gold annotation, in {STEPS:,} steps: an ensemble distilled. `silver-laws`: the same with paragraphs of "
+    "laws, text of another domain. `gazetteer`: the overlay of that name, with jieba's names of persons, places, "
+    "organisations and other things as lists. `gazetteer-wrong`: a fifth of the words of the lists are wrong, strings "
+    "of 2 or 3 characters of the posts, with a tag drawn at random. p: paired bootstrap against `tener`."
+)
+
+
+def main() -> None:
+    args = parse_args()
+    runs = args.work / "runs"
+    configs = write_configs(args.work / "configs")
+    grid(args, configs, BASE)
+    for name, raw in SILVER.items():
+        output = args.work / name
+        models = ",".join(str(runs / CORPUS / BASE / str(seed) / "model-best") for seed in SEEDS)
+        sure = ("--sure", 0.9, "--outside", 0.9)
+        _report.tener("silver", models, getattr(args, raw), "--output", output, "--limit", RAW, *sure)
+        grid(args, as_overlay(configs, "silver", name), f"{BASE}+{name}", f"paths.silver={output}", steps=STEPS)
+    for name in OVERLAYS:
+        grid(args, configs, f"{BASE}+{name}")
+    for name, lists in zip(GAZETTEERS, write_lists(args), strict=True):
+        grid(args, as_overlay(configs, "gazetteer", name), f"{BASE}+{name}", f"paths.word_lists={lists}")
+    _report.write(args.out, "What did not help", NOTE, *_report.scores([runs], BASE), ensemble(args, runs))
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help=f"holds {CORPUS}/{{train,dev,test}}.spacy")
+    parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--posts", type=Path, required=True, help="raw text like the corpus")
+    parser.add_argument("--laws", type=Path, required=True, help="raw text unlike the corpus")
+    _report.add_engine_options(parser)
+    parser.add_argument("--out", type=Path, default=_report.RESULTS / "trials-weibo.md")
+    return parser.parse_args()
+
+
+def write_configs(folder: Path) -> Path:
+    """Those of the package, and the overlays of what is tried."""
+    shutil.copytree(SHIPPED, folder, dirs_exist_ok=True)
+    for name, overlay in OVERLAYS.items():
+        (folder / "models" / f"{name}.cfg").write_text(overlay, encoding="utf8")
+    return folder
+
+
+def as_overlay(configs: Path, overlay: str, name: str) -> Path:
+    """The configs, with an overlay under another name: a grid has one run for each name."""
+    if overlay != name:
+        shutil.copy(configs / "models" / f"{overlay}.cfg", configs / "models" / f"{name}.cfg")
+    return configs
+
+
+def write_lists(args: argparse.Namespace) -> tuple[Path, ...]:
+    """jieba's names, a list for each kind, and the same with wrong words."""
+    lexicon = read_jieba(0, 10, True)
+    tags = (lexicon.tag_names[tag] for tag in lexicon.tags)
+    names = {word: tag for word, tag in zip(lexicon.words, tags, strict=True) if tag in NAMES}
+    blank = spacy.blank("zh")
+    wrong = wrong_words([blank.make_doc(text) for text in read_all(find_texts([str(args.posts)])[0])], names)
+    folders = tuple(args.work / "lists" / name for name in GAZETTEERS)
+    for folder, words in zip(folders, (names, {**wrong, **names}), strict=True):
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind in NAMES:
+            (folder / f"{kind}.txt").write_text("\n".join(word for word, tag in words.items() if tag == kind) + "\n")
+    return folders
+
+
+def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str, steps: int | None = None) -> None:
+    where = ("--corpora", CORPUS, "--systems", system, "--seeds", ",".join(map(str, SEEDS)), "--data", args.data)
+    options = [*_report.overrides(*settings, steps=steps), *_report.engine_options(args)]
+    code = ("--code", CODE) if system.partition("+")[2] in OVERLAYS else ()
+    _report.research("grid", args.work / "runs", *where, "--configs", configs, *code, *options)
+
+
+def ensemble(args: argparse.Namespace, runs: Path) -> str:
+    """The three models as one, their emissions and the weights of their CRFs averaged."""
+    whole, *pipelines = [spacy.load(runs / CORPUS / BASE / str(seed) / "model-best") for seed in (1, *SEEDS)]
+    model, *models = [find_recogniser(nlp).model for nlp in (whole, *pipelines)]
+    layer, *layers = [torch_shim(each.get_ref("output_layer")) for each in (model, *models)]
+    layer.load_arrays(
+        {name: np.mean([each.weights[name] for each in layers], axis=0) for name in layer.weights}, layer.sizes
+    )
+
+    def together(model: object, docs: list[Doc], is_train: bool) -> tuple[list[np.ndarray], None]:
+        return [np.mean(rows, axis=0) for rows in zip(*(each.predict(docs) for each in models), strict=True)], None
+
+    model._func = together
+    rows = []
+    for part in ("dev", "test"):
+        docs = DocBin().from_disk(args.data / CORPUS / f"{part}.spacy").get_docs(whole.vocab)
+        scores = whole.evaluate([Example(whole.make_doc(doc.text), doc) for doc in docs])
+        alone = [json.loads((runs / CORPUS / BASE / str(seed) / name(part)).read_text())["ents_f"] for seed in SEEDS]
+        rows.append([part, *(f"{100 * score:.2f}" for score in (*alone, np.mean(alone), scores["ents_f"]))])
+    header = ("", *(f"seed {seed}" for seed in SEEDS), "mean", "together")
+    return "## Seeds together\n\nF1 of the emissions and CRFs of the three, averaged.\n\n" + _report.table(header, rows)
+
+
+def name(part: str) -> str:
+    return "metrics.json" if part == "test" else "metrics-dev.json"
+
+
+if __name__ == "__main__":
+    main()

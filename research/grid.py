@@ -1,0 +1,202 @@
+"""Grids of runs: systems x corpora x seeds. Finished runs are kept, the others are trained and scored.
+
+A run is the directory OUTPUT/CORPUS/SYSTEM/SEED, as `runs` reads it. Its config is CORPUS.cfg with the overlays
+models/NAME.cfg that the system names, joined by `+`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from thinc.api import Config
+
+from spacy_tener.files import digest
+from spacy_tener.manifest import NAME, Manifest
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.composing.files import (
+    BASE_NAMES,
+    SHIPPED,
+    ConfigError,
+    corpus_reader,
+    find_in,
+    missing_requirements,
+    names_in,
+)
+from spacy_tener.workbench.runs.engines import Engine, Task, run_tasks
+from spacy_tener.workbench.runs.processes import Processes
+from spacy_tener.workbench.runs.training import METRICS, MODEL, TrainingResult, TrainingRun, evaluate, train
+
+OVERLAYS = Path(__file__).parent / "overlays"
+LOCK = ".grid.lock"
+PARTS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The corpora, systems and seeds of a grid.
+
+    data: The directory of CORPUS/{train,dev,test}.spacy.
+    configs: The directory of CORPUS.cfg and models/OVERLAY.cfg; by default the package's, with our overlays.
+    settings: Settings that override all files, as `section.key=value`.
+    gpu_id: The GPU, or -1 for the CPU.
+    code: A Python file with registered functions to import.
+    """
+
+    output: Path
+    corpora: Sequence[str]
+    systems: Sequence[str]
+    seeds: Sequence[int]
+    data: Path
+    configs: Path | None = None
+    settings: Sequence[str] = ()
+    gpu_id: int = -1
+    code: Path | None = None
+
+
+@dataclass(frozen=True)
+class Todo:
+    """The action that a run needs.
+
+    changes: The differences from a finished run in its directory, a line for each.
+    """
+
+    run: TrainingRun
+    action: Literal["train", "evaluate", "nothing"]
+    changes: tuple[str, ...] = ()
+
+
+def plan(grid: Grid) -> list[TrainingRun]:
+    """Return all runs, by corpus, system and seed. Raises one error that lists everything wrong or missing."""
+    runs: list[TrainingRun] = []
+    problems: list[str] = []
+    for corpus, part in product(grid.corpora, PARTS):
+        path = grid.data / corpus / f"{part}.spacy"
+        if not path.is_file():
+            convert = f"Make it: python -m spacy tener convert FILES {path.parent}, or give another --data."
+            problems.append(f"{path}: No such file. {convert}")
+    for corpus, system in product(dict.fromkeys(grid.corpora), dict.fromkeys(grid.systems)):
+        try:
+            config = _config(grid, corpus, system)
+            runs += [_run(grid, corpus, system, seed, config) for seed in dict.fromkeys(grid.seeds)]
+            problems += [f"{corpus}, {system}: {line}" for line in missing_requirements(config)]
+        except ConfigError as error:
+            problems.append(str(error))
+    if problems:
+        raise ConfigError("Nothing was trained: the grid has errors", "\n".join(dict.fromkeys(problems)))
+    if not runs:
+        raise ConfigError("The grid is empty", "Name at least one corpus, one system and one seed.")
+    return runs
+
+
+def todo(run: TrainingRun) -> Todo:
+    """Return the action that a run needs. A finished run needs none, even if its pipeline was deleted."""
+    assert run.test is not None
+    now, before = run.manifest(), Manifest.read(run.folder)
+    scored, trained = (run.folder / METRICS).is_file(), (run.folder / MODEL).is_dir()
+    if before is None or MODEL not in before.parts:
+        unknown = f"it has {METRICS}, but no {NAME} that records its config and data"
+        return Todo(run, "train", (unknown,) if scored else ())
+    if not scored and not trained:
+        return Todo(run, "train")
+    if differences := before.changes(now):
+        return Todo(run, "train", differences)
+    if scored and before.parts.get(METRICS) == digest(run.test):
+        return Todo(run, "nothing")
+    if trained:
+        return Todo(run, "evaluate")
+    return Todo(run, "train", (f"{run.test} has changed, and there is no {MODEL} to score on it",))
+
+
+def check_unchanged(todos: Sequence[Todo]) -> None:
+    """Refuse to overwrite finished runs of another config or other data."""
+    other = [each for each in todos if each.changes]
+    if other:
+        runs = "1 finished run has" if len(other) == 1 else f"{len(other)} finished runs have"
+        what = f"{runs} another config or other data and would be lost"
+        lines = [f"{each.run.name}: {'; '.join(each.changes)}" for each in other]
+        remedy = "Name another output to keep them, or overwrite them with --retrain."
+        raise ConfigError(what, "\n".join([*lines, remedy]))
+
+
+def run_grid(
+    todos: Sequence[Todo], engine: Engine, *, begun: Callable[[Todo], None], ended: Callable[[Todo, str], None]
+) -> dict[str, str]:
+    """Train and score. Returns the failures by the names of their runs.
+
+    begun: Called with each run when it is submitted.
+    ended: Called with each run and its failure, or an empty string.
+    """
+    failures: dict[str, str] = {}
+
+    def note(each: Todo, failure: str) -> None:
+        if failure:
+            failures[each.run.name] = failure
+        ended(each, failure)
+
+    def training_tasks() -> Iterator[tuple[Todo, Task]]:
+        for each in todos:
+            begun(each)
+            yield each, partial(_train if engine.shares_cores else _train_and_score, each)
+
+    for each, result in run_tasks(engine, training_tasks()):
+        if result.failure or not engine.shares_cores:
+            note(each, result.failure)
+    if engine.shares_cores:
+        # Scored one by one at the end: scoring also measures speed, which trainings on the same cores would change.
+        for each in (each for each in todos if each.run.name not in failures):
+            for _, result in run_tasks(engine, [(each, partial(_score, each))]):
+                note(each, result.failure)
+    return failures
+
+
+def _train(each: Todo, processes: Processes) -> TrainingResult:
+    return train(each.run, processes) if each.action == "train" else TrainingResult(None)
+
+
+def _score(each: Todo, processes: Processes) -> TrainingResult:
+    return TrainingResult(None, evaluate(each.run, processes))
+
+
+def _train_and_score(each: Todo, processes: Processes) -> TrainingResult:
+    result = _train(each, processes)
+    return result if result.failure else _score(each, processes)
+
+
+def _config(grid: Grid, corpus: str, system: str) -> Config:
+    base = _find([grid.configs or SHIPPED], corpus, "config")
+    models = [grid.configs / "models"] if grid.configs else [SHIPPED / "models", OVERLAYS]
+    named = {name for folder in models for name in names_in(folder)}
+    names = [name for name in system.split("+") if name not in BASE_NAMES or name in named]
+    config = compose(base, [_find(models, name, "overlay") for name in names], grid.settings).config
+    config["paths"].update({part: str(grid.data / corpus / f"{part}.spacy") for part in ("train", "dev")})
+    return config
+
+
+def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> TrainingRun:
+    config = composed.copy()
+    config["system"]["seed"] = seed
+    reader = corpus_reader(config, "train_corpus")
+    if config.interpolate()["training"]["seed"] != seed:
+        raise ConfigError(f"{corpus}, {system}: the seed is fixed", "Set seed = ${system.seed} in [training].")
+    if reader.get("path") != config["paths"]["train"]:
+        raise ConfigError(f"{corpus}, {system}: the data is fixed", "Set path = ${paths.train} in [corpora.train].")
+    return TrainingRun(
+        name=f"{corpus}/{system}/{seed}",
+        folder=grid.output / corpus / system / str(seed),
+        config=config,
+        test=grid.data / corpus / "test.spacy",
+        gold_preproc=bool(reader.get("gold_preproc")),
+        gpu_id=grid.gpu_id,
+        code=grid.code,
+    )
+
+
+def _find(folders: Sequence[Path], name: str, kind: str) -> Path:
+    there = {each: folder for folder in folders for each in names_in(folder)}
+    names = dict.fromkeys([*(BASE_NAMES if kind == "overlay" else ()), *there])
+    return find_in(there.get(name, folders[0]), name, kind, list(names), "--configs names another directory.")

@@ -1,0 +1,170 @@
+"""Commands that compare runs: table, plot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from spacy_tener.cli._common import check_file, msg, names
+from spacy_tener.errors import RemedyError, check_choice, counted
+from spacy_tener.files import write_text
+
+from .app import command
+from .plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
+from .rows import ScoreTable, make_table
+from .runs import FoundRuns, Run, find_runs, has_setting
+from .tables import FORMATS, format_table
+
+Runs = Annotated[list[Path], typer.Argument(help="Directories that hold runs as CORPUS/SYSTEM/SEED")]
+Corpora = Annotated[str, typer.Option("--corpus", help="Corpora to take, as in weibo,resume (default: all)")]
+Systems = Annotated[str, typer.Option("--system", help="Systems to take, as in ner,tener (default: all)")]
+# Kind of figure -> function that draws it, and the options that it takes.
+KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
+    "convergence": (draw_convergence, {"x", "metric", "y_min"}),
+    "speed": (draw_speed, {"baseline"}),
+    "scores": (draw_scores, {"metric", "published"}),
+    "sweep": (draw_sweep, {"x", "by", "metric", "log_x"}),
+}
+
+
+@command("table", prints_result=True)
+def table_cli(
+    runs: Runs,
+    metric: Annotated[str, typer.Option("--metric", "-m", help="Score to compare systems by: p, r, f")] = "f",
+    by: Annotated[
+        str, typer.Option(help="Group runs by these: corpus, system, settings of the config")
+    ] = "corpus,system",
+    baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="System to compare the others with")] = None,
+    corpus: Corpora = "",
+    system: Systems = "",
+    per_label: Annotated[bool, typer.Option("--per-label", "-l", help="Report each label as well")] = False,
+    named_nominal: Annotated[
+        bool, typer.Option("--named-nominal", help="Report names (X.NAM) and nominal mentions (X.NOM) as well")
+    ] = False,
+    published: Annotated[bool, typer.Option(help="Add the rows that the papers printed")] = True,
+    format: Annotated[
+        str, typer.Option("--format", "-f", help=f"auto (by the output's ending), {', '.join(FORMATS)}")
+    ] = "auto",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print)")] = None,
+) -> tuple[str, int]:
+    """
+    Make a table of runs: mean and deviation over seeds.
+
+    A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number. It holds `metrics.json`, the scores on test as `spacy
+    tener evaluate --output` or `spacy evaluate --output` writes them, and `model-best`, which `spacy train --output`
+    writes: its size, config.cfg and scores on dev are read (those of `metrics-dev.json`, if it exists). A run without
+    metrics.json is listed as unfinished.
+
+    --baseline adds each system's difference from the baseline, and its two-sided p-value: by a paired bootstrap over
+    test documents and seeds together, or, for runs without the counts per document that `spacy tener evaluate` writes,
+    by Welch's t-test over seeds, which needs scipy. --named-nominal needs these
+    counts too. --by takes the end of a setting's path (k for components.tener_ner.model.tok2vec.k); rows of papers are
+    by corpus and system only. Runs that differ in more than seed and paths are not grouped.
+    """
+    if format == "auto":
+        format = output.suffix.removeprefix(".") if output else "terminal"
+        if format not in FORMATS:
+            raise RemedyError(f"{output}: no format has this ending", f"Name one by --format: {', '.join(FORMATS)}.")
+    check_file(output)
+    found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
+    table = make_table(
+        found,
+        by=names(by),
+        metric=metric,
+        baseline=baseline,
+        per_label=per_label,
+        named_nominal=named_nominal,
+        printed=published,
+    )
+    text = format_table(table, format)
+    if output:
+        write_text(output, text)
+    warn_table(found, table)
+    if output:
+        msg.good(f"{output}: {counted(len(found.runs), 'run')}")
+    return "" if output else text, 0 if found.runs else 1
+
+
+def warn_left_out(found: FoundRuns) -> None:
+    """Name directories that look like runs but are not, and the runs that are not finished."""
+    msg.warn_list("Not runs, since they are not at CORPUS/SYSTEM/SEED", found.left_out)
+    unfinished = [f"{each.name}: {each.reason}" for each in found.unfinished]
+    msg.warn_list("Unfinished runs", unfinished, most=len(unfinished))
+
+
+def warn_table(found: FoundRuns, table: ScoreTable) -> None:
+    """Print the warnings about a table."""
+    warn_left_out(found)
+    for warning in table.warnings:
+        msg.warn(warning)
+    if not found.runs:
+        msg.warn("No run is finished")
+
+
+@command("plot")
+def plot_cli(
+    runs: Runs,
+    kind: Annotated[str, typer.Option("--kind", "-k", help=", ".join(KINDS))],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .png or .svg")],
+    x: Annotated[
+        str | None, typer.Option("--x", "-x", help="convergence: step or epoch; sweep: a setting of the config")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="sweep: a line for each system, or for each value of settings (default: corpus)")
+    ] = None,
+    metric: Annotated[str | None, typer.Option("--metric", "-m", help="p, r or f (default); not for speed")] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", "-b", help="speed: the system whose speed is 1")] = None,
+    published: Annotated[bool | None, typer.Option(help="scores: show what the papers printed")] = None,
+    log_x: Annotated[bool | None, typer.Option("--log-x", help="sweep: a logarithmic axis")] = None,
+    y_min: Annotated[float | None, typer.Option("--y-min", help="convergence: where the y-axis begins")] = None,
+    corpus: Corpora = "",
+    system: Systems = "",
+) -> None:
+    """
+    Draw the scores of many runs in one figure.
+
+    `python -m research table --help` describes runs. Needs matplotlib.
+
+    convergence: scores on dev during training, from each run's training.jsonl; the mean over seeds with a band of one
+    standard deviation as far as all seeds trained, thin lines beyond. speed: tokens per second on test, or with
+    --baseline how many times that of one system. scores: each seed's score on test, mean and standard deviation, and
+    printed rows. sweep: the score on test against a setting: its path, as in components.tener_ner.model.tok2vec.k, or
+    the end of it, as in k.
+    """
+    values: dict[str, Any] = {"x": x, "by": names(by) if by else None, "metric": metric, "baseline": baseline}
+    values |= {"published": published, "log_x": log_x, "y_min": y_min}
+    given = {name: value for name, value in values.items() if value is not None}
+    check_choice("kind of figure", kind, KINDS)
+    draw, meaningful = KINDS[kind]
+    if useless := sorted(set(given) - meaningful):
+        shown = ", ".join("--" + name.replace("_", "-") for name in useless)
+        raise RemedyError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
+    if kind == "sweep" and x is None:
+        raise RemedyError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
+    check_file(output)
+    found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
+    warn_left_out(found)
+    drawn = _drawable(kind, found, given)
+    draw(drawn, output, **given)
+    msg.good(f"{output}: {counted(len(drawn), 'run')}")
+
+
+def _drawable(kind: str, found: FoundRuns, given: Mapping[str, Any]) -> list[Run]:
+    """Return the finished runs that have what the figure is drawn from; name the others."""
+    remedy = "Choose other runs, or another kind of figure."
+    if kind == "convergence":
+        needed, drawn = "training.jsonl", [run for run in found.runs if has_log(run)]
+    elif kind == "speed":
+        needed, drawn = "speed in metrics.json", [run for run in found.runs if run.test.speed is not None]
+    else:
+        settings = [*given.get("by", ()), given["x"]] if kind == "sweep" else []
+        needed, drawn = " or ".join(settings), [run for run in found.runs if all(has_setting(run, s) for s in settings)]
+        remedy = "Name settings of the runs' config.cfg by --x and --by."
+    without = [run.name for run in found.runs if run not in drawn]
+    msg.warn_list(f"Left out, without {needed}", without, most=len(without))
+    if without and not drawn:
+        raise RemedyError(f"There is nothing to draw: no run has {needed}", remedy)
+    return drawn

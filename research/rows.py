@@ -1,0 +1,291 @@
+"""Rows of a score table: scores of each group of runs, beside scores printed in papers for the same corpora, and scores
+of the papers' released code on one CPU core.
+
+published.csv has the latter two, in percent, as printed. A system is named by its overlays of configs/models, joined by
+`+`. A paper's baseline, or a number quoted from another paper, is listed under the system that it measures. FLAT-ATSSA
+was printed with BERT only: its rows are listed for it with and without BERT, and say so.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spacy_tener.errors import RemedyError, check_choice
+from spacy_tener.workbench.report.scores import (
+    METRICS,
+    Confusion,
+    Score,
+    Summary,
+    bootstrap_p,
+    summarize,
+    total,
+    welch_p,
+)
+
+from .runs import DEFAULT_BY, FoundRuns, Run, SeedGroup, UnfinishedRun, group_runs
+
+MENTIONS = {"named": ".NAM", "nominal": ".NOM"}
+# Overlays that every English config contains, so that naming them changes nothing.
+_DEFAULTS = frozenset({"chars-adapted", "encoder-adapted"})
+_NO_COUNTS = "Score the run with `python -m spacy tener evaluate`; `spacy evaluate` writes no counts."
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The difference of one system from another.
+
+    difference: The difference of the mean scores.
+    p: The two-sided p-value; None with too few runs.
+    test: `bootstrap` over test documents and seeds; `welch`, a t-test over seeds, if runs lack counts per document.
+    """
+
+    difference: float
+    p: float | None
+    test: str
+
+
+@dataclass(frozen=True)
+class PrintedScores:
+    """One row of one table for one corpus, printed in a paper.
+
+    model: The paper's name of the system.
+    condition: The pretraining that the model starts from.
+    named, nominal: The F1 of Weibo's names only, and of its nominal mentions only.
+    """
+
+    corpus: str
+    system: str
+    model: str
+    source: str
+    condition: str
+    f: float
+    sd: float | None = None
+    p: float | None = None
+    r: float | None = None
+    dev_f: float | None = None
+    named: float | None = None
+    nominal: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name in a legend: the source, and the pretraining."""
+        return f"{'released code' if self.source == 'released code' else 'printed'}: {self.condition}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table. Scores are in percent.
+
+    key: The values by which the runs are grouped.
+    label: The label, or `named` or `nominal`, or an empty string for all together.
+    source: The source of the numbers, if they are not from these runs.
+    seeds: The seeds with such scores.
+    gold: The number of such entities in the test part.
+    """
+
+    key: tuple[Any, ...]
+    label: str = ""
+    source: str = ""
+    seeds: tuple[int, ...] = ()
+    gold: int | None = None
+    p: Summary | None = None
+    r: Summary | None = None
+    f: Summary | None = None
+    dev_f: Summary | None = None
+    speed: Summary | None = None
+    megabytes: Summary | None = None
+    versus: Comparison | None = None
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Result rows, unfinished runs, and warnings.
+
+    by: The names by which runs are grouped: corpus, system, settings of the config.
+    metric: The score that systems are compared by: p, r or f.
+    baseline: The system that the others are compared with.
+    """
+
+    by: tuple[str, ...]
+    metric: str
+    baseline: str | None
+    overall: list[Row]
+    labels: list[Row]
+    mentions: list[Row]
+    unfinished: tuple[UnfinishedRun, ...]
+    warnings: list[str]
+
+
+def make_table(
+    found: FoundRuns,
+    *,
+    by: Sequence[str] = DEFAULT_BY,
+    metric: str = "f",
+    baseline: str | None = None,
+    per_label: bool = False,
+    named_nominal: bool = False,
+    printed: bool = True,
+) -> ScoreTable:
+    """Gather runs into the rows of a table.
+
+    per_label: Add a row for each label.
+    named_nominal: Add rows for names (X.NAM) and nominal mentions (X.NOM).
+    printed: Add the rows printed in papers. They exist only for runs grouped by corpus and system.
+    """
+    check_choice("metric", metric, METRICS)
+    groups = group_runs(found.runs, by)
+    _check_baseline(groups, found, by, baseline)
+    printed = printed and sorted(by) == sorted(DEFAULT_BY)
+    table = ScoreTable(tuple(by), metric, baseline, [], [], [], found.unfinished, list(_different_data(found.runs)))
+    for group in groups:
+        papers = printed_scores(group.value("corpus"), group.value("system")) if printed else []
+        table.overall.append(_overall(group, _versus(group, groups, metric, baseline)))
+        table.overall.extend(_printed_row(group, row) for row in papers)
+        if per_label:
+            table.labels.extend(_labels(group))
+        if named_nominal and any(label.endswith(tuple(MENTIONS.values())) for label in group.runs[0].test.labels):
+            table.mentions.extend(_mentions(group, papers))
+    if named_nominal and not table.mentions:
+        raise RemedyError("No run has labels that end in .NAM or .NOM", "Leave out --named-nominal.")
+    return table
+
+
+def _check_baseline(groups: Sequence[SeedGroup], found: FoundRuns, by: Sequence[str], baseline: str | None) -> None:
+    if baseline is None:
+        return
+    if "system" not in by:
+        raise RemedyError("Runs that are not grouped by system have no baseline", "Group by system, too.")
+    systems = sorted({group.value("system") for group in groups})
+    if baseline not in systems:
+        unfinished = any(each.system == baseline for each in found.unfinished)
+        state = "has no finished run" if unfinished else "is not one of these systems"
+        raise RemedyError(f"The baseline {baseline} {state}", f"Finished: {', '.join(systems) or 'none'}.")
+
+
+def _overall(group: SeedGroup, versus: Comparison | None) -> Row:
+    return Row(
+        key=group.key,
+        seeds=tuple(run.seed for run in group.runs),
+        gold=_gold(group.runs[0]),
+        **_percent(run.test.overall for run in group.runs),
+        dev_f=group.summary(lambda run: 100 * run.dev.overall.f if run.dev else None),
+        speed=group.summary(lambda run: run.test.speed),
+        megabytes=group.summary(lambda run: run.megabytes),
+        versus=versus,
+    )
+
+
+def _versus(group: SeedGroup, groups: Sequence[SeedGroup], metric: str, baseline: str | None) -> Comparison | None:
+    """Compare this group with the one that differs from it in its system only."""
+    if baseline is None or group.value("system") == baseline:
+        return None
+    wanted = tuple(baseline if name == "system" else value for name, value in zip(group.by, group.key, strict=True))
+    other = next((each for each in groups if each.key == wanted), None)
+    return None if other is None else compare(group, other, metric)
+
+
+def compare(group: SeedGroup, baseline: SeedGroup, metric: str) -> Comparison:
+    """Test the difference by documents if all runs were scored on the same ones, and otherwise by seeds only."""
+    ours, theirs = group.scores(metric), baseline.scores(metric)
+    difference = float(np.mean(ours) - np.mean(theirs))
+    counted = [run.test.docs for run in (*group.runs, *baseline.runs)]
+    gold = {tuple(tp + fn for tp, _, fn in docs) for docs in counted if docs}
+    if None in counted or len(gold) != 1:
+        return Comparison(difference, welch_p(ours, theirs), "welch")
+    counts = np.array(counted)
+    return Comparison(difference, bootstrap_p(counts[: len(ours)], counts[len(ours) :], metric), "bootstrap")
+
+
+def _labels(group: SeedGroup) -> Iterator[Row]:
+    for label in sorted({label for run in group.runs for label in run.test.labels}):
+        having = [run for run in group.runs if label in run.test.labels]
+        yield Row(
+            key=group.key,
+            label=label,
+            seeds=tuple(run.seed for run in having),
+            gold=having[0].test.counts[label].gold if having[0].test.counts else None,
+            **_percent(run.test.labels[label] for run in having),
+        )
+
+
+def _mentions(group: SeedGroup, papers: Iterable[PrintedScores]) -> Iterator[Row]:
+    """Yield the micro-averaged scores of all labels of a kind, from counts, since they do not follow from scores."""
+    for run in group.runs:
+        if run.test.counts is None:
+            raise RemedyError(f"{run.folder}: metrics.json has no counts, which groups of labels need", _NO_COUNTS)
+    seeds = tuple(run.seed for run in group.runs)
+    for kind, suffix in MENTIONS.items():
+        counts = [_counts(run, suffix) for run in group.runs]
+        yield Row(group.key, kind, seeds=seeds, gold=counts[0].gold, **_percent(count.score for count in counts))
+        for row in papers:
+            if (f := getattr(row, kind)) is not None:
+                yield Row(group.key, kind, _source(row), f=Summary(f))
+
+
+def _printed_row(group: SeedGroup, row: PrintedScores) -> Row:
+    others = {name: getattr(row, name) for name in ("p", "r", "dev_f")}
+    summaries: dict[str, Any] = {name: Summary(value) for name, value in others.items() if value is not None}
+    return Row(group.key, source=_source(row), f=Summary(row.f, row.sd), **summaries)
+
+
+def _source(row: PrintedScores) -> str:
+    return f"{row.model}, {row.source}, {row.condition}"
+
+
+def _counts(run: Run, suffix: str = "") -> Confusion:
+    return total(count for label, count in (run.test.counts or {}).items() if label.endswith(suffix))
+
+
+def _gold(run: Run) -> int | None:
+    return None if run.test.counts is None else _counts(run).gold
+
+
+def _percent(scores: Iterable[Score]) -> dict[str, Any]:
+    each = list(scores)
+    return {metric: summarize([100 * getattr(score, metric) for score in each]) for metric in METRICS}
+
+
+def _different_data(runs: Sequence[Run]) -> Iterator[str]:
+    """Yield a warning for runs of one corpus with unequal numbers of gold entities, so not scored on the same data."""
+    first: dict[str, tuple[Run, int]] = {}
+    for run in runs:
+        gold = _gold(run)
+        if gold is None:
+            continue
+        other, expected = first.setdefault(run.corpus, (run, gold))
+        if gold != expected:
+            yield f"{run.name} was scored on {gold} entities, {other.name} on {expected}: not the same test data"
+
+
+@cache
+def all_printed() -> tuple[PrintedScores, ...]:
+    """Return all printed rows."""
+    with Path(__file__).with_name("published.csv").open(encoding="utf8", newline="") as lines:
+        header, *rows = csv.reader(lines)
+    scores = [{name: float(cell) for name, cell in zip(header[5:], row[5:], strict=True) if cell} for row in rows]
+    return tuple(PrintedScores(*row[:5], **each) for row, each in zip(rows, scores, strict=True))  # type: ignore[arg-type]
+
+
+def printed_scores(corpus: str, system: str) -> list[PrintedScores]:
+    """Return the printed rows for the corpus and the system of a run."""
+    wanted = (_plain(corpus), _canonical(system))
+    return [row for row in all_printed() if (row.corpus, _canonical(row.system)) == wanted]
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("_", "-").replace(" ", "-")
+
+
+def _canonical(system: str) -> frozenset[str]:
+    """Return the set of overlays of a system, without those that change nothing, as `mect` beside its own ablation
+    `mect-no-cross`."""
+    parts = frozenset(_plain(system).split("+"))
+    extended = {part for part in parts if any(other.startswith(f"{part}-") for other in parts)}
+    return (parts - extended - _DEFAULTS) or frozenset({"tener"})

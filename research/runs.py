@@ -1,0 +1,271 @@
+"""Runs on disk, the settings of their configs, and groups of runs that differ only in their seed.
+
+A run is a directory CORPUS/SYSTEM/SEED, anywhere; SEED is a whole number. These files in it are read:
+
+    metrics.json      the scores on test, from `--output` of `spacy tener evaluate` or `spacy evaluate`
+    metrics-dev.json  the scores on dev; without this file, those in model-best/meta.json
+    model-best/       the pipeline that `spacy train` chose: its size, its config.cfg, its meta.json
+    config.cfg        the config, if there is no model-best
+    training.jsonl    the log of the training: `output_file` of spacy.ConsoleLogger.v3
+
+A run without metrics.json is not finished.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.composing.compose import CONFIG, read_trained_config
+from spacy_tener.workbench.composing.files import entries
+from spacy_tener.workbench.pipelines import size_mb
+from spacy_tener.workbench.report.scores import Scores, Summary, dev_scores, read_scores, summarize
+from spacy_tener.workbench.runs.training import LOG, METRICS, METRICS_DEV, MODEL
+
+_MODELS = (MODEL, "model-last")
+_MARKS = frozenset({*_MODELS, METRICS, METRICS_DEV, LOG, CONFIG})
+_SHAPE = "A run is a directory CORPUS/SYSTEM/SEED, SEED a whole number, with model-best and metrics.json in it."
+DEFAULT_BY = ("corpus", "system")
+_PLACE = ("corpus", "system", "seed")
+# Sections, and last parts of settings' names, that may differ between the runs of a group.
+_FREE_SECTIONS, _FREE_NAMES = ("paths.", "system."), ("seed", "path", "output_file")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's directory and the parts of its name."""
+
+    corpus: str
+    system: str
+    seed: int
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.corpus}/{self.system}/{self.seed}"
+
+
+@dataclass(frozen=True)
+class Run(RunFolder):
+    """A finished run.
+
+    test: The scores on test.
+    dev: The scores on dev.
+    megabytes: The size of the trained pipeline on disk, if it is still there.
+    """
+
+    test: Scores
+    dev: Scores | None
+    megabytes: float | None
+
+
+@dataclass(frozen=True)
+class UnfinishedRun(RunFolder):
+    """A run without scores on test, and the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class FoundRuns:
+    """The runs in some directories, sorted by corpus, system and seed.
+
+    left_out: Directories that hold a pipeline or scores, but are not at CORPUS/SYSTEM/SEED.
+    """
+
+    runs: tuple[Run, ...]
+    unfinished: tuple[UnfinishedRun, ...]
+    left_out: tuple[Path, ...]
+
+    def only(self, *, corpora: Collection[str] = (), systems: Collection[str] = ()) -> FoundRuns:
+        """Return the runs of some corpora and systems; an empty collection stands for all."""
+        both = (*self.runs, *self.unfinished)
+        for kind, names, known in (
+            ("corpus", corpora, {run.corpus for run in both}),
+            ("system", systems, {run.system for run in both}),
+        ):
+            if unknown := sorted(set(names) - known):
+                reason = f"No run of this {kind}: {', '.join(unknown)}"
+                raise RemedyError(reason, f"There are: {', '.join(sorted(known))}.")
+
+        def chosen(run: RunFolder) -> bool:
+            return (not corpora or run.corpus in corpora) and (not systems or run.system in systems)
+
+        runs, unfinished = tuple(filter(chosen, self.runs)), tuple(filter(chosen, self.unfinished))
+        if not runs and not unfinished:
+            raise RemedyError("There is no run of these corpora and systems together", "Name fewer of them.")
+        return replace(self, runs=runs, unfinished=unfinished)
+
+
+def find_runs(roots: Sequence[Path]) -> FoundRuns:
+    """Read the runs in and below some directories."""
+    places: dict[str, RunFolder] = {}
+    left_out: list[Path] = []
+    for folder in _marked_folders(roots):
+        place = _run_folder(folder)
+        if place is None:
+            left_out.append(folder)
+            continue
+        other = places.setdefault(place.name, place)
+        if other is not place:
+            reason = f"{place.corpus}, {place.system}: seed {place.seed} is there twice: {other.folder} and {folder}"
+            raise RemedyError(reason, "Name only one of them.")
+    if not places:
+        raise RemedyError(f"No runs found in {', '.join(map(str, roots))}", _SHAPE)
+    read = [_read(place) for place in sorted(places.values(), key=lambda run: (run.corpus, run.system, run.seed))]
+    return FoundRuns(
+        runs=tuple(each for each in read if isinstance(each, Run)),
+        unfinished=tuple(each for each in read if isinstance(each, UnfinishedRun)),
+        left_out=tuple(left_out),
+    )
+
+
+def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
+    """Yield each directory that holds files of a run, once."""
+    seen: set[Path] = set()
+    for root in roots:
+        if not root.is_dir():
+            raise RemedyError(f"{root}: there is no such directory", _SHAPE)
+        for folder, folders, files in os.walk(root):
+            path = Path(folder)
+            marked = not _MARKS.isdisjoint([*folders, *files])
+            # There are no runs in a pipeline or in another run.
+            folders[:] = [] if marked and _run_folder(path) else sorted(set(folders) - set(_MODELS))
+            if marked and path.resolve() not in seen:
+                seen.add(path.resolve())
+                yield path
+
+
+def _run_folder(folder: Path) -> RunFolder | None:
+    corpus, system, seed = ("", "", "", *folder.resolve().parts[1:])[-3:]
+    if not corpus or not seed.isdecimal():
+        return None
+    return RunFolder(corpus=corpus, system=system, seed=int(seed), folder=folder)
+
+
+def _read(place: RunFolder) -> Run | UnfinishedRun:
+    model = place.folder / MODEL
+    if not (place.folder / METRICS).is_file():
+        reason = "not trained yet, or stopped before the first evaluation"
+        if model.is_dir():
+            reason = f"no {METRICS}: still in training, stopped, or not evaluated"
+        return UnfinishedRun(**vars(place), reason=reason)
+    return Run(
+        **vars(place),
+        test=read_scores(place.folder / METRICS),
+        dev=dev_scores(model / "meta.json", place.folder / METRICS_DEV),
+        megabytes=size_mb(model) if model.is_dir() else None,
+    )
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """The runs with the same values of the names that they are grouped by, one for each seed."""
+
+    by: tuple[str, ...]
+    key: tuple[Any, ...]
+    runs: tuple[Run, ...]
+
+    def value(self, name: str) -> Any:
+        """Return the value of all runs of this group for one of the names they are grouped by."""
+        return self.key[self.by.index(name)]
+
+    def summary(self, measure: Callable[[Run], float | None]) -> Summary | None:
+        """Return mean and standard deviation over the runs for which the measure is not None."""
+        values = [value for run in self.runs if (value := measure(run)) is not None]
+        return summarize(values) if values else None
+
+    def scores(self, metric: str) -> list[float]:
+        """Return each seed's score on test, in percent."""
+        return [100 * getattr(run.test.overall, metric) for run in self.runs]
+
+
+def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[SeedGroup]:
+    """Group runs, sorted by key. A group may have each seed once, and its configs must be equal."""
+    members: dict[tuple[Any, ...], dict[int, Run]] = {}
+    for run in runs:
+        values = [setting(run, name) for name in by]
+        key = tuple(value if isinstance(value, str | int | float | bool | None) else str(value) for value in values)
+        seeds = members.setdefault(key, {})
+        other = seeds.setdefault(run.seed, run)
+        what = ", ".join(f"{name} {value}" for name, value in zip(by, key, strict=True)) or "all runs together"
+        remedy = "Group by the setting that differs, too (--by), or name fewer systems."
+        if other is not run:
+            raise RemedyError(f"{what}: seed {run.seed} is there twice: {other.name} and {run.name}", remedy)
+        first = next(iter(seeds.values()))
+        if different := list(_differences(first, run)):
+            reason = f"{what}: {first.name} and {run.name} have different configs: {'; '.join(different)}"
+            raise RemedyError(reason, remedy)
+    keys = sorted(members, key=lambda key: [order_of(value) for value in key])
+    return [SeedGroup(tuple(by), key, runs=tuple(run for _, run in sorted(members[key].items()))) for key in keys]
+
+
+def setting(run: RunFolder, name: str) -> Any:
+    """Return a value of a run by name.
+
+    name: `corpus`, `system`, `seed`, a setting of the config as in `components.tener_ner.model.tok2vec.k`, or the end
+        of its path, as in `k` or `tok2vec.k`, if that is unique.
+    """
+    found = _matches(run, name)
+    if not found:
+        remedy = "Use corpus, system, seed or a setting's path, as in components.tener_ner.model.tok2vec.k."
+        raise RemedyError(f"{run.name}: its config has no setting '{name}'", remedy)
+    if len(found) > 1:
+        raise RemedyError(f"{run.name}: several settings end in '{name}'", f"Use one of: {', '.join(found)}.")
+    return next(iter(found.values()))
+
+
+def has_setting(run: RunFolder, name: str) -> bool:
+    """Return whether a run has a value for a name: systems have settings that others lack."""
+    return bool(_matches(run, name))
+
+
+def _matches(run: RunFolder, name: str) -> dict[str, Any]:
+    """Return the settings of a run with this path, or else those whose paths end in it."""
+    if name in _PLACE:
+        return {name: getattr(run, name)}
+    settings = _settings(run.folder)
+    if name in settings:
+        return {name: settings[name]}
+    return {path: value for path, value in settings.items() if path.endswith(f".{name}")}
+
+
+def order_of(value: Any) -> tuple[bool, float, str]:
+    """Return a key that sorts numbers by value, and all else as text after them."""
+    number = is_number(value)
+    return (not number, value if number else 0.0, str(value))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _differences(one: Run, other: Run) -> Iterator[str]:
+    """Yield the settings of both runs whose values differ, except seeds and paths."""
+    if one is other or not (_config_file(one.folder) and _config_file(other.folder)):
+        return
+    # Without interpolation, so that references to paths and seeds are equal.
+    settings, others = (_settings(run.folder, interpolate=False) for run in (one, other))
+    for path, value in settings.items():
+        free = path.startswith(_FREE_SECTIONS) or path.rpartition(".")[2] in _FREE_NAMES
+        if not free and path in others and value != others[path]:
+            yield f"{path} is {value} and {others[path]}"
+
+
+def _config_file(folder: Path) -> Path | None:
+    return next((path for path in (folder / MODEL / CONFIG, folder / CONFIG) if path.is_file()), None)
+
+
+@cache
+def _settings(folder: Path, *, interpolate: bool = True) -> Mapping[str, Any]:
+    """Return every setting of a run's config by its dotted path."""
+    path = _config_file(folder)
+    if path is None:
+        raise RemedyError(f"{folder}: there is neither {MODEL}/{CONFIG} nor {CONFIG}", "Train the run again.")
+    config = read_trained_config(path, interpolate=interpolate)
+    return {name: value for name, value in entries(config) if not isinstance(value, Mapping)}

@@ -1,0 +1,12 @@
+"""Commands of `python -m research`, run in this process."""
+
+from __future__ import annotations
+
+from command_line import Ran
+
+from research.__main__ import app
+
+
+def run_research(*words: object) -> Ran:
+    """Run a command of `research`."""
+    return Ran(*words, app=app)

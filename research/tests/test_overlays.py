@@ -1,0 +1,199 @@
+"""English corpora' configs with every overlay that goes on them: TENER's Table 5, GRN's ablations, baselines."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from spacy.language import Language
+from spacy.training import Example
+from spacy.util import load_config, load_model_from_config
+from thinc.api import Config
+
+from research.grid import OVERLAYS
+from spacy_tener.workbench.composing.compose import compose
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+FOLDERS = (CONFIGS / "models", OVERLAYS)
+BASES = ("conll2003", "ontonotes5")
+CHARS = ("none", "cnn", "bilstm", "transformer", "adapted")
+ENCODERS = ("bilstm", "idcnn", "adapted", "transformer")
+ABLATIONS = ("no-context", "branch3", "no-relation", "dfn", "gattn")
+CELLS = [(f"chars-{chars}", f"encoder-{encoder}") for chars, encoder in product(CHARS, ENCODERS)]
+SYSTEMS = [("cnn-bilstm-crf",), ("cnn-bilstm-att-crf",), ("grn",), *(("grn", f"grn-{name}") for name in ABLATIONS)]
+SHAPED = [("chars-shape",), ("cnn-bilstm-crf", "chars-shape"), ("grn", "chars-shape")]
+STACKS = [(), *CELLS, *SYSTEMS, *SHAPED]
+# Each character encoder and each encoder over words, with every other kind of system: what is trained here.
+TRAINED = [(), *CELLS[:: len(ENCODERS) + 1], ("chars-adapted", "encoder-bilstm"), *SYSTEMS, *SHAPED[::2]]
+SENTENCES = [
+    ("John Smith joined Acme in New York .", [(0, 10, "PER"), (18, 22, "ORG"), (26, 34, "LOC")]),
+    ("It rained .", []),
+]
+TOK2VEC = "components.tener_ner.model.tok2vec"
+
+
+def path_of(overlay: str) -> Path:
+    return next(path for folder in FOLDERS if (path := folder / f"{overlay}.cfg").is_file())
+
+
+@cache
+def composed(base: str, overlays: tuple[str, ...] = ()) -> Config:
+    return compose(CONFIGS / f"{base}.cfg", [path_of(name) for name in overlays]).config
+
+
+def tok2vec(base: str, *overlays: str) -> dict:
+    return composed(base, overlays)["components"]["tener_ner"]["model"]["tok2vec"]
+
+
+def pipeline(config: Config) -> tuple[Language, list[Example]]:
+    nlp = load_model_from_config(config.interpolate(), auto_fill=False)
+    return nlp, [Example.from_dict(nlp.make_doc(text), {"entities": entities}) for text, entities in SENTENCES]
+
+
+def parameters(nlp: Language) -> list[torch.Tensor]:
+    """The weights of all torch modules of the recogniser, copied."""
+    modules = [shim._model for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
+    return [each.detach().clone() for module in modules for each in module.parameters()]
+
+
+def names(stack: tuple[str, ...]) -> str:
+    return "+".join(stack) or "base"
+
+
+SENTENCES_OF = {
+    "weibo": 1350,
+    "resume": 3821,
+    "ontonotes4": 15_724,
+    "msra": 46_364 - 4_636,
+    "conll2003": 14_041,
+    "ontonotes5": 59_924,
+    "wnut17": 3_394,
+}
+"""The size of each corpus' training part."""
+
+
+@pytest.mark.parametrize(("base", "sentences"), SENTENCES_OF.items())
+def test_a_base_is_complete_and_takes_a_dev_score_after_each_epoch(base: str, sentences: int) -> None:
+    config = composed(base)
+    assert config == load_config(CONFIGS / f"{base}.cfg")
+    training = config["training"]
+    assert abs(training["eval_frequency"] - sentences / training["batcher"]["size"]) < 1
+    assert training["optimizer"]["learn_rate"]["total_steps"] == training["max_steps"]
+    assert training["max_steps"] % training["eval_frequency"] == 0
+
+
+@pytest.mark.parametrize(
+    ("base", "stack"), [*(("ontonotes5", stack) for stack in STACKS), *(("conll2003", stack) for stack in TRAINED)]
+)
+def test_the_schedule_ends_with_the_training(base: str, stack: tuple[str, ...]) -> None:
+    training = composed(base, stack)["training"]
+    assert training["optimizer"]["learn_rate"]["total_steps"] == training["max_steps"]
+    assert training["max_steps"] % training["eval_frequency"] == 0
+    assert composed(base, stack)["corpora"]["train"]["gold_preproc"] is True
+
+
+def test_every_overlay_is_in_what_is_trained() -> None:
+    assert {name for stack in TRAINED for name in stack} == {name for stack in STACKS for name in stack}
+
+
+@pytest.mark.parametrize("stack", TRAINED, ids=names)
+def test_every_system_takes_a_training_step(stack: tuple[str, ...]) -> None:
+    nlp, examples = pipeline(composed("ontonotes5", stack))
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.001
+    before, losses = parameters(nlp), {}
+    nlp.update(examples, sgd=optimizer, losses=losses)
+    assert 0 < losses["tener_ner"] < math.inf
+    after = parameters(nlp)
+    # Every matrix moves. Biases need not: those of a gate that the tags do not yet read, or of a filter below ReLU.
+    still = [tuple(old.shape) for old, new in zip(before, after, strict=True) if old.ndim > 1 and torch.equal(old, new)]
+    assert still == []
+    with nlp.use_params(optimizer.averages or {}):
+        assert all(doc.has_annotation("ENT_IOB") for doc in nlp.pipe([text for text, _ in SENTENCES]))
+
+
+@pytest.mark.parametrize("stack", CELLS, ids=names)
+def test_a_cell_has_the_encoders_of_its_names(stack: tuple[str, ...]) -> None:
+    chars, encoder = (name.partition("-")[2] for name in stack)
+    found = tok2vec("ontonotes5", *stack)
+    if chars == "none":
+        assert found["embed"]["chars"] is None
+    else:
+        kind = {"cnn": "CharCNN", "bilstm": "CharBiLSTM"}.get(chars, "CharTransformer")
+        assert found["embed"]["chars"]["@architectures"] == f"spacy_tener.{kind}.v1"
+        assert found["embed"]["chars"].get("adapted") == {"transformer": False, "adapted": True}.get(chars)
+    architecture = {
+        "bilstm": "spacy.TorchBiLSTMEncoder.v1",
+        "idcnn": "spacy_tener.IDCNNEncoder.v1",
+        "adapted": "spacy_tener.AdaptedTransformerEncoder.v1",
+        "transformer": "spacy_tener.TransformerEncoder.v1",
+    }
+    assert found["encode"]["@architectures"] == architecture[encoder]
+
+
+@pytest.mark.parametrize(("base", "cells"), [("ontonotes5", CELLS), ("conll2003", set(TRAINED) & set(CELLS))])
+def test_overlays_leave_the_rest_of_the_embedder_alone(base: str, cells: list[tuple[str, ...]]) -> None:
+    embed = dict(tok2vec(base)["embed"])
+    for stack in cells:
+        other = dict(tok2vec(base, *stack)["embed"])
+        assert {**other, "chars": None, "project_to": None} == {**embed, "chars": None, "project_to": None}
+        assert other["vectors"] == "${paths.word_vectors}"
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_the_base_is_the_cell_of_two_adapted_transformers(base: str) -> None:
+    assert composed(base, ("chars-adapted", "encoder-adapted")) == composed(base)
+
+
+@pytest.mark.parametrize(
+    ("ablation", "changed"),
+    [
+        ("no-context", {"branches": []}),
+        ("branch3", {"branches": [3]}),
+        ("no-relation", {"relation": None}),
+        ("dfn", {"relation": "mean"}),
+        ("gattn", {"relation": "attention"}),
+    ],
+)
+def test_an_ablation_of_grn_changes_one_thing(ablation: str, changed: dict) -> None:
+    full = tok2vec("conll2003", "grn")
+    assert (full["branches"], full["relation"], full["width"]) == ([1, 3, 5], "gated", 400)
+    assert tok2vec("conll2003", "grn", f"grn-{ablation}") == {**full, **changed}
+
+
+def test_grn_and_its_baselines_share_embedder_width_and_dropout() -> None:
+    grn = composed("conll2003", ("grn",))["components"]["tener_ner"]["model"]
+    for name in ("cnn-bilstm-crf", "cnn-bilstm-att-crf"):
+        other = composed("conll2003", (name,))["components"]["tener_ner"]["model"]
+        assert {**other["tok2vec"]["embed"], "project_to": None} == grn["tok2vec"]["embed"]
+        assert other["tok2vec"]["embed"]["project_to"] == grn["tok2vec"]["width"]
+        assert other["dropout"] == grn["dropout"] == 0.5
+
+
+def test_wnut17_has_the_shapes_of_words_and_reads_spacys_own_tokens() -> None:
+    config = composed("wnut17")
+    assert composed("wnut17", ("chars-shape",)) == config
+    assert [config["corpora"][part]["gold_preproc"] for part in ("train", "dev")] == [False, False]
+
+
+def test_whole_systems_come_out_the_same_over_any_encoder() -> None:
+    for name in ("cnn-bilstm-crf", "cnn-bilstm-att-crf", "grn"):
+        assert tok2vec("conll2003", name) == tok2vec("ontonotes5", name)
+        assert tok2vec("conll2003", "chars-none", "encoder-idcnn", name) == tok2vec("conll2003", name)
+
+
+@pytest.mark.parametrize("stack", STACKS, ids=names)
+def test_weights_are_averaged_where_all_modules_read_averages(stack: tuple[str, ...]) -> None:
+    config = composed("ontonotes5", stack)
+    has_thinc_lstm = "TorchBiLSTM" in config.to_str()
+    assert config["training"]["optimizer"]["use_averages"] is not has_thinc_lstm
+
+
+def test_every_overlay_of_the_english_corpora_is_tried_here() -> None:
+    tried = {name for stack in STACKS for name in stack}
+    names = {path.stem for folder in FOLDERS for path in folder.glob("*.cfg")}
+    assert {name for name in names if name.startswith(("chars", "encoder", "cnn", "grn"))} == tried

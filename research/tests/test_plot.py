@@ -1,0 +1,91 @@
+"""`python -m spacy tener plot`: directories in, a figure out."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from made_runs import make_run
+from research_commands import run_research
+
+plot = partial(run_research, "plot")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for place, system in enumerate(("ner", "tener")):
+        for seed in (1, 2):
+            log = [(step // 100, step, 10.0 * place + seed + step / 20) for step in (0, 100, 200)]
+            config = f"[model]\nk = {place + 1}\nalpha = {place}\n"
+            make_run(tmp_path / "runs", f"weibo/{system}/{seed}", f=0.5 + 0.1 * place, log=log, config=config)
+    return tmp_path / "runs"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["convergence", "--x", "epoch", "--metric", "f", "--y-min", "5"],
+        ["speed", "--baseline", "ner"],
+        ["scores", "--no-published"],
+        ["sweep", "--x", "k", "--log-x", "--metric", "p"],
+        ["sweep", "--x", "model.alpha", "--by", "system"],
+    ],
+)
+def test_figures_are_written(runs: Path, tmp_path: Path, arguments: list[str]) -> None:
+    output = tmp_path / "new" / "figure.svg"
+    result = plot(runs, "--kind", *arguments, "--output", output)
+    assert result.code == 0, result.text
+    assert "4 runs" in result.text
+    assert output.read_bytes().startswith(b"<?xml")
+
+
+def test_runs_without_what_is_drawn_are_named_and_left_out(runs: Path, tmp_path: Path) -> None:
+    make_run(runs, "weibo/mect/1", f=0.5, speed=None)
+    make_run(runs, "weibo/mect/2")
+    output = tmp_path / "a.svg"
+    for arguments, what in (
+        (["convergence"], "training.jsonl"),
+        (["speed"], "speed in metrics.json"),
+        (["sweep", "--x", "k"], "k"),
+    ):
+        text = plot(runs, "--kind", *arguments, "--output", output).text
+        assert f"Left out, without {what}: 1 weibo/mect/1" in text
+        assert "Unfinished runs: 1 weibo/mect/2" in text
+        assert "4 runs" in text
+
+
+def test_corpora_and_systems_can_be_chosen(runs: Path, tmp_path: Path) -> None:
+    result = plot(runs, "--kind", "scores", "--system", "ner", "--corpus", "weibo", "--output", tmp_path / "a.svg")
+    assert "2 runs" in result.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pie"], "Unknown kind of figure 'pie' Use one of: convergence, speed, scores, sweep."),
+        (["sweep"], "Name it by --x"),
+        (["sweep", "--x", "beta"], "There is nothing to draw: no run has beta Name settings"),
+        (["convergence", "--x", "time"], "Unknown axis 'time'"),
+        (["speed", "--metric", "f"], "--metric: not an option of --kind speed"),
+        (["scores", "--x", "k", "--log-x"], "--log-x, --x: not an option of --kind scores"),
+        (["convergence", "--no-published"], "--published: not an option of --kind"),
+        (["speed", "--y-min", "3"], "--y-min: not an option of --kind"),
+        (["speed", "--baseline", "grn"], "no speed of the baseline grn"),
+        (["sweep", "--x", "model.alpha", "--log-x"], "without a logarithm"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(runs: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = plot(runs, "--kind", *arguments, "--output", tmp_path / "a.png")
+    assert result.code == 1
+    assert message in result.text
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_without_matplotlib_the_extra_is_named(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = plot(runs, "--kind", "scores", "--output", tmp_path / "a.png")
+    assert result.code == 1
+    assert "Figures need matplotlib" in result.text
+    assert "pip install 'spacy_tener[plot]'" in result.text

@@ -1,0 +1,254 @@
+"""project.yml: its steps fit together, finished ones are skipped, and the sample's need no network."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import srsly
+import typer
+from weasel.cli import run as weasel
+from weasel.util.config import load_project_config, substitute_project_variables
+
+import spacy_tener.cli
+from research import convert_corpus
+from research.__main__ import app
+from research.grid import OVERLAYS
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.report.card import CORPORA
+
+ROOT = Path(__file__).parents[2]
+FILES = {path.stem: path for folder in (ROOT / "configs" / "models", OVERLAYS) for path in folder.glob("*.cfg")}
+TEXT = (ROOT / "project.yml").read_text(encoding="utf8")
+PROJECT = srsly.read_yaml(ROOT / "project.yml")
+FILLED = substitute_project_variables(srsly.read_yaml(ROOT / "project.yml"))
+COMMANDS = {command["name"]: command for command in FILLED["commands"]}
+# What must be there before a workflow: trainings, or a user's own text.
+BEFORE = {"package": ["all"]}
+BROUGHT = {"vectors": {"assets/raw"}}
+STEPS = [(name, step) for name, steps in PROJECT["workflows"].items() for step in steps]
+
+
+def has(there: set[str], path: str) -> bool:
+    """Return whether a file is there, or something below a directory."""
+    return path in there or any(each.startswith(f"{path}/") for each in there)
+
+
+def test_spacy_accepts_it_and_makes_its_directories(tmp_path: Path) -> None:
+    (tmp_path / "project.yml").write_text(TEXT, encoding="utf8")
+    assert load_project_config(tmp_path)["commands"] == FILLED["commands"]
+    assert all((tmp_path / path).is_dir() for path in PROJECT["directories"])
+
+
+def test_variables_leave_every_line_a_line() -> None:
+    """A line that ends with a variable swallows the next one if that begins with one."""
+    for written in PROJECT["commands"]:
+        assert len(COMMANDS[written["name"]]["script"]) == len(written["script"])
+
+
+def test_workflows_have_the_steps_of_all_commands() -> None:
+    assert {step for steps in PROJECT["workflows"].values() for step in steps} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("workflow", PROJECT["workflows"])
+def test_every_dependency_is_in_the_repository_an_asset_or_made_before(workflow: str) -> None:
+    there = {asset["dest"] for asset in PROJECT["assets"]} | {*PROJECT["directories"]} | BROUGHT.get(workflow, set())
+    for step in (step for name in [*BEFORE.get(workflow, []), workflow] for step in PROJECT["workflows"][name]):
+        for path in COMMANDS[step].get("deps", []):
+            assert has(there, path) or (ROOT / path).exists(), f"{step} needs {path}"
+        there.update(COMMANDS[step]["outputs"])
+
+
+@pytest.mark.parametrize("workflow", ["all", "sample_en"])
+def test_the_sample_workflows_need_no_download(workflow: str) -> None:
+    assets = {asset["dest"] for asset in PROJECT["assets"]}
+    assert not assets & {path for step in PROJECT["workflows"][workflow] for path in COMMANDS[step]["deps"]}
+
+
+# The commands of the corpora
+
+
+def test_every_corpus_has_files_a_config_and_known_terms() -> None:
+    assert set(convert_corpus.CORPORA) == set(CORPORA) == {path.stem for path in (ROOT / "configs").glob("*.cfg")}
+
+
+def test_licensed_files_have_a_directory_and_public_ones_an_address() -> None:
+    addresses = {asset["dest"] for asset in PROJECT["assets"]}
+    for name, corpus in convert_corpus.CORPORA.items():
+        places = {path.as_posix() for path in corpus.parts.values()}
+        assert (f"assets/{name}" in PROJECT["directories"]) == corpus.licensed
+        assert places <= addresses or corpus.licensed or name.startswith("sample")
+
+
+# What the commands call
+
+
+def lines() -> Iterator[tuple[str, list[str]]]:
+    for name, command in COMMANDS.items():
+        for line in command["script"]:
+            yield name, shlex.split(line)
+
+
+GROUPS = {("spacy", "tener"): spacy_tener.cli.tener_cli, ("research",): app}
+OURS = [
+    (group, name, words[2 + len(module) :])
+    for name, words in lines()
+    for module, group in GROUPS.items()
+    if words[1:][: 1 + len(module)] == ["-m", *module]
+]
+
+
+@pytest.mark.parametrize(("group", "words"), [(group, words) for group, _, words in OURS])
+def test_every_option_exists(
+    group: typer.Typer, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(word) for word in words if word.endswith(".spacy")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    commands: Any = typer.main.get_group(group)
+    command = commands.commands[words[0]]
+    assert command.make_context(words[0], list(words[1:])).params
+
+
+def test_every_script_exists() -> None:
+    scripts = {words[1] for _, words in lines() if words[1] != "-m"}
+    assert all((ROOT / script).is_file() for script in scripts)
+
+
+@pytest.mark.parametrize(
+    "names", ["systems", "ablations_zh", "ablations_en", "sweep_k", "sweep_alpha", "baseline", "system"]
+)
+def test_every_system_is_an_overlay(names: str) -> None:
+    overlays = {name for system in PROJECT["vars"][names].split(",") for name in system.split("+")} - {"tener"}
+    assert overlays <= FILES.keys()
+
+
+def test_every_ablation_is_made_and_every_point_of_the_sweeps() -> None:
+    names = ("ablations_zh", "ablations_en", "sweep_k", "sweep_alpha")
+    made = {system.split("+")[-1] for name in names for system in PROJECT["vars"][name].split(",")}
+    assert made == {name for name in FILES if re.match(r"(flat-atssa|mect|grn)(-|$)", name)}
+
+
+@pytest.mark.parametrize(("names", "setting"), [("sweep_k", "k"), ("sweep_alpha", "alpha")])
+def test_a_sweep_goes_through_values_in_their_order(names: str, setting: str) -> None:
+    values = []
+    for system in PROJECT["vars"][names].split(","):
+        config = compose("resume", [FILES[name] for name in system.split("+")]).config
+        values.append(config["components"]["tener_ner"]["model"]["tok2vec"][setting])
+    assert values == sorted(set(values))
+    assert len(values) == 6
+
+
+# Running
+
+
+class StoppedError(Exception):
+    """What a command that fails raises here; the real ones end the process."""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project in a place of its own, whose commands only make their outputs. It lists what ran in `ran`."""
+    for path in {path for command in COMMANDS.values() for path in command.get("deps", [])}:
+        if (ROOT / path).is_dir():
+            (tmp_path / path).mkdir(parents=True, exist_ok=True)
+        elif (ROOT / path).is_file():
+            make(tmp_path / path, "given")
+    for path in PROJECT["directories"]:
+        (tmp_path / path).mkdir(parents=True, exist_ok=True)
+    for path in {asset["dest"] for asset in PROJECT["assets"]}.union(*BROUGHT.values()):
+        make(tmp_path / path, "given")
+
+    def pretend(script: Sequence[str], **_: Any) -> None:
+        (command,) = [command for command in COMMANDS.values() if command["script"] == script]
+        if (tmp_path / "broken").exists() and command["name"] == (tmp_path / "broken").read_text(encoding="utf8"):
+            raise StoppedError
+        with (tmp_path / "ran").open("a", encoding="utf8") as ran:
+            ran.write(f"{command['name']}\n")
+        for path in command["outputs"]:
+            make(tmp_path / path, "made")
+
+    monkeypatch.setattr(weasel, "run_commands", pretend)
+    # Reading project.yml anew for each step takes longer than everything else here.
+    monkeypatch.setattr(weasel, "load_project_config", lambda *_, **__: FILLED)
+    return tmp_path
+
+
+def make(path: Path, text: str) -> None:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf8")
+
+
+def ran(project: Path) -> list[str]:
+    """Return the steps that ran since the last call."""
+    path = project / "ran"
+    names = path.read_text(encoding="utf8").split() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return names
+
+
+@pytest.mark.parametrize("workflow", [name for name in PROJECT["workflows"] if name not in BEFORE])
+def test_a_second_run_does_nothing_and_says_so(workflow: str, project: Path, capsys: pytest.CaptureFixture) -> None:
+    steps = PROJECT["workflows"][workflow]
+    weasel.project_run(project, workflow)
+    assert ran(project) == steps
+    capsys.readouterr()
+    weasel.project_run(project, workflow)
+    assert ran(project) == []
+    printed = capsys.readouterr().out
+    assert all(f"Skipping '{step}': nothing changed" in printed for step in steps)
+
+
+def test_an_interrupted_workflow_goes_on_with_the_step_that_stopped(project: Path) -> None:
+    (project / "broken").write_text("train-weibo", encoding="utf8")
+    with pytest.raises(StoppedError):
+        weasel.project_run(project, "weibo")
+    assert ran(project) == ["convert-weibo"]
+    (project / "broken").unlink()
+    weasel.project_run(project, "weibo")
+    assert ran(project) == ["train-weibo", "draw-weibo"]
+
+
+def test_a_changed_config_trains_again_and_new_data_converts_again(project: Path) -> None:
+    weasel.project_run(project, "weibo")
+    ran(project)
+    (project / "spacy_tener" / "workbench" / "configs" / "weibo.cfg").write_text("other", encoding="utf8")
+    weasel.project_run(project, "weibo")
+    assert ran(project) == ["train-weibo"]
+    (project / "assets" / "weibo" / "weiboNER_2nd_conll.dev").write_text("other", encoding="utf8")
+    weasel.project_run(project, "weibo")
+    assert ran(project) == ["convert-weibo"]
+
+
+def test_one_corpus_does_not_undo_another(project: Path) -> None:
+    for workflow in ("weibo", "resume", "all"):
+        weasel.project_run(project, workflow)
+    ran(project)
+    for workflow in ("weibo", "resume", "all"):
+        weasel.project_run(project, workflow)
+    assert ran(project) == []
+
+
+# Assets
+
+
+PUBLIC = PROJECT["assets"]
+
+
+def test_public_files_have_checksums() -> None:
+    assert len(PUBLIC) == 9
+    assert all(re.fullmatch(r"[0-9a-f]{32}", asset["checksum"]) for asset in PUBLIC)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("asset", PUBLIC, ids=lambda asset: Path(asset["dest"]).name)
+def test_assets_have_the_checksums_of_the_project(asset: dict[str, str]) -> None:
+    data = (ROOT / asset["dest"]).read_bytes()
+    assert hashlib.md5(data, usedforsecurity=False).hexdigest() == asset["checksum"]

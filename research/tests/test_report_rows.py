@@ -1,0 +1,374 @@
+"""The rows of a table, against sums made by hand, and printed ones."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from made_runs import Counted, make_run
+
+from research.rows import PrintedScores, Row, ScoreTable, all_printed, make_table, printed_scores
+from research.runs import find_runs
+from spacy_tener.errors import RemedyError
+from spacy_tener.workbench.report.scores import Summary
+
+# Two seeds of Weibo. The label GPE.NOM shows what its scores cannot: nothing right in both, wrong ones in the second.
+FIRST: Counted = {"PER.NAM": (6, 2, 4), "ORG.NAM": (1, 0, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 0, 2)}
+SECOND: Counted = {"PER.NAM": (8, 2, 2), "ORG.NAM": (1, 3, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 5, 2)}
+
+
+def report(root: Path, **options: object) -> ScoreTable:
+    return make_table(find_runs([root]), **options)  # type: ignore[arg-type]
+
+
+def ours(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if not row.source]
+
+
+@pytest.fixture
+def weibo(tmp_path: Path) -> Path:
+    make_run(tmp_path, "weibo/mine/1", FIRST, dev_f=0.5, speed=1000.0)
+    make_run(tmp_path, "weibo/mine/2", SECOND, dev_f=0.7, speed=3000.0)
+    return tmp_path
+
+
+def test_scores_are_means_over_seeds_in_percent(weibo: Path) -> None:
+    (row,) = report(weibo).overall
+    # First: 12 right, 7 wrong, 20 missed; second: 14 right, 15 wrong, 18 missed.
+    p, r, f = (12 / 19, 14 / 29), (12 / 32, 14 / 32), (24 / 51, 28 / 61)
+    for summary, (one, two) in ((row.p, p), (row.r, r), (row.f, f)):
+        assert summary is not None
+        assert summary.mean == pytest.approx(50 * (one + two))
+        assert summary.sd == pytest.approx(100 * abs(one - two) / math.sqrt(2))
+        assert summary.n == 2
+    assert row.key == ("weibo", "mine")
+    assert (row.seeds, row.gold) == ((1, 2), 32)
+    assert row.dev_f == Summary(mean=pytest.approx(60.0), sd=pytest.approx(10 * math.sqrt(2)), n=2)
+    assert row.speed == Summary(mean=2000.0, sd=pytest.approx(1000 * math.sqrt(2)), n=2)
+    assert row.versus is None
+
+
+def test_each_label_has_a_row(weibo: Path) -> None:
+    rows = {row.label: row for row in report(weibo, per_label=True).labels}
+    assert list(rows) == ["GPE.NOM", "ORG.NAM", "PER.NAM", "PER.NOM"]
+    per = rows["PER.NAM"]
+    # P 6/8 and 8/10, R 6/10 and 8/10.
+    assert per.p is not None
+    assert per.p.mean == pytest.approx(77.5)
+    assert per.r is not None
+    assert per.r.mean == pytest.approx(70.0)
+    assert per.f.mean == pytest.approx(50 * (12 / 18 + 16 / 20))
+    assert (per.seeds, per.gold) == ((1, 2), 10)
+    assert rows["GPE.NOM"].f == Summary(0.0, 0.0, 2)
+
+
+def test_a_label_that_one_seed_never_saw_is_a_mean_over_the_other(weibo: Path) -> None:
+    make_run(weibo, "weibo/other/1", {"A": (1, 0, 0)})
+    make_run(weibo, "weibo/other/2", {"A": (1, 0, 0), "B": (0, 3, 0)})
+    rows = {row.label: row for row in report(weibo, per_label=True).labels if row.key[1] == "other"}
+    assert rows["A"].seeds == (1, 2)
+    assert (rows["B"].seeds, rows["B"].f.mean, rows["B"].f.sd) == ((2,), 0.0, None)
+
+
+def test_named_and_nominal_entities_are_micro_averaged_from_counts(weibo: Path) -> None:
+    named, nominal = report(weibo, named_nominal=True).mentions
+    assert (named.label, nominal.label) == ("named", "nominal")
+    # Named: 7 right, 2 wrong, 13 missed; 9 right, 5 wrong, 11 missed.
+    assert named.f.mean == pytest.approx(50 * (14 / 29 + 18 / 34))
+    assert named.p is not None
+    assert named.p.mean == pytest.approx(50 * (7 / 9 + 9 / 14))
+    assert named.gold == 20
+    # Nominal: 5 right, 5 wrong, 7 missed; 5 right, 10 wrong, 7 missed. By label the scores are the same in both.
+    assert nominal.f.mean == pytest.approx(50 * (10 / 22 + 10 / 27))
+    assert nominal.f.sd == pytest.approx(100 * (10 / 22 - 10 / 27) / math.sqrt(2))
+    assert nominal.gold == 12
+
+
+def test_the_mean_of_labels_is_not_sold_as_micro_averaged(weibo: Path) -> None:
+    result = report(weibo, named_nominal=True, per_label=True)
+    labels = [row.f.mean for row in result.labels if row.label.endswith(".NAM")]
+    named = result.mentions[0].f.mean
+    assert abs(named - sum(labels) / 2) > 5
+
+
+def test_named_and_nominal_need_counts(weibo: Path) -> None:
+    folder = make_run(weibo, "weibo/mine/3", FIRST, with_counts=False)
+    with pytest.raises(RemedyError, match=r"has no counts.*spacy tener evaluate") as error:
+        report(weibo, named_nominal=True)
+    assert str(folder) in str(error.value)
+
+
+def test_named_and_nominal_are_asked_of_corpora_that_have_them(weibo: Path) -> None:
+    make_run(weibo, "resume/mine/1", {"PER": (1, 1, 1)}, with_counts=False)
+    assert {row.key[0] for row in report(weibo, named_nominal=True).mentions} == {"weibo"}
+    found = find_runs([weibo]).only(corpora=["resume"])
+    with pytest.raises(RemedyError, match=r"No run has labels that end in \.NAM"):
+        make_table(found, named_nominal=True)
+
+
+def test_without_counts_per_document_a_baseline_is_compared_by_welchs_t_test(weibo: Path) -> None:
+    for seed, (one, other) in enumerate([(0.50, 0.52), (0.53, 0.54), (0.53, 0.56)], start=1):
+        make_run(weibo, f"resume/ner/{seed}", f=one)
+        make_run(weibo, f"resume/tener/{seed}", f=other)
+    make_run(weibo, "resume/tener/4", f=0.56)
+    versus = {row.key: row.versus for row in report(weibo, baseline="ner", printed=False).overall}
+    test = versus["resume", "tener"]
+    # Means 52.00 of three and 54.50 of four, squared deviations 6 and 11.
+    t = 2.5 / math.sqrt(3 / 3 + (11 / 3) / 4)
+    assert test is not None
+    assert (test.test, test.difference) == ("welch", pytest.approx(2.5))
+    assert test.p is not None
+    # Student's t for 4 and 5 degrees of freedom; Welch's are 4.7.
+    assert 0.128 < test.p < 0.150, t
+    assert versus["resume", "ner"] is None
+    assert versus["weibo", "mine"] is None, "there is no ner on Weibo"
+
+
+def test_with_counts_per_document_a_baseline_is_compared_by_a_bootstrap(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path, f"weibo/ner/{seed}", docs=[(1, 0, 1), (0, 1, 1)] * 20)
+        make_run(tmp_path, f"weibo/tener/{seed}", docs=[(2, 0, 0), (1, 1, 0)] * 20)
+    (test,) = [row.versus for row in report(tmp_path, baseline="ner").overall if row.versus]
+    assert (test.test, test.p) == ("bootstrap", pytest.approx(1 / 10_001))
+    assert test.difference == pytest.approx(100 * (60 / 70 - 20 / 50))
+
+
+def test_runs_on_other_documents_are_not_compared_by_documents(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path, f"weibo/ner/{seed}", docs=[(seed, 0, 3 - seed), (0, 1, seed)])
+        make_run(tmp_path, f"weibo/tener/{seed}", docs=[(seed, 0, 3 - seed), (1, 1, 0)])
+    (test,) = [row.versus for row in report(tmp_path, baseline="ner").overall if row.versus]
+    assert test.test == "welch"
+
+
+def test_runs_of_unlike_configs_are_not_averaged(tmp_path: Path) -> None:
+    config = '[paths]\ntrain = "{}"\n\n[system]\nseed = {}\n\n[training]\nseed = ${{system.seed}}\nmax_steps = {}\n'
+    for seed, steps in ((1, 20), (2, 20)):
+        make_run(tmp_path, f"weibo/tener/{seed}", f=0.5, config=config.format(f"{seed}.spacy", seed, steps))
+    assert report(tmp_path).overall[0].seeds == (1, 2)
+    make_run(tmp_path, "weibo/tener/3", f=0.9, config=config.format("a.spacy", 3, 300))
+    with pytest.raises(RemedyError, match=r"have different configs: training\.max_steps is 20 and 300"):
+        report(tmp_path)
+    assert [row.seeds for row in report(tmp_path, by=("corpus", "system", "max_steps")).overall] == [(1, 2), (3,)]
+
+
+def test_the_metric_is_what_is_compared(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/a/1", {"X": (8, 0, 2)})
+    make_run(tmp_path, "weibo/b/1", {"X": (8, 8, 2)})
+    differences = {
+        metric: next(row.versus for row in report(tmp_path, baseline="a", metric=metric).overall if row.versus)
+        for metric in "prf"
+    }
+    assert differences["p"].difference == pytest.approx(-50.0)
+    assert differences["r"].difference == 0.0
+    assert differences["f"].difference == pytest.approx(100 * (16 / 26 - 16 / 18))
+    with pytest.raises(RemedyError, match="Unknown metric"):
+        report(tmp_path, metric="F")
+
+
+def test_a_baseline_that_is_not_there_is_an_error(weibo: Path) -> None:
+    make_run(weibo, "weibo/slow/1")
+    with pytest.raises(RemedyError, match=r"ner is not one of these systems\. Finished: mine"):
+        report(weibo, baseline="ner")
+    with pytest.raises(RemedyError, match="slow has no finished run"):
+        report(weibo, baseline="slow")
+    with pytest.raises(RemedyError, match="not grouped by system"):
+        report(weibo, baseline="mine", by=("corpus",))
+
+
+def test_settings_of_the_config_can_group(tmp_path: Path) -> None:
+    for k, f in ((1, 0.5), (3, 0.6)):
+        for seed in (1, 2):
+            make_run(tmp_path, f"weibo/atssa-{k}/{seed}", f=f, config=f"[model]\nk = {k}\n")
+    rows = report(tmp_path, by=("corpus", "k")).overall
+    assert [(row.key, row.f.mean) for row in rows] == [(("weibo", 1), 50.0), (("weibo", 3), 60.0)]
+
+
+def test_printed_rows_follow_ours(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/mect/1", FIRST)
+    first, table4, *others = report(tmp_path).overall
+    assert first.source == ""
+    assert table4.source == "MECT, Wu et al. 2021, table 4, pretrained vectors"
+    assert (table4.f, table4.p, table4.seeds) == (Summary(63.30), None, ())
+    assert all(row.source for row in others)
+
+
+def test_printed_rows_know_names_and_nominal_mentions(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/mect/1", FIRST)
+    rows = [(row.label, row.f.mean) for row in report(tmp_path, named_nominal=True).mentions if row.source]
+    assert rows == [("named", 61.91), ("nominal", 62.51)]
+
+
+def test_printed_rows_have_their_deviation_precision_recall_and_dev(tmp_path: Path) -> None:
+    make_run(tmp_path, "conll2003/grn/1", f=0.9)
+    make_run(tmp_path, "weibo/tener/1", f=0.5)
+    rows = {row.source: row for row in report(tmp_path).overall}
+    grn = rows["GRN, Chen et al. 2019, table 2, pretrained vectors"]
+    assert (grn.p, grn.r, grn.f) == (Summary(91.31), Summary(91.57), Summary(91.44, 0.16))
+    released = rows["TENER, released code, random embeddings, one seed"]
+    assert (released.f, released.dev_f) == (Summary(51.2), Summary(57.7))
+
+
+@pytest.mark.parametrize("options", [{"printed": False}, {"by": ("system",)}, {"by": ("corpus", "system", "seed")}])
+def test_printed_rows_stand_where_runs_are_of_a_corpus_and_a_system(tmp_path: Path, options: dict[str, object]) -> None:
+    make_run(tmp_path, "weibo/mect/1", FIRST)
+    assert ours(report(tmp_path, **options).overall) == list(report(tmp_path, **options).overall)
+
+
+def test_the_order_of_grouping_is_the_order_of_rows(tmp_path: Path) -> None:
+    for name in ("weibo/tener/1", "resume/mect/1", "weibo/mect/1"):
+        make_run(tmp_path, name, FIRST)
+    rows = report(tmp_path, by=("system", "corpus"))
+    assert [row.key for row in ours(rows.overall)] == [("mect", "resume"), ("mect", "weibo"), ("tener", "weibo")]
+    assert len(rows.overall) > 3, "printed rows are given in this order too"
+
+
+def test_runs_scored_on_other_data_are_warned_of(weibo: Path) -> None:
+    assert report(weibo).warnings == []
+    make_run(weibo, "weibo/other/1", {"PER.NAM": (1, 0, 2)})
+    (warning,) = report(weibo).warnings
+    assert warning == "weibo/other/1 was scored on 3 entities, weibo/mine/1 on 32: not the same test data"
+
+
+def test_unfinished_runs_are_part_of_the_report(weibo: Path) -> None:
+    make_run(weibo, "weibo/mine/3")
+    result = report(weibo)
+    assert [each.name for each in result.unfinished] == ["weibo/mine/3"]
+    assert result.overall[0].seeds == (1, 2)
+
+
+def test_without_a_finished_run_there_are_no_rows(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/mine/3")
+    result = report(tmp_path)
+    assert result.overall == []
+    assert len(result.unfinished) == 1
+
+
+VECTORS, BERT, RANDOM = "pretrained vectors", "pretrained vectors and BERT", "random embeddings, one seed"
+RELEASED = "released code"
+ROWS = all_printed()
+
+
+def scores(corpus: str, system: str, condition: str = VECTORS) -> list[float]:
+    return [row.f for row in printed_scores(corpus, system) if row.condition == condition]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "system", "f"),
+    [
+        ("weibo", "tener", 58.17),
+        ("resume", "tener", 95.00),
+        ("ontonotes4", "tener", 72.43),
+        ("msra", "tener", 92.74),
+        ("conll2003", "tener", 91.33),
+        ("ontonotes5", "tener", 88.43),
+        ("weibo", "flat", 60.32),
+        ("msra", "flat", 94.12),
+        ("weibo", "mect", 63.30),
+        ("ontonotes4", "mect", 76.92),
+        ("conll2003", "grn", 91.44),
+        ("ontonotes5", "grn", 87.67),
+        ("ontonotes5", "grn-gattn", 79.83),
+        ("conll2003", "cnn-bilstm-crf", 91.17),
+        ("weibo", "encoder-transformer", 46.38),
+    ],
+)
+def test_rows_of_the_papers_are_found(corpus: str, system: str, f: float) -> None:
+    assert f in scores(corpus, system)
+
+
+def test_what_was_printed_with_bert_says_so() -> None:
+    assert scores("weibo", "flat+bert", BERT) == [68.55]
+    assert scores("weibo", "mect+bert", BERT) == [70.43]
+    # FLAT-ATSSA was printed with BERT only; its rows stand beside ours with and without.
+    assert scores("weibo", "flat-atssa", BERT) == scores("weibo", "flat-atssa+bert", BERT) == [72.53]
+    assert scores("weibo", "flat-atssa") == []
+
+
+@pytest.mark.parametrize("name", ["flat-atssa", "FLAT_ATSSA", "Flat Atssa"])
+def test_spelling_is_of_no_matter(name: str) -> None:
+    assert scores("Weibo", name, BERT) == [72.53]
+
+
+@pytest.mark.parametrize("name", ["chars-cnn+encoder-idcnn", "encoder-idcnn+chars-cnn"])
+def test_overlays_may_come_in_any_order(name: str) -> None:
+    assert scores("conll2003", name) == [90.17]
+
+
+@pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("tener", "chars-adapted+encoder-adapted"),
+        ("chars-cnn", "chars-cnn+encoder-adapted"),
+        ("encoder-bilstm", "chars-adapted+encoder-bilstm"),
+    ],
+)
+def test_what_the_configs_start_from_needs_no_name(short: str, long: str) -> None:
+    assert printed_scores("conll2003", short) == printed_scores("conll2003", long) != []
+
+
+def test_there_is_nothing_for_other_systems_and_corpora() -> None:
+    assert (
+        printed_scores("weibo", "ner")
+        == printed_scores("sample-zh", "tener")
+        == printed_scores("weibo", "tener+mine")
+        == []
+    )
+
+
+def test_the_cells_of_teners_table_5_are_all_there() -> None:
+    cells = [row for row in ROWS if row.source.endswith("table 5") and row.source.startswith("Yan")]
+    # 5 character encoders x 3 word encoders x 2 corpora, less TENER itself.
+    assert len(cells) == 28
+    assert len({(row.corpus, row.system) for row in cells}) == 28
+    assert (
+        PrintedScores(
+            "conll2003",
+            "chars-none+encoder-idcnn",
+            "none characters, idcnn words",
+            cells[0].source,
+            VECTORS,
+            87.30,
+            0.15,
+        )
+        in cells
+    )
+
+
+@pytest.mark.parametrize(
+    ("stack", "overlay"),
+    [
+        ("mect+mect-no-cross", "mect-no-cross"),
+        ("flat-atssa+flat-atssa-no-top-k", "flat-atssa-no-top-k"),
+    ],
+)
+def test_an_ablation_is_known_with_and_without_what_it_is_laid_on(stack: str, overlay: str) -> None:
+    assert printed_scores("weibo", stack) == printed_scores("weibo", overlay) != []
+    assert printed_scores("weibo", stack) != printed_scores("weibo", stack.partition("+")[0])
+
+
+def test_precision_and_recall_give_the_printed_f1() -> None:
+    complete = [row for row in ROWS if row.p is not None and row.r is not None]
+    assert len(complete) >= 6
+    for row in complete:
+        assert row.p is not None
+        assert row.r is not None
+        assert row.f == pytest.approx(2 * row.p * row.r / (row.p + row.r), abs=0.06)
+
+
+def test_every_row_is_plausible_and_names_its_source() -> None:
+    for row in ROWS:
+        assert 40 < row.f < 100
+        assert row.sd is None or 0 < row.sd < 1
+        assert row.source == RELEASED or "table" in row.source
+        assert row.corpus in {"weibo", "resume", "msra", "ontonotes4", "conll2003", "ontonotes5"}
+
+
+def test_no_row_stands_there_twice() -> None:
+    assert len(set(ROWS)) == len(ROWS)
+
+
+def test_the_released_code_is_told_from_what_was_printed() -> None:
+    kinds = {row.kind for row in printed_scores("weibo", "tener")}
+    assert kinds == {f"printed: {VECTORS}", f"released code: {RANDOM}"}

@@ -1,0 +1,243 @@
+"""A report as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from made_runs import make_run
+
+from research.rows import Comparison, Row, ScoreTable, make_table
+from research.runs import find_runs
+from research.tables import FORMATS, format_table
+from spacy_tener.errors import RemedyError
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> ScoreTable:
+    """Two systems, two seeds of each, one unfinished run; labels of both kinds."""
+    for seed, right in ((1, 10), (2, 14)):
+        counts = {"PER.NAM": (right, 6, 20 - right), "PER.NOM": (5, 5, 5)}
+        make_run(
+            tmp_path, f"weibo/ner/{seed}", {"PER.NAM": (6 + seed, 6, 14 - seed), "PER.NOM": (5, 5, 5)}, speed=500.0
+        )
+        make_run(tmp_path, f"weibo/mect/{seed}", counts, dev_f=0.5, speed=1500.4)
+    make_run(tmp_path, "weibo/mect/3")
+    return make_table(find_runs([tmp_path]), baseline="ner", per_label=True, named_nominal=True)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> ScoreTable:
+    make_run(tmp_path, "weibo/mect/3")
+    return make_table(find_runs([tmp_path]))
+
+
+def lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def markdown_tables(text: str) -> dict[str, list[list[str]]]:
+    """Each table's lines under its heading."""
+    tables: dict[str, list[list[str]]] = {}
+    for part in text.split("## ")[1:]:
+        title, _, rest = part.partition("\n")
+        tables[title] = [cells(line) for line in rest.splitlines() if line.startswith("|")]
+    return tables
+
+
+def test_markdown_has_a_table_for_each_part(report: ScoreTable) -> None:
+    tables = markdown_tables(format_table(report, "md"))
+    assert list(tables) == ["Test scores", "Test scores by label", "Named and nominal entities", "Unfinished runs"]
+    header, dashes, mect, *printed, ner = tables["Test scores"]
+    scores = ["corpus", "system", "seeds", "entities", "P", "R", "F1", "dev F1", "tokens/s", "MB"]
+    assert header == [*scores, "F1 - ner", "p"]
+    assert dashes == ["---"] * len(header)
+    # Right 15 of 26 found and 30 there, 19 of 30 found and 30 there.
+    assert mect[:4] == ["weibo", "mect", "2", "30"]
+    assert mect[4:7] == ["60.51 ± 3.99", "56.67 ± 9.43", "58.45 ± 6.90"]
+    assert mect[7:10] == ["50.00 ± 0.00", "1500 ± 0", "0.0"]
+    assert mect[10].startswith("+")
+    assert ner[10:] == ["", ""]
+    assert printed[0][1] == "(MECT, Wu et al. 2021, table 4, pretrained vectors)"
+    assert printed[0][6] == "63.30"
+
+
+def test_every_line_of_a_markdown_table_has_as_many_cells(report: ScoreTable) -> None:
+    for table in markdown_tables(format_table(report, "md")).values():
+        assert len({len(line) for line in table}) <= 1
+
+
+def test_markdown_lists_labels_and_mentions(report: ScoreTable) -> None:
+    tables = markdown_tables(format_table(report, "md"))
+    labels = tables["Test scores by label"]
+    assert labels[0] == ["corpus", "system", "label", "seeds", "entities", "P", "R", "F1"]
+    assert [line[1:3] for line in labels[2:]] == [
+        ["mect", "PER.NAM"],
+        ["mect", "PER.NOM"],
+        ["ner", "PER.NAM"],
+        ["ner", "PER.NOM"],
+    ]
+    mentions = tables["Named and nominal entities"]
+    assert mentions[0][2] == "mentions"
+    assert ["weibo", "mect", "nominal", "2", "10", "50.00 ± 0.00", "50.00 ± 0.00", "50.00 ± 0.00"] in mentions
+
+
+def test_unfinished_runs_are_listed_in_markdown(report: ScoreTable, empty: ScoreTable) -> None:
+    for each in (report, empty):
+        assert "- weibo/mect/3: no metrics.json" in format_table(each, "md")
+
+
+def test_notes_say_what_the_numbers_are(report: ScoreTable) -> None:
+    for format in ("md", "terminal"):
+        text = format_table(report, format)
+        for words in (
+            "standard deviation over seeds",
+            "Rows in brackets",
+            "from counts",
+            "Welch's two-sided t-test",
+            "not corrected",
+        ):
+            assert words in text
+
+
+def test_columns_without_an_entry_are_left_out(tmp_path: Path) -> None:
+    make_run(tmp_path, "sample/mine/1", f=0.5, dev_f=None, speed=None)
+    text = format_table(make_table(find_runs([tmp_path])), "md")
+    assert markdown_tables(text)["Test scores"][0] == ["corpus", "system", "seeds", "P", "R", "F1", "MB"]
+    assert "brackets" not in text
+    assert "50.00 |" in text
+    assert "±" not in text.partition("Mean")[0]
+
+
+def test_a_bar_in_a_name_does_not_break_a_line(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/a|b/1", f=0.5)
+    assert "a\\|b" in format_table(make_table(find_runs([tmp_path])), "md")
+
+
+def test_small_probabilities_are_not_zero(tmp_path: Path) -> None:
+    for seed in range(1, 9):
+        make_run(tmp_path, f"weibo/a/{seed}", f=0.5 + seed / 1000)
+        make_run(tmp_path, f"weibo/b/{seed}", f=0.8 + seed / 1001)
+    text = format_table(make_table(find_runs([tmp_path]), baseline="a"), "md")
+    assert "<0.0001 |" in text
+
+
+@pytest.mark.parametrize(("p", "shown"), [(0.0001, "0.0001"), (0.00009, "<0.0001"), (1.0, "1.0000"), (None, "+0.00")])
+def test_a_probability_has_four_digits(p: float | None, shown: str) -> None:
+    row = Row(key=("weibo", "a"), versus=Comparison(0.0, p, "bootstrap"))
+    text = format_table(ScoreTable(("corpus", "system"), "f", "b", [row], [], [], (), []), "terminal")
+    (line,) = [line for line in text.splitlines() if line.startswith("weibo")]
+    assert line.split()[-1] == shown
+
+
+def test_terminal_lines_up(report: ScoreTable) -> None:
+    text = format_table(report, "terminal")
+    assert "weibo mect 2 30 60.51 ± 3.99 56.67 ± 9.43 58.45 ± 6.90" in "\n".join(lines(text))
+    table = [line for line in text.splitlines() if line.startswith(("corpus", "weibo", "---"))][:4]
+    assert table[0].index("F1") + 2 == table[2].index("58.45") + len("58.45 ± 6.90")
+
+
+def test_csv_is_one_table_with_all_digits(report: ScoreTable) -> None:
+    rows = list(csv.DictReader(io.StringIO(format_table(report, "csv"))))
+    assert [row["kind"] for row in rows if not row["source"]] == [
+        *["overall"] * 2,
+        *["labels"] * 4,
+        *["mentions"] * 4,
+        "unfinished",
+    ]
+    mect = rows[0]
+    assert (mect["corpus"], mect["system"], mect["seeds"], mect["gold"]) == ("weibo", "mect", "1 2", "30")
+    assert float(mect["f_mean"]) == pytest.approx(50 * (30 / 56 + 38 / 60))
+    ner = next(row for row in rows if row["system"] == "ner")
+    assert float(mect["versus_difference"]) == pytest.approx(float(mect["f_mean"]) - float(ner["f_mean"]))
+    assert ner["versus_p"] == ""
+    assert rows[-1]["seeds"] == "3"
+    assert rows[-1]["reason"].startswith("no metrics.json")
+
+
+def test_json_holds_everything(report: ScoreTable) -> None:
+    data = json.loads(format_table(report, "json"))
+    assert data["by"] == ["corpus", "system"]
+    assert (data["metric"], data["baseline"]) == ("f", "ner")
+    mect = data["overall"][0]
+    assert (mect["corpus"], mect["system"], mect["seeds"], mect["source"]) == ("weibo", "mect", [1, 2], "")
+    assert mect["f"] == {
+        "mean": pytest.approx(50 * (30 / 56 + 38 / 60)),
+        "sd": pytest.approx(100 * (38 / 60 - 30 / 56) / 2**0.5),
+        "n": 2,
+    }
+    ner = next(row for row in data["overall"] if row["system"] == "ner")
+    assert mect["versus"]["difference"] == pytest.approx(mect["f"]["mean"] - ner["f"]["mean"])
+    assert ner["versus"] is None
+    assert [row["label"] for row in data["mentions"] if not row["source"]] == ["named", "nominal"] * 2
+    assert data["unfinished"] == [
+        {
+            "corpus": "weibo",
+            "system": "mect",
+            "seeds": [3],
+            "reason": "no metrics.json: still in training, stopped, or not evaluated",
+        }
+    ]
+    assert data["warnings"] == []
+
+
+def test_p_says_by_which_test_where_there_are_two(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path, f"weibo/a/{seed}", docs=[(1, 0, 1), (seed, 0, 2 - seed)] * 9)
+        make_run(tmp_path, f"weibo/b/{seed}", docs=[(2, 1, 0), (2, 1, 0)] * 9)
+        make_run(tmp_path, f"weibo/c/{seed}", f=0.1 * seed)
+    table = make_table(find_runs([tmp_path]), baseline="a")
+    text = format_table(table, "md")
+    assert "paired bootstrap over test documents and seeds together (10,000 resamples)" in text
+    assert "Marked * are rows of runs without counts per document" in text
+    rows = {line[1]: line for line in markdown_tables(text)["Test scores"]}
+    assert (rows["c"][-1].endswith("*"), rows["b"][-1].endswith("*")) == (True, False)
+    versus = {row["system"]: row["versus"] for row in json.loads(format_table(table, "json"))["overall"]}
+    assert (versus["b"]["test"], versus["c"]["test"], versus["a"]) == ("bootstrap", "welch", None)
+
+
+def test_scores_that_never_vary_are_not_tested(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        make_run(tmp_path, f"weibo/a/{seed}", f=0.5)
+        make_run(tmp_path, f"weibo/b/{seed}", f=0.75)
+    table = make_table(find_runs([tmp_path]), baseline="a")
+    (versus,) = [row["versus"] for row in json.loads(format_table(table, "json"))["overall"] if row["versus"]]
+    assert versus == {"difference": 25.0, "p": None, "test": "welch"}
+    assert "t-test" not in format_table(table, "md")
+
+
+def test_chinese_names_stay_readable(tmp_path: Path) -> None:
+    make_run(tmp_path, "微博/双向/1", f=0.5)
+    report = make_table(find_runs([tmp_path]))
+    for format in FORMATS:
+        assert "双向" in format_table(report, format)
+
+
+def test_warnings_are_written_down(tmp_path: Path) -> None:
+    make_run(tmp_path, "weibo/a/1", {"X": (1, 1, 1)})
+    make_run(tmp_path, "weibo/b/1", {"X": (1, 1, 5)})
+    report = make_table(find_runs([tmp_path]))
+    assert "Warning: weibo/b/1 was scored on 6 entities" in format_table(report, "md")
+    assert len(json.loads(format_table(report, "json"))["warnings"]) == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_without_a_finished_run_every_format_stays_well_formed(empty: ScoreTable, format: str) -> None:
+    text = format_table(empty, format)
+    assert text.endswith("\n")
+    if format == "json":
+        assert json.loads(text)["overall"] == []
+    if format == "csv":
+        assert [row["kind"] for row in csv.DictReader(io.StringIO(text))] == ["unfinished"]
+
+
+def test_an_unknown_format_is_an_error(report: ScoreTable) -> None:
+    with pytest.raises(RemedyError, match="Unknown format 'latex'"):
+        format_table(report, "latex")

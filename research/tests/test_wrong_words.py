@@ -1,0 +1,27 @@
+"""What is wrong with a command line is said before anything is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from research_commands import run_research
+
+
+@pytest.mark.parametrize("words", ["table runs --format md", "plot runs --kind scores"])
+def test_a_place_that_cannot_be_written_is_named(words: str, tmp_path: Path) -> None:
+    (tmp_path / "folder.png").mkdir()
+    ran = run_research(*words.split(), "--output", tmp_path / "folder.png")
+    assert ran.code == 1
+    assert "is a directory Name a file." in ran.text
+
+
+@pytest.mark.parametrize(
+    "words", ["grid out --corpora sample --systems tener", "search sample --space tener -o out -n 1"]
+)
+def test_a_gpu_that_is_not_there_is_told(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run_research(*words.split(), "--gpu-id", 99)
+    assert ran.code == 1
+    assert "GPU" in ran.text
+    assert not Path("out").exists()

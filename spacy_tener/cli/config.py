@@ -1,0 +1,54 @@
+"""Command that composes configs: config."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import RemedyError
+from ..files import write_text
+from ..workbench.composing.compose import compose
+from . import options
+from ._common import check_file, command, msg
+
+STDOUT = "-"
+
+
+@command("config", prints_result=True)
+def config_cli(
+    base: options.Base,
+    overlays: options.Overlays = None,
+    settings: options.Settings = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="File to write, or - for standard output")] = STDOUT,
+    force: Annotated[bool, typer.Option("--force", "-F", help="Overwrite another config at the output")] = False,
+) -> tuple[str, int]:
+    """
+    Compose a config from a base, overlays and settings.
+
+    Writes a complete and validated config for `spacy train`, and keeps variables such as ${paths.train}. Configs of the
+    package are given by name, as in `tener config weibo flat-atssa`; your own files by path.
+
+    Later files override earlier ones. A section with another registered function (@architectures, ...) or factory
+    replaces the whole section; any other section is merged key by key. Nothing else removes a key: set it to `null`, or
+    remove a component by an nlp.pipeline without it. Overlays may leave out empty parent sections.
+
+    --set takes only keys that the filled config has. If max_steps changes and was equal to the total_steps of the
+    learning rate's schedule, total_steps changes too, unless it is set.
+    """
+    overlays, settings = overlays or [], settings or []
+    check_file(None if output == STDOUT else Path(output))
+    composed = compose(base, overlays, settings)
+    arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
+    heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
+    text = f"{heading}\n\n{composed.config.to_str(interpolate=False)}\n"
+    if output != STDOUT:
+        if not force and Path(output).is_file() and Path(output).read_bytes() != text.encode("utf8"):
+            raise RemedyError(f"{output}: exists with other content", "Choose another file, or give --force.")
+        write_text(Path(output), text)
+        msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
+    for note in composed.notes:
+        msg.info(note)
+    return text if output == STDOUT else "", 0
