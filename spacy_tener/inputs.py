@@ -275,14 +275,13 @@ def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
                     pass
                 yield number, DamagedText(line[:_KEPT], f"the line is longer than {MAX_LINE_LENGTH} characters")
                 continue
-            line = line.removesuffix("\n").removesuffix("\r")
-            yield number, check_decoded(line.removeprefix("\ufeff") if number == 1 else line, encoding)
+            yield number, check_decoded(line.removesuffix("\n").removesuffix("\r"), encoding)
 
 
 def decode_whole(stream: IO[bytes], encoding: str) -> str:
     """Return the text of a stream with its original line ends, without a byte order mark."""
     with open_text(stream, encoding) as file:
-        return check_decoded(file.read().removeprefix("\ufeff"), encoding, "text")
+        return check_decoded(file.read(), encoding, "text")
 
 
 def check_decoded(text: str, encoding: str, what: str = "line") -> str:
@@ -296,7 +295,11 @@ def check_decoded(text: str, encoding: str, what: str = "line") -> str:
 
 @contextmanager
 def open_text(stream: IO[bytes], encoding: str) -> Iterator[io.TextIOWrapper]:
-    """Decode a stream. Bytes that are not in the encoding become lone surrogates."""
+    """Decode a stream, without a byte order mark. Bytes that are not in the encoding become lone surrogates."""
+    has_own = bool("".encode(encoding))  # as utf-16, whose decoder reads the mark
+    mark = b"" if has_own else "\ufeff".encode(encoding, errors="ignore")
+    if mark and cast(io.BufferedReader, stream).peek(len(mark)).startswith(mark):
+        stream.read(len(mark))
     file = io.TextIOWrapper(stream, encoding, errors=_BYTES_AS_SURROGATES, newline="\n")
     try:
         yield file

@@ -145,7 +145,7 @@ def _unreadable(value: Any) -> Answer | None:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        return Answer(value, error=f"character {error.start} of the text is half of a surrogate pair")
+        return Answer(value, error=f"character {error.start + 1} of the text is half of a surrogate pair")
     return None
 
 

@@ -240,7 +240,7 @@ def _read_csv(stream: IO[bytes], source: str, text: str, encoding: str) -> Itera
             if fields is None:
                 return
             if header is None:
-                header = _distinct([name.removeprefix("\ufeff") for name in fields])
+                header = _distinct(fields) if fields else None
             elif fields:
                 yield _csv_row(header, fields, place, text, encoding), sum(map(len, fields))
 

@@ -50,7 +50,7 @@ def test_a_text_that_cannot_be_read_gets_its_error_and_the_others_their_entities
     good, surrogate, missing, number, none, empty = Annotator(saved["tener"])(rows)
     assert good["entities"]
     assert good["error"] is None
-    assert (surrogate["text"], surrogate["error"]) == (SURROGATE, "character 3 of the text is half of a surrogate pair")
+    assert (surrogate["text"], surrogate["error"]) == (SURROGATE, "character 4 of the text is half of a surrogate pair")
     assert missing == {"other": 1, "entities": [], "error": "there is no text"}
     assert number["error"] == "the text is of type int"
     assert none["error"] == "there is no text"

@@ -218,6 +218,14 @@ def test_a_pipe_is_refused(tmp_path) -> None:
         read(tmp_path / "pipe")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "gb18030"])
+@pytest.mark.parametrize("header", ['"text","key"', "text,key", '\r\ntext,"key"'])
+def test_a_byte_order_mark_is_no_part_of_the_first_header(tmp_path, encoding, header) -> None:
+    mark = "" if encoding == "utf-16" else "\ufeff"  # which Python writes itself
+    (tmp_path / "a.csv").write_bytes(f"{mark}{header}\r\n上海,1\r\n".encode(encoding))
+    assert read(tmp_path / "a.csv", encoding=encoding) == [{"text": "上海", "key": "1"}]
+
+
 def test_columns_of_one_name_are_all_kept(tmp_path) -> None:
     (tmp_path / "a.csv").write_text("text,tag,tag,tag.1,tag\nx,1,2,3,4\n")
     assert read(tmp_path / "a.csv") == [{"text": "x", "tag": "1", "tag.2": "2", "tag.1": "3", "tag.3": "4"}]
