@@ -47,7 +47,12 @@ def annotated_table(
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column. Bytes that are not UTF-8, which Arrow allows, become lone surrogates."""
+    """Return the values of a column. Bytes that are not UTF-8, which Arrow allows, become lone surrogates.
+
+    Times in nanoseconds, which Python does not have, become strings, and such durations numbers.
+    """
+    if (plain := _without_nanoseconds(column.type)) != column.type:
+        column = column.cast(plain)
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -55,7 +60,24 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
             None if raw is None else raw.decode(errors="surrogateescape")
             for raw in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
         ]
+    except OverflowError:  # a date behind the year 9999
+        values = column.cast(pa.string()).to_pylist()
     return values
+
+
+def _without_nanoseconds(of: pa.DataType) -> pa.DataType:
+    inner = _without_nanoseconds
+    if pa.types.is_dictionary(of):
+        return inner(of.value_type) if inner(of.value_type) != of.value_type else of
+    if pa.types.is_list(of) or pa.types.is_large_list(of):
+        return (pa.list_ if pa.types.is_list(of) else pa.large_list)(inner(of.value_type))
+    if pa.types.is_struct(of):
+        return pa.struct([(field.name, inner(field.type)) for field in of])
+    if pa.types.is_map(of):
+        return pa.map_(of.key_type, inner(of.item_type))
+    if getattr(of, "unit", "") != "ns":
+        return of
+    return pa.int64() if pa.types.is_duration(of) else pa.string()
 
 
 def rows_of_table(table: pa.Table) -> list[Row]:

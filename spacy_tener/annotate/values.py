@@ -4,51 +4,66 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+from collections.abc import Callable
 from typing import Any
 
 
 def dump_json(value: Any) -> str:
-    """Return a value as JSON. If it has lone surrogates, all of it is escaped to ASCII, where JSON can spell them."""
+    """Return a value as JSON. NaN and infinities, which JSON lacks, become null.
+
+    If it has lone surrogates, all of it is escaped to ASCII, where JSON can spell them.
+    """
     try:
-        line = json.dumps(value, ensure_ascii=False, default=_plain)
+        line = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_value)
+    except (TypeError, ValueError):  # a key, or a number, that JSON does not have
+        value = _converted(value, _json_value)
+        line = json.dumps(value, ensure_ascii=False)
+    try:
         line.encode()
-    except TypeError:  # a key of a type that JSON does not have
-        return json.dumps(encodable(value), default=_plain)
     except UnicodeEncodeError:
-        return json.dumps(value, default=_plain)
+        return json.dumps(value, default=_json_value)
     return line
 
 
 def encodable(value: Any) -> Any:
     """Return a value that can be written as UTF-8: lone surrogates in its strings and keys are escaped."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode(errors="backslashreplace").decode()
-    if isinstance(value, (list, tuple)):
-        return [encodable(each) for each in value]
-    if isinstance(value, dict):
-        return {_key(name): encodable(each) for name, each in value.items()}
-    return value.tolist() if hasattr(value, "tolist") else value  # arrays and numbers of numpy
+    return _converted(value, _encodable)
 
 
 def packable(value: Any) -> Any:
     """Return a value that msgpack can hold. Other types, such as dates and integers over 64 bits, become strings."""
+    return _converted(value, _packable)
+
+
+def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """Convert what lists, dicts and NumPy's arrays hold. Keys of types that JSON lacks become strings."""
     if isinstance(value, (list, tuple)):
-        return [packable(each) for each in value]
+        return [_converted(each, convert) for each in value]
     if isinstance(value, dict):
-        return {_key(name): packable(each) for name, each in value.items()}
-    if hasattr(value, "tolist"):
-        return packable(value.tolist())
+        return {
+            name if isinstance(name, (int, float, type(None))) else convert(str(name)): _converted(each, convert)
+            for name, each in value.items()
+        }
+    return _converted(value.tolist(), convert) if hasattr(value, "tolist") else convert(value)
+
+
+def _encodable(value: Any) -> Any:
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _packable(value: Any) -> Any:
     is_long = isinstance(value, int) and not -(1 << 63) <= value < 1 << 64
-    return encodable(value) if isinstance(value, (str, bytes, int, float, type(None))) and not is_long else str(value)
+    kept = isinstance(value, (str, bytes, int, float, type(None))) and not is_long
+    return _encodable(value if kept else str(value))
 
 
-def _key(name: Any) -> Any:
-    """Return a key that JSON can hold: keys of other types become strings."""
-    return name if isinstance(name, (int, float, type(None))) else encodable(str(name))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that JSON lacks a type for: bytes as base64, others such as dates and decimals as strings."""
+def _json_value(value: Any) -> Any:
+    """Return a single value as JSON has it: bytes as base64, others such as dates and decimals as strings."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, type(None))) else str(value)

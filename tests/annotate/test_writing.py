@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from datetime import datetime
 from unittest.mock import Mock
@@ -17,7 +18,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate import AnnotateSettings
-from spacy_tener.annotate.tables import schema_of_rows, table_of_rows
+from spacy_tener.annotate.tables import rows_of_table, schema_of_rows, table_of_rows
 from spacy_tener.annotate.values import dump_json
 from spacy_tener.errors import RemedyError
 
@@ -68,6 +69,37 @@ def test_an_output_is_an_input(tmp_path, archive, run, nlp, format) -> None:
     assert [row["text"] for row in found[:2]] == ["王小明去了上海", ""]
 
 
+WITHOUT_PANDAS = """
+import sys
+from importlib.machinery import ModuleSpec
+class NoPandas:
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name == "pandas" else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        raise ImportError(module.__name__)
+sys.meta_path.insert(0, NoPandas())
+import pyarrow.parquet as pq
+from spacy_tener.annotate.tables import rows_of_table
+print(rows_of_table(pq.read_table(sys.argv[1])))
+"""
+
+
+def test_nanoseconds_are_read_alike_with_and_without_pandas(tmp_path) -> None:
+    times = pa.array([1, None, 10**18], pa.timestamp("ns"))
+    nested = pa.array([[{"at": 1}], None, []], pa.list_(pa.struct([("at", pa.timestamp("ns"))])))
+    columns = {"at": times, "coded": times.dictionary_encode(), "nested": nested}
+    pq.write_table(pa.table({**columns, "ago": pa.array([1, 2, 3], pa.duration("ns"))}), tmp_path / "in.parquet")
+    rows = rows_of_table(pq.read_table(tmp_path / "in.parquet"))
+    expected = ["1970-01-01 00:00:00.000000001", None, "2001-09-09 01:46:40.000000000"]
+    assert [row["at"] for row in rows] == [row["coded"] for row in rows] == expected
+    assert [row["nested"] for row in rows] == [[{"at": expected[0]}], None, []]
+    assert [row["ago"] for row in rows] == [1, 2, 3]
+    command = [sys.executable, "-c", WITHOUT_PANDAS, str(tmp_path / "in.parquet")]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == str(rows)
+
+
 def test_parquet_keeps_types(tmp_path, run) -> None:
     table = pa.table(
         {
@@ -90,7 +122,7 @@ def test_parquet_keeps_types(tmp_path, run) -> None:
     run([tmp_path / "in.parquet"], tmp_path / "lines")
     assert read_output(tmp_path / "lines")[0] | {"entities": 0} == {
         **table.slice(0, 1).to_pylist()[0],
-        "when": "2026-01-01 00:00:00",
+        "when": "2026-01-01 00:00:00.000000000",
         "raw": "/w==",
         "entities": 0,
         "error": None,
