@@ -52,7 +52,9 @@ def work_in(directory: Path) -> None:
     try:
         os.chdir(directory)
     except OSError as error:
-        raise OSError(f"{directory} is not on the node {os.uname().nodename}: all nodes need the same files") from error
+        raise OSError(
+            f"{directory} is not on the node {socket.gethostname()}: all nodes need the same files"
+        ) from error
 
 
 def wrap_ray_errors(ray: ModuleType, items: Iterable[Item]) -> Iterator[Item]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ from .output import AnnotationJob, PartStats, check_columns, open_output, part_n
 from .reading import Part, read_parts
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     import pyarrow as pa
 
 _AHEAD = 2  # parts read ahead for each process or thread
@@ -101,23 +103,28 @@ def _threads(job: AnnotationJob) -> Iterator[Executor]:
 
 @contextmanager
 def _pool(job: AnnotationJob) -> Iterator[Executor]:
-    """Start processes with a copy of the pipeline each. They end when this process ends, even if it is killed."""
+    """Start processes with a copy of the pipeline each. They end when this process ends, even if it is killed.
+
+    Each waits for the end of a pipe, which this process holds open while they work.
+    """
     before = dict(os.environ)
     threads = str(max(1, (os.cpu_count() or 1) // job.processes))
     os.environ.update({name: threads for name in _THREADS if name not in os.environ})
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(job.processes, context, initializer=_start_process, initargs=(job,))
+    watched, held = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(job.processes, context, initializer=_start_process, initargs=(job, watched))
     try:
         yield pool
     except BrokenProcessPool as error:
         reason = "A process was killed, which the system does when it runs out of memory"
         raise RemedyError(reason, "Run the same command with fewer --processes: it resumes.") from error
     except BaseException:
-        for process in multiprocessing.active_children():
-            process.terminate()
+        held.close()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        held.close()
+        watched.close()
         for name in _THREADS:
             if name not in before:
                 os.environ.pop(name, None)
@@ -126,17 +133,16 @@ def _pool(job: AnnotationJob) -> Iterator[Executor]:
 _job: AnnotationJob
 
 
-def _start_process(job: AnnotationJob) -> None:
+def _start_process(job: AnnotationJob, watched: Connection) -> None:
     global _job
     _job = job
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent ends them
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_pipe, args=(watched,), daemon=True).start()
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+def _end_with_pipe(watched: Connection) -> None:
+    with suppress(EOFError, OSError):
+        watched.recv()
     os._exit(1)
 
 

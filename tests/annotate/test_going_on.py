@@ -169,6 +169,25 @@ def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
     assert parts(out) == whole
 
 
+def test_an_error_ends_the_processes_of_the_job_and_no_others(tmp_path, archive, make_job, ruler) -> None:
+    job = make_job([archive], tmp_path / "out", part_size=10, processes=2, model=ruler)
+    own = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    own.start()
+    began = children_of(os.getpid())
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            annotate_locally(job, stop)
+        assert children_of(os.getpid()) == began
+        assert own.is_alive()
+    finally:
+        own.kill()
+        own.join()
+
+
 def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, ruler) -> None:
     archive, out, pad = tmp_path / "in.jsonl", tmp_path / "out", "x" * 100_000
     rows = [{"text": "去上海", "pad": pad if key == 65 else ""} for key in range(80)]

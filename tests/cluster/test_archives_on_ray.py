@@ -26,6 +26,7 @@ from spacy_tener.annotate import Annotator
 from spacy_tener.annotate.on_ray import _groups, _number, _read, _Writer
 from spacy_tener.annotate.output import AnnotationJob, check_columns
 from spacy_tener.annotate.reading import ReadOptions, Source, find_sources
+from spacy_tener.cluster import work_in
 
 TEXTS = [f"王小明去了上海{n}次。" * (1 + n % 4) for n in range(150)]
 SLOW = """
@@ -37,6 +38,14 @@ def slow(doc):
     time.sleep(0.02)
     return doc
 """
+
+
+def test_a_directory_that_a_node_lacks_is_named_on_every_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "uname")  # which Windows does not have
+    with pytest.raises(OSError, match=r"nowhere is not on the node \S+: all nodes need the same files"):
+        work_in(tmp_path / "nowhere")
 
 
 @pytest.fixture(scope="module")
