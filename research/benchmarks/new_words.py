@@ -97,7 +97,7 @@ def entities(doc: Doc) -> list[Entity]:
 
 def new_names(docs: Iterable[Doc], seen: str) -> dict[str, str]:
     """The names with the tags of their labels, the most frequent of several."""
-    known = read_jieba(0, 100, True)
+    known = read_jieba()
     found: dict[str, Counter[str]] = {}
     for doc in docs:
         for start, end, label in entities(doc):

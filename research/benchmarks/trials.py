@@ -109,7 +109,7 @@ def as_overlay(configs: Path, overlay: str, name: str) -> Path:
 
 def write_lists(args: argparse.Namespace) -> tuple[Path, ...]:
     """jieba's names, a list for each kind, and the same with wrong words."""
-    lexicon = read_jieba(0, 10, True)
+    lexicon = read_jieba()
     tags = (lexicon.tag_names[tag] for tag in lexicon.tags)
     names = {word: tag for word, tag in zip(lexicon.words, tags, strict=True) if tag in NAMES}
     blank = spacy.blank("zh")

@@ -1,4 +1,4 @@
-"""Sources of lexicons: jieba's dictionary, lists of words, strings of vectors and vocabs.
+"""Sources of lexicons: jieba's dictionary, lists of words, strings of vectors.
 
 A model reads its source once, when it is initialized.
 """
@@ -6,14 +6,12 @@ A model reads its source once, when it is initialized.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
-
-from spacy.strings import StringStore
 
 from ..errors import InputError, MissingPackageError
 from ..inputs import read_lines, suffix_of, walk
@@ -25,6 +23,8 @@ LexiconSource = Callable[[], Lexicon]
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _JIEBA_LINE = re.compile(r"(.+) ([0-9]+) ([a-z]+)")
 _ENDING = ".txt"
+_LONGEST = 10
+"""Longer strings of a dictionary or of vectors are no words."""
 
 
 class LexiconEntry(NamedTuple):
@@ -76,23 +76,18 @@ def list_name(path: Path) -> str:
     return path.name.rpartition(ending)[0] if ending else path.name
 
 
-def jieba_lexicon(min_frequency: int = 0, max_length: int = 10, tags: bool = True) -> LexiconSource:
+def jieba_lexicon() -> LexiconSource:
     """Read the dictionary of the Chinese word segmenter jieba (MIT): 337,302 words of 2 to 10 characters.
 
     Registered as `spacy_tener.JiebaLexicon.v1`. Only its file is read, the package is not imported. It is in the extra
-    `zh`.
-
-    min_frequency (int): Words that jieba counted less often are left out.
-    max_length (int): Longer words are left out.
-    tags (bool): Whether a word's part of speech (ns: a place, nr: a person, nt: an organization, ...) becomes its tag.
+    `zh`. A word's part of speech (ns: a place, nr: a person, nt: an organization, ...) is its tag.
     """
-    _check(max_length)
-    return partial(read_jieba, min_frequency, max_length, tags)
+    return read_jieba
 
 
-# Pipelines of one process share the last one read: a lexicon never changes, and the file belongs to the package.
+# Pipelines of one process share it: a lexicon never changes, and the file belongs to the package.
 @lru_cache(maxsize=1)
-def read_jieba(min_frequency: int, max_length: int, tags: bool) -> Lexicon:
+def read_jieba() -> Lexicon:
     """Read jieba's dictionary."""
     spec = find_spec("jieba")
     if spec is None or spec.origin is None:
@@ -101,7 +96,7 @@ def read_jieba(min_frequency: int, max_length: int, tags: bool) -> Lexicon:
             "Install it by `pip install 'spacy_tener[zh]'`, or set `lexicon` to spacy_tener.WordList.v1 and a file.",
         )
     entries = read_list(Path(spec.origin).parent / "dict.txt", own_tags=True)
-    return _select((entry if tags else entry._replace(tag="") for entry in entries), min_frequency, max_length)
+    return _lexicon_of([entry for entry in entries if len(entry.word) <= _LONGEST])
 
 
 def word_list(
@@ -117,68 +112,39 @@ def word_list(
     min_frequency (int): Words with a smaller frequency are left out. Above 0 every line must have a frequency.
     max_length (Optional[int]): Longer words are left out.
     """
-    _check(max_length)
-    return partial(read_word_list, Path(path), tag, min_frequency, max_length)
+    return partial(_read_word_list, Path(path), tag, min_frequency, max_length)
 
 
-def read_word_list(path: Path, tag: str | None, min_frequency: int, max_length: int | None) -> Lexicon:
-    """Read a list of words, or all lists in a directory."""
+def _read_word_list(path: Path, tag: str | None, min_frequency: int, max_length: int | None) -> Lexicon:
     entries: list[LexiconEntry] = []
     for file in list_files(path):
         default = list_name(file) if path.is_dir() else ""
-        entries += read_list(file, default if tag is None else tag)
-        uncounted = next((entry for entry in entries if entry.frequency is None), None)
-        if min_frequency > 0 and uncounted is not None:
-            reason = f"{uncounted.word[:60]!r} has no frequency, but min_frequency is {min_frequency}"
-            remedy = "Set min_frequency to 0, or give every word a frequency."
-            raise InputError(str(file), reason, remedy, line=uncounted.line)
-    return _select(entries, min_frequency, max_length)
+        for entry in read_list(file, default if tag is None else tag):
+            if min_frequency > 0 and entry.frequency is None:
+                reason = f"{entry.word[:60]!r} has no frequency, but min_frequency is {min_frequency}"
+                remedy = "Set min_frequency to 0, or give every word a frequency."
+                raise InputError(str(file), reason, remedy, line=entry.line)
+            if (entry.frequency or 0) >= min_frequency and (max_length is None or len(entry.word) <= max_length):
+                entries.append(entry)
+    return _lexicon_of(entries)
 
 
-def vectors_lexicon(path: str | Path, max_length: int | None = 10) -> LexiconSource:
-    """Take the strings of pretrained vectors: then every word has one. Their values are not read.
+def vectors_lexicon(path: str | Path) -> LexiconSource:
+    """Take the strings of 2 to 10 characters of pretrained vectors: then every word has one. Their values are not read.
 
     Registered as `spacy_tener.VectorsLexicon.v1`.
 
     path (Union[str, Path]): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), or whatever else the embedders
         take as vectors and has strings.
-    max_length (Optional[int]): Longer strings are left out.
     """
-    _check(max_length)
-    return partial(read_vectors_lexicon, path, max_length)
+    return partial(_read_vectors_lexicon, path)
 
 
-def read_vectors_lexicon(path: str | Path, max_length: int | None) -> Lexicon:
-    """Read the strings of pretrained vectors."""
+def _read_vectors_lexicon(path: str | Path) -> Lexicon:
     words: list[str] = []
-
-    def note(word: str) -> bool:
-        # Returns False, so that no row is converted to numbers.
-        words.append(word)
-        return False
-
-    read_vectors(path, keep=note)
-    return _filter_lengths(words, max_length)
-
-
-def vocab_lexicon(path: str | Path, max_length: int | None = 10) -> LexiconSource:
-    """Take the strings of a spaCy vocab: the words that its pipeline has seen, but also labels and word shapes.
-
-    Registered as `spacy_tener.VocabLexicon.v1`.
-
-    path (Union[str, Path]): The directory of a pipeline, or of its vocab.
-    max_length (Optional[int]): Longer strings are left out.
-    """
-    _check(max_length)
-    return partial(read_vocab_lexicon, Path(path), max_length)
-
-
-def read_vocab_lexicon(path: Path, max_length: int | None) -> Lexicon:
-    """Read the strings of a spaCy vocab."""
-    files = [file for file in (path / "vocab" / "strings.json", path / "strings.json") if file.exists()]
-    if not files:
-        raise InputError(str(path), "there is no spaCy vocab", "Give the directory of a pipeline or of its vocab.")
-    return _filter_lengths(sorted(StringStore().from_disk(files[0])), max_length)
+    # append returns None, so that no row is kept and converted to numbers.
+    read_vectors(path, keep=words.append)  # type: ignore[arg-type]
+    return Lexicon(word for word in words if len(word) <= _LONGEST)
 
 
 def joined_lexicon(*sources: LexiconSource) -> LexiconSource:
@@ -188,30 +154,14 @@ def joined_lexicon(*sources: LexiconSource) -> LexiconSource:
 
     *sources (Callable[[], Lexicon]): The sources in their order.
     """
-    return partial(join_lexicons, *sources)
+    return partial(_join_lexicons, sources)
 
 
-def join_lexicons(*sources: LexiconSource) -> Lexicon:
-    """Read the words of several sources."""
+def _join_lexicons(sources: Iterable[LexiconSource]) -> Lexicon:
     lexicons = [source() for source in sources]
     words = chain.from_iterable(lexicon.words for lexicon in lexicons)
     return Lexicon(words, (lexicon.tag_names[tag] for lexicon in lexicons for tag in lexicon.tags.tolist()))
 
 
-def _check(max_length: int | None) -> None:
-    if max_length is not None and max_length < 2:
-        raise ValueError(f"max_length is {max_length}, but the words of a lexicon have 2 characters or more.")
-
-
-def _select(entries: Iterable[LexiconEntry], min_frequency: int, max_length: int | None) -> Lexicon:
-    chosen = [
-        entry
-        for entry in entries
-        if (entry.frequency is None or entry.frequency >= min_frequency)
-        and (max_length is None or len(entry.word) <= max_length)
-    ]
-    return Lexicon((entry.word for entry in chosen), (entry.tag for entry in chosen))
-
-
-def _filter_lengths(words: Iterable[str], max_length: int | None) -> Lexicon:
-    return Lexicon(word for word in words if max_length is None or len(word) <= max_length)
+def _lexicon_of(entries: Sequence[LexiconEntry]) -> Lexicon:
+    return Lexicon((entry.word for entry in entries), (entry.tag for entry in entries))

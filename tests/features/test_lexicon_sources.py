@@ -11,13 +11,11 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
 import spacy
-from spacy.tokens import Doc
-from spacy.vocab import Vocab
 from thinc.types import Floats1d
 
 from spacy_tener.features import lexicon as module
@@ -31,7 +29,6 @@ from spacy_tener.features.lexicon_sources import (
     read_jieba,
     read_list,
     vectors_lexicon,
-    vocab_lexicon,
     word_list,
 )
 
@@ -42,11 +39,6 @@ def tagged(lexicon: Lexicon) -> dict[str, str]:
 
 def write(path: Path, *lines: str) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf8")
-    return path
-
-
-def save(vocab: Vocab, path: Path) -> Path:
-    vocab.to_disk(path)
     return path
 
 
@@ -88,14 +80,6 @@ def test_saved_jieba_words_are_small_and_ready_in_a_second(
     assert loaded is not jieba_words
 
 
-def test_jieba_words_are_limited_by_frequency_and_length() -> None:
-    lexicon = jieba_lexicon(min_frequency=1_000, max_length=3, tags=False)()
-    assert 1_000 < len(lexicon) < 20_000
-    assert max(map(len, lexicon.words)) == 3
-    assert "中国" in lexicon
-    assert lexicon.tag_names == [""]
-
-
 def test_jieba_dictionary_is_read_once() -> None:
     assert jieba_lexicon()() is jieba_lexicon()()
 
@@ -103,13 +87,14 @@ def test_jieba_dictionary_is_read_once() -> None:
 def test_jieba_itself_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "jieba", raising=False)
     read_jieba.cache_clear()
-    jieba_lexicon(max_length=2)()
+    jieba_lexicon()()
     assert "jieba" not in sys.modules
 
 
 def test_missing_jieba_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
-    source = jieba_lexicon(max_length=4)
+    read_jieba.cache_clear()
+    source = jieba_lexicon()
     with pytest.raises(ImportError, match=r"pip install 'spacy_tener\[zh\]'"):
         source()
 
@@ -156,18 +141,14 @@ def test_missing_list_is_an_error_when_it_is_read(tmp_path: Path) -> None:
         source()
 
 
-# Vectors and vocabs
+# Vectors
 
 
 def test_strings_of_a_vectors_file_are_words(tmp_path: Path) -> None:
-    path = write(tmp_path / "words.vec", "4 2", "</s> 0.1 0.2", "南京 0.1 0.2", "人 0.3 0.4", "清华大学 1 2")
-    assert vectors_lexicon(path)().words == ["</s>", "南京", "清华大学"]
-    assert vectors_lexicon(path, max_length=2)().words == ["南京"]
-
-
-def test_values_of_a_vectors_file_are_not_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "words.vec", "2 2", "南京 x y", "北京 1 2")
-    assert vectors_lexicon(path)().words == ["南京", "北京"]
+    """Those of two to ten characters. Values are not read."""
+    long = "一二三四五六七八九十"
+    path = write(tmp_path / "w.vec", "5 2", "</s> 1 2", "南京 x y", "人 0.3 0.4", f"{long} 1 2", f"{long}一 1 2")
+    assert vectors_lexicon(path)().words == ["</s>", "南京", long]
 
 
 def test_strings_of_spacy_vectors_are_words(tmp_path: Path) -> None:
@@ -181,23 +162,6 @@ def test_strings_of_spacy_vectors_are_words(tmp_path: Path) -> None:
 def test_missing_vectors_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere: there are no vectors: No such file"):
         vectors_lexicon(tmp_path / "nowhere")()
-
-
-@pytest.mark.parametrize("part", ["", "vocab"])
-def test_strings_of_a_vocab_are_words(tmp_path: Path, part: str) -> None:
-    nlp = spacy.blank("xx")
-    Doc(nlp.vocab, words=["南京", "人", "一二三四五六七八九十一", "北京"])
-    nlp.to_disk(tmp_path)
-    words = vocab_lexicon(tmp_path / part)().words
-    assert {"南京", "北京"} <= set(words)
-    assert words == sorted(words)
-    assert max(map(len, words)) <= 10
-    assert "一二三四五六七八九十一" in vocab_lexicon(tmp_path / part, max_length=None)()
-
-
-def test_directory_without_a_vocab_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no spaCy vocab"):
-        vocab_lexicon(tmp_path)()
 
 
 # Several
@@ -220,23 +184,15 @@ def test_no_sources_are_an_empty_lexicon() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        jieba_lexicon(min_frequency=5),
+        jieba_lexicon(),
         word_list("words.txt", "place"),
         vectors_lexicon("words.vec"),
-        vocab_lexicon("pipeline"),
         joined_lexicon(jieba_lexicon(), word_list("words.txt")),
     ],
 )
 def test_sources_are_read_late_and_can_be_pickled(source: LexiconSource) -> None:
     # None of the files exists: nothing has been read yet.
     assert callable(pickle.loads(pickle.dumps(source)))
-
-
-@pytest.mark.parametrize("make", [jieba_lexicon, word_list, vectors_lexicon, vocab_lexicon])
-def test_length_that_admits_no_word_is_refused(make: Any) -> None:
-    path = {} if make is jieba_lexicon else {"path": "words.txt"}
-    with pytest.raises(ValueError, match="max_length is 1"):
-        make(max_length=1, **path)
 
 
 # Lines and files
