@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for part, place in corpus.parts.items():
         output = CORPORA_DIR / name / f"{part}.spacy"
         join = ["--join"] if place.is_dir() else []
-        app(["tener", "convert", str(place), str(output), "--lang", corpus.lang, *join], standalone_mode=False)
+        app(["tener", "convert", str(place), "-o", str(output), "--lang", corpus.lang, *join], standalone_mode=False)
     if corpus.dev is None:
         hold_out(CORPORA_DIR / name / "train.spacy", CORPORA_DIR / name / "dev.spacy")
 

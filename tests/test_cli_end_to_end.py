@@ -72,7 +72,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     for name in ("train", "dev"):
         (work.path / f"{name}.char.bmes").write_text(SENTENCES, encoding="utf8")
     (work.path / "packages").mkdir()
-    work.run("tener", "convert", "train.char.bmes", "dev.char.bmes", "corpus")
+    work.run("tener", "convert", "train.char.bmes", "dev.char.bmes", "-o", "corpus")
     work.run("init", "fill-config", str(CONFIG), "full.cfg")
     work.run("init", "labels", "full.cfg", "labels", *CORPUS)
     work.run("debug", "config", "full.cfg", *CORPUS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import spacy
 import typer
@@ -17,16 +17,30 @@ from spacy.language import Language
 from wasabi import util
 from wasabi.printer import Printer
 
-from ..errors import MissingPackageError, RemedyError, check_choice
+from ..errors import MissingPackageError, RemedyError
 from ..pipeline.gpu import check_gpu, use_gpu
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.report.scores import read_json
 from ..workbench.runs.engines import Engine, on_ray, on_this_machine
 from . import tener_cli
 
+WRONG_INPUT: Final = 1
+WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED = 130  # the exit status that shells give a command ended by Ctrl-C
-ENGINES = ("local", "ray")
 _SHOWN = 10
+
+
+class CommandLineError(RemedyError):
+    """Error in a command line, whatever the files hold that it names."""
+
+
+@contextmanager
+def of_command_line() -> Iterator[None]:
+    """Take errors of the settings that a command line gives as errors of the command line."""
+    try:
+        yield
+    except RemedyError as error:
+        raise CommandLineError(error.reason, error.remedy, place=error.place) from error
 
 
 class Messages(Printer):
@@ -83,11 +97,12 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
         spacy_cli.import_code(arguments.get("code"))
         return function(**arguments)
     except RemedyError as error:
-        msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy, exits=1)
+        msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy)
+        sys.exit(WRONG_COMMAND_LINE if isinstance(error, CommandLineError) else WRONG_INPUT)
     except MissingPackageError as error:
-        msg.fail(error.reason, error.remedy, exits=1)
+        msg.fail(error.reason, error.remedy, exits=WRONG_INPUT)
     except OSError as error:
-        msg.fail(str(error), exits=1)
+        msg.fail(spacys_words(error), exits=WRONG_INPUT)
     except KeyboardInterrupt:
         if not stopped:
             raise
@@ -158,7 +173,7 @@ def names(text: str) -> list[str]:
 def refuse_given(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
     """Refuse those of some arguments of a command that are on its command line, where they would do nothing."""
     if given := given_options(ctx, arguments):
-        raise RemedyError(f"{', '.join(given)}: {why}", remedy)
+        raise CommandLineError(f"{', '.join(given)}: {why}", remedy)
 
 
 def given_options(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
@@ -174,7 +189,7 @@ def _is_given(ctx: typer.Context, argument: str) -> bool:
 def numbers(option: str, text: str) -> list[int]:
     """Split whole numbers at the commas between them."""
     if not names(text) or not all(name.isdecimal() for name in names(text)):
-        raise RemedyError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
+        raise CommandLineError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
     return [int(name) for name in names(text)]
 
 
@@ -198,10 +213,9 @@ def training_engine(
 
 def check_engine(name: str, options: Mapping[str, Any]) -> bool:
     """Return whether the engine is Ray. With another engine, refuse the options that only Ray has."""
-    check_choice("engine", name, ENGINES)
     given = [option for option, value in options.items() if value is not None]
     if name != "ray" and given:
-        raise RemedyError(f"{', '.join(given)}: only for --engine ray", "Add --engine ray, or leave that out.")
+        raise CommandLineError(f"{', '.join(given)}: only for --engine ray", "Add --engine ray, or leave that out.")
     return name == "ray"
 
 
@@ -212,5 +226,5 @@ def gpu_of_runs(gpu_id: int, engine: str, gpus_per_run: float | None) -> int:
         return gpu_id
     if gpu_id >= 0:
         remedy = "Leave it out, and give --gpus-per-run or --gpus-per-actor."
-        raise RemedyError(f"--gpu-id {gpu_id}: Ray chooses GPUs", remedy)
+        raise CommandLineError(f"--gpu-id {gpu_id}: Ray chooses GPUs", remedy)
     return 0 if gpus_per_run else -1

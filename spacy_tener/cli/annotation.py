@@ -13,7 +13,7 @@ import typer
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from ..errors import RemedyError, check_choice, counted
+from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
 from ..pipeline.finding import Recogniser, entity_finders, known_labels
 from ..workbench.annotation_tasks import TOOLS
@@ -28,10 +28,8 @@ from ..workbench.silver import (
     SPACY,
     SilverStats,
     Sureness,
-    as_docbin,
     check_teachers,
     made_of,
-    silver,
     unknown_labels,
     write_silver,
 )
@@ -49,6 +47,7 @@ from ..workbench.suggestions.suggest import MEASURES, make_tasks, suggest
 from ..workbench.vectors.raw_text import find_texts, read_all
 from . import options
 from ._common import (
+    CommandLineError,
     check_file,
     command,
     gpu_of_runs,
@@ -61,8 +60,10 @@ from ._common import (
     training_engine,
 )
 
-INTERFACE, SURE = "-interface.xml", ".sure.spacy"
-ANNOTATION_PAGE, BLANK = "page", "blank:"
+INTERFACE, BLANK = "-interface.xml", "blank:"
+ANNOTATION_PAGE = "page"
+BY_ENDING = {".jsonl": "doccano", ".json": "labelstudio", ".html": ANNOTATION_PAGE}
+"""Ending of `suggest`'s output -> format, where none is named."""
 PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 TRAINING = ("dev", "folds", "settings", "jobs", "engine", "address", "cpus_per_run", "gpus_per_run")
 """Arguments of `review` that are about training."""
@@ -71,17 +72,17 @@ TRAINING = ("dev", "folds", "settings", "jobs", "engine", "address", "cpus_per_r
 @command("silver", stopped="The same command resumes after the last whole file, unless it reads standard input.")
 def silver_cli(
     teachers: Annotated[str, typer.Argument(help="Pipelines that find entities, separated by commas")],
-    raw: options.RawTexts,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of .spacy files to write")],
+    texts: options.RawTexts,
+    output: Annotated[Path, options.output("a directory of files")],
     sure: Annotated[
         float, typer.Option(help="Least probability of an entity that is kept", min=0.5, max=1)
     ] = LEAST_SURE,
     outside: Annotated[
         float, typer.Option(help="Least probability of a token that is kept as outside", min=0.5, max=1)
     ] = LEAST_SURE,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to annotate; 0 for all", min=0)] = 0,
-    format: Annotated[str, typer.Option("--format", "-f", help=f"File format: {', '.join(SILVER_FORMATS)}")] = SPACY,
-    part_size: Annotated[int, typer.Option(help="Texts in each file", min=1)] = 5000,
+    limit: Annotated[int | None, options.limit("to annotate (default: all)")] = None,
+    format: Annotated[str, options.output_format(SILVER_FORMATS)] = SPACY,
+    part_size: options.PartSize = 5000,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
@@ -98,14 +99,13 @@ def silver_cli(
     command resumes a stopped one after the last whole file, unless teachers or texts have changed, or come from
     standard input.
     """
-    check_choice("format of silver annotation", format, SILVER_FORMATS)
     setup_gpu(gpu_id)
     check_folder(output)
     kept = Sureness(sure, outside)
     pipelines = {name: load_pipeline(name) for name in names(teachers)}
     if not pipelines:
-        raise RemedyError("No pipeline given", "Name one or more, as in teacher/model-best.")
-    sources, left_out = find_texts(raw)
+        raise CommandLineError("No pipeline given", "Name one or more, as in teacher/model-best.")
+    sources, left_out = find_texts(texts)
     msg.warn_list("Files left out, as they hold no text", left_out, most=5)
     check_teachers(pipelines)
     if silent := [name for name, teacher in pipelines.items() if not entity_finders(teacher)]:
@@ -115,13 +115,13 @@ def silver_cli(
         lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
         msg.warn("A label that a pipeline does not know has the probability 0 there", "\n".join(lines))
     settings = {**made_of(list(pipelines), list(pipelines.values()), sources), "limit": limit}
-    with closing(read_all(sources)) as texts:
-        if (first := next(texts, None)) is None:
-            raise no_text(raw)
+    with closing(read_all(sources)) as raw:
+        if (first := next(raw, None)) is None:
+            raise no_text(texts)
         with interrupted_by_signals(), locked(output / ".lock"):
             total = write_silver(
                 list(pipelines.values()),
-                itertools.islice(itertools.chain([first], texts), limit or None),
+                itertools.islice(itertools.chain([first], raw), limit),
                 output,
                 kept,
                 format=format,
@@ -138,16 +138,11 @@ def silver_cli(
     if total.missing and format != SPACY:
         remedy = "There these tokens count as outside: correct the texts, or train on --format spacy."
         msg.warn(f"The format {format} has no missing annotation", remedy)
-    _warn_starved(
-        total, "Lower --sure." if sure > LEAST_SURE else "Raise --outside, so that fewer tokens count as outside."
-    )
-
-
-def _warn_starved(stats: SilverStats, remedy: str) -> None:
-    if stats.is_starved:
-        kept = f"Only {counted(stats.entities, 'entity', 'entities')} of about {stats.expected:,.0f} kept"
+    if total.is_starved:
+        few = f"Only {counted(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} kept"
+        remedy = "Lower --sure." if sure > LEAST_SURE else "Raise --outside, so that fewer tokens count as outside."
         why = "A model that learns from so few entities, beside many tokens outside, misses most."
-        msg.warn(kept, f"{remedy} {why} Calibration often lowers probabilities.")
+        msg.warn(few, f"{remedy} {why} Calibration often lowers probabilities.")
 
 
 def _described(stats: SilverStats) -> str:
@@ -161,19 +156,13 @@ def _described(stats: SilverStats) -> str:
 def suggest_cli(
     ctx: typer.Context,
     model: Annotated[str, typer.Argument(help="Pipeline: its directory or package; blank:LANG without a model")],
-    raw: options.RawTexts,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write")],
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts to choose", min=1)] = 200,
-    format: Annotated[
-        str, typer.Option("--format", "-f", help=f"Annotation tool: {', '.join(TOOLS)}, or page for a browser")
-    ] = "doccano",
+    texts: options.RawTexts,
+    output: Annotated[Path, options.output("a file")],
+    limit: Annotated[int, options.limit("to choose")] = 200,
+    format: Annotated[str | None, options.output_format((*TOOLS, ANNOTATION_PAGE))] = None,
     labels: Annotated[str, typer.Option(help="Labels to annotate, as in PER,ORG (default: the model's)")] = "",
-    by: Annotated[str, typer.Option(help=f"Measure of uncertainty: {', '.join(MEASURES)}")] = "entropy",
+    measure: Annotated[str, options.choice(("--measure",), "Measure of uncertainty", MEASURES)] = "entropy",
     known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
-    agree: Annotated[
-        float,
-        typer.Option(help="Least probability of partial annotation in OUTPUT.sure.spacy; 0 writes none", min=0, max=1),
-    ] = 0.0,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
@@ -183,39 +172,37 @@ def suggest_cli(
     Chooses the texts that the model is most uncertain about, each different from those chosen before, without
     duplicates. Every line of a text file is a text; there may be millions. The output is for import into doccano, Label
     Studio or Prodigy, with the model's entities to correct and their probabilities, or GLiNER's training data. `spacy
-    tener convert` reads the tools' exports. --format page writes one HTML file to annotate in a browser.
+    tener convert` reads the tools' exports. The format page is one HTML file to annotate in a browser. Without
+    --format, the output's ending decides: .jsonl is doccano's, .json Label Studio's, .html the page.
 
     Without a model, blank:zh chooses texts that differ from each other, and annotates nothing in them.
-
-    --agree 0.95 also writes OUTPUT.sure.spacy, training data with the annotation of these texts that the model gives at
-    least this probability. All other tokens have missing annotation, which `tener_ner` learns as such.
     """
-    check_choice("annotation tool", format, (*TOOLS, ANNOTATION_PAGE))
     check_file(output)
-    sure = Sureness(agree, agree) if agree else None
-    setup_gpu(gpu_id)
+    if format is None and (format := BY_ENDING.get(output.suffix)) is None:
+        remedy = f"Name one by --format: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
+        raise CommandLineError(f"{output}: no format has this ending", remedy)
     blank = model.startswith(BLANK)
-    if blank and sure:
-        raise RemedyError(f"--agree: {model} finds no entities", "Leave it out, or name a trained pipeline.")
     if blank:
-        refuse_given(ctx, ["by"], f"{model} is as uncertain of all texts", "Leave it out, or name a trained pipeline.")
+        why, remedy = f"{model} is as uncertain of all texts", "Leave it out, or name a trained pipeline."
+        refuse_given(ctx, ["measure"], why, remedy)
     if format != ANNOTATION_PAGE and not TOOLS[format].interface:
         refuse_given(
             ctx, ["labels"], f"{format} gets its labels from its own project", "Set them there, and leave it out."
         )
+    setup_gpu(gpu_id)
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
     shown = names(labels) or ([] if blank else list(Recogniser.of(nlp).ner.labels))
-    texts = read_all(find_texts(raw)[0])
-    first = next(texts, None)
+    raw = read_all(find_texts(texts)[0])
+    first = next(raw, None)
     if first is None:
-        raise no_text(raw)
+        raise no_text(texts)
     known_texts = list(read_all(find_texts(known or [])[0]))
-    chosen = suggest(None if blank else nlp, itertools.chain([first], texts), limit, by=by, known=known_texts)
+    chosen = suggest(None if blank else nlp, itertools.chain([first], raw), limit, by=measure, known=known_texts)
     if not chosen:
         raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
-        about = f"{counted(len(chosen), 'text')}, chosen by {model} of {', '.join(raw)}"
+        about = f"{counted(len(chosen), 'text')}, chosen by {model} of {', '.join(texts)}"
         write_text(output, annotation_page("Texts to annotate", about, tasks, shown, lang=str(nlp.lang)))
         msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
     else:
@@ -226,12 +213,6 @@ def suggest_cli(
             interface = output.with_name(f"{output.stem}{INTERFACE}")
             write_text(interface, tool.interface(shown))
             msg.info(f"{interface}: the labelling interface")
-    if sure:
-        path = output.with_name(f"{output.stem}{SURE}")
-        sure_tasks, stats = silver([nlp], [each.text for each in chosen], sure)
-        write_file(path, lambda file: file.write(as_docbin(sure_tasks)))
-        msg.good(f"{path}: {_described(stats)}")
-        _warn_starved(stats, "Lower --agree." if agree > LEAST_SURE else "Leave it, and --agree, out.")
 
 
 @command("review", stopped="The same command resumes; an interrupted training begins again.")
@@ -242,18 +223,14 @@ def review_cli(
     ],
     data: Annotated[Path | None, typer.Argument(help="Gold annotation, a .spacy file", show_default=False)] = None,
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Directory to write to; with --apply the .spacy file to write")
-    ],
+    output: Annotated[Path, options.output("a directory; with --apply a .spacy file")],
     apply: Annotated[
         Path | None, typer.Option("--apply", help="Decisions from a review's page, to apply to the annotation")
     ] = None,
     dev: Annotated[Path | None, typer.Option(help="The config's paths.dev, on which models are chosen")] = None,
-    folds: Annotated[int, typer.Option("--folds", "-k", help="Folds of the cross-validation", min=2)] = 5,
+    folds: Annotated[int, typer.Option("--folds", help="Folds of the cross-validation", min=2)] = 5,
     settings: options.Settings = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", help="Most doubts on the page; the JSONL has all", min=1)
-    ] = 500,
+    limit: Annotated[int, options.limit("on the page; the JSONL has all")] = 500,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     jobs: options.Jobs = None,
@@ -281,12 +258,12 @@ def review_cli(
     """
     if apply is not None:
         if data is not None:
-            raise RemedyError(f"{model_or_config}: --apply needs no model", "Name the .spacy file only.")
+            raise CommandLineError(f"{model_or_config}: --apply needs no model", "Name the .spacy file only.")
         refuse_given(ctx, [*TRAINING, "limit", "gpu_id", "code"], "--apply reads no text by a model", "Leave it out.")
         _apply_decisions(apply, Path(model_or_config), output)
         return
     if data is None:
-        raise RemedyError("There is no annotation to review", "Name a .spacy file after the pipeline or config.")
+        raise CommandLineError("There is no annotation to review", "Name a .spacy file after the pipeline or config.")
     check_folder(output)
     docs = list(read_docs(data, spacy.blank("xx").vocab))
     if not any(doc.ents for doc in docs):

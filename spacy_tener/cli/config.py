@@ -6,15 +6,11 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ..errors import RemedyError
 from ..files import write_text
 from ..workbench.composing.compose import compose
 from . import options
 from ._common import check_file, command, msg
-
-STDOUT = "-"
 
 
 @command("config", prints_result=True)
@@ -22,8 +18,8 @@ def config_cli(
     base: options.Base,
     overlays: options.Overlays = None,
     settings: options.Settings = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="File to write, or - for standard output")] = STDOUT,
-    force: Annotated[bool, typer.Option("--force", "-F", help="Overwrite another config at the output")] = False,
+    output: Annotated[Path | None, options.output("a file (default: print)")] = None,
+    force: options.Force = False,
 ) -> tuple[str, int]:
     """
     Compose a config from a base, overlays and settings.
@@ -39,16 +35,16 @@ def config_cli(
     learning rate's schedule, total_steps changes too, unless it is set.
     """
     overlays, settings = overlays or [], settings or []
-    check_file(None if output == STDOUT else Path(output))
+    check_file(output)
     composed = compose(base, overlays, settings)
     arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
     heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
     text = f"{heading}\n\n{composed.config.to_str(interpolate=False)}\n"
-    if output != STDOUT:
-        if not force and Path(output).is_file() and Path(output).read_bytes() != text.encode("utf8"):
+    if output is not None:
+        if not force and output.is_file() and output.read_bytes() != text.encode("utf8"):
             raise RemedyError(f"{output}: exists with other content", "Choose another file, or give --force.")
-        write_text(Path(output), text)
+        write_text(output, text)
         msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
     for note in composed.notes:
         msg.info(note)
-    return text if output == STDOUT else "", 0
+    return text if output is None else "", 0

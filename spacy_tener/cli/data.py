@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-from unittest.mock import patch
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
 
 import typer
 from confection import ConfigValidationError
 from spacy.cli._util import parse_config_overrides
 from spacy.cli.debug_data import debug_data
-from spacy.language import FactoryMeta, Language
-from spacy.training import Corpus
+from spacy.training.corpus import walk_corpus
+from spacy.util import load_config
+from thinc.api import Config
 
 from ..errors import RemedyError
 from ..workbench.composing.files import problems
 from ..workbench.corpus.columns import ALIASES, SCHEMES
-from ..workbench.corpus.convert import ConversionReport, DocOptions, convert_jobs, plan_jobs
+from ..workbench.corpus.convert import SPACES, ConversionReport, DocOptions, convert_jobs, plan_jobs
 from ..workbench.corpus.docs import INCORRECT
 from ..workbench.corpus.options import (
     ANNOTATORS,
@@ -37,24 +38,20 @@ from ..workbench.corpus.options import (
     UNITS,
     CorpusOptions,
 )
-from ..workbench.docbins import NamingCorpus
+from ..workbench.docbins import open_docbin
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, Coverage, make_vectors
 from ..workbench.vectors.raw_text import find_texts
 from ..workbench.vectors.strings import KINDS, TextSettings
 from ..workbench.vectors.word_vectors import TrainingSettings
-from ._common import command, given_options, is_spacys, msg, names, spacys_words
+from . import options
+from ._common import command, given_options, is_spacys, load_pipeline, msg, names, of_command_line, spacys_words
 
 _EXAMPLES = 10
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
-_MIN_COUNT_HELP = "Least occurrences of a string with a vector; by default " + ", ".join(
-    f"{count} for {kind}" for kind, count in MIN_COUNTS.items()
-)
-_FORMAT_HELP = f"Format of the inputs: auto, {', '.join(FORMATS)}"
-_LANG_HELP = "Language of the tokenizer; auto detects Chinese and English by their letters"
+_MIN_COUNTS = "with a vector; by default " + ", ".join(f"{count} for {kind}" for kind, count in MIN_COUNTS.items())
 _COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
 _NAMES_HELP = "Names of numbered tags: O,B-PER,... or a JSON file; by default the dataset_info.json beside the corpus"
-_SCHEME_HELP = f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}"
 
 _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS, GLINER, CONLL_2012)
 # The formats of those options that are not for all of them.
@@ -78,31 +75,33 @@ _USED_BY = {
 def convert_cli(
     ctx: typer.Context,
     inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
-    output: Annotated[Path, typer.Argument(help="Output directory, or a .spacy file where there is one input")],
-    lang: Annotated[str, typer.Option("--lang", "-l", help=_LANG_HELP)] = "auto",
-    format: Annotated[str, typer.Option("--format", "-f", help=_FORMAT_HELP)] = "auto",
-    scheme: Annotated[str, typer.Option("--scheme", "-s", help=_SCHEME_HELP)] = "auto",
-    n_sents: Annotated[int, typer.Option("--n-sents", "-n", help="Sentences per Doc, 0 for whole documents")] = 1,
-    spaces: Annotated[
-        str, typer.Option(help="Spaces between the tokens of columns: auto (by language), yes, no")
+    output: Annotated[Path, options.output("a directory, or a .spacy file where there is one input")],
+    format: Annotated[str, options.choice(("--from",), "Format of the inputs", ("auto", *FORMATS))] = "auto",
+    lang: Annotated[str, options.lang("auto detects Chinese and English by their letters", auto=True)] = "auto",
+    scheme: Annotated[
+        str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")
     ] = "auto",
-    offsets: Annotated[str, typer.Option(help=f"What JSON offsets count: {', '.join(UNITS)}")] = "codepoint",
-    overlap: Annotated[str, typer.Option(help=f"What to do where JSON spans overlap: {', '.join(OVERLAPS)}")] = "error",
+    n_sents: Annotated[int, typer.Option("--n-sents", help="Sentences per Doc, 0 for whole documents", min=0)] = 1,
+    spaces: Annotated[
+        str, options.choice(("--spaces",), "Spaces between the tokens of columns; auto by the language", SPACES)
+    ] = "auto",
+    offsets: Annotated[str, options.choice(("--offsets",), "What JSON offsets count", UNITS)] = "codepoint",
+    overlap: Annotated[str, options.choice(("--overlap",), "What to do where JSON spans overlap", OVERLAPS)] = "error",
     answers: Annotated[
-        str, typer.Option(help=f"Prodigy: whether answers are about whole texts or spans: {', '.join(ANSWERS)}")
+        str, options.choice(("--answers",), "Prodigy: whether answers are about whole texts or spans", ANSWERS)
     ] = "auto",
     annotators: Annotated[
-        str, typer.Option(help=f"How to merge several annotations of a text: {', '.join(ANNOTATORS)}")
+        str, options.choice(("--annotators",), "How to merge several annotations of a text", ANNOTATORS)
     ] = "first",
     texts: Annotated[
         str, typer.Option(help="Label Studio: names of the annotated texts of a task (default: those with entities)")
     ] = "",
-    glob: Annotated[str, typer.Option("--glob", "-g", help="Files to take from directories, as in '*.bmes'")] = "",
-    encoding: Annotated[str, typer.Option(help="Encoding of the inputs, as gb18030")] = "utf-8",
+    glob: Annotated[str, typer.Option(help="Files to take from directories, as in '*.bmes'")] = "",
+    encoding: options.Encoding = "utf-8",
     token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,
     tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tags"), show_default="last")] = None,
     tag_names: Annotated[str, typer.Option(help=_NAMES_HELP)] = "",
-    join: Annotated[bool, typer.Option("--join", "-j", help="Write all inputs into one .spacy file")] = False,
+    join: Annotated[bool, typer.Option("--join", help="Write all inputs into one .spacy file")] = False,
     include_nt: Annotated[
         bool, typer.Option("--include-nt", help="Keep OntoNotes' New Testament, which has no names annotated")
     ] = False,
@@ -124,20 +123,21 @@ def convert_cli(
     Tags that are invalid after the tag before them are read as conlleval reads them (an I-X after O or after another
     type begins an entity). These and all other corrections are counted and reported.
     """
-    reading = CorpusOptions(
-        format=format,
-        scheme=scheme,
-        offsets=offsets,
-        overlap=overlap,
-        answers=answers,
-        annotators=annotators,
-        texts=tuple(names(texts)),
-        new_testament=include_nt,
-        encoding=encoding,
-        token_column=token_column,
-        tag_column=tag_column,
-        tag_names=tag_names,
-    )
+    with of_command_line():
+        reading = CorpusOptions(
+            format=format,
+            scheme=scheme,
+            offsets=offsets,
+            overlap=overlap,
+            answers=answers,
+            annotators=annotators,
+            texts=tuple(names(texts)),
+            new_testament=include_nt,
+            encoding=encoding,
+            token_column=token_column,
+            tag_column=tag_column,
+            tag_names=tag_names,
+        )
     making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents, spaces=spaces)
     jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
     if left_out:
@@ -156,8 +156,8 @@ def convert_cli(
                 msg.warn(f"{option} did nothing", meant)
     if incorrect:
         msg.info("To learn from the spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
-    if options := _training_options(outputs):
-        msg.info("To train", f"python -m spacy train CONFIG {options}")
+    if paths := _training_options(outputs):
+        msg.info("To train", f"python -m spacy train CONFIG {paths}")
 
 
 def _training_options(outputs: Sequence[Path]) -> str:
@@ -199,7 +199,7 @@ def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
 @command("debug-data", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def debug_data_cli(
     ctx: typer.Context,
-    config_path: Annotated[Path, typer.Argument(help="Path to config file", exists=True, allow_dash=True)],
+    config_path: Annotated[Path, typer.Argument(help="Config file; - for standard input")],
     code: Annotated[
         Path | None,
         typer.Option(
@@ -218,25 +218,13 @@ def debug_data_cli(
     spaCy's command reports on entities for the factory `ner` only; this one does so for `tener_ner` too. Options are
     the same, and so are overrides of the config, as in --paths.train corpus/train.spacy.
     """
-    own = Language.get_pipe_meta
-
-    def get_pipe_meta(self: Language, name: str) -> FactoryMeta:
-        meta = own(self, name)
-        return replace(meta, factory="ner") if meta.factory == "tener_ner" else meta
-
     try:
-        with (
-            patch.object(Language, "get_pipe_meta", get_pipe_meta),
-            patch.object(Corpus, "read_docbin", NamingCorpus.read_docbin),
-        ):
-            debug_data(
-                config_path,
-                config_overrides=parse_config_overrides(ctx.args),
-                ignore_warnings=ignore_warnings,
-                verbose=verbose,
-                no_format=no_format,
-                silent=False,
-            )
+        config = load_config(config_path, overrides=parse_config_overrides(ctx.args), interpolate=False)
+        _open_corpora(config.interpolate())
+        with TemporaryDirectory() as folder:
+            as_ner = Path(folder) / "config.cfg"
+            _as_ner(config).to_disk(as_ner)
+            debug_data(as_ner, ignore_warnings=ignore_warnings, verbose=verbose, no_format=no_format, silent=False)
     except ConfigValidationError as error:
         raise RemedyError(f"{config_path}: {problems(error)}", _NAME_CORPORA) from error
     except ValueError as error:
@@ -245,17 +233,43 @@ def debug_data_cli(
         raise RemedyError(f"{config_path}: {spacys_words(error)}", _NAME_CORPORA) from error
 
 
+def _open_corpora(config: Config) -> None:
+    """Refuse corpora that cannot be read: spaCy's errors do not name the file."""
+    for corpus in config.get("corpora", {}).values():
+        path = corpus.get("path")
+        if corpus.get("@readers") == "spacy.Corpus.v1" and isinstance(path, str):
+            for file in walk_corpus(path, ".spacy"):
+                open_docbin(file)
+
+
+def _as_ner(config: Config) -> Config:
+    """Return a config with `ner` in the place of each `tener_ner`: all that the report asks of it is its factory."""
+    for name, component in config.get("components", {}).items():
+        if _factory(name, component) == "tener_ner":
+            config["components"][name] = {"factory": "ner"}
+            config.get("initialize", {}).get("components", {}).pop(name, None)
+    return config
+
+
+def _factory(name: str, component: Mapping[str, Any]) -> str:
+    if source := component.get("source"):
+        return load_pipeline(source).get_pipe_meta(component.get("component", name)).factory
+    return str(component.get("factory"))
+
+
 @command("vectors")
 def vectors_cli(
-    inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
-    output: Annotated[Path, typer.Argument(help="Output directory")],
-    kinds: Annotated[str, typer.Option("--kinds", "-k", help="Kinds of strings that get vectors")] = ",".join(KINDS),
-    lang: Annotated[str, typer.Option("--lang", "-l", help="Language of the text, whose words are split by it")] = "zh",
-    width: Annotated[int, typer.Option("--width", "-w", help="Length of a vector")] = 50,
-    epochs: Annotated[int, typer.Option("--epochs", "-e", help="Passes over the text")] = 3,
-    window: Annotated[int, typer.Option(help="Context size: neighbours on each side of a string")] = 5,
-    negative: Annotated[int, typer.Option(help="Negative samples for each string")] = 5,
-    min_count: Annotated[int | None, typer.Option(help=_MIN_COUNT_HELP, show_default=False)] = None,
+    texts: options.RawTexts,
+    output: Annotated[Path, options.output("a directory")],
+    kinds: Annotated[
+        str, options.choice(("--kinds",), "Kinds of strings that get vectors", KINDS, several=True)
+    ] = ",".join(KINDS),
+    lang: Annotated[str, options.lang("words are split by it")] = "zh",
+    width: Annotated[int, typer.Option(help="Length of a vector", min=1)] = 50,
+    epochs: Annotated[int, typer.Option(help="Passes over the text", min=1)] = 3,
+    window: Annotated[int, typer.Option(help="Context size: neighbours on each side of a string", min=1)] = 5,
+    negative: Annotated[int, typer.Option(help="Negative samples for each string", min=1)] = 5,
+    min_count: Annotated[int | None, options.min_count(_MIN_COUNTS)] = None,
     digits: Annotated[
         bool, typer.Option("--digits/--keep-digits", help="Read every digit as 0, or keep digits")
     ] = True,
@@ -272,8 +286,8 @@ def vectors_cli(
         list[str] | None,
         typer.Option(help="Word list, or .spacy or .jsonl corpus, to report the coverage of; repeatable"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed")] = 1,
-    workers: Annotated[int, typer.Option(help="Threads; only one gives the same vectors each time")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed", min=0, max=2**32 - 1)] = 1,
+    workers: Annotated[int, typer.Option(help="Threads; only one gives the same vectors each time", min=1)] = 1,
 ) -> None:
     """
     Train character, bigram and word vectors on raw text.
@@ -293,7 +307,7 @@ def vectors_cli(
         width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers
     )
     reading = TextSettings(lang=lang, digits=digits, lower=lower, lexicon=tuple(lexicon or ()), all_matches=all_matches)
-    sources, left_out = find_texts(inputs)
+    sources, left_out = find_texts(texts)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:_EXAMPLES]))
     if workers > 1:

@@ -39,7 +39,7 @@ from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, rend
 from ..workbench.report.scores import dev_scores, parse_scores, read_json
 from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
 from . import options
-from ._common import command, load_pipeline, msg, no_text, read_meta, refuse_given, setup_gpu
+from ._common import CommandLineError, command, load_pipeline, msg, no_text, read_meta, refuse_given, setup_gpu
 from .scores import read_examples
 
 _PASSES, _TEXTS, _SINGLE = 3, 1000, 50
@@ -51,16 +51,14 @@ _MB = 1 << 20
 def calibrate_cli(
     ctx: typer.Context,
     model: options.Model,
-    data: Annotated[
-        Path, typer.Argument(help="Annotated texts that the model was not trained on: .spacy", exists=True)
-    ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="New directory")] = None,
+    data: Annotated[Path, typer.Argument(help="Annotated texts that the model was not trained on: .spacy")],
+    output: Annotated[Path | None, options.output("a new directory")] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Change the directory MODEL itself")] = False,
-    test: Annotated[Path | None, typer.Option("--test", help="Other texts to check the result on", exists=True)] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Other texts to check the result on")] = None,
     precision: Annotated[
-        float | None, typer.Option("--precision", help="Set thresholds that keep this share of right entities")
+        float | None, options.share("--precision", "Set thresholds that keep this share of right entities")
     ] = None,
-    confidence: Annotated[float, typer.Option("--confidence", help="Confidence that --precision is kept")] = 0.9,
+    confidence: Annotated[float, options.share("--confidence", "Confidence that --precision is kept")] = 0.9,
     plot: Annotated[Path | None, typer.Option("--plot", help="Reliability diagram to draw: .png or .svg")] = None,
     component: options.Component = None,
     gpu_id: options.GpuId = -1,
@@ -76,16 +74,13 @@ def calibrate_cli(
     that cannot keep the precision keeps its threshold. Needs: pip install 'spacy_tener[stats]'
     """
     if (output is not None) == in_place:
-        raise RemedyError("One of --output and --in-place is needed", "Name a new directory by --output.")
+        raise CommandLineError("One of --output and --in-place is needed", "Name a new directory by --output.")
     if in_place and not Path(model).is_dir():
         raise RemedyError(f"'{model}' is an installed package", "Name a new directory by --output.")
     if output is not None:
         check_new(output)
     if precision is None:
         refuse_given(ctx, ["confidence"], "there are no thresholds to be sure of", "Ask for some by --precision 0.9.")
-    for option, value in (("--precision", precision), ("--confidence", confidence)):
-        if value is not None and not 0.0 < value < 1.0:
-            raise RemedyError(f"{option} {value}: not between 0 and 1", f"Give a share, as in {option} 0.9.")
     if plot:
         check_ending(plot)
     setup_gpu(gpu_id)
@@ -165,25 +160,24 @@ def _share(part: int, whole: int) -> str:
 
 @command("card")
 def card_cli(
+    ctx: typer.Context,
     model: Annotated[Path, typer.Argument(help="A trained pipeline's directory")],
-    output: Annotated[Path, typer.Argument(help="Directory to write: the pipeline with README.md and meta.json")],
+    output: Annotated[Path, options.output("a directory: the pipeline with README.md and meta.json")],
     metrics: Annotated[
-        Path, typer.Option("--metrics", "-m", help="Scores on test, as `spacy tener evaluate --output` writes them")
+        Path, typer.Option("--metrics", help="Scores on test, as `spacy tener evaluate --output` writes them")
     ],
     corpus: Annotated[
-        str | None, typer.Option("--corpus", help="Training corpus: weibo, resume, ..., or any name")
+        str | None, typer.Option("--corpus", help="Name of the training corpus: weibo, resume, ..., or any other")
     ] = None,
-    training: Annotated[
-        Path | None, typer.Option("--training", "-t", help=".spacy file that it was trained on")
-    ] = None,
-    speed: Annotated[Path | None, typer.Option("--speed", "-s", help=".spacy file with texts to time it on")] = None,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Name of the package, without language")] = None,
-    version: Annotated[str | None, typer.Option("--version", "-v", help="Version of the package")] = None,
-    license: Annotated[str | None, typer.Option("--license", "-l", help="Licence of the package")] = None,
-    author: Annotated[str | None, typer.Option("--author", "-a", help="Author of the package")] = None,
+    training: Annotated[Path | None, typer.Option("--training", help=".spacy file that it was trained on")] = None,
+    speed: Annotated[Path | None, typer.Option("--speed", help=".spacy file with texts to time it on")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the package, without language")] = None,
+    version: Annotated[str | None, typer.Option("--version", help="Version of the package")] = None,
+    license: Annotated[str | None, typer.Option("--license", help="Licence of the package")] = None,
+    author: Annotated[str | None, typer.Option("--author", help="Author of the package")] = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
-    force: Annotated[bool, typer.Option("--force", "-F", help="Overwrite a pipeline at the output")] = False,
+    force: options.Force = False,
 ) -> None:
     """
     Copy a pipeline with a model card, for `spacy package`.
@@ -195,6 +189,8 @@ def card_cli(
 
     builds. `spacy huggingface-hub push` reads them there, and writes the Hub's metadata itself.
     """
+    if speed is None:
+        refuse_given(ctx, ["gpu_id", "code"], "the pipeline is not run", "Time it by --speed texts.spacy.")
     _check_places(model, output, force=force)
     source = CORPORA.get(corpus, {"name": corpus}) if corpus else None
     scores, before = read_json(metrics), read_meta(model)
@@ -281,12 +277,10 @@ def _machine(gpu_id: int) -> str:
 def trim_cli(
     model: options.Model,
     texts: options.RawTexts,
-    output: Annotated[Path, typer.Option("--output", "-o", help="New directory")],
-    min_count: Annotated[int, typer.Option(help="Least occurrences of a string that keeps its row", min=1)] = 1,
+    output: Annotated[Path, options.output("a new directory")],
+    min_count: Annotated[int, options.min_count("that keeps its row; by default 1")] = 1,
     half: Annotated[bool, typer.Option("--half", help="Store rows as 16-bit floats")] = False,
-    component: Annotated[
-        str | None, typer.Option("--component", help="Component with the embedding tables, as a shared tok2vec")
-    ] = None,
+    component: options.Component = None,
     code: options.Code = None,
 ) -> None:
     """
@@ -294,8 +288,8 @@ def trim_cli(
 
     A pipeline has a row for every character, bigram and word of its vectors and of its training data, and most texts
     use few of them. TEXTS are its training data, and raw text like that it will be used on. All strings that are not in
-    TEXTS become unknown ones. Small tables, as of a segmenter's tags, and the lexicon stay whole. Check the result
-    with `spacy tener evaluate`.
+    TEXTS become unknown ones. Small tables, as of a segmenter's tags, and the lexicon stay whole. --component names
+    another component with embedding tables, as a shared tok2vec. Check the result with `spacy tener evaluate`.
     """
     check_new(output)
     nlp = load_pipeline(model)

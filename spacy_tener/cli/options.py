@@ -1,14 +1,18 @@
-"""Arguments and options that several commands take."""
+"""Arguments and options of the commands.
+
+What several commands take is written here, so that a letter and a name mean the same in all of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from spacy.util import get_lang_class
 
 Model = Annotated[str, typer.Argument(help="Pipeline: its directory or package")]
-Component = Annotated[str | None, typer.Option("--component", help="Name of the tener_ner (default: the first)")]
 RawTexts = Annotated[
     list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for standard input")
 ]
@@ -21,7 +25,14 @@ Code = Annotated[
     Path | None, typer.Option("--code", "-c", help="Python file with additional code (registered functions) to import")
 ]
 GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")]
-EngineName = Annotated[str, typer.Option("--engine", help="local: this machine; ray: a cluster")]
+Component = Annotated[str | None, typer.Option("--component", help="Component of the pipeline (default: the NER)")]
+Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the inputs, as gb18030")]
+PartSize = Annotated[int, typer.Option("--part-size", help="Most texts in a file of the output", min=1)]
+Force = Annotated[bool, typer.Option("--force", "-F", help="Overwrite what is at the output")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", help="Trainings at once (default: 1; on Ray as many as there is room for)", min=1),
+]
 Address = Annotated[
     str | None,
     typer.Option("--address", help="Ray: address of the cluster (default: RAY_ADDRESS, this machine's, or a new one)"),
@@ -30,7 +41,65 @@ CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Ray: c
 GpusPerRun = Annotated[
     float | None, typer.Option("--gpus-per-run", help="Ray: GPUs of a run, as 0.25 (default: 0)", min=0)
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", help="Trainings at once (default: 1; on Ray as many as there is room for)", min=1),
+
+
+def output(what: str) -> Any:
+    """Return the option that names what a command writes."""
+    return typer.Option("--output", "-o", help=f"Where to write: {what}", show_default=False)
+
+
+def limit(of: str, *, least: int = 1) -> Any:
+    """Return the option for the most texts that a command takes."""
+    return typer.Option("--limit", "-n", help=f"Most texts: {of}", min=least)
+
+
+def lang(of: str, *, auto: bool = False) -> Any:
+    """Return the option for the language of texts."""
+
+    def check(value: str) -> str:
+        if not (auto and value == "auto"):
+            try:
+                get_lang_class(value)
+            except ImportError as error:
+                raise typer.BadParameter(f"spaCy has no tokenizer for the language '{value}'.") from error
+        return value
+
+    return typer.Option("--lang", "-l", help=f"Language of the texts: {of}", callback=check)
+
+
+def min_count(of: str) -> Any:
+    """Return the option for the least occurrences of a string."""
+    return typer.Option("--min-count", help=f"Least occurrences of a string: {of}", min=1, show_default=False)
+
+
+def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, several: bool = False) -> Any:
+    """Return an option with few values. several: With commas between them."""
+
+    def check(value: str | None) -> str | None:
+        for each in value.split(",") if value and several else [value]:
+            if each is not None and each not in choices:
+                raise typer.BadParameter(f"'{each}' is not one of: {', '.join(choices)}.")
+        return value
+
+    return typer.Option(*names, help=f"{what}: {', '.join(choices)}", callback=check)
+
+
+def output_format(choices: Collection[str]) -> Any:
+    """Return the option for the format that a command writes."""
+    return choice(("--format", "-f"), "Format of the output", choices)
+
+
+def share(name: str, what: str) -> Any:
+    """Return an option with a number between 0 and 1."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not 0.0 < value < 1.0:
+            raise typer.BadParameter(f"{value} is not between 0 and 1, as 0.9 is.")
+        return value
+
+    return typer.Option(name, help=what, callback=check)
+
+
+EngineName = Annotated[
+    str, choice(("--engine",), "Where it runs, on this machine or on a Ray cluster", ("local", "ray"))
 ]

@@ -22,9 +22,9 @@ from ..pages import displacy_options
 from ..pipeline.finding import known_labels
 from ..workbench.docbins import NamingCorpus
 from ..workbench.report.errors import compare_texts, errors_page, surest_errors
-from ..workbench.report.scores import CountingScorer, parse_scores, read_scores
+from ..workbench.report.scores import CountingScorer, parse_scores
 from . import options
-from ._common import check_file, command, load_pipeline, msg, refuse_given, setup_gpu
+from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_given, setup_gpu
 
 _WARMING = 16
 
@@ -42,11 +42,9 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
 @command("evaluate")
 def evaluate_cli(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(help="Pipeline: a package's name or a directory; or a JSON file of scores")],
-    data: Annotated[
-        Path | None, typer.Argument(help="A .spacy file, or a directory of them", exists=True, show_default=False)
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file to write")] = None,
+    model: options.Model,
+    data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of them")],
+    output: Annotated[Path | None, options.output("a JSON file")] = None,
     page: Annotated[
         Path | None, typer.Option("--page", help="HTML file to write: scores, confusion matrix, errors")
     ] = None,
@@ -72,20 +70,14 @@ def evaluate_cli(
 
     --page writes one HTML file that needs no network: scores, a confusion matrix, and all texts with their errors, to
     filter, sort and search. --explain 20 explains the 20 errors that the pipeline is surest of; the page links to the
-    explanations. A page with scores only is made from a JSON file: tener evaluate metrics.json --page scores.html
+    explanations.
 
     --displacy-path draws entities, which `spacy evaluate --displacy-path` does for the factory `ner` only.
     """
     for path in (output, page, displacy_path and displacy_path / "entities.html"):
         check_file(path)
     if explained and page is None:
-        raise RemedyError("--explain: there is no page to link from", "Add --page errors.html.")
-    if data is None:
-        if page is not None:
-            useless = ["output", "explained", "displacy_path", "displacy_limit", "gold_preproc", "gpu_id", "code"]
-            refuse_given(ctx, useless, f"{model} has no texts, only scores", "Leave out all options but --page.")
-        _write_scores(Path(model), page)
-        return
+        raise CommandLineError("--explain: there is no page to link from", "Add --page errors.html.")
     if displacy_path is None:
         refuse_given(ctx, ["displacy_limit"], "there is no directory to draw to", "Name one by --displacy-path.")
     setup_gpu(gpu_id)
@@ -125,16 +117,6 @@ def _print_scores(scores: Mapping[str, Any]) -> None:
     shown += [(label, each, gold[label]) for label, each in sorted(scores["ents_per_type"].items())]
     rows = [(label, *(f"{100 * each[part]:.2f}" for part in "prf"), str(count)) for label, each, count in shown]
     msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
-
-
-def _write_scores(path: Path, page: Path | None) -> None:
-    """Write the page of the scores in a JSON file."""
-    if page is None or path.suffix != ".json":
-        raise RemedyError(
-            f"{path}: there is no corpus to score on", "Name one after the pipeline; or a .json of scores and --page."
-        )
-    write_text(page, errors_page(f"Scores of {path.name}", read_scores(path), about=str(path)))
-    msg.good(f"{page.resolve()}: scores only")
 
 
 def _write_errors(

@@ -31,6 +31,7 @@ from ..workbench.runs.processes import cores, interrupted_by_signals
 from ..workbench.vectors.raw_text import read_texts
 from . import options
 from ._common import (
+    CommandLineError,
     check_engine,
     check_file,
     command,
@@ -38,6 +39,7 @@ from ._common import (
     load_pipeline,
     msg,
     numbers,
+    of_command_line,
     refuse_given,
     setup_gpu,
 )
@@ -55,15 +57,15 @@ def annotate_cli(
     ctx: typer.Context,
     model: options.Model,
     inputs: Annotated[list[str], typer.Argument(help="Text, JSONL, CSV, Parquet, .spacy; directories; addresses")],
-    output: Annotated[str, typer.Option("--output", "-o", help="Directory to write, or an address of one")],
-    format: Annotated[str, typer.Option("--format", "-f", help=f"Output format: {', '.join(OUTPUTS)}")] = PARQUET,
+    output: Annotated[str, options.output("a directory, or the address of one")],
+    format: Annotated[str, options.output_format(OUTPUTS)] = PARQUET,
     text: Annotated[str, typer.Option(help="Column with the text")] = "text",
     probability: Annotated[bool, typer.Option("--probability", help="Add the probability of each entity")] = False,
     k_best: Annotated[int, typer.Option(help="Add the k best readings of each text as a whole", min=0)] = 0,
     prefix: Annotated[str, typer.Option(help="Prefix of the names of the added columns")] = "",
     entities: Annotated[
         str | None,
-        typer.Option(help=f"Write a row per entity too, to OUTPUT/{ENTITIES}, as {', '.join(TABLE_FORMATS)}"),
+        options.choice(("--entities",), f"Write a row per entity too, to OUTPUT/{ENTITIES}, as", TABLE_FORMATS),
     ] = None,
     document: Annotated[
         str | None,
@@ -72,9 +74,9 @@ def annotate_cli(
     counts: Annotated[
         bool, typer.Option("--counts", help=f"Write how many documents hold each entity, to OUTPUT/{COUNTS}")
     ] = False,
-    encoding: Annotated[str, typer.Option(help="Encoding of text files, JSONL and CSV")] = "utf-8",
+    encoding: options.Encoding = "utf-8",
     whole_files: Annotated[bool, typer.Option("--whole-files", help="Read a text file as one text")] = False,
-    part_size: Annotated[int, typer.Option(help="Most texts in an output file", min=1)] = 10_000,
+    part_size: options.PartSize = 10_000,
     processes: Annotated[int, typer.Option("--processes", help="Number of processes; 0: one per core", min=0)] = 0,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -102,7 +104,7 @@ def annotate_cli(
         refuse_given(ctx, ["processes"], "only for --engine local", "Say how many by --actors.")
     least, most = _least_and_most(actors)
     if (counts or document is not None) and entities is None:
-        raise RemedyError("--counts and --document need the table of entities", "Add --entities parquet.")
+        raise CommandLineError("--counts and --document need the table of entities", "Add --entities parquet.")
     gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
@@ -142,7 +144,9 @@ def _least_and_most(actors: str | None) -> tuple[int, int | None]:
         return 1, None
     least, *most = numbers("--actors", actors)
     if len(most) > 1 or not 1 <= least <= max(most, default=least):
-        raise RemedyError(f"--actors {actors}: not a number, nor a least and a most number", "Write --actors 4,64.")
+        raise CommandLineError(
+            f"--actors {actors}: not a number, nor a least and a most number", "Write --actors 4,64."
+        )
     return least, most[0] if most else least
 
 
@@ -150,14 +154,13 @@ def _least_and_most(actors: str | None) -> tuple[int, int | None]:
 def explain_cli(
     model: options.Model,
     text: Annotated[
-        str | None, typer.Argument(help="A text, or a file: a text a line, JSONL, .spacy; - for standard input")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write: .html, .json, .png or .svg")
-    ] = None,
-    corpus: Annotated[Path | None, typer.Option(help="A .spacy file with entities, or a directory of them")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of a page; without -o, print it")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Most texts of a file or a corpus", min=1)] = 100,
+        str,
+        typer.Argument(
+            help="A text; a file: a text a line, JSONL, .spacy; a directory of .spacy; - for standard input"
+        ),
+    ],
+    output: Annotated[Path | None, options.output("a file: .html, .json, .png or .svg (default: print JSON)")] = None,
+    limit: Annotated[int, options.limit("of a file")] = 100,
     component: options.Component = None,
     evidence: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
     maps: Annotated[bool, typer.Option(help="Show maps of attention or relations")] = True,
@@ -168,46 +171,43 @@ def explain_cli(
     Explain the entities that a pipeline finds.
 
     Writes one HTML page that needs no network. For each entity it shows the probability, rivals, the characters that
-    support it, matching words of the lexicon, and the encoder's attention. With --corpus, the page marks differences
-    from the annotation. A figure shows one text, and needs matplotlib: pip install 'spacy_tener[plot]'
+    support it, matching words of the lexicon, and the encoder's attention; and differences from the annotation of a
+    .spacy file. A figure shows one text, and needs matplotlib. Without --output, prints the data as JSON.
     """
     from ..explain import explain  # here, as it is slow to import
 
-    kind = ".json" if as_json else "" if output is None else output.suffix
-    if kind not in (".html", ".json", *ENDINGS):
-        remedy = "Name a file by -o that ends in .html, .json, .png or .svg; or give --json."
-        raise RemedyError(f"{output}: no format has this ending" if output else "No output file given", remedy)
+    if output is not None and output.suffix not in (".html", ".json", *ENDINGS):
+        raise CommandLineError(f"{output}: no format has this ending", f"Use .html, .json or {' or '.join(ENDINGS)}.")
     check_file(output)
-    setup_gpu(gpu_id, silent=as_json)
+    setup_gpu(gpu_id, silent=output is None)
     nlp = load_pipeline(model)
-    texts = _texts(nlp, text, corpus, limit + 1)
+    texts = _texts(nlp, text, limit + 1)
     if len(texts) > limit:
         msg.warn(f"Only the first {limit} texts are explained", "Take more by --limit.")
     explained = explain(nlp, texts[:limit], name=component, evidence=evidence, maps=maps)
     if output is None:
         return explained.to_json(), 0
-    if kind in ENDINGS:
+    if output.suffix in ENDINGS:
         _draw(explained, output)
     else:
-        write_text(output, explained.to_json() if kind == ".json" else explained.to_html())
+        write_text(output, explained.to_json() if output.suffix == ".json" else explained.to_html())
     count = counted(sum(len(one.entities) for one in explained.texts), "entity", "entities")
     msg.good(f"{output.resolve()}: {count} in {counted(len(explained.texts), 'text')}")
     return "", 0
 
 
-def _texts(nlp: Language, text: str | None, corpus: Path | None, limit: int) -> list[str] | list[Example]:
-    if text is not None and corpus is None:
-        if os.path.isdir(text) or (_FILE.fullmatch(text) and not os.path.isfile(text)):
-            raise RemedyError(f"{text}: there is no such file", "Give a text, a file of texts, or a --corpus.")
-        lines = read_texts(text) if text == STDIN or os.path.isfile(text) else iter([text])
-        texts = list(islice((line for line in lines if line.strip()), limit))
-        if not texts:
-            raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")
-        return texts
-    if text is not None or corpus is None:
-        raise RemedyError("Either a text or file, or --corpus is needed", "Give one of them.")
-    own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
-    return read_examples(nlp, corpus, gold_preproc=own_tokens, limit=limit)
+def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
+    """Return texts, or the examples of a corpus."""
+    if os.path.isdir(text) or (os.path.isfile(text) and Path(text).suffix == ".spacy"):
+        own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
+        return read_examples(nlp, Path(text), gold_preproc=own_tokens, limit=limit)
+    if _FILE.fullmatch(text) and not os.path.isfile(text):
+        raise RemedyError(f"{text}: there is no such file", "Give a text, or a file of texts.")
+    lines = read_texts(text) if text == STDIN or os.path.isfile(text) else iter([text])
+    texts = list(islice((line for line in lines if line.strip()), limit))
+    if not texts:
+        raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")
+    return texts
 
 
 def _draw(explained: Explanation, output: Path) -> None:
@@ -231,7 +231,7 @@ def _draw(explained: Explanation, output: Path) -> None:
 def serve_cli(
     models: Annotated[list[str], typer.Argument(help="Pipelines: MODEL, or NAME=MODEL; the first is the default")],
     host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Port, or 0 for any free one")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port, or 0 for any free one")] = 8000,
     max_characters: Annotated[int, typer.Option("--max-characters", min=1, help="Most characters of a text")] = 20_000,
     max_explained: Annotated[
         int, typer.Option("--max-explained", min=1, help="Most characters of a text that is explained")
@@ -267,7 +267,9 @@ def serve_cli(
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
     except ImportError as error:
         raise RemedyError(f"Serving needs {error.name}", "pip install 'spacy_tener[serve]'") from error
-    named, api_key, origins = _named(models), read_api_key(api_key_file), check_origins(allow_origin or ())
+    with of_command_line():
+        named, origins = _named(models), check_origins(allow_origin or ())
+    api_key = read_api_key(api_key_file)
     with bind(host, port) as sock:
         setup_gpu(gpu_id)
         pipelines = {name: _load(model) for name, model in named.items()}

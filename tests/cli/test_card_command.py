@@ -34,7 +34,7 @@ def folder(tmp_path: Path, train: Callable[..., Language], sentences: list[Any])
 
 
 def card(folder: Path, output: str, *arguments: str, model: str = "run/model-best") -> tuple[int, str]:
-    ran = run_tener("card", folder / model, folder / output, "--metrics", folder / "metrics.json", *arguments)
+    ran = run_tener("card", folder / model, "-o", folder / output, "--metrics", folder / "metrics.json", *arguments)
     return ran.code, ran.text
 
 

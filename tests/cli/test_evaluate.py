@@ -215,27 +215,3 @@ def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, t
     assert '"scores":null,"texts":[["王李",[[0,[0,1,"PER.NAM"],null],[0,[1,2,"PER.NOM"],null]]]]' in (
         tmp_path / "e.html"
     ).read_text(encoding="utf8")
-
-
-@pytest.mark.parametrize("command", ["evaluate", "tener evaluate"])
-def test_a_page_is_made_of_scores_alone(model: Path, data: Path, tmp_path: Path, command: str) -> None:
-    assert Ran(*command.split(), model, data, "--output", tmp_path / "m.json").code == 0
-    code, text = evaluate(tmp_path / "m.json", "--page", tmp_path / "s.html")
-    assert (code, "s.html: scores only" in text) == (0, True)
-    counts = "[2,2,2]" if command == "tener evaluate" else "null"
-    assert f'["All",0.5,0.5,0.5,{counts}]' in (tmp_path / "s.html").read_text(encoding="utf8")
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["model"], "there is no corpus to score on Name one after the pipeline"),
-        (["scores.json"], "there is no corpus to score on"),
-        (["model", "--explain", "3"], "--explain: there is no page to link from"),
-        (["scores.json", "--page", "s.html", "--explain", "3"], "--explain: scores.json has no texts, only scores"),
-        (["scores.json", "--page", "s.html", "--output", "t.json"], "Leave out all options but --page."),
-    ],
-)
-def test_a_page_that_cannot_be_made_is_refused(options: list[str], told: str) -> None:
-    code, text = evaluate(*options)
-    assert (code, told in text) == (1, True)

@@ -38,7 +38,7 @@ def test_a_text_becomes_a_page(model: Path, tmp_path: Path) -> None:
 
 
 def test_data_are_printed_and_nothing_else(model: Path) -> None:
-    ran = run_tener("explain", model, TEXT, "--json", "--no-evidence", "--no-maps")
+    ran = run_tener("explain", model, TEXT, "--no-evidence", "--no-maps")
     assert json.loads(ran.stdout)["texts"][0]["text"] == TEXT
 
 
@@ -57,7 +57,7 @@ def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> N
     doc = nlp.make_doc(TEXT)
     doc.ents = [doc.char_span(0, 3, label="PER")]
     DocBin(docs=[doc]).to_disk(tmp_path / "test.spacy")
-    assert explain(model, "--corpus", tmp_path / "test.spacy", "-o", tmp_path / "data.json")[0] == 0
+    assert explain(model, tmp_path / "test.spacy", "-o", tmp_path / "data.json")[0] == 0
     data = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))
     assert [text["gold"] for text in data["texts"]] == [[[0, 3, "PER"]]]
     # It was never packaged, and has no name but its place.
@@ -74,11 +74,8 @@ def test_a_text_becomes_a_figure(ending: str, model: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([TEXT], "No output file given Name a file by -o"),
-        ([TEXT, "-o", "page.docx"], "page.docx: no format has this ending Name a file by -o"),
         (["missing.jsonl", "-o", "page.html"], "missing.jsonl: there is no such file"),
-        (["/", "-o", "page.html"], "/: there is no such file"),
-        (["-o", "page.html"], "Either a text or file, or --corpus is needed"),
+        ([".", "-o", "page.html"], ".: there are no Docs in .spacy files"),
         ([" ", "-o", "page.html"], "there is nothing in it"),
         ([TEXT, "--component", "other", "-o", "page.html"], "no tener_ner named 'other'"),
     ],

@@ -25,22 +25,17 @@ KEY = "a-key-of-this-test"
 
 def printed(*arguments: str | Path) -> str:
     """What a command that cannot begin says."""
-    ran = run_tener("serve", *arguments)
-    assert ran.code == 1
-    return ran.text
+    return run_tener("serve", *arguments).text
 
 
 def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spacy.blank("zh").to_disk(tmp_path / "blank")
-    assert "Models need different names" in printed("a/model-best", "b/model-best")
-    assert "Models need different names" in printed("=a")
     assert "'runs/lr=0.1/model'" in printed("--port", "0", "runs/lr=0.1/model")
     assert "none: " in printed("--port", "0", "x=none")
     assert "no component finds entities" in printed("--port", "0", tmp_path / "blank")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, "x")
-    assert "'here' is not an origin" in printed("--allow-origin", "here", "x")
     assert f"{tmp_path}/none: No such file" in printed("--api-key-file", tmp_path / "none", "x")
     (tmp_path / "key").write_text("two words\n")
     assert f"There is no API key in {tmp_path}/key" in printed("--api-key-file", tmp_path / "key", "x")

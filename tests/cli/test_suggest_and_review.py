@@ -53,13 +53,12 @@ def raw(tmp_path: Path) -> Path:
 # suggest
 
 
-@pytest.mark.parametrize(("format", "name"), [("doccano", "a.jsonl"), ("prodigy", "a.jsonl")])
-def test_suggestions_are_written_and_converted_back(
-    model: Path, raw: Path, tmp_path: Path, format: str, name: str
-) -> None:
-    code, text = call("suggest", model, raw, "-o", tmp_path / name, "-n", "3", "--format", format)
-    assert (code, "3 texts" in text) == (0, True)
-    assert call("convert", tmp_path / name, tmp_path / "back.spacy", "--lang", "zh")[0] == 0
+@pytest.mark.parametrize("format", ["doccano", "prodigy"])
+def test_suggestions_are_written_and_converted_back(model: Path, raw: Path, tmp_path: Path, format: str) -> None:
+    options = () if format == "doccano" else ("--format", format)  # by the ending
+    code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "-n", "3", *options)
+    assert (code, f"3 texts to annotate in {format}" in text) == (0, True)
+    assert call("convert", tmp_path / "a.jsonl", "-o", tmp_path / "back.spacy", "--lang", "zh")[0] == 0
     nlp = spacy.load(model)
     docs = list(DocBin().from_disk(tmp_path / "back.spacy").get_docs(nlp.vocab))
     assert len(docs) == 3
@@ -68,7 +67,7 @@ def test_suggestions_are_written_and_converted_back(
 
 
 def test_label_studio_gets_its_interface_beside_the_tasks(model: Path, raw: Path, tmp_path: Path) -> None:
-    assert call("suggest", model, raw, "-o", tmp_path / "a.json", "--format", "labelstudio")[0] == 0
+    assert call("suggest", model, raw, "-o", tmp_path / "a.json")[0] == 0
     assert len(json.loads((tmp_path / "a.json").read_text(encoding="utf8"))) == len(TEXTS)
     assert 'value="ORG"' in (tmp_path / "a-interface.xml").read_text(encoding="utf8")
     options = ("--format", "labelstudio", "--labels", "PER,OTHER")
@@ -78,23 +77,10 @@ def test_label_studio_gets_its_interface_beside_the_tasks(model: Path, raw: Path
     assert '"ORG"' not in tasks
 
 
-def test_what_the_model_is_sure_of_becomes_partial_annotation(model: Path, raw: Path, tmp_path: Path) -> None:
-    assert call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--agree", "0.8")[0] == 0
-    nlp = spacy.load(model)
-    ner: Any = nlp.get_pipe("tener_ner")
-    docs = list(DocBin().from_disk(tmp_path / "a.sure.spacy").get_docs(nlp.vocab))
-    assert sorted(doc.text for doc in docs) == sorted(TEXTS)
-    for doc in docs:
-        sure = ner.probabilities(nlp.make_doc(doc.text), list(doc.ents))
-        assert all(probability >= 0.8 for probability in sure)
-    assert any(doc.ents for doc in docs)
-    assert any(not token.ent_iob_ for doc in docs for token in doc)
-
-
 def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
     model: Path, raw: Path, tmp_path: Path
 ) -> None:
-    assert call("suggest", model, raw, "-o", tmp_path / "a.html", "--format", "page")[0] == 0
+    assert call("suggest", model, raw, "-o", tmp_path / "a.html")[0] == 0
     page = (tmp_path / "a.html").read_text(encoding="utf8")
     assert '"stands":"found"' in page
     assert '"labels":["GPE","ORG","PER"]' in page
@@ -105,8 +91,6 @@ def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
     assert '"labels":["PER","书"]' in page
     assert page.count('"places":[]') == 3
     assert '<ol id="list" lang="zh"' in page
-    code, text = call("suggest", "blank:zh", raw, "-o", tmp_path / "c.html", "--agree", "0.9")
-    assert (code, "blank:zh finds no entities" in text) == (1, True)
 
 
 def test_known_texts_are_not_suggested(model: Path, raw: Path, tmp_path: Path) -> None:
@@ -121,27 +105,6 @@ def test_where_all_texts_are_known_an_earlier_output_stays(model: Path, raw: Pat
     code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "--known", raw)
     assert (code, "No text is left to suggest" in text) == (1, True)
     assert (tmp_path / "a.jsonl").read_text(encoding="utf8") == "annotated"
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--format", "brat"], "doccano, labelstudio, prodigy"),
-        (["--by", "guess"], "entropy"),
-        (["--agree", "0.3"], "above 0.5"),
-    ],
-)
-def test_wrong_options_are_refused_before_anything_is_written(
-    model: Path, raw: Path, tmp_path: Path, options: Sequence[str], said: str
-) -> None:
-    code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", *options)
-    assert (code, said in text, (tmp_path / "a.jsonl").exists()) == (1, True, False)
-
-
-def test_raw_files_without_text_are_refused(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "raw.txt").write_text("\n \n", encoding="utf8")
-    code, text = call("suggest", model, tmp_path / "raw.txt", "-o", tmp_path / "a.jsonl")
-    assert (code, "no text" in text) == (1, True)
 
 
 # review
@@ -225,7 +188,7 @@ def test_a_page_says_how_many_doubts_it_shows(tmp_path: Path, model: Path) -> No
     for doc in docs:
         doc.set_ents([Span(doc, 0, 3, "ORG")], default="outside")
     (tmp_path / "gold.spacy").write_bytes(DocBin(docs=docs).to_bytes())
-    code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "3")
+    code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "1")
     assert (code, "The 2 doubts about the most suspicious texts, of 4 doubts about 2 texts" in text) == (0, True), text
     assert (tmp_path / "out" / "review.html").read_text(encoding="utf8").count('"doc":') == 1
 
@@ -315,15 +278,3 @@ def test_a_file_of_other_kind_is_no_decisions(tmp_path: Path, content: str) -> N
     (tmp_path / "d.json").write_text(content, encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
     assert (code, "d.json: is not a file of decisions" in text) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["model", "-o", "out"], "There is no annotation to review"),
-        (["model", "gold.spacy", "-o", "m.spacy", "--apply", "d.json"], "model: --apply needs no model"),
-    ],
-)
-def test_a_review_of_nothing_is_refused(words: list[str], told: str) -> None:
-    code, text = call("review", *words)
-    assert (code, told in text) == (1, True)

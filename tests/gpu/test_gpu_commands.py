@@ -34,7 +34,7 @@ def here(tmp_path, monkeypatch):
     for part in ("train", "dev", "test"):
         lines = ({"text": text, "label": [list(entity) for entity in entities]} for text, entities in TEXTS)
         srsly.write_jsonl(tmp_path / f"{part}.jsonl", lines)
-    spacy_command("tener", "convert", "train.jsonl", "dev.jsonl", "test.jsonl", "corpus/small", "--lang", "zh")
+    spacy_command("tener", "convert", "train.jsonl", "dev.jsonl", "test.jsonl", "-o", "corpus/small", "--lang", "zh")
     config = load_config(CONFIG)
     config["components"]["tener_ner"]["model"]["tok2vec"].update(SIZES)
     config["training"].update({"max_steps": 8, "eval_frequency": 4})

@@ -183,7 +183,7 @@ def named(doc: Doc) -> set[tuple[int, int, str]]:
 
 
 def converted(path: Path, *options: str) -> list[Doc]:
-    ran = run_tener("convert", path, path.with_suffix(".spacy"), "--lang", "zh", *options)
+    ran = run_tener("convert", path, "-o", path.with_suffix(".spacy"), "--lang", "zh", *options)
     assert ran.code == 0, ran.text
     return list(DocBin().from_disk(path.with_suffix(".spacy")).get_docs(spacy.blank("zh").vocab))
 
@@ -279,7 +279,7 @@ def test_several_texts_several_annotators_and_cancelled_annotation(studio, start
     assert found == {**{text: named(nlp(text)) for text in texts[0]}, **{text: set() for text in texts[2]}}
     title, *_ = converted(path, *both, "--annotators", "agreement")
     assert (title.text, ["?IOB"[token.ent_iob] for token in title]) == (texts[0][0], list("???OOBI"))
-    ran = run_tener("convert", path, tmp_path / "refused.spacy", "--annotators", "error")
+    ran = run_tener("convert", path, "-o", tmp_path / "refused.spacy", "--annotators", "error")
     assert (ran.code, "2 annotations of one text" in ran.text) == (1, True)
 
 
@@ -308,7 +308,7 @@ def test_its_export_is_what_the_formats_of_convert_say(studio, tmp_path):
     studio.ask("POST", f"/api/tasks/{task['id']}/annotations", json={"result": [region]})
     path = studio.export(project, "JSON", tmp_path / "export.json")
     assert json.loads(path.read_text())[0]["annotations"][0]["result"][0]["value"] == value
-    ran = run_tener("convert", path, tmp_path / "refused.spacy")
+    ran = run_tener("convert", path, "-o", tmp_path / "refused.spacy")
     assert (ran.code, "Person 0-3 '王小明' and ORG 0-3 '王小明' overlap" in ran.text) == (1, True)
     (doc,) = converted(path, "--overlap", "longest")
     assert named(doc) == {(0, 3, "Person")}

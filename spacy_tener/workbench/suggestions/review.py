@@ -105,20 +105,10 @@ def _suspicion(doubt: Doubt, recall: float) -> float:
     return (1.0 - gold) * max((each.probability or 0.0 for each in doubt.found), default=recall)
 
 
-def of_most_suspicious_texts(doubts: Iterable[Doubt], limit: int) -> list[Doubt]:
-    """Return the doubts of the texts with the most suspicious ones: at most `limit`, but at least those of one text.
-
-    doubts: From `rank_doubts`. All of a text are kept, or none, since a page shows whole texts.
-    """
-    by_text: dict[int, list[Doubt]] = {}
-    for doubt in doubts:
-        by_text.setdefault(doubt.doc, []).append(doubt)
-    kept: list[Doubt] = []
-    for own in by_text.values():
-        if kept and len(kept) + len(own) > limit:
-            break
-        kept += own
-    return kept
+def of_most_suspicious_texts(doubts: Sequence[Doubt], limit: int) -> list[Doubt]:
+    """Return the doubts about the texts with the most suspicious ones. doubts: From `rank_doubts`."""
+    texts = {*list(dict.fromkeys(each.doc for each in doubts))[:limit]}
+    return [each for each in doubts if each.doc in texts]
 
 
 def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]:

@@ -38,7 +38,7 @@ def review_page(title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[i
 def annotation_page(title: str, about: str, tasks: Sequence[Task], labels: Iterable[str], *, lang: str = "en") -> str:
     """Return a page with texts to annotate and the model's entities in them. labels: In the order of number keys."""
     texts = [_text(number, task.doc, [((), [entity]) for entity in task.entities]) for number, task in enumerate(tasks)]
-    convert = "python -m spacy tener convert decisions.json annotated.spacy"
+    convert = "python -m spacy tener convert decisions.json --output annotated.spacy"
     return _page(title, about, texts, list(labels), stands="found", corpus="", next=convert, lang=lang)
 
 

@@ -170,14 +170,12 @@ def test_texts_are_read_with_the_tokens_of_the_pipeline_unless_it_was_chosen_on_
         nlp.config["corpora"]["dev"]["gold_preproc"] = False
 
 
-def test_a_page_has_all_doubts_about_its_texts_and_no_more_than_asked_for() -> None:
+def test_a_page_has_all_doubts_about_the_most_suspicious_texts() -> None:
     ranked = [
         Doubt(doc, (entity(start, start + 1, "PER", 0.1),), ()) for doc, start in ((4, 0), (2, 0), (4, 5), (7, 0))
     ]
-    shown = {
-        limit: [(each.doc, each.start) for each in of_most_suspicious_texts(ranked, limit)] for limit in (1, 2, 3, 9)
-    }
-    assert shown == {1: [(4, 0), (4, 5)], 2: [(4, 0), (4, 5)], 3: [(4, 0), (4, 5), (2, 0)], 9: [*shown[3], (7, 0)]}
+    shown = {n: [(each.doc, each.start) for each in of_most_suspicious_texts(ranked, n)] for n in (1, 2, 3)}
+    assert shown == {1: [(4, 0), (4, 5)], 2: [(4, 0), (2, 0), (4, 5)], 3: [(4, 0), (2, 0), (4, 5), (7, 0)]}
 
 
 # The page and the JSON
