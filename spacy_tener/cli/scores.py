@@ -138,7 +138,8 @@ def _write_errors(
         from ..explain import explain  # here, as it is slow to import
 
         found = explain(nlp, [compared[number][0] for number in numbers])
-        write_text(why, found.to_html(title=f"{title}, explained"))
+        links = [f"{page.name}#text-{number}" for number in numbers]
+        write_text(why, found.to_html(title=f"{title}, explained", links=links))
         msg.good(f"{why.resolve()}: {counted(len(numbers), 'text')}")
     content = errors_page(
         title,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, cast
 
@@ -146,9 +146,12 @@ class Explanation:
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
 
-    def to_html(self, *, title: str = "Explained entities") -> str:
-        """Return one page that needs neither network nor server."""
-        data = _plain(self, {HeatMap: _map_as_bytes, Evidence: _evidence_as_list})
+    def to_html(self, *, title: str = "Explained entities", links: Sequence[str] = ()) -> str:
+        """Return one page that needs neither network nor server.
+
+        links: For each text the address to link back to.
+        """
+        data = {**_plain(self, {HeatMap: _map_as_bytes, Evidence: _evidence_as_list}), "links": list(links)}
         own = self.pipeline
         name = " ".join(filter(None, (own["name"], own["version"])))
         about = " · ".join(filter(None, (name, own["component"], f"reads {own['view']}")))

@@ -59,6 +59,9 @@
     Object.assign(state, { text, chars: Array.from(text?.text || ""), entity: -1, headChosen: false });
     $("read").hidden = !text;
     if (!text) return showEntity(-1);
+    const link = data.links[data.texts.indexOf(text)];
+    $("back").hidden = !link;
+    if (link) $("back").href = link;
     const gold = goldOf(text);
     const nodes = [];
     let done = 0;

@@ -34,7 +34,7 @@ def pages(learned, tmp_path_factory):
     (text,) = hostile.texts
     text.entities[0] = replace(text.entities[0], label=HOSTILE * 5)
     return {
-        "some": write("some", explain(nlp, [TEXT, annotated])),
+        "some": write("some", explain(nlp, [TEXT, annotated]), links=["errors.html#text-4", "errors.html#text-0"]),
         "empty": write("empty", explain(nlp, "")),
         "atssa": write("atssa", explain(learned(), TEXT)),
         "grn": write("grn", explain(learned("GRN"), TEXT)),
@@ -124,7 +124,7 @@ def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
         )
         if reached[-1] == "heat":
             break
-    order = ("theme", "order", "search", "LI", "ent short", "SUMMARY", "map", "rows-only", "head", "heat")
+    order = ("theme", "order", "search", "LI", "back", "ent short", "SUMMARY", "map", "rows-only", "head", "heat")
     places = [reached.index(name) for name in order]
     assert places == sorted(places)
 
@@ -188,7 +188,9 @@ def test_texts_are_chosen_ordered_and_sought(page):
     assert first.get_attribute("aria-current") == "true"
     assert shown(browser, "#gold") == ["Annotated, not found: ORG 去"]
     assert len(find(browser, "#text .wrong")) == 1
+    assert find(browser, "#back")[0].get_attribute("href").endswith("errors.html#text-0")
     second.click()
+    assert find(browser, "#back")[0].get_attribute("href").endswith("errors.html#text-4")
     assert find(browser, "#text")[0].text.startswith("吴重阳")
     ActionChains(browser.driver).send_keys(Keys.ARROW_UP).perform()
     assert find(browser, "#text")[0].text.startswith("王小明")
@@ -221,6 +223,7 @@ def test_readings_and_probabilities_are_written_as_in_figures(page):
 def test_a_text_without_entities_says_so(page):
     browser = page("empty")
     assert shown(browser, "#none") == ["No entity was found in this text."]
+    assert shown(browser, "#back") == []
     assert not any(section.is_displayed() for section in find(browser, "#texts, #entity, #lexicon, #maps"))
 
 

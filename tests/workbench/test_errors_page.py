@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_errors_are_filtered_by_kind_label_cell_and_text(
     browser.open(write(nlp, tmp_path / "errors.html", examples_of(nlp, TEXTS)), size)
     assert lines(browser) == [
         "张三PER见了李四− PER。",
-        "他在北京+ LOC大学− ORG。",
+        "他在− ORG北京大学+ LOC。",
         "北京GPE → LOC张三PER",
         "张三+ PER来了",
     ]
@@ -139,22 +140,53 @@ def test_errors_are_filtered_by_kind_label_cell_and_text(
     assert lines(browser) == ["北京GPE → LOC张三PER"]
     choose(browser, "kind", "errors")
     choose(browser, "label", "ORG")
-    assert lines(browser) == ["他在北京+ LOC大学− ORG。"]
+    assert lines(browser) == ["他在− ORG北京大学+ LOC。"]
     choose(browser, "label", "")
-    cell = browser.driver.find_element(
-        "css selector", "#matrix button[aria-label='1: annotated PER, found not at all']"
-    )
-    browser.run("arguments[0].click()", cell)
-    assert lines(browser) == ["张三PER见了李四− PER。"]
-    browser.driver.find_element("id", "cell").click()
+    for told, marked in (("annotated PER, found not at all", "李四− PER"), ("missed: PER", "李四− PER")):
+        button = browser.driver.find_element("css selector", f"main button[aria-label='1: {told}']")
+        browser.run("arguments[0].click()", button)
+        assert lines(browser) == ["张三PER见了李四− PER。"]
+        now = browser.run("return [...document.querySelectorAll('#list .now')].map((mark) => mark.textContent)")
+        assert now == [marked]
+        assert browser.run("return document.activeElement.closest('#list li') !== null")
+        assert browser.run("const top = texts.getBoundingClientRect().top; return top >= 0 && top < innerHeight")
+        browser.driver.find_element("id", "cell").click()
     assert len(lines(browser)) == 4
     browser.driver.find_element("tag name", "body").send_keys("/")
     browser.driver.switch_to.active_element.send_keys("大学")
-    browser.wait(lambda: lines(browser) == ["他在北京+ LOC大学− ORG。"])
+    browser.wait(lambda: lines(browser) == ["他在− ORG北京大学+ LOC。"])
     browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert browser.driver.find_element("id", "shown").text == "4 texts"
     assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.run("return [scores, matrix].every((table) => table.scrollWidth <= table.clientWidth)")
     assert (browser.violations(), browser.said(), browser.fetched()) == ([], [], [])
+
+
+def test_crossing_entities_are_above_and_below_the_text_and_long_ones_in_pieces(
+    browser: Browser, nlp: Language, tmp_path: Path
+) -> None:
+    text = "一二三四五六七八九十" * 4
+    crossing = [Pair((2, 6, "PER"), (4, 8, "PER")), Pair((6, 36, "ORG"), (10, 33, "LOC"))]
+    path = tmp_path / "errors.html"
+    path.write_text(errors_page("Errors", None, [(nlp.make_doc(text), crossing)]), encoding="utf8")
+    browser.open(path.as_uri(), PHONE)
+    stacks = browser.run("return [...document.querySelectorAll('#list .stack')].map((stack) => stack.textContent)")
+    assert [re.sub("[^一-龥]", "", stack) for stack in stacks] == [text[2:14], text[14:26], text[26:36]]
+    assert [re.sub("[一-龥]", "", stack) for stack in stacks] == ["− PER− ORG+ PER+ LOC", "", ""]
+    above, below = (f"[...document.querySelectorAll('#list .stack .ent.{kind}')]" for kind in ("missed", "spurious"))
+    edges = "map((mark) => [mark.getBoundingClientRect().top, mark.parentElement.getBoundingClientRect().top])"
+    heights = browser.run(f"return [{above}.{edges}, {below}.{edges}]")
+    assert max(top - stack for top, stack in heights[0]) < min(top - stack for top, stack in heights[1])
+    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert (browser.violations(), browser.said()) == ([], [])
+
+
+def test_a_link_leads_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+    address = write(nlp, tmp_path / "errors.html", examples_of(nlp, TEXTS))
+    for number, shown in ((2, "北京GPE → LOC张三PER"), (5, "好")):
+        browser.open(f"{address}#text-{number}")
+        current = "return document.querySelector('#list [aria-current] .line').textContent"
+        browser.wait(lambda current=current, shown=shown: browser.run(current) == shown)
 
 
 @pytest.mark.parametrize(
