@@ -240,15 +240,15 @@ def review_cli(
     gpus_per_run: options.GpusPerRun = None,
 ) -> None:
     """
-    Rank the places where gold annotation may be wrong.
+    Rank doubts about gold annotation, which may be wrong there.
 
     With a config, models are trained by cross-validation: each judges the fold that it was not trained on. The same
     command resumes a stopped review. With a pipeline, that pipeline judges all texts; if it was trained on them, it has
     learned wrong annotation too, and finds less of it.
 
-    Ranks the places where the model's best parse differs from gold: by how probable its entities are and how improbable
-    gold's; where it has none, by how rarely it misses one. review.html shows them to accept, reject or correct in a
-    browser, review.jsonl has them as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+    A doubt is where the model's best parse differs from gold. They are ranked by how probable its entities are and how
+    improbable gold's; where it has none, by how rarely it misses one. review.html shows them to decide on in a browser,
+    review.jsonl has them as data; docs.jsonl has the probability of each text's gold annotation as a whole.
 
     review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with the decisions of the page,
     and changes nothing else. It lists the decisions that no longer fit a changed corpus.
@@ -307,7 +307,7 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
         )
     write_file(output, lambda file: file.write(repacked(corpus, docs)))
     msg.warn_list("Decisions that do not fit the corpus, left out", applied.misfits)
-    msg.good(f"{output}: {counted(applied.changed, 'place')} changed, {applied.kept:,} unchanged")
+    msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.kept:,} agreed already")
 
 
 def _crossing(

@@ -89,7 +89,7 @@ def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
     assert call("suggest", "blank:zh", raw, "-o", tmp_path / "b.html", *options)[0] == 0
     page = (tmp_path / "b.html").read_text(encoding="utf8")
     assert '"labels":["PER","书"]' in page
-    assert page.count('"places":[]') == 3
+    assert page.count('"questions":[]') == 3
     assert '<ol id="list" lang="zh"' in page
 
 
@@ -232,12 +232,12 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
     number = next(number for number, doc in enumerate(docs) if doc.ents)
     ent = docs[number].ents[0]
     gold, other = [ent.start_char, ent.end_char, ent.label_], [ent.start_char, ent.end_char, "OTHER"]
-    place = {"answer": "change", "gold": [gold], "entities": [other]}
-    record = {"text": docs[number].text, "doc": number, "corpus": "gold.spacy", "decisions": [place]}
+    decision = {"gold": [gold], "entities": [other]}
+    record = {"text": docs[number].text, "doc": number, "corpus": "gold.spacy", "decisions": [decision]}
     strange = {**record, "text": "不在", "doc": 0}
     (tmp_path / "d.json").write_text(json.dumps([record, strange]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
-    assert (code, "1 place changed, 0 unchanged" in text) == (0, True)
+    assert (code, "1 decision applied, 0 agreed already" in text) == (0, True)
     assert "Decisions that do not fit the corpus, left out: 1 '不在': the corpus has no such text" in text
     mended = list(DocBin().from_disk(tmp_path / "m.spacy").get_docs(spacy.blank("zh").vocab))
     assert [doc.to_json() for i, doc in enumerate(mended) if i != number] == [
@@ -246,7 +246,7 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
     assert [each.label_ for each in mended[number].ents] == ["OTHER", *(each.label_ for each in docs[number].ents[1:])]
     # The same once more changes nothing.
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "m.spacy", "-o", tmp_path / "n.spacy")
-    assert "0 places changed, 1 unchanged" in text
+    assert "0 decisions applied, 1 agreed already" in text
     assert (tmp_path / "n.spacy").read_bytes() == (tmp_path / "m.spacy").read_bytes()
     (tmp_path / "d.json").write_text(json.dumps([strange]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "o.spacy")

@@ -15,15 +15,15 @@ from spacy.tokens import Doc, Span
 from ...errors import InputError
 from ...pipeline.entities import Place, place_of
 
-_AGAIN = "Download them again from the page of the review."
+_REMEDY = "Name the file that a review's page downloads; `spacy tener convert` reads that of `suggest --format page`."
 
 
 @dataclass
 class Applied:
     """The result of applying decisions.
 
-    changed: The number of places whose annotation changed.
-    kept: The number of places that already had the decided annotation.
+    changed: The number of decisions that changed the annotation.
+    kept: The number of decisions that it agreed with already.
     misfits: The decisions that could not be applied, each with the reason.
     """
 
@@ -39,17 +39,17 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
         for record in records:
             _ = str(record["text"]), int(record["doc"])
             for decision, side in itertools.product(record["decisions"], ("gold", "entities")):
-                if not _are_entities(_places(decision[side])):
+                if not _are_apart(_entities(decision[side])):
                     raise ValueError(decision)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(str(path), "is not a file of decisions", _AGAIN) from error
+        raise InputError(str(path), "is not a file of decisions", _REMEDY) from error
     return list(records)
 
 
 def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:
-    """Change the entities of Docs in the decided places, and nothing else.
+    """Change the entities of Docs that decisions are about, and nothing else.
 
     A record belongs to the Doc with its number, or, if that one has another text, to the only Doc with its text. A
     decision fits if the Doc still has the annotation that was decided on.
@@ -70,36 +70,35 @@ def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -
 
 
 def _apply(doc: Doc, decisions: Iterable[Mapping[str, Any]], applied: Applied) -> None:
-    entities = {place_of(ent): ent for ent in doc.ents}
-    before = set(entities.values())
-    fitting: list[tuple[list[Place], list[Place]]] = []
+    before = {place_of(ent): ent for ent in doc.ents}
+    fitting: list[tuple[list[Place], list[Place], bool]] = []
     for decision in decisions:
-        gold, wanted = _places(decision["gold"]), _places(decision["entities"])
-        others = [place for place in entities if place not in wanted]
-        if set(wanted) <= set(entities) and not any(_overlap(place, own) for place in others for own in gold):
-            applied.kept += 1
-        elif set(gold) <= set(entities):
-            fitting.append((gold, wanted))
+        gold, wanted = _entities(decision["gold"]), _entities(decision["entities"])
+        others = [own for own in before if own not in wanted]
+        stands = set(wanted) <= before.keys() and not any(_overlap(one, own) for one in others for own in gold)
+        if stands or set(gold) <= before.keys():
+            fitting.append((gold, wanted, stands))
         else:
             applied.misfits.append(_misfit(doc, gold or wanted, "the annotation has changed"))
-    # Remove entities first, since a new one may cover the place of another.
-    removed = {place: entities.pop(place) for gold, _ in fitting for place in gold if place in entities}
-    for gold, wanted in fitting:
-        spans = [doc.char_span(start, end, label) for start, end, label in wanted]
-        taken = {token for ent in entities.values() for token in range(ent.start, ent.end)}
-        reason = "it does not align with tokens" if None in spans else ""
+    # Remove entities first, since a new one may overlap another decision's, or be the same once more.
+    removed = {own for gold, _, _ in fitting for own in gold}
+    after = {own: ent for own, ent in before.items() if own not in removed}
+    for gold, wanted, stands in fitting:
+        spans = [before.get(own) or doc.char_span(own[0], own[1], own[2]) for own in wanted]
         made = [span for span in spans if span is not None]
+        taken = {token for own, ent in after.items() if own not in wanted for token in range(ent.start, ent.end)}
+        reason = "it does not align with tokens" if None in spans else ""
         if not reason and any(token in taken for span in made for token in range(span.start, span.end)):
             reason = "another entity is there"
         if reason:
-            made = [
-                removed[place] for place in gold if not taken & set(range(removed[place].start, removed[place].end))
-            ]
+            given = [before[own] for own in gold if own in before]
+            made = [span for span in given if taken.isdisjoint(range(span.start, span.end))]
             applied.misfits.append(_misfit(doc, wanted or gold, reason))
         else:
-            applied.changed += 1
-        entities |= {place_of(span): removed.get(place_of(span), span) for span in made}
-    _set_entities(doc, before, list(entities.values()))
+            applied.changed += not stands
+            applied.kept += stands
+        after |= {place_of(span): span for span in made}
+    _set_entities(doc, set(before.values()), list(after.values()))
 
 
 def _set_entities(doc: Doc, before: set[Span], after: list[Span]) -> None:
@@ -115,16 +114,16 @@ def _overlap(one: Place, other: Place) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def _are_entities(places: Sequence[Place]) -> bool:
-    """Return whether places are spans with labels that do not overlap."""
-    apart = not any(_overlap(one, other) for one, other in itertools.combinations(places, 2))
-    return apart and all(0 <= start < end and label for start, end, label in places)
+def _are_apart(entities: Sequence[Place]) -> bool:
+    """Return whether entities have characters and labels, and do not overlap."""
+    apart = not any(_overlap(one, other) for one, other in itertools.combinations(entities, 2))
+    return apart and all(0 <= start < end and label for start, end, label in entities)
 
 
-def _places(written: Any) -> list[Place]:
+def _entities(written: Any) -> list[Place]:
     return [(int(start), int(end), str(label)) for start, end, label in written]
 
 
-def _misfit(doc: Doc, places: Sequence[Place], reason: str) -> str:
-    shown = ", ".join(f"{doc.text[start:end]} {label}" for start, end, label in places)
+def _misfit(doc: Doc, entities: Sequence[Place], reason: str) -> str:
+    shown = ", ".join(f"{doc.text[start:end]} {label}" for start, end, label in entities)
     return f"'{doc.text[:40]}': {shown}: {reason}"

@@ -28,7 +28,7 @@ def review_page(title: str, about: str, doubts: Sequence[Doubt], docs: Mapping[i
     corpus: The name of the corpus' file.
     """
     numbers = dict.fromkeys(doubt.doc for doubt in doubts)
-    texts = [_text(number, docs[number].doc, _places(docs[number])) for number in numbers]
+    texts = [_text(number, docs[number].doc, _questions(docs[number])) for number in numbers]
     labels = {ent.label_ for judged in docs.values() for ent in judged.doc.ents}
     labels |= {each.label for doubt in doubts for each in doubt.found}
     apply = f"python -m spacy tener review --apply decisions.json {shlex.quote(corpus)} --output mended.spacy"
@@ -43,32 +43,34 @@ def annotation_page(title: str, about: str, tasks: Sequence[Task], labels: Itera
 
 
 def _page(title: str, about: str, texts: list[dict[str, Any]], labels: list[str], *, lang: str, **others: str) -> str:
-    # The browser stores decisions under this digest of texts and places.
+    # The browser stores decisions under this digest of texts and questions.
     digest = hashlib.blake2b(json.dumps(texts).encode("ascii"), digest_size=16).hexdigest()
     data = {"texts": texts, "labels": labels, "digest": digest, **others}
     return make_page(__package__, "review", data, title=title, about=about, lang=lang)
 
 
-def _places(judged: JudgedDoc) -> list[tuple[Sequence[FoundEntity], Sequence[FoundEntity]]]:
-    """Return gold and found entities of each place. They are equal if the model agrees, or does not know the label."""
+Question = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
+"""The entities at one position of a text: those of the annotation, and those that the model found."""
+
+
+def _questions(judged: JudgedDoc) -> list[Question]:
+    """Return the doubts about a text, and its other entities, on which both sides agree or the model has no say."""
     doubted = {(each.start, each.end, each.label) for doubt in judged.doubts for each in doubt.gold}
     others = [FoundEntity(*place_of(ent), None) for ent in judged.doc.ents if place_of(ent) not in doubted]
     return [*((doubt.gold, doubt.found) for doubt in judged.doubts), *(([each], [each]) for each in others)]
 
 
-def _text(
-    number: int, doc: Doc, places: Sequence[tuple[Sequence[FoundEntity], Sequence[FoundEntity]]]
-) -> dict[str, Any]:
+def _text(number: int, doc: Doc, questions: Sequence[Question]) -> dict[str, Any]:
     """Return the data of a text. Without `tokens`, entities may begin and end at any character."""
     tokens = [(token.idx, token.idx + len(token)) for token in doc]
-    edges = {place for token in tokens for place in token}
-    entities = [each for sides in places for side in sides for each in side]
+    edges = {edge for token in tokens for edge in token}
+    entities = [each for sides in questions for side in sides for each in side]
     free = len(tokens) == len(doc.text) or any(not {each.start, each.end} <= edges for each in entities)
     return {
         "doc": number,
         "text": doc.text,
         "tokens": None if free else tokens,
-        "places": [[[_plain(each) for each in side] for side in sides] for sides in places],
+        "questions": [[[_plain(each) for each in side] for side in sides] for sides in questions],
     }
 
 

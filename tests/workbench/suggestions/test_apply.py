@@ -49,6 +49,20 @@ def test_decisions_that_are_true_already_change_nothing(doc: Doc) -> None:
     assert doc.to_json() == before
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_an_entity_may_go_and_come_back(doc: Doc, backwards: bool) -> None:
+    before = doc.to_json()
+    gone, back = ([[5, 7, "GPE"]], []), ([], [[5, 7, "GPE"]])
+    assert decide(doc, *((back, gone) if backwards else (gone, back))) == (1, 1, [])
+    assert doc.to_json() == before
+
+
+def test_what_stood_already_is_told_where_another_decision_takes_it_away(doc: Doc) -> None:
+    first, second = ([[5, 7, "GPE"]], [[4, 6, "X"]]), ([[5, 7, "OLD"]], [[5, 7, "GPE"]])
+    assert decide(doc, first, second) == (1, 0, [f"'{TEXT}': 上海 GPE: another entity is there"])
+    assert entities(doc) == [("王小明", "PER", ""), ("了上", "X", "")]
+
+
 @pytest.mark.parametrize(
     ("place", "reason"),
     [

@@ -79,7 +79,7 @@ class Review:
             start,
             end,
         )
-        self.browser.wait(lambda: "choose a label" in self.text("place"))
+        self.browser.wait(lambda: "choose a label" in self.text("position"))
 
 
 Open = Callable[..., Review]
@@ -133,14 +133,14 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
         "王小PER明+ PER 90.0 %在上海+ GPE 90.0 %PER",
         "长沙+ GPE 90.0 %",
     ]
-    assert "0 of 4 texts done · 0 of 5 places decided" in review.text("progress")
+    assert "0 of 4 texts done · 0 of 5 doubts decided" in review.text("progress")
     assert review.browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
     assert review.browser.violations() == []
     order = [line[:2] for line in review.lines()]
     keys = {"北京": ["a"], "王小": ["a", "r"], "长沙": ["a"], "好的": ["a"]}
     for name in order:
         review.keys(*keys[name])
-    assert "4 of 4 texts done · 5 of 5 places decided" in review.text("progress")
+    assert "4 of 4 texts done · 5 of 5 doubts decided" in review.text("progress")
     records = review.decisions()
     assert all(record["answer"] == "accept" and not record["_is_binary"] for record in records)
     before = [doc.to_json() for doc in docs]
@@ -157,6 +157,37 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
     assert (review.browser.said(), review.browser.fetched()) == ([], [])
 
 
+@pytest.mark.parametrize("kind", ["review", "page"])
+def test_a_phone_shows_the_first_text_whole_and_says_whose_version_each_button_keeps(
+    reviewing: Open, annotating: Open, kind: str
+) -> None:
+    doc = annotated("在中国的最北边的地方有中国银行上海分行", [(11, 19, "ORG")])
+    review = reviewing([doc], [[(11, 15, "ORG")]], PHONE) if kind == "review" else annotating([doc], PHONE)
+    buttons = review.browser.run(
+        "return [...document.querySelectorAll('#tools [data-key]')].filter((each) => each.checkVisibility())"
+        ".map((each) => [each.firstChild.data.trim(), each.title])"
+    )
+    assert all(title for _, title in buttons)
+    keeps = [name for name, _ in buttons][:2]
+    assert keeps == ["Take the model’s", "Keep the annotation" if kind == "review" else "No entity"]
+    box = "const box = (id) => document.querySelector(id).getBoundingClientRect();"
+    assert review.browser.run(f"{box} return box('#list .line').bottom < box('#tools').top")
+    assert review.browser.run("return document.querySelector('#list .ent').getClientRects().length") == 1
+
+
+def test_a_page_without_suggestions_counts_texts_only(annotating: Open) -> None:
+    assert annotating([annotated("好", [])]).text("progress") == "0 of 1 text done"
+
+
+def test_a_new_entity_leaves_its_neighbours_and_undo_the_decision_of_another_text(annotating: Open) -> None:
+    review = annotating([annotated("王小明", [(0, 1, "PER"), (1, 2, "ORG")]), annotated("好", [])])
+    review.keys("n")
+    assert review.lines()[0] == "王PER 60 %小ORG 60 %明PER"
+    review.keys(Keys.ARROW_DOWN, "u")
+    assert review.lines()[0] == "王PER 60 %小ORG 60 %明"
+    assert not review.browser.driver.find_element("id", "export").is_enabled()
+
+
 def test_labels_edges_and_undo_by_keyboard(annotating: Open) -> None:
     review = annotating([annotated("王小明在上海", [(0, 2, "PER")]), annotated("好", [])])
     assert review.lines() == ["王小PER 60 %明在上海", "好"]
@@ -166,7 +197,10 @@ def test_labels_edges_and_undo_by_keyboard(annotating: Open) -> None:
     assert review.lines()[0] == "王小明ORG在上海"
     review.shift(Keys.ARROW_DOWN)
     assert review.lines()[0] == "王小明ORG在上海"
-    assert review.decisions()[0]["decisions"] == [{"answer": "change", "gold": [], "entities": [[1, 3, "ORG"]]}]
+    assert review.decisions()[0]["spans"] == [
+        {"start": 1, "end": 3, "label": "ORG", "answer": "accept"},
+        {"start": 0, "end": 2, "label": "PER", "answer": "reject"},
+    ]
     review.keys("u", "u")
     assert review.lines()[0] == "王小明PER在上海"
     review.keys("n")
@@ -222,7 +256,7 @@ def test_progress_is_kept_for_this_corpus_alone(annotating: Open) -> None:
     review.browser.driver.find_element("id", "label").send_keys("新", Keys.ENTER)
     review.browser.run("document.activeElement.blur()")
     review.keys(Keys.ENTER)
-    assert "1 of 2 texts done · 1 of 1 place decided" in review.text("progress")
+    assert "1 of 2 texts done · 1 of 1 suggestion decided" in review.text("progress")
     review.browser.open(f"{review.browser.run('return location.href')}?again")
     review.browser.wait(lambda: "1 of 2 texts done" in review.text("progress"))
     assert "新" in review.text("labels")
@@ -249,4 +283,4 @@ def test_an_empty_text_and_one_of_100000_characters(annotating: Open) -> None:
     assert review.lines() == ["… " + "好" * 80 + "王PER 60 %"]
     assert "This text is empty." in review.text("list")
     review.keys("2")
-    assert review.decisions()[0]["decisions"][0]["entities"] == [[99_999, 100_000, "ORG"]]
+    assert review.decisions()[0]["spans"][0] == {"start": 99_999, "end": 100_000, "label": "ORG", "answer": "accept"}

@@ -1,0 +1,144 @@
+"""All that a person can do on a page with two neighbouring entities, in any order: the corpus is what the page shows.
+
+The page's own functions are driven, in a browser, through all sequences of up to four actions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from browser import Browser
+from conversion import convert
+from spacy.tokens import Doc
+
+from spacy_tener.pipeline.entities import FoundEntity, place_of
+from spacy_tener.workbench.annotation_tasks import Task
+from spacy_tener.workbench.corpus.convert import DocOptions
+from spacy_tener.workbench.corpus.docs import INCORRECT
+from spacy_tener.workbench.docbins import read_docs
+from spacy_tener.workbench.suggestions.decisions import apply_decisions
+from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
+from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
+
+TEXT = "😀王小明北京大学😀"
+A, B = (1, 4, "PER"), (4, 8, "ORG")
+DEPTH = 4
+# Sequences that lead to one state are followed on once. Undo leads to a state that was there before.
+SCRIPT = """
+const actions = {
+  finish: annotation.finish,
+  add: (one) => annotation.change(one, { put: [{ start: 2, end: 5, label: "PER", p: null }] }),
+  addAgain: (one) => annotation.change(one, { put: one.loaded.slice(-1).map((own) => ({ ...own, p: null })) }),
+};
+for (const which of [0, 1]) {
+  const own = (one) => one.now.entities.at(-which);
+  const replace = (one, made) => made && annotation.change(one, { out: [own(one)], put: [made] });
+  actions[`remove${which}`] = (one) => own(one) && annotation.change(one, { out: [own(one)] });
+  actions[`relabel${which}`] = (one) => own(one) && replace(one, { ...own(one), label: "GPE", p: null });
+  const index = (one) => one.questions.indexOf(one.questions.at(-which));
+  for (const side of ["gold", "found"])
+    actions[`${side}${which}`] = (one) => index(one) >= 0 && annotation.answer(one, index(one), side);
+  for (const [side, direction] of [["start", -1], ["start", 1], ["end", -1], ["end", 1]])
+    actions[`${side}${which}${direction}`] = (one) =>
+      own(one) && replace(one, annotation.stretched(one, own(one), side, direction));
+}
+const one = annotation.load(parts.data.texts[0], parts.data.stands), found = new Map();
+let states = [one.now];
+for (let step = 0; step <= arguments[0]; step++) {
+  const next = new Map();
+  for (const now of states) {
+    Object.assign(one, { now, past: [] });
+    const at = one.at.character, offsets = (some) => some.map((own) => [at(own.start), at(own.end), own.label]);
+    const open = one.questions.filter((_, index) => annotation.isOpen(one, index)).flatMap((each) => each[one.side]);
+    const [record, done] = [annotation.record(one), annotation.isDone(one)];
+    found.set(JSON.stringify(now), { record, done, entities: offsets(now.entities), open: offsets(open) });
+    for (const act of Object.values(actions)) {
+      Object.assign(one, { now, past: [] });
+      act(one);
+      next.set(JSON.stringify(one.now), one.now);
+      annotation.undo(one);
+      if (one.now !== now) throw new Error(`${act} is not undone`);
+    }
+  }
+  states = [...next].filter(([key]) => !found.has(key)).map(([, now]) => now);
+}
+return [...found.values()];
+"""
+
+Entities = list[tuple[int, int, str]]
+
+
+def gold(entities: Entities) -> Doc:
+    doc = Doc(spacy.blank("zh").vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+    doc.set_ents([doc.char_span(start, end, label) for start, end, label in entities], default="outside")
+    return doc
+
+
+def states(browser: Browser, folder: Path, page: str) -> list[dict[str, Any]]:
+    """What a page writes and shows in each state that is reached."""
+    path = folder / "page.html"
+    path.write_text(page, encoding="utf8")
+    browser.open(path.as_uri())
+    found: list[dict[str, Any]] = browser.run(SCRIPT, DEPTH)
+    assert len(found) > 200
+    return found
+
+
+def converted(folder: Path, found: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Doc]]:
+    """The states that say anything, with what `convert` makes of what the page writes then."""
+    saying = [each for each in found if each["done"] or each["record"]["spans"]]
+    path = folder / "decisions.json"
+    path.write_text(json.dumps([each["record"] for each in saying]), encoding="utf8")
+    convert([path], folder / "out.spacy", making=DocOptions(lang="zh"))
+    return zip(saying, read_docs(folder / "out.spacy"), strict=True)
+
+
+def check_converted(folder: Path, found: list[dict[str, Any]], settled: Entities) -> None:
+    for state, doc in converted(folder, found):
+        shown = {tuple(entity) for entity in state["entities"]}
+        entities = {place_of(ent) for ent in doc.ents}
+        rejected = {place_of(span) for span in doc.spans.get(INCORRECT, ())}
+        assert not rejected & shown, state
+        if state["done"]:
+            assert (entities, rejected) == (shown, set()), state
+            assert all(token.ent_iob_ for token in doc)
+        else:
+            assert entities <= shown, state
+            assert all(token.ent_iob_ in "BI" for token in doc), state
+        # What is shown and not written is what nobody has decided on, or has a question about.
+        assert shown - entities <= {tuple(entity) for entity in state["open"]} | set(settled), state
+
+
+@pytest.mark.parametrize(
+    ("annotated", "found"),
+    [
+        ([A, B], [(1, 3, "PER"), B]),
+        ([A, B], [(1, 8, "ORG")]),
+        ([A], [(1, 4, "ORG"), B]),
+        ([], [A, B]),
+        ([A, B], []),
+    ],
+)
+def test_a_corpus_is_what_the_page_of_its_review_shows(
+    browser: Browser, tmp_path: Path, annotated: Entities, found: Entities
+) -> None:
+    doc = gold(annotated)
+    sides = [[FoundEntity(*each, 0.5) for each in side] for side in (annotated, found)]
+    judged = JudgedDoc(0, doc, 0.5, tuple(disagreements(0, *sides)), 0)
+    all_states = states(browser, tmp_path, review_page("", "", rank_doubts([judged]), {0: judged}, corpus="a"))
+    for state in all_states:
+        mended = doc.copy()
+        applied = apply_decisions([mended], [state["record"]])
+        assert applied.misfits == [], state
+        assert [place_of(ent) for ent in mended.ents] == [tuple(entity) for entity in state["entities"]], state
+    check_converted(tmp_path, all_states, [each for each in annotated if each in found])
+
+
+def test_what_is_converted_is_what_the_page_of_suggestions_shows(browser: Browser, tmp_path: Path) -> None:
+    task = Task(gold([]), [FoundEntity(*A, 0.9), FoundEntity(*B, 0.8)], 0.7, 0.5)
+    check_converted(tmp_path, states(browser, tmp_path, annotation_page("", "", [task], ["PER", "ORG"])), [])
