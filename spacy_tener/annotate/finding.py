@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,6 +30,12 @@ def entity_task(nlp: Language, *, probability: bool = True) -> Task:
 def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
     """Return a task that finds a pair for each text: its entities, and its k best readings by the first tener_ner."""
     return partial(_k_best, nlp, find_recogniser(nlp), k, probability)
+
+
+def reading_score(log_probability: float, characters: int) -> float:
+    """Return the score of a task of annotation: the probability of its best reading, to the power of
+    1 / sqrt(characters), so that tasks sorted by score are not sorted by length."""
+    return math.exp(log_probability / math.sqrt(max(1, characters)))
 
 
 def labels(nlp: Language) -> list[str]:

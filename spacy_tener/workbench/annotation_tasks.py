@@ -26,12 +26,14 @@ class Task:
 
     probability: The probability of the parse that these entities are from, if it was computed.
     uncertainty: The uncertainty by which the text was chosen, if it was.
+    score: The score of the best reading, see `reading_score`, if it was computed.
     """
 
     doc: Doc
     entities: Sequence[FoundEntity]
     probability: float | None = None
     uncertainty: float | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _label_studio_task(task: Task) -> dict[str, Any]:
         for number, e in enumerate(task.entities)
     ]
     # Label Studio takes scores from 0 to 1, and can show the lowest first.
-    score = {} if task.probability is None else {"score": _rounded(task.probability)}
+    score = {} if task.score is None else {"score": _rounded(task.score)}
     prediction = {"model_version": "tener_ner", **score, "result": regions}
     return {"data": {"text": text, **_numbers(task)}, "predictions": [prediction]}
 

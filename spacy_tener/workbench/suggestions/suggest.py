@@ -15,6 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from spacy.util import minibatch
 
+from ...annotate.finding import reading_score
 from ...errors import check_choice
 from ...pipeline.confidence import ConfidentPipe
 from ...pipeline.finding import Recogniser, recognisers
@@ -84,14 +85,16 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
     """Return texts with the entities of the pipeline's best parse that have one of the labels; without entities if it
     has no `tener_ner`."""
     if not recognisers(nlp):
-        return [Task(nlp.tokenizer(each.text), (), 0.0, each.uncertainty) for each in chosen]
+        return [Task(nlp.tokenizer(each.text), (), 0.0, each.uncertainty, 0.0) for each in chosen]
     recogniser = Recogniser.of(nlp)
     docs = recogniser.read(each.text for each in chosen)
     readings = recogniser.ner.k_best(docs, k=1)
-    return [
-        Task(doc, [own for own in best.entities if own.label in labels], best.probability, each.uncertainty)
-        for doc, (best,), each in zip(docs, readings, chosen, strict=True)
-    ]
+    tasks = []
+    for doc, (best,), each in zip(docs, readings, chosen, strict=True):
+        entities = [own for own in best.entities if own.label in labels]
+        score = reading_score(best.log_probability, len(doc.text))
+        tasks.append(Task(doc, entities, best.probability, each.uncertainty, score))
+    return tasks
 
 
 def most_uncertain(
