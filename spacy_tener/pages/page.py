@@ -42,10 +42,13 @@ def make_page(package: str, name: str, data: Any, *, title: str, about: str, lan
     return _PLACEHOLDER.sub(lambda match: parts[match[1]], shell)
 
 
-def page_policy(package: str, name: str) -> str:
-    """Return the Content-Security-Policy of a page, which allows only its own script and style."""
+def page_policy(package: str, name: str, also: str = "") -> str:
+    """Return the Content-Security-Policy of a page, which allows only its own script and style.
+
+    also: Further sources of both, each with a space behind it, such as "'self' ".
+    """
     style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name))
-    return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; base-uri 'none'"
+    return f"default-src 'none'; style-src {also}{style}; script-src {also}{script}; img-src data:; base-uri 'none'"
 
 
 @lru_cache

@@ -1,16 +1,25 @@
-"""Access control: the API key, and the origins allowed by CORS."""
+"""Access: the API key, the origins of CORS, and routes that check the key, bound a body, and end with their client."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from ..errors import RemedyError
+from .schema import Limits, ServiceError, request_timeout
 
+Result = TypeVar("Result")
 VARIABLE = "TENER_API_KEY"
 _ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
@@ -52,3 +61,73 @@ def has_key(headers: Mapping[str, str], key: str) -> bool:
     elif scheme.lower() != "bearer":
         return False
     return secrets.compare_digest(given.strip().encode("latin-1", "replace"), key.encode())
+
+
+class ServiceRoute(APIRoute):
+    """A route of the service, which checks the API key before it reads a body within the limits."""
+
+    def get_route_handler(self) -> Any:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            state = request.app.state
+            if state.api_key and not has_key(request.headers, state.api_key):
+                given = "authorization" in request.headers
+                reason = "This is not the API key of the service" if given else "The service asks for its API key"
+                message = f"{reason}. Send it in the header Authorization: Bearer KEY."
+                raise ServiceError(401, "unauthorized", message, {"www-authenticate": "Bearer"})
+            if not self.body_field:
+                response: Response = await handler(request)
+                return response
+            limits: Limits = state.service.limits
+            try:
+                async with asyncio.timeout(limits.timeout):
+                    body = await _read_body(request, limits.body)
+            except TimeoutError:
+                raise request_timeout(limits) from None
+            except ClientDisconnect:
+                return _client_closed_request()
+
+            async def receive() -> Message:
+                return {"type": "http.request", "body": body, "more_body": False}
+
+            answering = handler(Request(request.scope, receive))
+            return await unless_gone(answering, request.receive()) or _client_closed_request()
+
+        return handle
+
+
+async def _read_body(request: Request, limit: int) -> bytes:
+    """Return a body of at most `limit` bytes."""
+    too_large = ServiceError(
+        413, "body_too_large", f"The body is larger than {limit:,} bytes. Send fewer texts at once."
+    )
+    content_length = request.headers.get("content-length", "")
+    if content_length.isdecimal() and int(content_length) > limit:
+        raise too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise too_large
+    return bytes(body)
+
+
+async def unless_gone(work: Awaitable[Result], gone: Awaitable[object]) -> Result | None:
+    """Return what some work for a client returns; None if the client goes away first, which cancels the work."""
+    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(gone)
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        waiting.result()
+        return None
+    finally:
+        working.cancel()
+        waiting.cancel()
+        await asyncio.gather(working, waiting, return_exceptions=True)
+
+
+def _client_closed_request() -> Response:
+    """Return a response that nobody reads, with nginx' status for such requests."""
+    return Response(status_code=499)

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Query, Request, Response, Security
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -24,9 +24,10 @@ from .. import pages as page_parts
 from ..about import __version__
 from ..pages import page_policy
 from . import label_studio, schema
+from .access import ServiceRoute
 from .metrics import MetricsMiddleware
-from .routes import ERRORS, ProtectedRoute, TheService
-from .service import Service
+from .schema import ERRORS
+from .service import Service, TheService
 from .stream import NdjsonResponse, StreamResponse
 
 STATIC = Path(__file__).parent / "static"
@@ -34,14 +35,12 @@ PARTS = Path(page_parts.__file__).parent
 # The explanation's page, in an iframe, inherits this policy: its own style and script are allowed by their hashes.
 CONTENT_SECURITY_POLICY = "; ".join(
     [
-        page_policy(explain.__name__, "page").replace("-src 'sha256", "-src 'self' 'sha256"),
+        page_policy(explain.__name__, "page", also="'self' "),
         "connect-src 'self'",
         "frame-src 'self'",
         "form-action 'none'",
     ]
 )
-# Label Studio identifies a backend by its URL, so each model has its own.
-LABEL_STUDIO = "/label-studio/{model}"
 NDJSON = str(NdjsonResponse.media_type)
 
 
@@ -70,14 +69,16 @@ def make_app(
     app = FastAPI(title="spacy_tener", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
     app.state.api_key = api_key
-    # ProtectedRoute checks the key; this declares it in the OpenAPI schema.
+    # ServiceRoute checks the key; this declares it in the OpenAPI schema.
     protected = [Security(HTTPBearer(auto_error=False, description="The API key of the service."))] if api_key else []
     for router in (api, label_studio.router, monitoring):
         app.include_router(router, dependencies=protected)
     for router in (health_checks, pages):
         app.include_router(router)
     for router in (label_studio.router, health_checks):
-        app.include_router(router, prefix=LABEL_STUDIO, include_in_schema=False)
+        # Label Studio identifies a backend by its URL, so each model has its own.
+        known = [Depends(label_studio.served_model)]
+        app.include_router(router, prefix="/label-studio/{model}", dependencies=known, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     if allow_origins:
@@ -102,6 +103,8 @@ async def _error_response(request: Request, error: Exception) -> Response:
         need_header = schema.ServiceError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
         error = need_header if in_body and not is_json else schema.invalid(error.errors())
     assert isinstance(error, HTTPException)
+    if error.status_code == 400:  # FastAPI's for a body that Python cannot decode
+        error = schema.ServiceError(422, "invalid", "The body is not JSON in UTF-8.")
     code = error.code if isinstance(error, schema.ServiceError) else HTTPStatus(error.status_code).name.lower()
     request.app.state.service.metrics.errors.labels(code).inc()
     # As ASCII, since the message may quote a lone surrogate of the request.
@@ -112,8 +115,8 @@ async def _error_response(request: Request, error: Exception) -> Response:
 # --- the API
 
 
-api = APIRouter(prefix="/v1", tags=["entities"], route_class=ProtectedRoute)
-monitoring = APIRouter(tags=["operation"], route_class=ProtectedRoute)
+api = APIRouter(prefix="/v1", tags=["entities"], route_class=ServiceRoute)
+monitoring = APIRouter(tags=["operation"], route_class=ServiceRoute)
 health_checks = APIRouter(tags=["operation"])
 pages = APIRouter(include_in_schema=False)
 
@@ -141,7 +144,7 @@ async def find_entities_of_batch(request: schema.BatchRequest, service: TheServi
 @api.post(
     "/entities/stream",
     response_class=NdjsonResponse,
-    responses={200: {"model": schema.LineResponse}, 404: ERRORS[404], 422: ERRORS[422]},
+    responses={200: {"model": schema.LineResponse}, **{status: ERRORS[status] for status in (401, 404, 422)}},
     openapi_extra={
         "requestBody": {"content": {NDJSON: {"schema": schema.LineRequest.model_json_schema()}}, "required": True}
     },

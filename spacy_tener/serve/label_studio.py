@@ -6,7 +6,6 @@ Like Python, Label Studio counts offsets in code points. The backend keeps no st
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
@@ -14,17 +13,18 @@ from typing import Annotated, Any, Literal, NamedTuple
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..annotate.finding import reading_score
 from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
+from .access import ServiceRoute
 from .labelling_interface import TextTag, read_interface
-from .routes import ERRORS, ProtectedRoute, TheService
-from .schema import ErrorResponse, ServiceError, Text
-from .service import ServedModel
+from .schema import ERRORS, ErrorResponse, ServiceError, Text
+from .service import ServedModel, TheService
 
 _LOG = logging.getLogger(__name__)
 
 
-class LoggingRoute(ProtectedRoute):
+class LoggingRoute(ServiceRoute):
     """A route that logs its errors: Label Studio shows their status only, and refers its users to the backend's log."""
 
     def get_route_handler(self) -> Any:
@@ -91,8 +91,7 @@ class Region(BaseModel):
 class Prediction(BaseModel):
     """The entities of a task's texts.
 
-    score: The probability of the best reading of all texts, to the power of 1 / sqrt(characters), so that tasks sorted
-        by score are not sorted by length; None without a `tener_ner`.
+    score: That of the best reading of all texts, see `reading_score`; None without a `tener_ner`.
     """
 
     model_config = ConfigDict(protected_namespaces=())
@@ -118,11 +117,11 @@ class WebhookResponse(BaseModel):
     message: str
 
 
-async def _served(request: Request, service: TheService) -> ServedModel:
+async def served_model(request: Request, service: TheService) -> ServedModel:
     return service.model(request.path_params.get("model"))
 
 
-Served = Annotated[ServedModel, Depends(_served)]
+Served = Annotated[ServedModel, Depends(served_model)]
 router = APIRouter(tags=["Label Studio"], route_class=LoggingRoute)
 
 
@@ -199,11 +198,11 @@ def _prediction(read: Sequence[TextReading], model_version: str) -> Prediction |
     if not read:
         return []
     labelled = [(each, entity) for each in read for entity in each.found if entity.label in each.tag.labels]
-    characters = max(1, sum(len(each.text) for each in read))
+    characters = sum(len(each.text) for each in read)
     logs = [parse.log_probability for each in read for parse in each.parses]
     return Prediction(
         result=[_region(number, *one) for number, one in enumerate(labelled)],
-        score=math.exp(sum(logs) / math.sqrt(characters)) if logs else None,
+        score=reading_score(sum(logs), characters) if logs else None,
         model_version=model_version,
     )
 

@@ -145,20 +145,23 @@ class ServiceError(HTTPException):
         self.code = code
 
 
-def text_too_long(length: int, limit: int, where: str = "The text") -> ServiceError:
-    message = f"{where} has {length:,} characters, and the limit is {limit:,}. Split it."
-    return ServiceError(413, "text_too_long", message)
-
-
 def request_timeout(limits: Limits) -> ServiceError:
     message = f"The request did not arrive within {limits.timeout:g} seconds. Send it again."
     return ServiceError(408, "too_slow", message, {"connection": "close"})
 
 
-def unauthorized(is_wrong: bool) -> ServiceError:
-    reason = "This is not the API key of the service" if is_wrong else "The service asks for its API key"
-    message = f"{reason}. Send it in the header Authorization: Bearer KEY."
-    return ServiceError(401, "unauthorized", message, {"www-authenticate": "Bearer"})
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorResponse, "description": description}
+    for status, description in {
+        401: "The API key is missing or wrong.",
+        404: "There is no such model.",
+        408: "The request took too long to arrive.",
+        413: "A text, the number of texts or the body is over a limit.",
+        422: "The request does not match the schema.",
+        503: "Too many texts are waiting; Retry-After says how many seconds.",
+    }.items()
+}
+"""The errors of a route, for the schema."""
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:

@@ -44,7 +44,9 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         if access_log:
-            logging.getLogger("uvicorn.access").setLevel(logging.INFO)  # `log_level` has set it to WARNING
+            access = logging.getLogger("uvicorn.access")
+            access.setLevel(logging.INFO)  # `log_level` has set it to WARNING
+            access.addFilter(_without_query)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -70,6 +72,13 @@ class Server(uvicorn.Server):
             server.close()
         await asyncio.sleep(0.1)  # lets requests that have arrived be read
         await super().shutdown(sockets)
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    """Drop the query string, which may hold a key, from uvicorn's line about a request."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(each.partition("?")[0] if isinstance(each, str) else each for each in record.args)
+    return True
 
 
 def _waits_for_client(connection: Any) -> tuple[Any, int] | None:

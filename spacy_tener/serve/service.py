@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from fastapi import Depends, Request
 from spacy.language import Language
 
 from ..annotate.batches import TOGETHER, Task
@@ -23,7 +24,7 @@ from ..pipeline.finding import find_recogniser, recognisers
 from ..pipeline.gpu import use_gpu
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
-from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError, text_too_long
+from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError
 from .worker import Worker
 
 Form = Literal["json", "html"]
@@ -127,7 +128,7 @@ class Service:
             message = f"There are {len(texts):,} texts, and the limit is {self.limits.texts:,}. Send fewer at once."
             raise ServiceError(413, "too_many_texts", message)
         for number, text in enumerate(texts):
-            self.check(text, f"Text {number}")
+            self.check(text, f"texts.{number}")
         served = self.model(options.model)
         answers = await self.answers(served, served.entities, texts)
         if error := next((each for each in answers if isinstance(each, ServiceError)), None):
@@ -141,8 +142,14 @@ class Service:
             raise served.worker.overloaded()
         answers: list[Any] = []
         for part in batch_by_size(texts, TOGETHER):
-            futures = [await served.worker.submit(task, text, block=True) for text in part]
-            answers += await served.worker.wait_for(asyncio.gather(*futures, return_exceptions=True))
+            submitted: list[asyncio.Future[Any]] = []
+            try:
+                for text in part:
+                    submitted.append(await served.worker.submit(task, text, block=True))
+                answers += await served.worker.answers(submitted)
+            finally:  # a client may go away while the queue is full
+                for each in submitted:
+                    each.cancel()
         return answers
 
     async def explanation(self, text: str, model: str | None, form: Form) -> str:
@@ -151,16 +158,26 @@ class Service:
         if not served.explanations:
             message = f"The model '{served.name}' has no tener_ner, which explanations need."
             raise ServiceError(422, "not_explained", message)
-        if len(text) > self.limits.explained:
-            raise text_too_long(len(text), self.limits.explained)
+        self.check(text, limit=self.limits.explained)
         # Each character is masked once, and its window predicted again.
         cost = len(text) * min(len(text), find_recogniser(served.nlp).settings.window)
         answer: str = await served.worker.answer(served.explanations[form], text, cost=cost)
         return answer
 
-    def check(self, text: str, where: str = "The text") -> None:
-        if len(text) > self.limits.characters:
-            raise text_too_long(len(text), self.limits.characters, where)
+    def check(self, text: str, where: str = "The text", limit: int | None = None) -> None:
+        """Refuse a text that is longer than the limit."""
+        limit = self.limits.characters if limit is None else limit
+        if len(text) > limit:
+            message = f"{where} has {len(text):,} characters, and the limit is {limit:,}. Split it."
+            raise ServiceError(413, "text_too_long", message)
+
+
+async def _service_of(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+TheService = Annotated[Service, Depends(_service_of)]
 
 
 def _without_readings(nlp: Language, texts: Sequence[str]) -> list[tuple[list[FoundEntity], list[Parse]]]:
@@ -180,9 +197,9 @@ def _explanation_tasks(name: str, nlp: Language) -> dict[Form, Task]:
 def _explain_texts(name: str, nlp: Language, form: Form, texts: Sequence[str]) -> list[str]:
     with nlp.memory_zone():
         explanations = [explain(nlp, text) for text in texts]
-        for each in explanations:
-            each.pipeline["name"] = name  # instead of its path on this machine
-        return [each.to_html() if form == "html" else each.to_json() for each in explanations]
+        # The name in the service takes the place of the path on this machine.
+        named = [replace(each, pipeline={**each.pipeline, "name": name}) for each in explanations]
+        return [each.to_html() if form == "html" else each.to_json() for each in named]
 
 
 def to_response(text: str, found: Sequence[FoundEntity], options: Options) -> list[EntityOut]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..annotate.batches import TOGETHER
+from .access import unless_gone
 from .schema import ErrorDetail, LineRequest, LineResponse, Options, ServiceError, invalid, request_timeout
 from .service import Service, to_response
 
@@ -52,24 +55,27 @@ class StreamResponse(NdjsonResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         pending = _PendingLines()
-        reader = asyncio.ensure_future(self._read(Request(scope, receive), pending))
         try:
+            await unless_gone(self._write(send, pending), self._read(Request(scope, receive), pending))
+        finally:
+            pending.cancel()
+
+    async def _write(self, send: Send, pending: _PendingLines) -> None:
+        with suppress(TimeoutError):  # The client does not read: the server closes the connection.
             while (line := await pending.get()) is not None:
                 body = (await self._answer(line)).model_dump_json(exclude_unset=True).encode() + b"\n"
                 message = {"type": "http.response.body", "body": body, "more_body": True}
                 await asyncio.wait_for(send(message), self.service.limits.timeout)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except TimeoutError:
-            pass  # The client does not read: the server closes the connection.
-        finally:
-            reader.cancel()
-            pending.cancel()
 
     async def _read(self, request: Request, pending: _PendingLines) -> None:
+        """Submit the lines of the request, then wait until the client goes away."""
         number = 0
         try:
             async for raw in self._lines(request):
                 number += 1
+                if number == 1 and isinstance(raw, bytes):
+                    raw = raw.removeprefix(codecs.BOM_UTF8)
                 if isinstance(raw, ServiceError):
                     await pending.put(PendingLine(number, None, raw))
                 elif raw.strip():
@@ -79,9 +85,10 @@ class StreamResponse(NdjsonResponse):
         except TimeoutError:
             await pending.put(PendingLine(number + 1, None, request_timeout(self.service.limits)))
         except ClientDisconnect:
+            return
+        pending.end()
+        while (await request.receive())["type"] != "http.disconnect":
             pass
-        finally:
-            pending.end()
 
     async def _lines(self, request: Request) -> AsyncIterator[bytes | ServiceError]:
         """Split the body into lines. A line that is too long is dropped, and an error takes its place."""
@@ -123,7 +130,9 @@ class StreamResponse(NdjsonResponse):
             if isinstance(line.answer, ServiceError):
                 raise line.answer
             assert line.request is not None
-            found = await self.served.worker.wait_for(line.answer)
+            (found,) = await self.served.worker.answers([line.answer])
+            if isinstance(found, ServiceError):
+                raise found
             response.entities = to_response(line.request.text, found, self.options)
         except ServiceError as error:
             self.service.metrics.errors.labels(error.code).inc()

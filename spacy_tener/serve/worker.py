@@ -95,7 +95,10 @@ class Worker:
 
     async def answer(self, task: Task, text: str, *, cost: int | None = None) -> Any:
         """Return the answer for a text."""
-        return await self.wait_for(await self.submit(task, text, cost=cost))
+        (answer,) = await self.answers([await self.submit(task, text, cost=cost)])
+        if isinstance(answer, ServiceError):
+            raise answer
+        return answer
 
     async def submit(
         self, task: Task, text: str, *, cost: int | None = None, block: bool = False
@@ -117,12 +120,17 @@ class Worker:
         self._queue.put_nowait((priority, next(self._numbers), QueuedText(task, text, cost, priority, future)))
         return future
 
-    async def wait_for(self, future: asyncio.Future[Any]) -> Any:
-        """Wait for an answer until the timeout, which cancels the future. Texts with a cancelled future are skipped."""
+    async def answers(self, submitted: Sequence[asyncio.Future[Any]]) -> list[Any]:
+        """Wait for the answers or errors of submitted texts. If they take longer than the timeout, or nobody waits any
+        more, the texts are cancelled."""
         try:
-            return await asyncio.wait_for(future, self._limits.timeout)
+            async with asyncio.timeout(self._limits.timeout):
+                return [await each for each in submitted]
         except TimeoutError:
             raise self.overloaded() from None
+        finally:
+            for each in submitted:
+                each.cancel()
 
     def overloaded(self) -> ServiceError:
         """Return the error of a full queue, with the seconds until it will be empty at the speed so far."""
@@ -167,11 +175,8 @@ class Worker:
         self._metrics.batch_seconds.labels(self.name).observe(seconds)
         self._metrics.characters.labels(self.name).inc(size)
         for queued, answer in zip(batch, answers, strict=True):
-            if queued.future.done():
-                continue
-            if isinstance(answer, ServiceError):
-                queued.future.set_exception(answer)
-            else:
+            # Also an error is a result: asyncio would report an exception that a client who left did not wait for.
+            if not queued.future.done():
                 queued.future.set_result(answer)
 
 

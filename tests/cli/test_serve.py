@@ -75,6 +75,7 @@ def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[s
         stream.send(b'f\r\n{"text": "a"}\n\n\r\n')
         lines = stream.getresponse()
         assert json.loads(lines.readline()) == {"line": 1, "entities": []}
+        client.get("/health", params={"key": KEY, "text": "王小明"})
         text = "王小明去了上海。" * 1000
         asked = [threads.submit(client.post, "/v1/entities", json={"text": text}) for _ in range(8)]
         wait_until(lambda: client.get("/health").json()["models"]["zh"] > 2 * len(text))
@@ -89,6 +90,7 @@ def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[s
     assert process.wait(60) == 0
     said = process.stdout.read()
     assert "Traceback" not in said
+    assert said.count('"GET /health HTTP/1.1" 200') > 0
     assert said.count('"POST /v1/entities HTTP/1.1" 200') == 8
     assert KEY not in said
     assert "王小明" not in said

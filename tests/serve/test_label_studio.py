@@ -13,6 +13,8 @@ import pytest
 import spacy
 
 from spacy_tener.serve.labelling_interface import read_interface
+from spacy_tener.workbench.annotation_tasks import TOOLS
+from spacy_tener.workbench.suggestions.suggest import Suggestion, make_tasks
 
 INTERFACE = """<View>
   <Labels name="label" toName="text">
@@ -92,6 +94,14 @@ def test_scores_are_probabilities(served, nlp):
     assert [region["score"] for region in result["result"]] == pytest.approx([each.probability for each in scored])
     ((best,),) = pipe.k_best([nlp.make_doc(TEXT)], k=1)
     assert result["score"] == pytest.approx(best.probability ** (1 / math.sqrt(len(TEXT))))
+
+
+def test_suggested_tasks_have_the_scores_of_predictions(served, nlp):
+    texts = [TEXT, "吴小明在上海银行工作。王重阳去了中国"]
+    tasks = make_tasks(nlp, [Suggestion(text, 0.5) for text in texts], nlp.get_pipe("tener_ner").labels)
+    suggested = [task["predictions"][0]["score"] for task in json.loads(TOOLS["labelstudio"].write(tasks))]
+    predicted = [result["score"] for result in predict(served, *({"text": text} for text in texts)).json()["results"]]
+    assert suggested == pytest.approx(predicted, abs=1e-4)
 
 
 def test_the_least_certain_task_has_the_lowest_score(served):
@@ -245,6 +255,14 @@ def test_an_interface_with_a_declaration_comments_and_other_tags(served):
         "<Label ", "<Header/><Label ", 1
     )
     assert set_up(served, interface).status_code == 200
+
+
+def test_a_backend_of_a_model_that_is_not_there_is_told_at_once(served):
+    for name, status in (("characters", 200), ("charakters", 404)):
+        base = f"/label-studio/{name}"
+        assert served.client.get(f"{base}/health").status_code == status
+        assert served.client.get(f"{base}/ready").status_code == status
+        assert set_up(served, INTERFACE, base).status_code == status
 
 
 def test_webhooks_are_taken_note_of_again_and_again(served):

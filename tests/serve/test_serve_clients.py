@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import logging
 import math
 import random
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -14,6 +17,7 @@ import httpx
 import pytest
 import spacy
 from prometheus_client.parser import text_string_to_metric_families
+from waiting import wait_until
 
 from spacy_tener.serve import Limits, make_app
 
@@ -81,6 +85,32 @@ def samples(service) -> dict[tuple[str, ...], float]:
         for family in families
         for sample in family.samples
     }
+
+
+def test_who_goes_away_leaves_nothing_in_the_log(start, saved, caplog):
+    nlp = spacy.load(saved["tener"])
+
+    @spacy.Language.component("slow_and_fails")
+    def slow_and_fails(doc):
+        time.sleep(0.002)
+        raise ValueError
+
+    nlp.add_pipe("slow_and_fails")
+    logging.getLogger("spacy_tener").setLevel(logging.CRITICAL)
+    try:
+        with start({"a": nlp}) as service:
+            for number in range(60):
+                body = json.dumps({"texts": ["王小明去了上海" * (1 + number % 5)] * 50}).encode()
+                kind = ("batch", "stream")[number % 2]
+                head = f"POST /v1/entities/{kind} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+                with socket.create_connection(service.place) as client:
+                    client.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+                    time.sleep(0.003 * (number % 4))
+            wait_until(lambda: service.client.get("/health").json()["models"] == {"a": 0})
+        gc.collect()  # asyncio tells of what nobody waited for when it is forgotten
+    finally:
+        logging.getLogger("spacy_tener").setLevel(logging.NOTSET)
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_one_pipeline_under_two_names(start, saved):

@@ -9,6 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from spacy_tener import serve
+
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf8")
 BLOCKS = re.findall(r"^<!-- test: not run \(tests/serve runs[^)]*\) -->\n```(\w+)\n(.*?)^```$", PAGE, flags=re.M | re.S)
 PROGRAMS = [code for language, code in BLOCKS if language == "python"]
@@ -35,6 +37,18 @@ def test_what_curl_is_told_to_send(served, words: list[str], tmp_path: Path) -> 
     answer = httpx.post(url, content=body, headers=headers, trust_env=False)
     assert answer.status_code == 200
     assert [entity["text"] for entity in answer.json()["entities"]] == ["王小明", "上海"]
+
+
+def test_each_error_that_the_service_raises_is_on_the_page() -> None:
+    raised = set()
+    for path in Path(serve.__file__).parent.glob("*.py"):
+        raised |= set(re.findall(r'ServiceError\(\s*(\d+), "(\w+)"', path.read_text(encoding="utf8")))
+    assert len(raised) > 10
+    prose = " ".join(PAGE.split())
+    for status, code in raised:
+        assert f"`{code}`" in prose, code
+        stated = set(re.findall(rf"(\d{{3}}) `{code}`", prose))
+        assert stated <= {status}, code
 
 
 def test_there_are_both() -> None:

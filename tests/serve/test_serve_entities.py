@@ -84,6 +84,7 @@ def test_every_route_is_in_the_schema_and_answers_fit_it(served):
         "/ready",
         "/metrics",
     }
+    assert set(schema["paths"]["/v1/entities/stream"]["post"]["responses"]) == {"200", "401", "404", "422"}
     for path in ("/v1/entities", "/v1/entities/batch"):
         responses = schema["paths"][path]["post"]["responses"]
         assert set(responses) == {"200", "401", "404", "408", "413", "422", "503"}

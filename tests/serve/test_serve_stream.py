@@ -57,6 +57,12 @@ def test_lines_are_answered_in_order_whatever_is_wrong_with_some(served):
     assert post(served, b"") == []
 
 
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n"])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(served, ends):
+    (answer,) = post(served, b"\xef\xbb\xbf" + '{"text": "京"}'.encode() + ends)
+    assert [each["text"] for each in answer["entities"]] == ["京"]
+
+
 def test_wrong_options_are_told_before_anything_is_read(served):
     assert served.client.post(PATH, params={"model": "none"}).status_code == 404
     wrong = served.client.post(PATH, params={"minimum": "2"}, content=b"{}")
