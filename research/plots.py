@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacy_tener.errors import RemedyError, check_choice
-from spacy_tener.workbench.report.canvas import Style, figure, styles
-from spacy_tener.workbench.report.scores import METRICS, Summary, summarize
+from spacy_tener.workbench.report.scores import METRICS
 from spacy_tener.workbench.runs.training import LOG
 
+from .canvas import Style, figure, styles
+from .comparing import Summary, summarize
 from .rows import printed_scores
 from .runs import Run, SeedGroup, group_runs, is_number, order_of
 

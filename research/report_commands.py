@@ -1,4 +1,4 @@
-"""Commands that compare runs: table, plot."""
+"""Commands that compare runs and draw: table, plot, heat-maps."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from spacy_tener.cli._common import check_file, msg, names
+from spacy_tener.cli import options
+from spacy_tener.cli._common import check_file, load_pipeline, msg, names, setup_gpu
 from spacy_tener.errors import RemedyError, check_choice, counted
 from spacy_tener.files import write_text
 
 from .app import command
+from .canvas import check_ending
+from .heat_maps import draw_heat_maps
 from .plots import draw_convergence, draw_scores, draw_speed, draw_sweep, has_log
 from .rows import ScoreTable, make_table
 from .runs import FoundRuns, Run, find_runs, has_setting
@@ -168,3 +171,28 @@ def _drawable(kind: str, found: FoundRuns, given: Mapping[str, Any]) -> list[Run
     if without and not drawn:
         raise RemedyError(f"There is nothing to draw: no run has {needed}", remedy)
     return drawn
+
+
+@command("heat-maps")
+def heat_maps_cli(
+    model: options.Model,
+    text: Annotated[str, typer.Argument(help="One text")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .png or .svg")],
+    component: options.Component = None,
+    gpu_id: options.GpuId = -1,
+    code: options.Code = None,
+) -> None:
+    """
+    Draw what the entities of a text rest on, and the maps of attention or relations.
+
+    The figures of MECT's and GRN's papers. `spacy tener explain` shows the same on a page. Needs matplotlib.
+    """
+    from spacy_tener.explain import explain  # here, as it is slow to import
+
+    check_ending(output)
+    check_file(output)
+    setup_gpu(gpu_id)
+    explained = explain(load_pipeline(model), [text], name=component)
+    if draw_heat_maps(explained.texts[0], output):
+        msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")
+    msg.good(str(output))

@@ -24,8 +24,10 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.composing.compose import CONFIG, read_trained_config
 from spacy_tener.workbench.composing.files import entries
 from spacy_tener.workbench.pipelines import size_mb
-from spacy_tener.workbench.report.scores import Scores, Summary, dev_scores, read_scores, summarize
+from spacy_tener.workbench.report.scores import Scores, dev_scores, read_scores
 from spacy_tener.workbench.runs.training import LOG, METRICS, METRICS_DEV, MODEL
+
+from .comparing import Summary, summarize
 
 _MODELS = (MODEL, "model-last")
 _MARKS = frozenset({*_MODELS, METRICS, METRICS_DEV, LOG, CONFIG})

@@ -13,8 +13,9 @@ from wasabi.tables import table as terminal_table
 
 from spacy_tener.errors import check_choice
 from spacy_tener.workbench.report.card import markdown_table
-from spacy_tener.workbench.report.scores import METRICS, RESAMPLES, Summary
+from spacy_tener.workbench.report.scores import METRICS
 
+from .comparing import RESAMPLES, Summary
 from .rows import Row, ScoreTable
 
 NOTE = (

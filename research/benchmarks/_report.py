@@ -23,6 +23,7 @@ from spacy_tener.workbench.runs.engines import Engine
 Task = TypeVar("Task", bound=Hashable)
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "research" / "results"
+sys.path.append(str(ROOT))  # research is not installed, and scripts are run from any directory
 
 
 def today() -> str:

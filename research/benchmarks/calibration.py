@@ -21,13 +21,14 @@ from scipy.special import expit, logit
 from spacy.language import Language
 from spacy.training import Corpus, Example
 
+from research.reliability import draw_reliability
 from spacy_tener.pipeline.confidence import ConfidentPipe
 from spacy_tener.pipeline.decoding import Probabilities
 from spacy_tener.pipeline.settings import TEMPERATURE
 from spacy_tener.types import BoolArray, IntArray
 from spacy_tener.workbench.calibration.fitting import fit_temperature, fit_thresholds
 from spacy_tener.workbench.calibration.outcomes import Judge, find_outcomes
-from spacy_tener.workbench.calibration.reliability import draw_reliability, errors, losses
+from spacy_tener.workbench.calibration.reliability import errors, losses
 
 PRECISION, CONFIDENCE = 0.8, 0.9
 HEADER = (

@@ -21,10 +21,10 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import fix_random_seed
 
+from research.canvas import COLOURS, figure
 from spacy_tener.features.radicals import decompose
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed.characters import RADICAL, RadicalVocabulary
-from spacy_tener.workbench.report.canvas import COLOURS, figure
 
 NOTE = (
     "Mean cosine over all pairs of characters whose radicals training has shown ({characters}), then mean ± standard "

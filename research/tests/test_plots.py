@@ -16,13 +16,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from spacy.training.loggers import console_logger_v3
 
-from research import plots
+from research import canvas, plots
+from research.canvas import COLOURS, styles
+from research.comparing import Summary
 from research.plots import Curve, curve, has_log, read_log
 from research.runs import Run, find_runs, group_runs
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report import canvas
-from spacy_tener.workbench.report.canvas import COLOURS, styles
-from spacy_tener.workbench.report.scores import Summary
 
 CORPORA = ("resume", "weibo")
 SYSTEMS = ("flat-atssa-without-amplification", "ner", "tener")
@@ -299,11 +298,11 @@ def test_what_cannot_be_drawn_is_an_error(runs: list[Run], tmp_path: Path) -> No
     assert not path.exists()
 
 
-def test_without_matplotlib_the_extra_is_named(
+def test_without_matplotlib_the_requirements_are_named(
     weibo: list[Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(RemedyError, match=r"pip install 'spacy_tener\[plot\]'"):
+    with pytest.raises(RemedyError, match=r"-r research/requirements\.txt"):
         plots.draw_scores(weibo, tmp_path / "a.png")
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from made_runs import Counted, make_run
 
+from research.comparing import Summary
 from research.rows import PrintedScores, Row, ScoreTable, all_printed, make_table, printed_scores
 from research.runs import find_runs
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.scores import Summary
 
 # Two seeds of Weibo. The label GPE.NOM shows what its scores cannot: nothing right in both, wrong ones in the second.
 FIRST: Counted = {"PER.NAM": (6, 2, 4), "ORG.NAM": (1, 0, 9), "PER.NOM": (5, 5, 5), "GPE.NOM": (0, 0, 2)}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from made_runs import make_run, metrics, write_json
 
+from research.comparing import Summary
 from research.runs import Run, find_runs, group_runs, has_setting, order_of, setting
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report.scores import Summary
 
 COUNTS = {"PER": (6, 2, 4)}
 

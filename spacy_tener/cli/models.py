@@ -30,11 +30,10 @@ from ..pipeline.settings import TEMPERATURE
 from ..pipeline.units import View, view_of
 from ..workbench.calibration.fitting import Threshold, cross_validated, fit_temperature, fit_thresholds
 from ..workbench.calibration.outcomes import check_enough, find_outcomes
-from ..workbench.calibration.reliability import Series, draw_reliability, errors
+from ..workbench.calibration.reliability import Series, errors
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.docbins import read_docs
 from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline
-from ..workbench.report.canvas import check_ending
 from ..workbench.report.card import CORPORA, Card, TrainingSize, fill_meta, render_card
 from ..workbench.report.scores import dev_scores, parse_scores, read_json
 from ..workbench.vectors.raw_text import find_texts, make_docs, read_all
@@ -59,7 +58,6 @@ def calibrate_cli(
         float | None, options.share("--precision", "Set thresholds that keep this share of right entities")
     ] = None,
     confidence: Annotated[float, options.share("--confidence", "Confidence that --precision is kept")] = 0.9,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Reliability diagram to draw: .png or .svg")] = None,
     component: options.Component = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -71,7 +69,7 @@ def calibrate_cli(
     stays the same; earlier thresholds are removed. Prints the expected calibration error (ECE) before and after, on
     --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the thresholds above which nine
     in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A label
-    that cannot keep the precision keeps its threshold. Needs: pip install 'spacy_tener[stats]'
+    that cannot keep the precision keeps its threshold. Needs scipy, of the extra train.
     """
     if (output is not None) == in_place:
         raise CommandLineError("One of --output and --in-place is needed", "Name a new directory by --output.")
@@ -81,8 +79,6 @@ def calibrate_cli(
         check_new(output)
     if precision is None:
         refuse_given(ctx, ["confidence"], "there are no thresholds to be sure of", "Ask for some by --precision 0.9.")
-    if plot:
-        check_ending(plot)
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     pipe = find_recogniser(nlp, component)
@@ -118,9 +114,6 @@ def calibrate_cli(
     elif pipe.cfg["threshold"]:
         changes["threshold"] = 0.0
         msg.warn("Earlier thresholds are removed: the probabilities changed", "Set new ones by --precision.")
-    if plot:
-        draw_reliability(plot, {str(test or data): series})
-        msg.good(str(plot))
     msg.good(f"Saved to {change_cfg(nlp, pipe.name, changes, output)}")
 
 

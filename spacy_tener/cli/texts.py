@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
@@ -26,7 +25,6 @@ from ..files import write_text
 from ..inputs import STDIN
 from ..pipeline.finding import entity_finders
 from ..pipeline.gpu import check_gpu
-from ..workbench.report.canvas import ENDINGS, figure
 from ..workbench.runs.processes import cores, interrupted_by_signals
 from ..workbench.vectors.raw_text import read_texts
 from . import options
@@ -46,7 +44,7 @@ from ._common import (
 from .scores import read_examples
 
 if TYPE_CHECKING:
-    from ..explain import Explanation
+    pass
 
 
 _FILE = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
@@ -172,12 +170,12 @@ def explain_cli(
 
     Writes one HTML page that needs no network. For each entity it shows the probability, rivals, the characters that
     support it, matching words of the lexicon, and the encoder's attention; and differences from the annotation of a
-    .spacy file. A figure shows one text, and needs matplotlib. Without --output, prints the data as JSON.
+    .spacy file. Without --output, prints the data as JSON.
     """
     from ..explain import explain  # here, as it is slow to import
 
-    if output is not None and output.suffix not in (".html", ".json", *ENDINGS):
-        raise CommandLineError(f"{output}: no format has this ending", f"Use .html, .json or {' or '.join(ENDINGS)}.")
+    if output is not None and output.suffix not in (".html", ".json"):
+        raise CommandLineError(f"{output}: no format has this ending", "Use .html or .json.")
     check_file(output)
     setup_gpu(gpu_id, silent=output is None)
     nlp = load_pipeline(model)
@@ -187,10 +185,7 @@ def explain_cli(
     explained = explain(nlp, texts[:limit], name=component, evidence=evidence, maps=maps)
     if output is None:
         return explained.to_json(), 0
-    if output.suffix in ENDINGS:
-        _draw(explained, output)
-    else:
-        write_text(output, explained.to_json() if output.suffix == ".json" else explained.to_html())
+    write_text(output, explained.to_json() if output.suffix == ".json" else explained.to_html())
     count = counted(sum(len(one.entities) for one in explained.texts), "entity", "entities")
     msg.good(f"{output.resolve()}: {count} in {counted(len(explained.texts), 'text')}")
     return "", 0
@@ -208,23 +203,6 @@ def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
     if not texts:
         raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")
     return texts
-
-
-def _draw(explained: Explanation, output: Path) -> None:
-    from ..explain.figures import paint, panel_height, panels
-
-    if len(explained.texts) > 1:
-        raise RemedyError("A figure shows one text only", "Give one text, --limit 1, or an output that ends in .html.")
-    with warnings.catch_warnings(record=True) as missing:
-        warnings.filterwarnings("always", "Glyph .* missing")
-        shown = panels(explained.texts[0])
-        if not shown:
-            raise RemedyError("There is nothing to draw: no entity is found", "Leave out --no-maps.")
-        with figure(output, shown, height=panel_height(shown.values())) as drawn:
-            for axis, panel in zip(drawn.axes, shown.values(), strict=True):
-                paint(axis, panel)
-    if missing:
-        msg.warn("Characters are missing in the figure", "Install a font that has them, such as Noto Sans CJK SC.")
 
 
 @command("serve", stopped="All accepted requests were answered.")

@@ -53,12 +53,11 @@ def cfg_of(model):
 
 def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_after(model, data, tmp_path):
     before = files(model)
-    code, output = calibrate(model, data(), "--in-place", "--test", data("test"), "--plot", tmp_path / "figure.svg")
+    code, output = calibrate(model, data(), "--in-place", "--test", data("test"))
     assert code == 0, output
     assert "120 entities found, 100 right" in output
     assert "ECE" in output
     assert "before" in output
-    assert (tmp_path / "figure.svg").read_text(encoding="utf8").startswith("<?xml")
     after = files(model)
     assert {path for path in after if after[path] != before.get(path)} == {(model / "tener_ner/cfg").relative_to(model)}
     nlp = spacy.load(model)
@@ -173,7 +172,6 @@ def test_what_it_cannot_do_is_said_and_nothing_is_changed(model, data, tmp_path)
         ([data("few", count=4)], "too few entities to fit"),
         ([data(), "--component", "ner"], "no tener_ner named 'ner' Its components are: tener_ner. Name tener_ner."),
         ([data(), "--precision", "1.5"], "--precision 1.5"),
-        ([data(), "--plot", tmp_path / "figure.doc"], ".png or .svg"),
         ([tmp_path / "model"], "no Docs"),
     ):
         code, output = calibrate(model, *arguments, "--in-place")

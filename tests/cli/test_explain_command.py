@@ -1,4 +1,4 @@
-"""`python -m spacy tener explain`: a text, a file or a corpus, to a page, to data or to a figure."""
+"""`python -m spacy tener explain`: a text, a file or a corpus, to a page or to data."""
 
 from __future__ import annotations
 
@@ -64,13 +64,6 @@ def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> N
     assert (data["pipeline"]["name"], data["pipeline"]["version"]) == (str(model), "")
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_text_becomes_a_figure(ending: str, model: Path, tmp_path: Path) -> None:
-    status, _ = explain(model, "Anna", "-o", tmp_path / f"figure.{ending}")
-    assert status == 0
-    assert (tmp_path / f"figure.{ending}").stat().st_size > 1000
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -88,10 +81,3 @@ def test_what_cannot_be_done_is_said_with_a_remedy(
     assert status == 1
     assert said in printed
     assert not list(tmp_path.iterdir())
-
-
-def test_a_figure_is_of_one_text(model: Path, tmp_path: Path) -> None:
-    (tmp_path / "texts.txt").write_text("北京\n上海\n", encoding="utf8")
-    status, printed = explain(model, tmp_path / "texts.txt", "-o", tmp_path / "figure.png")
-    assert status == 1
-    assert "A figure shows one text only" in printed

@@ -11,8 +11,8 @@ from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
 from spacy.training import Example
 
+from research.heat_maps import percent
 from spacy_tener.explain import Evidence, explain
-from spacy_tener.explain.figures import percent
 
 TEXT = "吴重阳在中国银行工作。"
 HOSTILE = "</script><img src=x onerror=document.title='taken'>王小明{{data}}去了\u2028上海&amp;\U0001f600𠮷<!--"

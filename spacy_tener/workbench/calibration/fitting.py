@@ -30,7 +30,7 @@ def _scipy() -> Any:
         import scipy.optimize
         import scipy.stats
     except ImportError as error:
-        raise RemedyError("Calibrating needs scipy", "pip install 'spacy_tener[stats]'") from error
+        raise RemedyError("Calibrating needs scipy", "pip install 'spacy_tener[train]'") from error
     return scipy
 
 

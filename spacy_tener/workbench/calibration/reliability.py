@@ -1,20 +1,14 @@
-"""Calibration errors, and the reliability diagram."""
+"""Calibration errors: how far probabilities are from the shares that are right."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...pipeline.decoding import Probabilities
 from ...types import BoolArray
-from ..report.canvas import figure, styles
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BINS = 10
 _HAIR = 1e-9
@@ -66,20 +60,3 @@ def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
     inside = np.clip(probability, _HAIR, 1.0 - _HAIR)
     loss: Probabilities = -np.log(np.where(right, inside, 1.0 - inside))
     return loss
-
-
-def draw_reliability(path: Path, panels: Mapping[str, Series]) -> Figure:
-    """Draw one panel for each set of texts. Calibrated probabilities lie on the diagonal."""
-    looks = styles(name for series in panels.values() for name in series)
-    with figure(path, panels, height=4.6) as drawn:
-        for axis, series in zip(drawn.axes, panels.values(), strict=True):
-            axis.plot([0.0, 1.0], [0.0, 1.0], color="#999999", linewidth=0.8)
-            for name, (probability, right) in series.items():
-                parts = bins(probability, right)
-                means, shares = [part.probability for part in parts], [part.right for part in parts]
-                axis.plot(means, shares, label=name, **vars(looks[name]))
-            values = "\n".join(f"{name}: ECE {errors(*pair).ece:.3f}" for name, pair in series.items())
-            axis.text(0.03, 0.97, values, transform=axis.transAxes, va="top", fontsize="small")
-            axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability", ylabel="share that is right", aspect="equal")
-            axis.grid(True)
-    return drawn

@@ -9,7 +9,7 @@ import pytest
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.calibration.fitting import cross_validated, fit_temperature, fit_thresholds, smallest_sample
-from spacy_tener.workbench.calibration.reliability import bins, draw_reliability, errors
+from spacy_tener.workbench.calibration.reliability import bins, errors
 
 
 def sigmoid(odds):
@@ -47,21 +47,6 @@ def test_errors_of_known_probabilities():
     assert found.ece == pytest.approx((0.2 + 0.8 + 0.1 + 0.1) / 4)  # bins of one entity each
     assert errors(np.full(25, 0.9), np.ones(25, dtype=bool)).ece == pytest.approx(0.1)  # of two or three
     assert errors(np.array([0.0, 1.0]), np.array([True, False])).nll == pytest.approx(-math.log(1e-9))
-
-
-def test_each_series_is_drawn_with_its_share_that_is_right_beside_the_diagonal(tmp_path):
-    right = np.array([False, True, True, True])
-    before, after = (np.array([0.2, 0.2, 0.9, 0.9]), right), (np.array([0.0, 1.0, 1.0, 1.0]), right)
-    panels = {"dev": {"before": before, "after": after}, "test": {"before": before}}
-    dev, test = draw_reliability(tmp_path / "figure.png", panels).axes
-    assert (dev.get_title(), test.get_title()) == ("dev", "test")
-    assert (dev.get_xlim(), dev.get_ylim()) == ((0, 1), (0, 1))
-    diagonal, *lines = ([*zip(*line.get_data(), strict=True)] for line in dev.lines)
-    assert diagonal == [(0.0, 0.0), (1.0, 1.0)]
-    assert lines == [[(0.2, 0.0), (0.2, 1.0), (0.9, 1.0), (0.9, 1.0)], [(0.0, 0.0), *[(1.0, 1.0)] * 3]]
-    assert dev.get_legend_handles_labels()[1] == ["before", "after"]
-    assert dev.lines[1].get_color() == test.lines[1].get_color() != dev.lines[2].get_color()
-    assert [text.get_text() for text in dev.texts] == ["before: ECE 0.300\nafter: ECE 0.000"]
 
 
 def test_certain_and_wrong_costs_much_and_not_everything():
@@ -119,7 +104,7 @@ def drawn(count, *, seed, shift=0.0):
 @pytest.mark.parametrize("module", ["scipy.optimize", "scipy.stats"])
 def test_calibrating_without_scipy_names_the_extra(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(RemedyError, match=r"pip install 'spacy_tener\[stats\]'"):
+    with pytest.raises(RemedyError, match=r"pip install 'spacy_tener\[train\]'"):
         fit_temperature(made(40))
 
 

@@ -1,11 +1,9 @@
-"""Scores and counts against spaCy's own, metrics.json, and whether two systems differ."""
+"""Scores and counts against spaCy's own, and metrics.json."""
 
 from __future__ import annotations
 
 import json
-import math
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,20 +18,15 @@ from spacy.training import Example
 from spacy.vocab import Vocab
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.report import scores
 from spacy_tener.workbench.report.scores import (
     METRICS,
     Confusion,
     CountingScorer,
     Score,
-    Summary,
-    bootstrap_p,
     count_entities,
     read_scores,
     score_counts,
-    summarize,
     total,
-    welch_p,
 )
 
 COUNTS = {"PER": (6, 2, 4), "ORG": (0, 5, 1)}
@@ -192,109 +185,8 @@ def test_the_scorer_adds_counts_to_what_a_pipeline_is_scored_by() -> None:
     assert scores["speed"] > 0
 
 
-@pytest.fixture
-def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scores, "RESAMPLES", 1000)
-
-
-def made(rng: np.random.Generator, *, seeds: int, docs: int, skill: float, spread: float = 0.0) -> np.ndarray:
-    """Confusion of a system on documents of 0 to 5 entities; seeds differ in skill. *Shape* [seeds, docs, 3]"""
-    gold = np.random.default_rng(docs).integers(6, size=docs)
-    found = [rng.binomial(gold, np.clip(skill + spread * rng.normal(), 0, 1)) for _ in range(seeds)]
-    wrong = rng.binomial(2, 0.3, size=(seeds, docs))
-    return np.stack([np.stack(found), wrong, gold - np.stack(found)], axis=-1)
-
-
-def test_summary_has_mean_and_deviation() -> None:
-    assert summarize([1.0, 2.0, 6.0]) == Summary(mean=3.0, sd=pytest.approx(math.sqrt(7)), n=3)
-    assert summarize([5.0]) == Summary(mean=5.0, sd=None, n=1)
-
-
 @pytest.mark.parametrize("metric", METRICS)
 def test_scores_are_those_of_the_counts(metric: str) -> None:
     counts = [(6, 2, 4), (0, 3, 1), (0, 0, 0), (5, 0, 0)]
     expected = [getattr(Confusion(*each).score, metric) for each in counts]
     assert score_counts(np.array(counts), metric).tolist() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("seeds", [(1, 1), (2, 3)])
-def test_the_bootstrap_is_that_of_a_loop(seeds: tuple[int, int]) -> None:
-    """A plain form: documents and seeds drawn one by one, and scored by their sums."""
-    rng = np.random.default_rng(0)
-    systems = [made(rng, seeds=n, docs=12, skill=skill, spread=0.1) for n, skill in zip(seeds, (0.6, 0.5), strict=True)]
-
-    def f1(counts: np.ndarray) -> float:
-        return Confusion(*counts.sum(axis=0).tolist()).score.f
-
-    scored: list[list[list[float]]] = [[], []]
-    for _ in range(2000):
-        docs = rng.integers(12, size=12)
-        for of_system, system in zip(scored, systems, strict=True):
-            of_system.append([f1(counts[docs]) for counts in system])
-    means: list[list[float]] = [[], []]
-    for of_system, system, drawn in zip(scored, systems, means, strict=True):
-        n = len(system)
-        scale = 0.0
-        if n > 1:
-            both = np.mean([np.var(each, ddof=1) for each in of_system])
-            scale = math.sqrt(max(2 * np.var([f1(counts) for counts in system], ddof=1) - both, 0) / both)
-        for each in of_system:
-            seed_mean = np.mean([each[rng.integers(n)] for _ in range(max(n - 1, 1))])
-            drawn.append(float(np.mean(each) + scale * (seed_mean - np.mean(each))))
-    ours, theirs = (np.mean([f1(counts) for counts in system]) for system in systems)
-    farther = [abs(x - y - (ours - theirs)) >= abs(ours - theirs) for x, y in zip(*means, strict=True)]
-    expected = float(np.mean(farther))
-    assert 0.02 < expected < 0.98
-    assert bootstrap_p(*systems, "f") == pytest.approx(expected, abs=4 * math.sqrt(expected / 2000))
-
-
-@pytest.mark.parametrize(("seeds", "spread"), [(1, 0.0), (4, 0.0), (4, 0.03)])
-@pytest.mark.usefixtures("few_resamples")
-def test_without_a_difference_p_is_spread_evenly(seeds: int, spread: float) -> None:
-    rng = np.random.default_rng(1)
-    trials = [[made(rng, seeds=seeds, docs=80, skill=0.6, spread=spread) for _ in range(2)] for _ in range(200)]
-    found = np.array([bootstrap_p(ours, theirs, "f") for ours, theirs in trials])
-    assert (found <= 0.05).mean() < 0.1
-    for level in (0.3, 0.5, 0.8):
-        assert (found <= level).mean() == pytest.approx(level, abs=0.13)
-
-
-@pytest.mark.usefixtures("few_resamples")
-def test_a_plain_difference_is_seen_and_its_sign_is_of_no_matter() -> None:
-    rng = np.random.default_rng(2)
-    good, bad = (made(rng, seeds=3, docs=80, skill=skill, spread=0.02) for skill in (0.8, 0.5))
-    assert bootstrap_p(good, bad, "f") == bootstrap_p(bad, good, "f") == 1 / 1001
-    assert bootstrap_p(good, good, "f") == 1.0
-
-
-@pytest.mark.usefixtures("few_resamples")
-def test_seeds_count_beside_documents() -> None:
-    """Where seeds are far apart, the same mean difference says less."""
-    rng = np.random.default_rng(3)
-    near = [made(rng, seeds=4, docs=300, skill=skill) for skill in (0.6, 0.5)]
-    # The same sums of right entities over all seeds, but the first two seeds found more of them, the others fewer.
-    moved = np.minimum(near[0][:2, :, 0] // 3, near[0][2:, :, 2])
-    far = [near[0].copy(), near[1]]
-    for part, change in ((0, -moved), (2, moved)):
-        far[0][:2, :, part] += change
-        far[0][2:, :, part] -= change
-    assert bootstrap_p(*near, "f") < 0.01 < bootstrap_p(*far, "f")
-
-
-def test_welchs_test_is_that_of_unequal_variances() -> None:
-    # t = -2 / sqrt(1/3 + 4/3) with 2.94 degrees of freedom; with the 4 of equal variances it were 0.1963.
-    ours, theirs = [1.0, 2.0, 3.0], [2.0, 4.0, 6.0]
-    assert welch_p(ours, theirs) == pytest.approx(0.2209, abs=1e-4)
-    assert welch_p(theirs, ours) == welch_p(ours, theirs)
-    assert welch_p([1.0, 2.0], theirs) is not None, "two seeds have a deviation"
-
-
-@pytest.mark.parametrize("values", [([1.0], [2.0, 3.0]), ([1.0, 1.0], [2.0, 2.0])])
-def test_without_a_deviation_there_is_no_test(values: tuple[list[float], list[float]]) -> None:
-    assert welch_p(*values) is None
-
-
-def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(RemedyError, match=r"pip install 'spacy_tener\[stats\]'"):
-        welch_p([1.0, 2.0], [3.0, 5.0])

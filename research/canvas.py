@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import RemedyError
-from ...files import write_file
+from spacy_tener.errors import RemedyError
+from spacy_tener.files import write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +87,7 @@ def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figu
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise RemedyError("Figures need matplotlib", "pip install 'spacy_tener[plot]'") from error
+        raise RemedyError("Figures need matplotlib", "pip install -r research/requirements.txt") from error
     fonts = ["DejaVu Sans", *(_chinese_fonts() or _chinese_fonts(anew=True))]
     with matplotlib.rc_context({**_SETTINGS, "font.family": fonts}):
         columns = min(math.ceil(math.sqrt(len(titles))) if len(titles) > _MAX_COLUMNS else len(titles), _MAX_COLUMNS)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import spacy
 from matplotlib.figure import Figure
+from research_commands import run_research
 
+from research.heat_maps import Panel, _map_panels, paint, panels, percent
 from spacy_tener.explain.explanation import Evidence, ExplainedEntity, ExplainedText, HeatMap, Passage
-from spacy_tener.explain.figures import Panel, _map_panels, paint, panels, percent
 
 
 def test_layers_and_streams_of_one_head_have_a_panel_each() -> None:
@@ -81,3 +84,14 @@ def test_rows_and_columns_have_their_names_and_those_of_columns_are_narrow() -> 
 )
 def test_probabilities_are_written_as_on_the_page(probability: float | None, written: str) -> None:
     assert percent(probability) == written
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_text_becomes_a_figure(ending: str, tmp_path: Path) -> None:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner").add_label("PER")
+    nlp.initialize()
+    nlp.to_disk(tmp_path / "model")
+    ran = run_research("heat-maps", tmp_path / "model", "Anna", "-o", tmp_path / f"figure.{ending}")
+    assert ran.code == 0, ran.text
+    assert (tmp_path / f"figure.{ending}").stat().st_size > 1000

@@ -1,16 +1,21 @@
-"""An explanation as panels of a figure: the evidence of each passage's entities, and maps by head."""
+"""An explanation as a figure, as MECT's and GRN's papers draw them: evidence of entities, and maps by head."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .explanation import ExplainedEntity, ExplainedText, HeatMap, Passage
+from spacy_tener.errors import RemedyError
+from spacy_tener.explain.explanation import ExplainedEntity, ExplainedText, HeatMap, Passage
+
+from .canvas import figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +116,20 @@ def paint(axes: Axes, panel: Panel) -> None:
         side.set_visible(False)
 
 
-def panel_height(shown: Iterable[Panel]) -> float:
+def draw_heat_maps(text: ExplainedText, path: Path) -> bool:
+    """Draw the panels of a text. Returns whether the fonts lack some of its characters."""
+    shown = panels(text)
+    if not shown:
+        raise RemedyError("There is nothing to draw: no entity is found", "Give another text.")
+    with warnings.catch_warnings(record=True) as missing:
+        warnings.filterwarnings("always", "Glyph .* missing")
+        with figure(path, shown, height=_height(shown.values())) as drawn:
+            for axis, panel in zip(drawn.axes, shown.values(), strict=True):
+                paint(axis, panel)
+    return bool(missing)
+
+
+def _height(shown: Iterable[Panel]) -> float:
     """Return the height in inches at which the names of rows have room."""
     return 1.6 + 0.1 * max((len(panel.rows) for panel in shown), default=0)
 
