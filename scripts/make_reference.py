@@ -5,8 +5,8 @@ It stands between two comments of a page, and is made of signatures, docstrings 
     <!-- reference: spacy_tener.TENER.v1 -->
     <!-- end of reference -->
 
-A name is a registered one, a class by its dotted path, `tener COMMAND`, or `promised PART` for a part of the list of
-promises. tests/docs holds the pages to what this writes.
+A name is a registered one, a class by its dotted path with the methods to list, `tener COMMAND`, or `promised PART`
+for a part of the list of promises. tests/docs holds the pages to what this writes.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ def reference(name: str) -> str:
         return f"\n```text\n{lines}\n```\n"
     if name.startswith("tener "):
         return "\n" + options(name.removeprefix("tener ")) + "\n"
+    name, *listed = name.split()
     target = load(name)
     if name in entry_points():
         return "\n".join(["", f"### `{name}`", "", *described(target, defaults(name, target)), ""])
-    return "\n".join(["", f"### `{target.__name__}`", "", *described(target, {}), *methods(target), ""])
+    return "\n".join(["", f"### `{target.__name__}`", "", *described(target, {}), *methods(target, listed), ""])
 
 
 def entry_points() -> dict[str, str]:
@@ -64,20 +65,17 @@ def load(name: str) -> Any:
 
 
 def options(command: str) -> str:
-    """Return a table of the arguments and options of a command."""
+    """Return a list of the arguments and options of a command."""
     group: Any = typer.main.get_group(tener_cli)
-    rows = ["| argument or option | meaning | default |", "| --- | --- | --- |"]
+    entries = []
     for parameter in group.commands[command].params:
         names = [*parameter.opts, *parameter.secondary_opts]
         if parameter.param_type_name == "argument":
             names = [parameter.name.upper()]
         default = parameter.default
-        if parameter.required:
-            shown = "required"
-        else:
-            shown = "" if default in (None, "", [], ()) or callable(default) else f"`{default}`"
-        rows.append(f"| {', '.join(f'`{name}`' for name in names)} | {cell(parameter.help or '')} | {shown} |")
-    return "\n".join(rows)
+        shown = "" if default in (None, False, "", [], ()) or callable(default) else f" (`{default}`)"
+        entries.append(f"- {', '.join(f'`{name}`' for name in names)}{shown}: {line(parameter.help or '')}")
+    return "\n".join(entries)
 
 
 def defaults(name: str, function: Any) -> dict[str, str]:
@@ -85,51 +83,45 @@ def defaults(name: str, function: Any) -> dict[str, str]:
     parameters = inspect.signature(function).parameters
     if name == "tener_ner":
         config = spacy.blank("zh").get_factory_meta(name).default_config or {}
-        return {argument: f"`{config[argument]!r}`" for argument in parameters if argument in config}
+        return {argument: f"{config[argument]!r}" for argument in parameters if argument in config}
     return {
-        argument: "required" if parameter.default is inspect.Parameter.empty else f"`{parameter.default!r}`"
+        argument: "required" if parameter.default is inspect.Parameter.empty else f"{parameter.default!r}"
         for argument, parameter in parameters.items()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     }
 
 
-def methods(owner: type) -> Iterator[str]:
-    """Yield the reference of the public methods and properties that a class has of this package."""
-    for name, member in inspect.getmembers(owner):
+def methods(owner: type, listed: list[str]) -> Iterator[str]:
+    """Yield the reference of these methods and properties of a class."""
+    for name in listed:
+        member = inspect.getattr_static(owner, name)
         function = member.fget if isinstance(member, property) else member
-        if name.startswith("_") or not getattr(function, "__module__", "").startswith("spacy_tener."):
-            continue
         yield from ("", f"#### `{owner.__name__}.{name}`", "", *described(function, optional(function)))
 
 
 def optional(method: Any) -> dict[str, str]:
     """Return the default of each argument of a method; empty where it has none. A property has no arguments."""
-    shown = {
-        name: "" if parameter.default is inspect.Parameter.empty else f"`{parameter.default!r}`"
+    return {
+        name: "" if parameter.default is inspect.Parameter.empty else f"{parameter.default!r}"
         for name, parameter in list(inspect.signature(method).parameters.items())[1:]
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     }
-    return shown if any(shown.values()) else {}
 
 
 def described(target: Any, defaults: dict[str, str]) -> Iterator[str]:
-    """Yield a docstring in spaCy's style, as text and a table of its arguments."""
+    """Yield a docstring in spaCy's style, as text and a list of its arguments."""
     text, arguments, returned = parse(inspect.getdoc(target) or "", inspect.signature(target).parameters)
     text = re.sub(r"^Registered as `[^`]+`\.\s*", "", text, flags=re.M)
     yield re.sub(r"\n{3,}", "\n\n", text).strip()
-    names = [*defaults, *(name for name in arguments if name not in defaults)]
-    if names and defaults:
-        yield from ("", "| argument | type | default | meaning |", "| --- | --- | --- | --- |")
-        for name in names:
-            kind, meaning = arguments.get(name, ("", ""))
-            yield f"| `{name}` | {code(kind)} | {defaults.get(name, '')} | {cell(meaning)} |"
-    elif names:
-        yield from ("", "| argument | type | meaning |", "| --- | --- | --- |")
-        for name in names:
-            kind, meaning = arguments[name]
-            yield f"| `{name}` | {code(kind)} | {cell(meaning)} |"
+    if names := [*defaults, *(name for name in arguments if name not in defaults)]:
+        yield ""
+    for name in names:
+        kind, meaning = arguments.get(name, ("", ""))
+        default = defaults.get(name, "")
+        shown = ", ".join(f"`{part}`" for part in (kind, default) if part)
+        yield f"- `{name}`" + (f" ({shown})" if shown else "") + f": {line(meaning)}"
     for name, (kind, meaning) in returned.items():
-        yield from ("", f"{name.capitalize()} {code(kind)}: {cell(meaning)}")
+        yield from ("", f"{name.capitalize()} `{kind}`: {line(meaning)}")
 
 
 def parse(
@@ -159,14 +151,9 @@ def parse(
     return "\n".join(text), rows, returned
 
 
-def code(text: str) -> str:
-    """Return a type as code; nothing for none."""
-    return f"`{cell(text)}`" if text else ""
-
-
-def cell(text: str) -> str:
-    """Return a text that a cell of a table can hold."""
-    return " ".join(text.split()).replace("|", "\\|")
+def line(text: str) -> str:
+    """Return a text as one line."""
+    return " ".join(text.split())
 
 
 def main(paths: list[Path]) -> None:

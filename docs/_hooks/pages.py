@@ -17,6 +17,7 @@ BORROWED = {
     "assets/README.md": "corpora.md",
     "assets/sample/README.md": "sample.md",
     "research/README.md": "benchmarks.md",
+    "research/papers.md": "papers.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
@@ -45,7 +46,7 @@ def _link(target: str, source: str, page: str) -> str:
     """A link as written in a file of the repository, as it must be in the page made of that file."""
     path = os.path.normpath((PurePosixPath(source).parent / target).as_posix())
     if path == "research/results":
-        path = "docs/measured.md"
+        path = "research/results/README.md"
     if path in BORROWED:
         found = BORROWED[path]
     elif path.startswith("docs/"):

@@ -18,7 +18,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = {
     path.relative_to(ROOT).as_posix(): path
-    for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), ROOT / "research/README.md")
+    for path in (
+        ROOT / "README.md",
+        *sorted(ROOT.glob("docs/**/*.md")),
+        ROOT / "research/README.md",
+        ROOT / "research/papers.md",
+        ROOT / "research/results/README.md",
+    )
 }
 LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile"}
 FENCE = re.compile(r"^(?:<!-- test: (?P<how>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)

@@ -8,7 +8,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-import spacy
 import yaml
 from commands import root_command
 from pages import PAGES, ROOT, anchors, prose
@@ -49,12 +48,6 @@ def test_registered_names_exist(page: str) -> None:
 def test_table_of_extras_is_complete() -> None:
     table = re.findall(r"^\| `(\w+)` \|", section("README.md", "Extras"), flags=re.M)
     assert sorted(table) == sorted(PROJECT["optional-dependencies"])
-
-
-def test_settings_of_the_component_are_all_in_its_table() -> None:
-    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", section("docs/component.md", "Settings"), flags=re.M)
-    documented = set(re.findall(r"\w+", " ".join(rows)))
-    assert documented == {*spacy.blank("zh").get_factory_meta("tener_ner").default_config}
 
 
 def test_every_config_and_overlay_is_in_a_table() -> None:
