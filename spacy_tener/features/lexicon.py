@@ -74,7 +74,7 @@ class Lexicon:
                 if len(tag_of) >= MOST_WORDS and word not in tag_of:
                     raise RemedyError(
                         f"The lexicon has more than {MOST_WORDS:,} words",
-                        "Give fewer: words of your domain only, or set min_frequency or max_length of spacy_tener.WordList.v1.",
+                        "Give fewer: words of your domain only, or set the limits of spacy_tener.WordList.v1.",
                     )
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}

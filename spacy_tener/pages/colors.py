@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-# The seed, of the first millions, for which the hues of common corpora's labels differ most.
-_SEED = 1146133
+# A seed for which the hues of the labels of common corpora are far apart; tests/pages lists these.
+_SEED = 266311783
 _BITS = 0xFFFFFFFF
 
 

@@ -105,6 +105,25 @@ def test_numbers_of_a_table_are_those_measured(page: str, match: re.Match[str]) 
                 assert any(rounded(number, value) for value in measured), f"{page}: {number} of {cell!r}"
 
 
+SCORE = re.compile(r"(?<![\w.-])\d{2}\.\d\d(?![\w.%])")
+LINKED = re.compile(r"results/([\w-]+\.md)")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "research/README.md"])
+def test_numbers_in_prose_are_those_measured(page: str) -> None:
+    """A mean with its deviation is on a page of results. A score is on those that its paragraph links to, if any."""
+    known = {path.name: path.read_text(encoding="utf8") for path in (ROOT / "research/results").glob("*.md")}
+    pairs = {(float(mean), float(sd)) for text in known.values() for mean, sd in DEVIATION.findall(text)}
+    for paragraph in re.split(r"\n{2,}", re.sub(r"^\|.*\n", "", prose(page), flags=re.M)):
+        for deviation in DEVIATION.findall(paragraph):
+            assert any(all(map(rounded, deviation, pair)) for pair in pairs), f"{page}: {' ± '.join(deviation)}"
+        if linked := [known[name] for name in LINKED.findall(paragraph) if name in known]:
+            measured = {value for text in linked for value in numbers(text)}
+            measured |= {value for pair in pairs for value in pair}
+            for score in SCORE.findall(paragraph):
+                assert any(rounded(score, value) for value in measured), f"{page}: {score}"
+
+
 def sources(name: str) -> list[Path]:
     return list(ROOT.glob("*/**/published*.*")) if name == "papers" else [ROOT / "research/results" / name]
 

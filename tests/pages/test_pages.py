@@ -33,10 +33,21 @@ def test_a_label_has_one_colour_in_python_in_scripts_and_in_displacy(browser: Br
     }
 
 
-@pytest.mark.parametrize("labels", ["PER ORG LOC GPE", "PER ORG LOC MISC", "PER ORG TITLE DATE"])
-def test_labels_of_usual_corpora_are_far_apart(labels: str) -> None:
+@pytest.mark.parametrize(
+    ("labels", "degrees"),
+    [
+        ("PER ORG LOC GPE", 50),
+        ("PER ORG LOC MISC", 50),
+        ("PER ORG TITLE DATE", 30),
+        ("PER LOC ORG TIME", 50),
+        ("CONT EDU LOC NAME ORG PRO RACE TITLE", 22),
+        ("PER.NAM PER.NOM LOC.NAM LOC.NOM GPE.NAM GPE.NOM ORG.NAM ORG.NOM", 22),
+        ("corporation creative-work group location person product", 28),
+    ],
+)
+def test_labels_of_usual_corpora_are_far_apart(labels: str, degrees: int) -> None:
     hues = sorted(map(label_hue, labels.split()))
-    assert min((after - hue) % 360 for hue, after in zip(hues, [*hues[1:], hues[0]], strict=True)) > 30
+    assert min((after - hue) % 360 for hue, after in zip(hues, [*hues[1:], hues[0]], strict=True)) > degrees
 
 
 def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, blank: str) -> None:
