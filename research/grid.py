@@ -1,7 +1,7 @@
 """Grids of runs: systems x corpora x seeds. Finished runs are kept, the others are trained and scored.
 
 A run is the directory OUTPUT/CORPUS/SYSTEM/SEED, as `runs` reads it. Its config is CORPUS.cfg with the overlays
-models/NAME.cfg that the system names, joined by `+`.
+models/NAME.cfg that the system names, joined by `+`, and the settings of an ablation (`systems`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from spacy_tener.files import digest
 from spacy_tener.manifest import NAME, Manifest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import (
-    BASE_NAMES,
     SHIPPED,
     ConfigError,
     corpus_reader,
@@ -31,7 +30,8 @@ from spacy_tener.workbench.runs.engines import Engine, Task, run_tasks
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import METRICS, MODEL, TrainingResult, TrainingRun, evaluate, train
 
-OVERLAYS = Path(__file__).parent / "overlays"
+from .systems import FOLDERS, find_system
+
 LOCK = ".grid.lock"
 PARTS = ("train", "dev", "test")
 
@@ -168,11 +168,10 @@ def _train_and_score(each: Todo, processes: Processes) -> TrainingResult:
 
 
 def _config(grid: Grid, corpus: str, system: str) -> Config:
-    base = _find([grid.configs or SHIPPED], corpus, "config")
-    models = [grid.configs / "models"] if grid.configs else [SHIPPED / "models", OVERLAYS]
-    named = {name for folder in models for name in names_in(folder)}
-    names = [name for name in system.split("+") if name not in BASE_NAMES or name in named]
-    config = compose(base, [_find(models, name, "overlay") for name in names], grid.settings).config
+    folder = grid.configs or SHIPPED
+    base = find_in(folder, corpus, "config", names_in(folder), "--configs names another directory.")
+    overlays, settings = find_system(system, [grid.configs / "models"] if grid.configs else FOLDERS)
+    config = compose(base, overlays, [*settings, *grid.settings]).config
     config["paths"].update({part: str(grid.data / corpus / f"{part}.spacy") for part in ("train", "dev")})
     return config
 
@@ -194,9 +193,3 @@ def _run(grid: Grid, corpus: str, system: str, seed: int, composed: Config) -> T
         gpu_id=grid.gpu_id,
         code=grid.code,
     )
-
-
-def _find(folders: Sequence[Path], name: str, kind: str) -> Path:
-    there = {each: folder for folder in folders for each in names_in(folder)}
-    names = dict.fromkeys([*(BASE_NAMES if kind == "overlay" else ()), *there])
-    return find_in(there.get(name, folders[0]), name, kind, list(names), "--configs names another directory.")

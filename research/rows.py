@@ -1,9 +1,9 @@
 """Rows of a score table: scores of each group of runs, beside scores printed in papers for the same corpora, and scores
 of the papers' released code on one CPU core.
 
-published.csv has the latter two, in percent, as printed. A system is named by its overlays of configs/models, joined by
-`+`. A paper's baseline, or a number quoted from another paper, is listed under the system that it measures. FLAT-ATSSA
-was printed with BERT only: its rows are listed for it with and without BERT, and say so.
+published.csv has the latter two, in percent, as printed. A system is named as for `grid`. A paper's baseline, or a
+number quoted from another paper, is listed under the system that it measures. FLAT-ATSSA was printed with BERT only:
+its rows are listed for it with and without BERT, and say so.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from spacy_tener.workbench.report.scores import METRICS, Confusion, Score, total
 
 from .comparing import Summary, bootstrap_p, summarize, welch_p
 from .runs import DEFAULT_BY, FoundRuns, Run, SeedGroup, UnfinishedRun, group_runs
+from .systems import parts_of
 
 MENTIONS = {"named": ".NAM", "nominal": ".NOM"}
-# Overlays that every English config contains, so that naming them changes nothing.
-_DEFAULTS = frozenset({"chars-adapted", "encoder-adapted"})
 _NO_COUNTS = "Score the run with `python -m spacy tener evaluate`; `spacy evaluate` writes no counts."
 
 
@@ -267,17 +266,9 @@ def all_printed() -> tuple[PrintedScores, ...]:
 
 def printed_scores(corpus: str, system: str) -> list[PrintedScores]:
     """Return the printed rows for the corpus and the system of a run."""
-    wanted = (_plain(corpus), _canonical(system))
-    return [row for row in all_printed() if (row.corpus, _canonical(row.system)) == wanted]
+    wanted = (_plain(corpus), parts_of(_plain(system)))
+    return [row for row in all_printed() if (row.corpus, parts_of(row.system)) == wanted]
 
 
 def _plain(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-")
-
-
-def _canonical(system: str) -> frozenset[str]:
-    """Return the set of overlays of a system, without those that change nothing, as `mect` beside its own ablation
-    `mect-no-cross`."""
-    parts = frozenset(_plain(system).split("+"))
-    extended = {part for part in parts if any(other.startswith(f"{part}-") for other in parts)}
-    return (parts - extended - _DEFAULTS) or frozenset({"tener"})

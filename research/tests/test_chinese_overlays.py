@@ -15,29 +15,29 @@ from spacy.training import Example
 from spacy.util import load_model_from_config
 from thinc.api import Config
 
-from research.grid import OVERLAYS
+from research.systems import ablations, find_system
 from spacy_tener.workbench.composing.compose import compose
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-FILES = {path.stem: path for folder in (CONFIGS / "models", OVERLAYS) for path in folder.glob("*.cfg")}
+NAMES = {*ablations(), *(path.stem for path in (CONFIGS / "models").glob("*.cfg"))}
 STACKS = {
     ("flat",): {"@architectures": "spacy_tener.FLAT.v1"},
     ("flat-atssa",): {"@architectures": "spacy_tener.FLAT_ATSSA.v1", "selection": "adaptive", "k": 3, "alpha": 50.0},
-    ("flat-atssa", "flat-atssa-no-selection"): {"selection": "none"},
-    ("flat-atssa", "flat-atssa-no-top-k"): {"selection": "adaptive", "k": 0},
-    ("flat-atssa", "flat-atssa-no-amplification"): {"alpha": 1.0},
-    ("flat-atssa", "flat-atssa-fixed-threshold"): {"threshold": "fixed"},
-    ("flat-atssa", "flat-atssa-top-k"): {"selection": "top_k", "k": 3},
+    ("flat-atssa-no-selection",): {"selection": "none"},
+    ("flat-atssa-no-top-k",): {"selection": "adaptive", "k": 0},
+    ("flat-atssa-no-amplification",): {"alpha": 1.0},
+    ("flat-atssa-fixed-threshold",): {"threshold": "fixed"},
+    ("flat-atssa-top-k",): {"selection": "top_k", "k": 3},
     ("mect",): {"@architectures": "spacy_tener.MECT.v1", "streams": "cross", "random_attention": 320},
-    ("mect", "mect-single-stream"): {"streams": "single"},
-    ("mect", "mect-no-cross"): {"streams": "parallel"},
-    ("mect", "mect-no-random-attention"): {"streams": "cross", "random_attention": 0},
+    ("mect-single-stream",): {"streams": "single"},
+    ("mect-no-cross",): {"streams": "parallel"},
+    ("mect-no-random-attention",): {"streams": "cross", "random_attention": 0},
 }
 BASES = ("weibo", "resume", "msra", "ontonotes4")
 # Points of the paper's figures, each with one number of its own.
 SWEEPS = {
-    **{("flat-atssa", f"flat-atssa-k-{k}"): {"k": k, "alpha": 50.0} for k in (1, 2, 4, 5)},
-    **{("flat-atssa", f"flat-atssa-alpha-{alpha}"): {"k": 3, "alpha": alpha} for alpha in (10, 25, 75, 100)},
+    **{(f"flat-atssa-k-{k}",): {"k": k, "alpha": 50.0} for k in (1, 2, 4, 5)},
+    **{(f"flat-atssa-alpha-{alpha}",): {"k": 3, "alpha": alpha} for alpha in (10, 25, 75, 100)},
 }
 TEXT = "吴重阳在中国银行工作。"
 ENTITIES = [(0, 3, "PER"), (4, 8, "ORG")]
@@ -49,7 +49,7 @@ def name_of(value: object) -> str:
 
 @cache
 def composed(base: str, overlays: tuple[str, ...]) -> Config:
-    return compose(CONFIGS / f"{base}.cfg", [FILES[name] for name in overlays]).config
+    return compose(CONFIGS / f"{base}.cfg", *find_system("+".join(overlays or ("tener",)))).config
 
 
 def settings(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -143,7 +143,7 @@ def test_every_stack_trains_and_lowers_its_loss(overlays: tuple[str, ...]) -> No
 
 
 def test_every_overlay_of_the_lexicon_is_in_a_stack() -> None:
-    assert {name for name in FILES if name.startswith(("flat", "mect"))} == {
+    assert {name for name in NAMES if name.startswith(("flat", "mect"))} == {
         name for stack in (*STACKS, *SWEEPS) for name in stack
     }
 
@@ -157,8 +157,13 @@ def write_vectors(folder: Path, width: int = 50) -> None:
         (folder / f"{kind}.vec").write_text("\n".join([f"{len(found)} {width}", *rows, ""]), encoding="utf8")
 
 
-@pytest.mark.parametrize("overlay", ["vectors", "vectors-chars", "vectors-bigrams", "vectors-words"])
-@pytest.mark.parametrize("system", ["flat-atssa", "tener"])
+@pytest.mark.parametrize(
+    ("system", "overlay"),
+    [
+        *((system, overlay) for system in ("flat-atssa", "tener") for overlay in ("vectors", "vectors-chars")),
+        *(("flat-atssa", overlay) for overlay in ("vectors-bigrams", "vectors-words")),
+    ],
+)
 def test_vectors_of_the_project_are_read_where_their_overlay_is_laid(
     system: str, overlay: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,12 +18,11 @@ from weasel.util.config import load_project_config, substitute_project_variables
 import spacy_tener.cli
 from research import convert_corpus
 from research.__main__ import app
-from research.grid import OVERLAYS
+from research.systems import ablations, find_system
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.report.card import CORPORA
 
 ROOT = Path(__file__).parents[2]
-FILES = {path.stem: path for folder in (ROOT / "configs" / "models", OVERLAYS) for path in folder.glob("*.cfg")}
 TEXT = (ROOT / "project.yml").read_text(encoding="utf8")
 PROJECT = srsly.read_yaml(ROOT / "project.yml")
 FILLED = substitute_project_variables(srsly.read_yaml(ROOT / "project.yml"))
@@ -125,21 +124,21 @@ def test_every_script_exists() -> None:
     "names", ["systems", "ablations_zh", "ablations_en", "sweep_k", "sweep_alpha", "baseline", "system"]
 )
 def test_every_system_is_an_overlay(names: str) -> None:
-    overlays = {name for system in PROJECT["vars"][names].split(",") for name in system.split("+")} - {"tener"}
-    assert overlays <= FILES.keys()
+    assert all(find_system(system) for system in PROJECT["vars"][names].split(","))
 
 
 def test_every_ablation_is_made_and_every_point_of_the_sweeps() -> None:
     names = ("ablations_zh", "ablations_en", "sweep_k", "sweep_alpha")
-    made = {system.split("+")[-1] for name in names for system in PROJECT["vars"][name].split(",")}
-    assert made == {name for name in FILES if re.match(r"(flat-atssa|mect|grn)(-|$)", name)}
+    made = {system for name in names for system in PROJECT["vars"][name].split(",")}
+    assert made - ablations().keys() == {"flat-atssa", "mect", "grn"}
+    assert {name for name in ablations() if name.startswith(("flat-atssa", "mect", "grn"))} <= made
 
 
 @pytest.mark.parametrize(("names", "setting"), [("sweep_k", "k"), ("sweep_alpha", "alpha")])
 def test_a_sweep_goes_through_values_in_their_order(names: str, setting: str) -> None:
     values = []
     for system in PROJECT["vars"][names].split(","):
-        config = compose("resume", [FILES[name] for name in system.split("+")]).config
+        config = compose("resume", *find_system(system)).config
         values.append(config["components"]["tener_ner"]["model"]["tok2vec"][setting])
     assert values == sorted(set(values))
     assert len(values) == 6

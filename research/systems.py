@@ -1,0 +1,76 @@
+"""Systems by name: overlays joined by `+`, the package's or those of `overlays`, and what ablations.cfg names.
+
+`flat-atssa-k-4` is the overlay `flat-atssa` with another k, and so is `flat-atssa+flat-atssa-k-4`; `tener` and `base`
+are a corpus' config without an overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import srsly
+
+from spacy_tener.workbench.composing.compose import SECTIONS, TOK2VEC
+from spacy_tener.workbench.composing.files import BASE_NAMES, OVERLAYS, find_in, names_in, read_config
+
+FOLDERS = (OVERLAYS, Path(__file__).with_name("overlays"))
+_ANY = "any"
+_TOK2VEC = TOK2VEC.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class System:
+    """The overlays of a system, and the settings that it changes over them, as `compose` takes both."""
+
+    overlays: tuple[str, ...]
+    settings: tuple[str, ...]
+
+
+@cache
+def ablations() -> Mapping[str, System]:
+    """Return the systems of ablations.cfg by their names."""
+    found: dict[str, System] = {}
+    for over, named in read_config(Path(__file__).with_name("ablations.cfg")).items():
+        for name, settings in named.items():
+            lines = tuple(f"{_whole(key)}={srsly.json_dumps(value)}" for key, value in settings.items())
+            found[name] = System(() if over == _ANY else (over,), lines)
+    return found
+
+
+def _whole(setting: str) -> str:
+    return setting if setting.partition(".")[0] in SECTIONS else f"{_TOK2VEC}.{setting}"
+
+
+def system_of(name: str, own: Sequence[str] = ()) -> System:
+    """Return a system by its name. Overlays that are named twice count once.
+
+    own: Names of overlays that are not looked up in ablations.cfg.
+    """
+    known = {known: system for known, system in ablations().items() if known not in own}
+    parts = [known.get(part, System((part,), ())) for part in name.split("+")]
+    overlays = dict.fromkeys(overlay for part in parts for overlay in part.overlays)
+    return System(tuple(overlays), tuple(line for part in parts for line in part.settings))
+
+
+def find_system(name: str, folders: Sequence[Path] = FOLDERS) -> tuple[list[Path], tuple[str, ...]]:
+    """Return the files of a system's overlays, and its settings. Raises a ConfigError for an unknown part.
+
+    folders: Where overlays are looked for.
+    """
+    there = {overlay: folder for folder in folders for overlay in names_in(folder)}
+    system = system_of(name, list(there))
+    known = list(dict.fromkeys([*BASE_NAMES, *there, *(ablations() if folders == FOLDERS else ())]))
+    remedy = "--configs names another directory."
+    overlays = [each for each in system.overlays if each not in BASE_NAMES or each in there]
+    files = [find_in(there.get(each, folders[0]), each, "overlay", known, remedy) for each in overlays]
+    return files, system.settings
+
+
+def parts_of(name: str) -> frozenset[str]:
+    """Return what makes a system, whatever its parts are called: `mect+mect-no-cross` is `mect-no-cross`, and overlays
+    that every English config contains change nothing."""
+    system = system_of(name)
+    return frozenset({*system.overlays, *system.settings} - {*BASE_NAMES, "chars-adapted", "encoder-adapted"})
