@@ -11,8 +11,8 @@ from spacy.scorer import PRFScore
 from spacy.tokens import Doc
 from spacy.training import Example
 
-from ..types import BoolArray, IntArray
-from .entities import CHAR_OFFSETS
+from ..types import IntArray
+from .entities import CHAR_OFFSETS, Place, place_of
 from .settings import CHARS_KEY
 
 
@@ -55,39 +55,66 @@ def score_char_entities(
 
 
 def _count(example: Example, chars_key: str | None, per_type: dict[str, PRFScore]) -> None:
-    reference, predicted = example.reference, example.predicted
-    place, found_place = places(reference), places(predicted)
-    gold = {(int(place[ent.start_char]), int(place[ent.end_char]), ent.label_) for ent in reference.ents}
-    missing = missing_places(reference, place)
-    for start_char, end_char, label in set(_predicted(predicted, chars_key)):
-        start, end = int(found_place[start_char]), int(found_place[end_char])
-        score = per_type[label]
-        if (start, end, label) in gold:
+    compared = CharComparison(example.reference, example.predicted)
+    missed = set(compared.gold)
+    for place in set(found_places(example.predicted, chars_key)):
+        found, score = compared.key(place), per_type[place[2]]
+        right = compared.is_right(found)
+        if right:
             score.tp += 1
-            gold.remove((start, end, label))
-        elif start < end and not missing[start:end].any():
+            missed.discard(found)
+        elif right is not None:
             score.fp += 1
-    for *_, label in gold:
+    for *_, label in missed:
         per_type[label].fn += 1
 
 
-def places(doc: Doc) -> IntArray:
-    """Return the number of non-space characters before each offset of the text: white space may differ."""
+class CharComparison:
+    """Comparison of two Docs of one text, whose tokens and white space may differ, by their other characters.
+
+    gold: The key of each entity of the reference, start, end and label in characters that are no white space, and its
+        place there.
+    """
+
+    def __init__(self, reference: Doc, predicted: Doc) -> None:
+        before = _marks_before(reference)
+        self._before = _marks_before(predicted)
+        places = ((ent.start_char, ent.end_char, ent.label_) for ent in reference.ents)
+        self.gold = {(int(before[start]), int(before[end]), label): (start, end, label) for start, end, label in places}
+        self._unknown = np.zeros(int(before[-1]), dtype=bool)
+        for token in reference:
+            if token.ent_iob == 0:
+                self._unknown[before[token.idx] : before[token.idx + len(token)]] = True
+        self._ends = before[1:]
+
+    def key(self, place: Place) -> Place:
+        """Return the key of an entity of the predicted Doc."""
+        start, end, label = place
+        return int(self._before[start]), int(self._before[end]), label
+
+    def is_right(self, key: Place) -> bool | None:
+        """Return whether an entity is annotated; None where annotation is missing, and for white space alone."""
+        if key in self.gold:
+            return True
+        start, end, _ = key
+        return None if start >= end or self._unknown[start:end].any() else False
+
+    def gold_place(self, key: Place) -> Place:
+        """Return the place of a key in the reference: of an entity there, or of the characters."""
+        start, end, label = key
+        first, last = np.searchsorted(self._ends, (start + 1, end)).tolist()
+        return self.gold.get(key, (first, last + 1, label))
+
+
+def _marks_before(doc: Doc) -> IntArray:
+    """Return the number of characters before each offset of the text that are no white space."""
     text = doc.text
     marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
 
 
-def missing_places(reference: Doc, place: IntArray) -> BoolArray:
-    """Return a mask of the non-space characters that have no annotation."""
-    missing = np.zeros(int(place[-1]), dtype=bool)
-    for token in reference:
-        if token.ent_iob == 0:
-            missing[place[token.idx] : place[token.idx + len(token)]] = True
-    return missing
-
-
-def _predicted(doc: Doc, chars_key: str | None) -> Iterator[tuple[int, int, str]]:
+def found_places(doc: Doc, chars_key: str | None = CHARS_KEY) -> Iterator[Place]:
+    """Yield the entities of a Doc, with exact character offsets where the group `chars_key` has them."""
     group = doc.spans[chars_key] if chars_key is not None and chars_key in doc.spans else None
     offsets = None if group is None else group.attrs.get(CHAR_OFFSETS)
     # After manual edits of a group, its offsets do not match its spans.
@@ -95,5 +122,4 @@ def _predicted(doc: Doc, chars_key: str | None) -> Iterator[tuple[int, int, str]
         for span, (start, end) in zip(group, offsets, strict=True):
             yield start, end, span.label_
     else:
-        for ent in doc.ents:
-            yield ent.start_char, ent.end_char, ent.label_
+        yield from map(place_of, doc.ents)

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import numpy as np
 from spacy.language import Language
-from spacy.tokens import Doc
 from spacy.training import Example
 
 from ...crf.marginals import EntitySpans
 from ...errors import RemedyError
 from ...pipeline.decoding import Decoding, Probabilities
 from ...pipeline.finding import find_recogniser
-from ...pipeline.scoring import missing_places, places
+from ...pipeline.scoring import CharComparison
 from ...types import BoolArray, IntArray
 
 FEWEST = 10
@@ -55,14 +54,15 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(example.predicted for example in examples))
-    judges = [Judge(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
+    compared = [CharComparison(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
     decodings, rows, n_read = [], [], 0
     for views, decoding in pipe._decodings(docs):
         best = decoding.best()
         decodings.append((decoding, best))
         for text, start, end, label in zip(*(column.tolist() for column in best), strict=True):
-            verdict = judges[n_read + text](*views[text].char_span(start, end), pipe.labels[label])
-            rows.append((n_read + text, label, verdict))
+            comparison = compared[n_read + text]
+            found = comparison.key((*views[text].char_span(start, end), pipe.labels[label]))
+            rows.append((n_read + text, label, comparison.is_right(found)))
         n_read += len(views)
     if not rows:
         raise RemedyError(f"{source}: the pipeline finds no entity", "Give texts with entities of its labels.")
@@ -91,20 +91,3 @@ def _check_labels(annotated: set[str], known: Sequence[str], name: str, source: 
             f"{source}: its labels ({', '.join(sorted(annotated))}) are not those of '{name}' ({', '.join(known)})",
             "Give texts annotated with the labels of the pipeline.",
         )
-
-
-class Judge:
-    """Compares entities with the annotation of a text, whose tokens may differ."""
-
-    def __init__(self, reference: Doc, predicted: Doc) -> None:
-        gold = places(reference)
-        self.place = places(predicted)
-        self.gold = {(int(gold[ent.start_char]), int(gold[ent.end_char]), ent.label_) for ent in reference.ents}
-        self.missing = missing_places(reference, gold)
-
-    def __call__(self, start_char: int, end_char: int, label: str) -> bool | None:
-        """Return whether an entity is annotated; None where the annotation is missing."""
-        start, end = int(self.place[start_char]), int(self.place[end_char])
-        if (start, end, label) in self.gold:
-            return True
-        return None if self.missing[start:end].any() else False

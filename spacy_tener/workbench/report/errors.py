@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from ...pages import make_page
 from ...pipeline.confidence import best_entities, probabilities_of_places
 from ...pipeline.entities import Place, place_of
 from ...pipeline.finding import recognisers
-from .scores import Scores, known_entities, total
+from .scores import Found, Scores, comparison_of, total
 
 BATCH = 256
 
@@ -38,41 +39,38 @@ class Pair(NamedTuple):
         return self.judged and self.gold != self.found
 
 
-def pair_entities(gold: Sequence[Place], found: Sequence[Place]) -> list[Pair]:
-    """Pair the entities of both sides: equal ones first, then those that share the most characters.
+def pair_entities(gold: Sequence[Place], found: Sequence[Place]) -> dict[int, int]:
+    """Return the pairs of a found and an annotated entity, by their indices: equal ones first, then those that share
+    the most characters.
 
-    gold, found: Start, end and label, in text order. The entities of one side do not overlap.
+    gold: Start, end and label, in text order and without overlaps.
     """
-    equal = set(gold) & set(found)
-    pairs = [Pair(place, place) for place in sorted(equal)]
-    ours, theirs = ([place for place in side if place not in equal] for side in (gold, found))
-    free = {*((0, i) for i in range(len(ours))), *((1, j) for j in range(len(theirs)))}
-    for _, i, j in sorted(_overlaps(ours, theirs)):
-        if (0, i) in free and (1, j) in free:
-            free -= {(0, i), (1, j)}
-            pairs.append(Pair(ours[i], theirs[j]))
-    pairs += [Pair(None, theirs[index]) if side else Pair(ours[index], None) for side, index in free]
-    return sorted(pairs, key=lambda pair: min(place for place in (pair.gold, pair.found) if place))
+    pairs: dict[int, int] = {}
+    taken = set[int]()
+    for *_, i, j in sorted(_overlaps(gold, found)):
+        if i not in taken and j not in pairs:
+            taken.add(i)
+            pairs[j] = i
+    return pairs
 
 
-def _overlaps(ours: Sequence[Place], theirs: Sequence[Place]) -> Iterator[tuple[int, int, int]]:
-    """Yield pairs of overlapping entities: the negative number of shared characters, to sort by, and both indices."""
-    i = j = 0
-    while i < len(ours) and j < len(theirs):
-        if (shared := min(ours[i][1], theirs[j][1]) - max(ours[i][0], theirs[j][0])) > 0:
-            yield -shared, i, j
-        if ours[i][1] <= theirs[j][1]:
-            i += 1
-        else:
-            j += 1
+def _overlaps(gold: Sequence[Place], found: Sequence[Place]) -> Iterator[tuple[bool, int, int, int]]:
+    """Yield overlapping entities: whether they differ, the negative number of shared characters, and both indices."""
+    ends = [end for _, end, _ in gold]
+    for j, other in enumerate(found):
+        for i in range(bisect_right(ends, other[0]), len(gold)):
+            shared = min(gold[i][1], other[1]) - max(gold[i][0], other[0])
+            if shared <= 0:
+                break
+            yield gold[i] != other, -shared, i, j
 
 
 def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[Example, list[Pair]]]:
-    """Compare both sides of each example by the rules of `count_entities`, with the probabilities of the pipeline's
-    `tener_ner`."""
+    """Compare both sides of each example as the pipeline's scorer does, with the probabilities of its `tener_ner`."""
+    compare = comparison_of(nlp)
     ner = next(iter(recognisers(nlp).values()), None)
     if ner is None:
-        yield from ((example, _compare(example, {}, {})) for example in examples)
+        yield from ((example, _pairs(example, compare(example), {}, {})) for example in examples)
         return
     for batch in minibatch(examples, BATCH):
         rest = iter(batch)
@@ -83,24 +81,23 @@ def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[
             columns = zip(group, best_entities(ner, views, decoding), gold, of_gold, strict=True)
             for example, best, places, values in columns:
                 sure = {(each.start, each.end, each.label): each.probability for each in best}
-                missed: dict[Place | None, float] = {place: 1.0 - p for place, p in zip(places, values, strict=True)}
-                yield example, _compare(example, sure, missed)
+                wrong = {place: 1.0 - p for place, p in zip(places, values, strict=True)}
+                yield example, _pairs(example, compare(example), sure, wrong)
 
 
-def _compare(example: Example, sure: Mapping[Place, float | None], missed: Mapping[Place | None, float]) -> list[Pair]:
-    """sure, missed: The probabilities of what is found, and of the annotation to be wrong."""
-    reference, places = example.reference, dict[Place, Place]()
-    known = list(known_entities(example)) if reference.has_annotation("ENT_IOB") else []
-    for ent, (label, start, end) in known:
-        span = reference[start:end]
-        places[span.start_char, span.end_char, label] = place_of(ent)
-    pairs = [
-        pair._replace(probability=sure.get(places[pair.found]) if pair.found else missed.get(pair.gold))
-        for pair in pair_entities([place_of(ent) for ent in reference.ents], sorted(places))
-    ]
-    judged = {place_of(ent) for ent, _ in known}
-    others = [place for place in map(place_of, example.predicted.ents) if place not in judged]
-    return pairs + [Pair(None, place, judged=False, probability=sure.get(place)) for place in others]
+def _pairs(
+    example: Example, found: Iterable[Found], sure: Mapping[Place, float | None], wrong: Mapping[Place, float]
+) -> list[Pair]:
+    """sure, wrong: The probabilities of what is found, and of the annotation to be wrong."""
+    gold, found = [place_of(ent) for ent in example.reference.ents], list(found)
+    judged = [(own, place) for own, place in found if place]
+    of_found = pair_entities(gold, [place for _, place in judged])
+    missed = sorted(set(range(len(gold))).difference(of_found.values()))
+    pairs = [Pair(gold[i], None, probability=wrong.get(gold[i])) for i in missed]
+    for j, (own, place) in enumerate(judged):
+        pairs.append(Pair(gold[of_found[j]] if j in of_found else None, place, probability=sure.get(own)))
+    pairs.sort(key=lambda pair: min(place for place in (pair.gold, pair.found) if place))
+    return pairs + [Pair(None, own, judged=False, probability=sure.get(own)) for own, place in found if not place]
 
 
 def errors_page(

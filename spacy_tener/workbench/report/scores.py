@@ -8,18 +8,22 @@ each document allow to compare two systems.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from spacy.language import Language
 from spacy.scorer import Scorer
-from spacy.tokens import Span
 from spacy.training import Example
 
 from ...errors import RemedyError
+from ...pipeline.entities import Place, place_of
+from ...pipeline.scoring import CharComparison, found_places, score_char_entities
+from ...pipeline.settings import CHARS_KEY
 
 METRICS = {"p": "precision", "r": "recall", "f": "F1"}
 COUNTS_KEY, DOCS_KEY = "ents_counts", "ents_counts_per_doc"
@@ -68,6 +72,10 @@ class Scores:
     speed: float | None = None
 
 
+Found = tuple[Place, Place | None]
+"""Where an entity was found, and by which place of the reference it is judged; None where annotation is missing."""
+
+
 class CountingScorer(Scorer):
     """spaCy's scorer, with additional scores: `ents_counts`, label -> tp, fp, fn, and `ents_counts_per_doc`, the list
     [tp, fp, fn] of each document.
@@ -79,39 +87,61 @@ class CountingScorer(Scorer):
 
     def score(self, examples: Iterable[Example], *, per_component: bool = False) -> dict[str, Any]:
         self.examples = examples = list(examples)
-        docs = [count_entities(example) for example in examples]
+        compare = comparison_of(self.nlp)
+        docs = [count_entities(example, compare) for example in examples]
         labels = sorted(set().union(*docs))
         counts = {label: total(each[label] for each in docs if label in each)._asdict() for label in labels}
         scores: dict[str, Any] = super().score(examples, per_component=per_component)
         return {**scores, COUNTS_KEY: counts, DOCS_KEY: [total(each.values()) for each in docs]}
 
 
-def count_entities(example: Example) -> dict[str, Confusion]:
-    """Count entities by label, by the rules of `spacy.scorer.get_ner_prf`.
-
-    An entity found on a token with missing annotation is neither right nor wrong.
-    """
-    if not example.reference.has_annotation("ENT_IOB"):
-        return {}
-    gold = {(ent.label_, ent.start, ent.end) for ent in example.reference.ents}
-    counts = {label: [0, 0, 0] for label in {ent.label_ for ent in (*example.predicted.ents, *example.reference.ents)}}
-    for _, found in known_entities(example):
-        counts[found[0]][0 if found in gold else 1] += 1
-        gold.discard(found)
-    for label, _, _ in gold:
-        counts[label][2] += 1
-    return {label: Confusion(*each) for label, each in counts.items()}
+def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
+    """Return how the scorer of a pipeline's entities compares them: that of the last component that scores them."""
+    pipes: list[Any] = [nlp.get_pipe(name) for name in nlp.pipe_names if "ents_f" in nlp.get_pipe_meta(name).scores]
+    last = next((pipe for pipe in reversed(pipes) if getattr(pipe, "scorer", None) is not None), None)
+    if last is None or last.scorer is not score_char_entities:
+        return compare_tokens
+    # As `TrainablePipe.score` passes it to the scorer.
+    return partial(compare_characters, chars_key=last.cfg.get("chars_key", CHARS_KEY))
 
 
-def known_entities(example: Example) -> Iterator[tuple[Span, tuple[str, int, int]]]:
-    """Yield the found entities on annotated tokens, each with its label, start and end in tokens of the reference."""
+def compare_tokens(example: Example) -> Iterator[Found]:
+    """Compare entities by the rules of `spacy.scorer.get_ner_prf`: by the tokens of the reference."""
     to_reference = example.alignment.x2y
     for ent in example.predicted.ents:
         indices = to_reference[ent.start : ent.end]
+        place = None
         if len(indices):
-            start, end = int(indices[0]), int(indices[-1]) + 1
-            if all(token.ent_iob for token in example.reference[start:end]):
-                yield ent, (ent.label_, start, end)
+            span = example.reference[int(indices[0]) : int(indices[-1]) + 1]
+            if all(token.ent_iob for token in span):
+                place = span.start_char, span.end_char, ent.label_
+        yield place_of(ent), place
+
+
+def compare_characters(example: Example, *, chars_key: str | None) -> Iterator[Found]:
+    """Compare entities by the rules of `spacy_tener.char_ner_scorer.v1`: by the characters of the reference."""
+    comparison = CharComparison(example.reference, example.predicted)
+    for place in sorted(set(found_places(example.predicted, chars_key))):
+        key = comparison.key(place)
+        yield place, None if comparison.is_right(key) is None else comparison.gold_place(key)
+
+
+def count_entities(
+    example: Example, compare: Callable[[Example], Iterator[Found]] = compare_tokens
+) -> dict[str, Confusion]:
+    """Count entities by label. One found where annotation is missing is neither right nor wrong."""
+    if not example.reference.has_annotation("ENT_IOB"):
+        return {}
+    missed = set(map(place_of, example.reference.ents))
+    found = list(compare(example))
+    counts = {label: [0, 0, 0] for *_, label in (*missed, *(place for place, _ in found))}
+    for _, place in found:
+        if place:
+            counts[place[2]][0 if place in missed else 1] += 1
+            missed.discard(place)
+    for *_, label in missed:
+        counts[label][2] += 1
+    return {label: Confusion(*each) for label, each in counts.items()}
 
 
 def total(counts: Iterable[Confusion]) -> Confusion:

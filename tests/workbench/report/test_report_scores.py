@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import spacy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_runs import metrics, prf, write_json
 from spacy.scorer import get_ner_prf
-from spacy.tokens import Doc, Span
+from spacy.tokens import Doc, Span, SpanGroup
 from spacy.training import Example
 from spacy.vocab import Vocab
 
 from spacy_tener.errors import RemedyError
+from spacy_tener.pipeline.entities import CHAR_OFFSETS
+from spacy_tener.pipeline.scoring import score_char_entities
+from spacy_tener.pipeline.settings import CHARS_KEY
+from spacy_tener.workbench.report.errors import _pairs
 from spacy_tener.workbench.report.scores import (
     METRICS,
     Confusion,
     CountingScorer,
     Score,
+    compare_characters,
+    compare_tokens,
     count_entities,
     read_scores,
     score_counts,
@@ -102,16 +111,16 @@ def test_labels_may_be_missing(tmp_path: Path) -> None:
 
 
 VOCAB = Vocab()
-TEXT = "abcdefgh" * 3
-LABELS = ("PER", "ORG.NAM", "ORG.NOM")
+TEXT = "abcdefgh"
+LABELS = ("PER", "PER", "PER", "ORG.NAM")
 
 
-def random_doc(rng: random.Random, *, missing: bool) -> Doc:
-    """The text cut at random, with random entities and, if asked, tokens without annotation."""
-    cuts = sorted(rng.sample(range(1, len(TEXT)), rng.randrange(8, 20)))
+def random_doc(rng: random.Random, n_cuts: Sequence[int], *, missing: bool) -> Doc:
+    """The text cut at random, with random entities and, if asked, tokens without annotation. n_cuts: How often."""
+    cuts = sorted(rng.sample(range(1, len(TEXT)), rng.choice(n_cuts)))
     words = [TEXT[start:end] for start, end in zip([0, *cuts], [*cuts, len(TEXT)], strict=True)]
     doc = Doc(VOCAB, words=words, spaces=[False] * len(words))
-    bounds = sorted(rng.sample(range(len(words) + 1), 2 * rng.randrange(0, 4)))
+    bounds = sorted(rng.sample(range(len(words) + 1), 2 * rng.randrange(0, min(len(words) + 1, 5) // 2 + 1)))
     spans = [Span(doc, start, end, rng.choice(LABELS)) for start, end in zip(bounds[::2], bounds[1::2], strict=True)]
     unknown = [doc[i : i + 1] for i in range(len(words)) if missing and rng.random() < 0.2]
     inside = {token.i for span in spans for token in span}
@@ -119,36 +128,49 @@ def random_doc(rng: random.Random, *, missing: bool) -> Doc:
     return doc
 
 
-def random_examples(seed: int) -> list[Example]:
+def random_examples(seed: int, *, exact: bool) -> list[Example]:
+    """exact: Whether what is found has edges inside of tokens, too."""
     rng = random.Random(seed)
-    return [Example(random_doc(rng, missing=False), random_doc(rng, missing=True)) for _ in range(4)]
+    examples = [
+        Example(random_doc(rng, range(3, 8), missing=False), random_doc(rng, range(1, 6), missing=True))
+        for _ in range(4)
+    ]
+    for doc in (example.predicted for example in examples if exact):
+        bounds = sorted(rng.sample(range(len(TEXT) + 1), 4))
+        places = list(zip(bounds[::2], bounds[1::2], strict=True))
+        spans = [doc.char_span(*place, label=rng.choice(LABELS), alignment_mode="expand") for place in places]
+        doc.spans[CHARS_KEY] = SpanGroup(doc, spans=spans, attrs={CHAR_OFFSETS: places})
+    return examples
 
 
-def counted(examples: list[Example]) -> dict[str, dict[str, int]]:
-    each = [count_entities(example) for example in examples]
-    labels = set().union(*each)
-    return {label: total(counts[label] for counts in each if label in counts)._asdict() for label in labels}
+RULES: dict[bool, tuple[Any, Any]] = {
+    False: (compare_tokens, get_ner_prf),
+    True: (partial(compare_characters, chars_key=CHARS_KEY), score_char_entities),
+}
 
 
-@settings(max_examples=40)
-@given(st.integers(0, 10_000))
-def test_counts_give_the_scores_of_spacy(seed: int) -> None:
-    examples = random_examples(seed)
-    expected = get_ner_prf(examples)
-    counts = counted(examples)
-    assert set(counts) == set(expected["ents_per_type"] or {})
-    for label, each in counts.items():
-        assert prf(**each) == pytest.approx(expected["ents_per_type"][label])
-    overall = [sum(each[part] for each in counts.values()) for part in ("tp", "fp", "fn")]
-    if sum(overall):
-        scores = prf(*overall)
-        assert [scores[part] for part in "prf"] == pytest.approx([expected[f"ents_{part}"] for part in "prf"])
-
-
-def test_the_random_documents_have_something_of_everything() -> None:
-    counts = [counted(random_examples(seed)) for seed in range(20)]
-    for part in ("tp", "fp", "fn"):
-        assert sum(each[part] for count in counts for each in count.values()) > 0
+@pytest.mark.parametrize("exact", RULES)
+def test_counts_and_pairs_give_the_scores_of_the_scorer(exact: bool) -> None:
+    compare, scorer = RULES[exact]
+    everything = Confusion(0, 0, 0)
+    for seed in range(200):
+        examples = random_examples(seed, exact=exact)
+        expected = scorer(examples)
+        each = [count_entities(example, compare) for example in examples]
+        counts = {label: total(own[label] for own in each if label in own) for label in set().union(*each)}
+        assert set(counts) == set(expected["ents_per_type"] or {})
+        for label, count in counts.items():
+            assert prf(*count) == pytest.approx(expected["ents_per_type"][label])
+        overall = total(counts.values())
+        if sum(overall):
+            assert vars(overall.score) == pytest.approx({part: expected[f"ents_{part}"] for part in "prf"})
+        for example, count in zip(examples, each, strict=True):
+            pairs = [pair for pair in _pairs(example, compare(example), {}, {}) if pair.judged]
+            right = sum(pair.gold == pair.found for pair in pairs)
+            found, gold = sum(pair.found is not None for pair in pairs), sum(pair.gold is not None for pair in pairs)
+            assert Confusion(right, found - right, gold - right) == total(count.values())
+        everything = total([everything, overall])
+    assert min(everything) > 30
 
 
 def test_a_hand_made_example() -> None:

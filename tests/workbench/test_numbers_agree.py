@@ -1,0 +1,115 @@
+"""A number that is shown in several places is the same in each: what `evaluate` prints, its JSON and page, a card."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spacy
+from command_line import run_tener
+from spacy.tokens import Doc, DocBin
+
+from spacy_tener.workbench.report.scores import read_scores, total
+
+SENTENCES = [
+    ("吴重阳在中国银行工作。", [(0, 3, "PER"), (4, 8, "ORG")]),
+    ("王小明去了上海 很好", [(0, 3, "PER"), (5, 7, "GPE")]),
+    ("北京大学的王小明在上海银行", [(0, 2, "GPE"), (2, 4, "ORG"), (5, 8, "PER"), (9, 13, "ORG")]),
+    ("今天天气很好", []),
+    ("张三去了中国上海市", [(0, 2, "PER"), (4, 6, "GPE"), (6, 8, "GPE")]),
+]
+WORDS = ["吴重", "王小明去", "中国", "银行工作", "上海银行", "天气", "去了", "上海市", "北京大学"]
+
+
+def divided(vocab: Any, text: str, words: list[str]) -> Doc:
+    parts = re.findall("|".join([*words, "."]), text)
+    return Doc(vocab, words=parts, spaces=[False] * len(parts))
+
+
+@pytest.fixture(params=["tener", "characters"], ids=["tokens", "characters"])
+def model(request: pytest.FixtureRequest, saved: dict[str, Path]) -> Path:
+    """A pipeline that has learned some of the sentences."""
+    return saved[request.param]
+
+
+def corpus(path: Path, *, gold_words: list[str]) -> Path:
+    """The sentences, annotated where their tokens allow it, the last one with a part that is not annotated."""
+    vocab, data = spacy.blank("zh").vocab, DocBin()
+    for text, entities in SENTENCES:
+        doc = divided(vocab, text, gold_words)
+        spans = [doc.char_span(*entity[:2], label=entity[2]) for entity in entities]
+        doc.set_ents([span for span in spans if span], default="outside")
+        data.add(doc)
+    doc.set_ents([], missing=[doc[0:2]], default="unmodified")
+    data.add(doc)
+    data.to_disk(path)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:.*will hardly find entities")
+@pytest.mark.parametrize("gold_words", [[], WORDS], ids=["gold of characters", "gold of words"])
+@pytest.mark.parametrize("gold_preproc", [False, True], ids=["own tokens", "gold tokens"])
+@pytest.mark.parametrize("words", [[], WORDS], ids=["characters", "words"])
+def test_counts_and_scores_are_the_same_everywhere(
+    model: Path, words: list[str], gold_words: list[str], gold_preproc: bool, tmp_path: Path, monkeypatch: Any
+) -> None:
+    from spacy.lang.zh import ChineseTokenizer
+
+    monkeypatch.setattr(ChineseTokenizer, "__call__", lambda self, text: divided(self.vocab, text, words))
+    data = corpus(tmp_path / "test.spacy", gold_words=gold_words)
+    run = tmp_path / "corpus" / "system" / "1"
+    run.mkdir(parents=True)
+    arguments = ["-o", run / "metrics.json", "--page", tmp_path / "errors.html", *(["-G"] if gold_preproc else [])]
+    printed = run_tener("evaluate", model, data, *arguments)
+    assert printed.code == 0, printed.text
+    scores = read_scores(run / "metrics.json")
+    assert scores.counts
+    assert scores.docs
+
+    def row(score: Any) -> list[str]:
+        return [f"{100 * part:.2f}" for part in (score.p, score.r, score.f)]
+
+    # The JSON: counts of labels, of all, and of documents give the scores.
+    whole = total(scores.counts.values())
+    assert row(whole.score) == row(scores.overall)
+    assert total(scores.docs) == whole
+    assert {label: row(count.score) for label, count in scores.counts.items()} == {
+        label: row(score) for label, score in scores.labels.items()
+    }
+    # What is printed.
+    assert " ".join(["All", *row(scores.overall), str(whole.gold)]) in printed.lines
+    for label, score in scores.labels.items():
+        assert " ".join([label, *row(score), str(scores.counts[label].gold)]) in printed.lines
+    # The page: its table, and the texts below it.
+    page = (tmp_path / "errors.html").read_text(encoding="utf8")
+    shown = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert {label: (p, r, f, tuple(count)) for label, p, r, f, count in shown["scores"]} == {
+        "All": (*vars(scores.overall).values(), tuple(whole)),
+        **{label: (*vars(score).values(), tuple(scores.counts[label])) for label, score in scores.labels.items()},
+    }
+    for (_, pairs), count in zip(shown["texts"], scores.docs, strict=True):
+        judged = [(gold, found) for gold, found, _ in pairs if gold != 0]
+        right = sum(gold == found for gold, found in judged)
+        assert right == count.tp
+        assert sum(found is not None for _, found in judged) == count.tp + count.fp
+        assert sum(gold is not None for gold, _ in judged) == count.gold
+        assert all(sure is None or 0 < sure <= 1 for _, _, sure in pairs)
+    # A card.
+    printed = run_tener("card", model, tmp_path / "card", "--metrics", run / "metrics.json")
+    assert printed.code == 0, printed.text
+    card = (tmp_path / "card" / "README.md").read_text(encoding="utf8")
+    for label, score in {"**all**": scores.overall, **scores.labels}.items():
+        gold = whole.gold if label == "**all**" else scores.counts[label].gold
+        assert f"| {' | '.join([label, *row(score), f'{gold:,}'])} |" in card
+    assert f"Of {whole.gold} entities in test it missed {whole.fn}; {whole.fp} that it found are wrong." in card
+
+
+def test_the_sentences_have_something_of_everything(model: Path, tmp_path: Path) -> None:
+    data = corpus(tmp_path / "test.spacy", gold_words=[])
+    run_tener("evaluate", model, data, "-o", tmp_path / "m.json")
+    counts = read_scores(tmp_path / "m.json").counts
+    assert counts
+    assert all(total(counts.values())), counts
