@@ -261,17 +261,21 @@ class TenerNER(ConfidentPipe):
         for doc, entities in zip(docs, scores, strict=True):
             set_entities(view_of(doc, settings.view), entities, settings)
 
+    @property
+    def _scorer_in_use(self) -> Callable[..., Any] | None:
+        """The scoring method; spaCy's own counts tokens, so that the view `characters` has another."""
+        if self.scorer is ner_score and self.settings.view == "characters":
+            return score_char_entities
+        return self.scorer
+
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-        """Score a batch of examples by the scoring method; spaCy's own counts tokens, so that the view `characters` has
-        another.
+        """Score a batch of examples by the scoring method.
 
         examples (Iterable[Example]): The examples.
         RETURNS (Dict[str, Any]): The scores.
         """
-        if self.scorer is ner_score and self.settings.view == "characters":
-            return score_char_entities(examples, **{**self.cfg, **kwargs})
-        scores: dict[str, Any] = super().score(examples, **kwargs)
-        return scores
+        scorer = self._scorer_in_use
+        return {} if scorer is None else scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
 
     def update(
         self,

@@ -24,6 +24,7 @@ from ...errors import RemedyError
 from ...pipeline.entities import Place, place_of
 from ...pipeline.scoring import CharComparison, found_places, score_char_entities
 from ...pipeline.settings import CHARS_KEY
+from ...pipeline.tener_ner import TenerNER
 
 METRICS = {"p": "precision", "r": "recall", "f": "F1"}
 COUNTS_KEY, DOCS_KEY = "ents_counts", "ents_counts_per_doc"
@@ -97,12 +98,15 @@ class CountingScorer(Scorer):
 
 def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
     """Return how the scorer of a pipeline's entities compares them: that of the last component that scores them."""
-    pipes: list[Any] = [nlp.get_pipe(name) for name in nlp.pipe_names if "ents_f" in nlp.get_pipe_meta(name).scores]
-    last = next((pipe for pipe in reversed(pipes) if getattr(pipe, "scorer", None) is not None), None)
-    if last is None or last.scorer is not score_char_entities:
-        return compare_tokens
-    # As `TrainablePipe.score` passes it to the scorer.
-    return partial(compare_characters, chars_key=last.cfg.get("chars_key", CHARS_KEY))
+    pipes = [nlp.get_pipe(name) for name in nlp.pipe_names if "ents_f" in nlp.get_pipe_meta(name).scores]
+    for pipe in reversed(pipes):
+        scorer = pipe._scorer_in_use if isinstance(pipe, TenerNER) else getattr(pipe, "scorer", None)
+        if scorer is score_char_entities:
+            # As `TrainablePipe.score` passes it to the scorer.
+            return partial(compare_characters, chars_key=getattr(pipe, "cfg", {}).get("chars_key", CHARS_KEY))
+        if scorer is not None:
+            break
+    return compare_tokens
 
 
 def compare_tokens(example: Example) -> Iterator[Found]:
