@@ -98,7 +98,7 @@ def test_counts_and_scores_are_the_same_everywhere(
         assert sum(gold is not None for gold, _ in judged) == count.gold
         assert all(sure is None or 0 < sure <= 1 for _, _, sure in pairs)
     # A card.
-    printed = run_tener("card", model, tmp_path / "card", "--metrics", run / "metrics.json")
+    printed = run_tener("card", model, "--output", tmp_path / "card", "--metrics", run / "metrics.json")
     assert printed.code == 0, printed.text
     card = (tmp_path / "card" / "README.md").read_text(encoding="utf8")
     for label, score in {"**all**": scores.overall, **scores.labels}.items():
