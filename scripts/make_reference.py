@@ -55,7 +55,7 @@ def reference(name: str) -> str:
 def entry_points() -> dict[str, str]:
     """Return the names that spaCy reads, each with its place, `module:attribute`."""
     found = distribution("spacy_tener").entry_points
-    return {entry.name: entry.value for entry in found if entry.group != "prodigy_recipes"}
+    return {entry.name: entry.value for entry in found}
 
 
 def load(name: str) -> Any:

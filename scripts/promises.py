@@ -51,8 +51,7 @@ def _names() -> Iterator[str]:
     for group, names in project["entry-points"].items():
         for name, target in names.items():
             yield f"{group} {name}"
-            # The options of spacy_cli are a part of their own, and recipes need Prodigy, which is not here.
-            if group in ("spacy_cli", "prodigy_recipes"):
+            if group == "spacy_cli":  # its options are a part of their own
                 continue
             module, _, attribute = target.partition(":")
             for argument, default in _arguments(getattr(importlib.import_module(module), attribute), name):

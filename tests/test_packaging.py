@@ -43,12 +43,7 @@ REGISTRIES = {
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]
 # Group -> name -> module:attribute.
 DECLARED = PROJECT["entry-points"]
-ENTRIES = [
-    (group, name, target)
-    for group, names in DECLARED.items()
-    if group != "prodigy_recipes"  # which spaCy does not read
-    for name, target in names.items()
-]
+ENTRIES = [(group, name, target) for group, names in DECLARED.items() for name, target in names.items()]
 NAMES = {name for _, name, _ in ENTRIES}
 
 

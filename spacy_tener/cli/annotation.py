@@ -15,7 +15,7 @@ from spacy.vocab import Vocab
 
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
-from ..pipeline.finding import Recogniser, entity_finders, known_labels
+from ..pipeline.finding import Recogniser, entity_finders
 from ..workbench.annotation_tasks import TOOLS
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
@@ -24,8 +24,6 @@ from ..workbench.languages import blank_pipeline
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
     LEAST_SURE,
-    SILVER_FORMATS,
-    SPACY,
     SilverStats,
     Sureness,
     check_teachers,
@@ -81,7 +79,6 @@ def silver_cli(
         float, typer.Option(help="Least probability of a token that is kept as outside", min=0.5, max=1)
     ] = LEAST_SURE,
     limit: Annotated[int | None, options.limit("to annotate (default: all)")] = None,
-    format: Annotated[str, options.output_format(SILVER_FORMATS)] = SPACY,
     part_size: options.PartSize = 5000,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -95,9 +92,8 @@ def silver_cli(
     them); entities of other components have the probability 1.
 
     Every line of a text file is a text. `spacy.Corpus.v1` reads the output; `spacy_tener.MixedCorpus.v1` mixes it with
-    your own annotation. --format writes the import format of an annotation tool, or GLiNER's training data. The same
-    command resumes a stopped one after the last whole file, unless teachers or texts have changed, or come from
-    standard input.
+    your own annotation. The same command resumes a stopped one after the last whole file, unless teachers or texts have
+    changed, or come from standard input.
     """
     setup_gpu(gpu_id)
     check_folder(output)
@@ -124,20 +120,13 @@ def silver_cli(
                 itertools.islice(itertools.chain([first], raw), limit),
                 output,
                 kept,
-                format=format,
                 settings=settings,
                 part_size=part_size,
                 done=lambda stats, made: msg.info(
                     f"{_described(stats)} (written before)" if made else _described(stats)
                 ),
             )
-        if format in TOOLS and (interface := TOOLS[format].interface):
-            labels = set().union(*(known_labels(teacher) or () for teacher in pipelines.values()))
-            write_text(output / "interface.xml", interface(sorted(labels)))
     msg.good(f"{output}: {_described(total)}")
-    if total.missing and format != SPACY:
-        remedy = "There these tokens count as outside: correct the texts, or train on --format spacy."
-        msg.warn(f"The format {format} has no missing annotation", remedy)
     if total.is_starved:
         few = f"Only {counted(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} kept"
         remedy = "Lower --sure." if sure > LEAST_SURE else "Raise --outside, so that fewer tokens count as outside."

@@ -155,7 +155,7 @@ TOOLS = {
     "prodigy": Tool(prodigy),
     "gliner": Tool(gliner, ".json"),
 }
-"""Name -> format that `suggest` and `silver` can write."""
+"""Name -> format that `suggest` can write."""
 
 
 def _lines(records: Iterator[dict[str, Any]]) -> str:

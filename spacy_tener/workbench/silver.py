@@ -21,14 +21,11 @@ from ..errors import RemedyError
 from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
-from ..pipeline.entities import FoundEntity, Place, place_of
+from ..pipeline.entities import Place, place_of
 from ..pipeline.finding import entity_finders, known_labels, recognisers
-from .annotation_tasks import TOOLS, Task
 from .vectors.raw_text import comes_once, make_docs
 
 FloatArray = NDArray[np.float64]
-SPACY = "spacy"
-SILVER_FORMATS = (SPACY, *TOOLS)
 LEAST = 0.05
 """Entities with a lower probability count as not found."""
 LEAST_SURE = 0.51
@@ -188,22 +185,16 @@ def keep_sure(belief: Belief, sure: Sureness) -> Doc:
     return doc
 
 
-def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> tuple[list[Task], SilverStats]:
-    """Annotate texts. Returns Docs with the sure annotation and the probabilities of their entities, and counts."""
-    tasks, stats = [], SilverStats()
+def silver(teachers: Sequence[Language], texts: Iterable[str], sure: Sureness) -> tuple[list[Doc], SilverStats]:
+    """Return texts with the sure annotation, and counts."""
+    docs, stats = list[Doc](), SilverStats()
     for batch in minibatch(texts, BATCH):
         for belief in beliefs(teachers, batch):
             doc = keep_sure(belief, sure)
-            places = map(place_of, doc.ents)
-            tasks.append(Task(doc, [FoundEntity(*place, belief.entities.get(place)) for place in places]))
+            docs.append(doc)
             missing = sum(not token.ent_iob_ for token in doc)
             stats.add(SilverStats(1, len(doc), len(doc.ents), missing, sum(belief.entities.values())))
-    return tasks, stats
-
-
-def as_docbin(tasks: Sequence[Task]) -> bytes:
-    """Return annotated texts as a `.spacy` file."""
-    return DocBin(docs=[task.doc for task in tasks]).to_bytes()
+    return docs, stats
 
 
 def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
@@ -225,7 +216,6 @@ def write_silver(
     output: Path,
     sure: Sureness,
     *,
-    format: str = SPACY,
     settings: Mapping[str, object],
     part_size: int,
     done: Callable[[SilverStats, bool], object],
@@ -234,22 +224,20 @@ def write_silver(
 
     The same call resumes a stopped one: it skips written parts.
 
-    format: The format of the parts, one of `SILVER_FORMATS`.
     settings: Inputs and settings that the annotation depends on, from `made_of` and others. If the output was made
         with others, it is refused.
     done: Called with the counts of each part, and whether an earlier call wrote it.
     """
-    made_of = {**settings, **asdict(sure), "format": format, "part_size": part_size}
+    made_of = {**settings, **asdict(sure), "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_REMEDY)
     total = SilverStats()
     try:
         for number, part in enumerate(minibatch(texts, part_size)):
-            name = f"part-{number:05}{TOOLS[format].suffix if format in TOOLS else '.spacy'}"
+            name = f"part-{number:05}.spacy"
             finished = name in manifest.parts
             if not finished:
-                tasks, stats = silver(teachers, part, sure)
-                written = TOOLS[format].write(tasks).encode() if format in TOOLS else as_docbin(tasks)
-                manifest.folder.write(name, written)
+                docs, stats = silver(teachers, part, sure)
+                manifest.folder.write(name, DocBin(docs=docs).to_bytes())
                 manifest.finish(name, asdict(stats))
             stats = SilverStats(**manifest.parts[name])
             total.add(stats)

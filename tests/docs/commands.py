@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import entry_points
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -49,8 +48,6 @@ def check(words: list[str]) -> None:
         assert {word for word in words[1:] if "=" not in word} <= targets
     elif words[:1] == ["pip"] or words[:3] == ["python", "-m", "pip"]:
         assert words[words.index("pip") + 1] == "install"
-    elif words[0] == "prodigy":
-        assert entry_points(group="prodigy_recipes", name=words[1])
     elif words[0] == "docker":
         assert all((ROOT / name).is_file() for option, name in pairwise(words) if option == "--file")
     else:

@@ -14,8 +14,6 @@ from typer.testing import CliRunner
 import spacy_tener.cli  # noqa: F401  (adds the command to the group)
 import spacy_tener.workbench.silver as silver_module
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.annotation_tasks import TOOLS
-from spacy_tener.workbench.corpus.reader import CorpusReader
 from spacy_tener.workbench.silver import Belief, SilverStats, Sureness, beliefs, keep_sure, unknown_labels
 
 TEXT = "王小明去了上海"
@@ -189,8 +187,7 @@ def test_sureness_is_not_to_be_lowered_where_it_is_as_low_as_it_goes(run, traine
 
 def test_stats_count_what_is_kept_and_expect_what_is_probable(trained):
     teacher = spacy.load(trained)
-    tasks, stats = silver_module.silver([teacher], [TEXT, "", "他"], Sureness(0.99, 0.99))
-    docs = [task.doc for task in tasks]
+    docs, stats = silver_module.silver([teacher], [TEXT, "", "他"], Sureness(0.99, 0.99))
     [found] = beliefs([teacher], [TEXT])
     assert [doc.text for doc in docs] == [TEXT, "", "他"]
     assert (stats.texts, stats.tokens) == (3, 8)
@@ -199,15 +196,6 @@ def test_stats_count_what_is_kept_and_expect_what_is_probable(trained):
     assert stats.expected == pytest.approx(sum(found.entities.values()), abs=0.05)
     assert not SilverStats(entities=5, expected=11.0).is_starved
     assert SilverStats(entities=5, expected=11.1).is_starved
-
-
-def test_entities_that_are_kept_have_the_teachers_probabilities(trained):
-    teacher = spacy.load(trained)
-    (task,), _ = silver_module.silver([teacher, teacher], [TEXT], Sureness())
-    (found,) = beliefs([teacher], [TEXT])
-    kept = {(each.start, each.end, each.label): each.probability for each in task.entities}
-    assert kept == {place: pytest.approx(found.entities[place]) for place in ((0, 3, "PER"), (5, 7, "GPE"))}
-    assert (task.probability, task.uncertainty) == (None, None)
 
 
 @pytest.fixture
@@ -316,27 +304,3 @@ def test_parts_of_which_nothing_tells_how_they_were_made_are_refused(run, traine
     assert code == 1
     assert "The output holds files (part-00000.spacy, part-00001.spacy) but no readable _manifest.json" in said
     assert "Delete the directory" in said
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_an_annotation_tool_gets_the_same_entities(run, trained, tmp_path, tool):
-    code, said = run(trained, "--format", tool)
-    assert code == 0, said
-    assert "3 texts, 4 entities" in said
-    parts = sorted((tmp_path / "silver").glob("part-*"))
-    assert [path.name for path in parts] == [f"part-0000{number}{TOOLS[tool].suffix}" for number in (0, 1)]
-    content = parts[0].read_text(encoding="utf8")
-    assert json.loads(content if TOOLS[tool].suffix == ".json" else content.splitlines()[0])
-    if tool == "labelstudio":
-        assert '<Label value="PER"/>' in (tmp_path / "silver" / "interface.xml").read_text()
-    elif tool == "gliner":
-        assert [len(item.spans) for path in parts for item in CorpusReader(path)] == [2, 1, 1]
-    assert "written before" in run(trained, "--format", tool)[1]
-    assert "format: was" in run(trained)[1]
-
-
-def test_formats_without_missing_annotation_are_warned_of(run, trained):
-    code, said = run(trained, "--format", "doccano", "--sure", "0.99", "--outside", "0.999999")
-    assert code == 0, said
-    assert "The format doccano has no missing annotation" in said
-    assert "Unknown format of silver annotation 'brat'" in run(trained, "--format", "brat")[1]
