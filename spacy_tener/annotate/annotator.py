@@ -16,8 +16,7 @@ from ..errors import RemedyError
 from ..inputs import DamagedText
 from ..pipeline.finding import entity_finders, recognisers
 from ..pipeline.gpu import use_gpu
-from .batches import Task, answer_each, batch_by_length
-from .finding import entity_task, reading_task
+from .finding import Task, answer_each, batch_by_length, entity_task, reading_task
 from .settings import AnnotateSettings, Answer
 
 if TYPE_CHECKING:

@@ -1,11 +1,12 @@
-"""Entities and k best readings of texts, for `Annotator` and for the service."""
+"""Entities and k best readings of texts, in batches of similar length, for `Annotator` and for the service."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -14,9 +15,35 @@ from ..pipeline.confidence import ConfidentPipe, Parse
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
 from ..pipeline.finding import entity_finders, find_recogniser, recognisers
 from ..pipeline.settings import NERSettings
-from .batches import Task
+from ..pipeline.windows import SizedT, batch_by_size
 
+Task = Callable[[Sequence[str]], Sequence[Any]]
+"""A function that returns one answer for each text."""
+
+TOGETHER = 4_096
+"""Most characters of a batch; a longer text is a batch of its own."""
 _SPANS_KEY = "tener_found"
+
+
+def batch_by_length(items: Iterable[SizedT]) -> Iterator[list[SizedT]]:
+    """Yield batches of items of similar length, the shortest first, so that no short text waits for a long one."""
+    return batch_by_size(sorted(items, key=len), TOGETHER)
+
+
+def answer_each(task: Task, texts: Sequence[str]) -> list[Any]:
+    """Return the answer for each text, or the exception that it raises. A batch that fails is halved and retried."""
+    if not texts:
+        return []
+    try:
+        answers = list(task(texts))
+        if len(answers) != len(texts):
+            raise ValueError(f"{len(answers)} answers for {len(texts)} texts")
+        return answers
+    except Exception as error:
+        if len(texts) == 1:
+            return [error]
+        middle = len(texts) // 2
+        return answer_each(task, texts[:middle]) + answer_each(task, texts[middle:])
 
 
 def entity_task(nlp: Language, *, probability: bool = True) -> Task:

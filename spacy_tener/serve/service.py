@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Request
 from spacy.language import Language
 
-from ..annotate.batches import TOGETHER, Task
-from ..annotate.finding import entity_task, labels, reading_task
+from ..annotate.finding import TOGETHER, Task, entity_task, labels, reading_task
 from ..explain import explain
 from ..files import digest
 from ..pipeline.confidence import Parse

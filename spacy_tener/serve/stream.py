@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..annotate.batches import TOGETHER
+from ..annotate.finding import TOGETHER
 from .access import unless_gone
 from .schema import ErrorDetail, LineRequest, LineResponse, Options, ServiceError, invalid, request_timeout
 from .service import Service, to_response

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from typing import Any
 
-from ..annotate.batches import Task, answer_each, batch_by_length
+from ..annotate.finding import Task, answer_each, batch_by_length
 from .metrics import Metrics
 from .schema import Limits, ServiceError
 

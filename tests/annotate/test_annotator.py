@@ -9,7 +9,7 @@ import pytest
 import spacy
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
-from spacy_tener.annotate.batches import TOGETHER, answer_each, batch_by_length
+from spacy_tener.annotate.finding import TOGETHER, answer_each, batch_by_length
 from spacy_tener.errors import InputError, RemedyError
 
 LONG = "吴重阳在中国银行工作。今天天气很好，王小明去了上海。" * 60
