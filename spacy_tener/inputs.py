@@ -254,7 +254,8 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
 
 def _lines_of(path: str | Path, encoding: str) -> Iterator[tuple[int, str]]:
     if str(path) == STDIN:
-        yield from decode_lines(sys.stdin.buffer, encoding)
+        with decompressed(sys.stdin.buffer, STDIN) as stream:
+            yield from decode_lines(stream, encoding)
     else:
         with open_file(path) as (stream, _):
             yield from decode_lines(stream, encoding)
@@ -316,6 +317,19 @@ def _bytes_as_surrogates(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_BYTES_AS_SURROGATES, _bytes_as_surrogates)
 
 
+def check_text(value: Any) -> str:
+    """Return a record's text, as a `DamagedText` if it is none that can be written as UTF-8."""
+    if isinstance(value, DamagedText):
+        return value
+    if not isinstance(value, str):
+        return DamagedText("", "there is no text" if value is None else f"the text is of type {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        return DamagedText(value, f"character {error.start + 1} of the text is half of a surrogate pair")
+    return value
+
+
 # JSON
 
 
@@ -327,6 +341,14 @@ def parse_json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         return DamagedText(text, json_fault(error))
+
+
+def parse_object(text: str) -> dict[str, Any] | DamagedText:
+    """Return the JSON object of a line, or a `DamagedText` if it is none."""
+    value = parse_json(text)
+    if isinstance(value, (dict, DamagedText)):
+        return value
+    return DamagedText(text, "the line is not a JSON object")
 
 
 def json_fault(error: Exception) -> str:

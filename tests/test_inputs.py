@@ -59,8 +59,9 @@ def test_compression_is_told_by_the_content_and_not_by_the_name(tmp_path: Path) 
     assert list(read_lines(write(tmp_path / "a.txt", gzip.compress(b"a O\n")))) == [(1, "a O")]
 
 
-def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\ufeff科 O\r\n".encode())))
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(pack("\ufeff科 O\r\n".encode()))))
     assert list(read_lines("-")) == [(1, "科 O")]
 
 

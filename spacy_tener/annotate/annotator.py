@@ -13,7 +13,7 @@ from spacy.cli._util import import_code
 from spacy.language import Language
 
 from ..errors import RemedyError
-from ..inputs import DamagedText
+from ..inputs import DamagedText, check_text
 from ..pipeline.finding import entity_finders, recognisers
 from ..pipeline.gpu import use_gpu
 from .finding import Task, answer_each, batch_by_length, entity_task, reading_task
@@ -116,12 +116,13 @@ class Annotator:
         if self._task is None:
             self.use(self.nlp)
         assert self._task is not None
-        answers = {place: _unreadable(value) for place, value in enumerate(values)}
-        texts = [_Text(value, place) for place, value in enumerate(values) if answers[place] is None]
-        for batch in batch_by_length(texts):
+        texts = list(map(check_text, values))
+        answers = [Answer(text, error=text.reason if isinstance(text, DamagedText) else None) for text in texts]
+        readable = [_Text(text, place) for place, text in enumerate(texts) if not isinstance(text, DamagedText)]
+        for batch in batch_by_length(readable):
             for each, found in zip(batch, answer_each(self._task, [one.text for one in batch]), strict=True):
                 answers[each.place] = _answer(each.text, found)
-        return [answers[place] or Answer("") for place in range(len(values))]
+        return answers
 
 
 @dataclass(frozen=True)
@@ -133,19 +134,6 @@ class _Text:
 
     def __len__(self) -> int:
         return len(self.text)
-
-
-def _unreadable(value: Any) -> Answer | None:
-    """Return an answer with the error of a value that is not a text; None for a text."""
-    if isinstance(value, DamagedText):
-        return Answer(value, error=value.reason)
-    if not isinstance(value, str):
-        return Answer("", error="there is no text" if value is None else f"the text is of type {type(value).__name__}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        return Answer(value, error=f"character {error.start + 1} of the text is half of a surrogate pair")
-    return None
 
 
 def _answer(text: str, found: Any) -> Answer:

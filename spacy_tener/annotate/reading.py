@@ -29,7 +29,7 @@ from ..inputs import (
     is_remote,
     open_raw,
     open_text,
-    parse_json,
+    parse_object,
     size_and_version,
     suffix_of,
 )
@@ -199,10 +199,9 @@ def _read(source: Source, file: IO[bytes], options: ReadOptions, text: str) -> I
         elif source.format == "jsonl":
             for number, line in decode_lines(stream, options.encoding):
                 if line and not line.isspace():
-                    row = parse_json(line)
-                    if not isinstance(row, dict):
-                        reason = row.reason if isinstance(row, DamagedText) else "the line is not a JSON object"
-                        row = {text: DamagedText(line, f"{source.address}:{number}: {reason}")}
+                    row = parse_object(line)
+                    if isinstance(row, DamagedText):
+                        row = {text: _placed(row, f"{source.address}:{number}")}
                     yield row, len(line)
         elif options.whole_files:
             whole = decode_whole(stream, options.encoding)

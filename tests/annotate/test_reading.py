@@ -218,23 +218,9 @@ def test_a_pipe_is_refused(tmp_path) -> None:
         read(tmp_path / "pipe")
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "gb18030"])
-@pytest.mark.parametrize("header", ['"text","key"', "text,key", '\r\ntext,"key"'])
-def test_a_byte_order_mark_is_no_part_of_the_first_header(tmp_path, encoding, header) -> None:
-    mark = "" if encoding == "utf-16" else "\ufeff"  # which Python writes itself
-    (tmp_path / "a.csv").write_bytes(f"{mark}{header}\r\n上海,1\r\n".encode(encoding))
-    assert read(tmp_path / "a.csv", encoding=encoding) == [{"text": "上海", "key": "1"}]
-
-
 def test_columns_of_one_name_are_all_kept(tmp_path) -> None:
     (tmp_path / "a.csv").write_text("text,tag,tag,tag.1,tag\nx,1,2,3,4\n")
     assert read(tmp_path / "a.csv") == [{"text": "x", "tag": "1", "tag.2": "2", "tag.1": "3", "tag.3": "4"}]
-
-
-def test_quotes_are_characters_between_tabs(tmp_path) -> None:
-    lines = [f'{n}\t"{n} opens' for n in range(1000)]
-    (tmp_path / "a.tsv").write_text("\n".join(["key\ttext", *lines]))
-    assert [row["text"] for row in read(tmp_path / "a.tsv")] == [f'"{n} opens' for n in range(1000)]
 
 
 def test_a_quote_that_is_never_closed_is_an_error_with_the_line_that_opens_it(tmp_path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import spacy
 from spacy.language import Language
@@ -47,15 +49,32 @@ def test_a_batch_is_answered_in_its_order(served, nlp):
     assert served.client.post("/v1/entities/batch", json={"texts": []}).json()["answers"] == []
 
 
-def test_offsets_as_javascript_counts(served):
-    text = "😀王小明𠮷去了上海"
-    characters = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
-    units = served.client.post("/v1/entities", json={"text": text, "offsets": "utf16"}).json()["entities"]
-    encoded = text.encode("utf-16-le")
-    assert [each["text"] for each in units] == [each["text"] for each in characters] != []
-    for each, same in zip(units, characters, strict=True):
-        assert encoded[2 * each["start"] : 2 * each["end"]].decode("utf-16-le") == each["text"]
-        assert text[same["start"] : same["end"]] == each["text"]
+EDGES = ["", "😀", "𠮷😀", "e\u0301", "\u0301", "👨\u200d👩", "\ufeff", "\u2028", "\r\n", "\x85", "\u200f"]
+UNITS = {"characters": "utf-32-le", "utf16": "utf-16-le"}
+
+
+@pytest.fixture(scope="module")
+def ruled(start):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "上海"}])
+    with start({"ruled": nlp}) as service:
+        yield service.client
+
+
+@pytest.mark.parametrize("offsets", UNITS)
+def test_offsets_count_characters_or_as_javascript_does_whatever_is_beside_an_entity(ruled, offsets):
+    texts = [f"{before}上海{after}上海" for before in EDGES for after in EDGES]
+    width = len("a".encode(UNITS[offsets]))
+    options = {"offsets": offsets}
+    one = [ruled.post("/v1/entities", json={"text": text, **options}).json()["entities"] for text in texts]
+    batch = ruled.post("/v1/entities/batch", json={"texts": texts, **options}).json()["answers"]
+    lines = "".join(f"{json.dumps({'text': text}, ensure_ascii=False)}\n" for text in texts)
+    stream = ruled.post("/v1/entities/stream", params=options, content=lines.encode()).text.splitlines()
+    assert one == batch == [json.loads(line)["entities"] for line in stream]
+    for text, entities in zip(texts, one, strict=True):
+        encoded = text.encode(UNITS[offsets])
+        marked = [encoded[width * each["start"] : width * each["end"]].decode(UNITS[offsets]) for each in entities]
+        assert marked == [each["text"] for each in entities] == ["上海", "上海"]
 
 
 def test_models_by_their_names(served):

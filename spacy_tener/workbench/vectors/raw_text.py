@@ -15,7 +15,7 @@ from spacy.training import Example
 
 from ...errors import InputError
 from ...features.lexicon_sources import list_files, read_list
-from ...inputs import STDIN, find_files, parse_json, read_lines, suffix_of
+from ...inputs import STDIN, DamagedText, check_text, find_files, parse_object, read_lines, suffix_of
 from ...pipeline.units import view_of
 from ..docbins import read_docs
 
@@ -80,12 +80,10 @@ def is_corpus(path: str | Path) -> bool:
 def _json_texts(source: str | Path) -> Iterator[str]:
     for number, line in read_lines(source):
         if line.strip():
-            try:
-                text = parse_json(line)["text"]
-                text.encode("utf-8")  # fails for lone surrogates
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                reason, remedy = 'no record with a "text" of whole characters', 'Write {"text": "..."}.'
-                raise InputError(str(source), reason, remedy, line=number) from error
+            record = parse_object(line)
+            text = record if isinstance(record, DamagedText) else check_text(record.get("text"))
+            if isinstance(text, DamagedText):
+                raise InputError(str(source), text.reason, 'Write {"text": "..."}.', line=number)
             yield from text.split("\n")
 
 

@@ -76,13 +76,6 @@ def test_texts_of_json_lines_are_read_paragraph_by_paragraph(tmp_path: Path) -> 
     assert list(read_texts(path)) == ["一", "二", "三"]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"body": "x"}', '{"text": 3}', '"text"'])
-def test_line_without_a_text_is_refused_with_its_number(tmp_path: Path, line: str) -> None:
-    path = write(tmp_path / "a.jsonl", f'{{"text": "一"}}\n{line}\n')
-    with pytest.raises(InputError, match=r'a\.jsonl:2: no record with a "text"'):
-        list(read_texts(path))
-
-
 def test_docs_of_a_spacy_file_are_read(tmp_path: Path) -> None:
     vocab = spacy.blank("zh").vocab
     words = [["上", "海"], ["a", "b", "\n", "c"]]
