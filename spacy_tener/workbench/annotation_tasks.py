@@ -126,7 +126,7 @@ def _tokens(task: Task) -> list[dict[str, Any]]:
     edges = [(token.idx, token.idx + len(token), bool(token.whitespace_)) for token in doc]
     starts, ends = {start for start, _, _ in edges}, {end for _, end, _ in edges}
     if any(each.start not in starts or each.end not in ends for each in task.entities):
-        edges = [(place, place + 1, False) for place in range(len(text))]
+        edges = [(start, start + 1, False) for start in range(len(text))]
     return [
         {"text": text[start:end], "start": start, "end": end, "id": number, "ws": space}
         for number, (start, end, space) in enumerate(edges)

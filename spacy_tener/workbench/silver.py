@@ -53,8 +53,8 @@ def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Beli
     for votes in zip(*(_vote(teacher, texts) for teacher in teachers), strict=True):
         entities: dict[Place, float] = defaultdict(float)
         for vote in votes:
-            for place, probability in vote.entities.items():
-                entities[place] += probability / len(votes)
+            for entity, probability in vote.entities.items():
+                entities[entity] += probability / len(votes)
         yield Belief(votes[0].doc, dict(entities), np.mean([vote.outside for vote in votes], axis=0))
 
 
@@ -97,19 +97,19 @@ def _correct(belief: Belief, components: Sequence[Callable[[Doc], Doc]]) -> None
     """Correct the probabilities of the first of these components for the others: entities that earlier or later
     components set have the probability 1, and entities that later ones remove count as not found."""
     doc = belief.doc
-    before = _places(doc)
-    found = _places(components[0](doc))
+    before = _entities(doc)
+    found = _entities(components[0](doc))
     for component in components[1:]:
         doc = component(doc)
-    final = _places(doc)
-    for place in found - final:
-        belief.entities.pop(place, None)
+    final = _entities(doc)
+    for entity in found - final:
+        belief.entities.pop(entity, None)
     for start, end, label in (before & final) | (final - found):
         belief.entities[start, end, label] = 1.0
         belief.outside[start:end] = 0.0
 
 
-def _places(doc: Doc) -> set[Place]:
+def _entities(doc: Doc) -> set[Place]:
     return set(map(place_of, doc.ents))
 
 

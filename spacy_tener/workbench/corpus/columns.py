@@ -230,8 +230,8 @@ class ColumnReader:
         if len(columns) != self.width:
             reason = f"the line has {len(columns)} columns, the lines before it {self.width}"
             raise RecordError(reason, "Give every line the same columns.", line=number)
-        for name, place in (("token", self.token), ("tag", self.tag)):
-            if not -self.width <= place < self.width:
+        for name, column in (("token", self.token), ("tag", self.tag)):
+            if not -self.width <= column < self.width:
                 reason = f"the line has {self.width} columns, and none for the {name}"
                 raise RecordError(reason, f"Name an existing column (--{name}-column).", line=number)
         if not columns[self.token]:

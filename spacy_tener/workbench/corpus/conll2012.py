@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from .columns import DOCUMENT_START, Block, read_blocks
-from .records import EntitySpan, Event, Notes, RecordError, Sentence, longest
+from .records import EntitySpan, Event, Notes, RecordError, Sentence
 
 _BEGIN, _END = "#begin document", "#end document"
 _DOCUMENT, _WORD, _NAMES = 0, 3, 10  # columns, counted from 0
@@ -78,17 +78,8 @@ class Conll2012Reader:
     def _sentence(self, block: Block) -> Sentence:
         rows = [_split(text, number) for number, text in block.lines]
         line = block.lines[0][0]
-        spans = self._outermost(_read_names([row[_NAMES] for row in rows], line), line)
-        return Sentence(tuple(written(row[_WORD]) for row in rows), spans, (), line, block.starts_document)
-
-    def _outermost(self, spans: Sequence[EntitySpan], line: int) -> tuple[EntitySpan, ...]:
-        """Return the names that are not nested in another. OntoNotes has no nested ones, but the format allows them."""
-        spans = sorted(spans, key=lambda span: (span.start, -span.end))
-        kept = longest(spans)
-        for span in spans:
-            if not any(span is each for each in kept):
-                self.notes.add(Event.OVERLAP, span.label, line + span.start)
-        return tuple(kept)
+        spans = _read_names([row[_NAMES] for row in rows], line, self.notes)
+        return Sentence(tuple(written(row[_WORD]) for row in rows), tuple(spans), (), line, block.starts_document)
 
 
 def written(word: str) -> str:
@@ -132,8 +123,9 @@ def _split(line: str, number: int) -> list[str]:
     return columns
 
 
-def _read_names(cells: Sequence[str], line: int) -> list[EntitySpan]:
-    """Return the names of a sentence from their brackets, nested ones before the outer ones."""
+def _read_names(cells: Sequence[str], line: int, notes: Notes) -> list[EntitySpan]:
+    """Return the names of a sentence from their brackets. Names inside of others, which the format allows and OntoNotes
+    does not have, are left out and counted."""
     spans: list[EntitySpan] = []
     begun: list[tuple[int, str]] = []
     for index, cell in enumerate(cells):
@@ -144,7 +136,10 @@ def _read_names(cells: Sequence[str], line: int) -> list[EntitySpan]:
             if not begun:
                 raise _malformed(f"'{cell}' in column 11 ends a name that has not begun", line + index)
             start, label = begun.pop()
-            spans.append(EntitySpan(start, index + 1, label))
+            if begun:
+                notes.add(Event.OVERLAP, label, line + start)
+            else:
+                spans.append(EntitySpan(start, index + 1, label))
     if begun:
         start, label = begun[-1]
         raise _malformed(f"the name '({label}' does not end in its sentence", line + start)

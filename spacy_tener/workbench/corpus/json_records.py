@@ -202,7 +202,7 @@ def _is_span(item: object, expected: bool) -> bool:
         return [type(part) for part in item[:2]] == [int, int] and len(item) == 3
     keys = item.keys() if isinstance(item, dict) else set()
     placed = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys
-    # Prodigy's tokens have places too.
+    # Prodigy's tokens have offsets too.
     return placed and (expected or not keys.isdisjoint(_LABEL_KEYS))
 
 
@@ -220,11 +220,11 @@ def parse_cluener(record: JsonRecord, note: Note, options: CorpusOptions) -> lis
         raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
     spans = []
     for label, entities in labels.items():
-        for name, places in expect(entities, dict, f"'{label}'", "an object of places by entity").items():
-            for place in expect(places, list, f"'{name}'", "a list of [first, last]"):
-                if not isinstance(place, list) or len(place) != 2:
-                    raise RecordError(f"'{name}' has a place that is not [first, last]: {excerpt(place)}", SEE_HELP)
-                spans.append(EntitySpan(whole_number(place[0]), whole_number(place[1]) + 1, label, name))
+        for name, offsets in expect(entities, dict, f"'{label}'", "an object of offsets by entity").items():
+            for pair in expect(offsets, list, f"'{name}'", "a list of [first, last]"):
+                if not isinstance(pair, list) or len(pair) != 2:
+                    raise RecordError(f"'{name}' has offsets that are not [first, last]: {excerpt(pair)}", SEE_HELP)
+                spans.append(EntitySpan(whole_number(pair[0]), whole_number(pair[1]) + 1, label, name))
     return [AnnotatedText(text, tuple(in_codepoints(text, spans, options.offsets)))]
 
 
@@ -232,30 +232,30 @@ def parse_llm(record: JsonRecord, note: Note, options: CorpusOptions) -> list[An
     text = expect(record.get("text"), str, "'text'", "a string")
     spans: list[EntitySpan] = []
     if "spans" in record:
-        place = 0
+        end = 0
         for each in expect(record["spans"], list, "'spans'", "a list of objects"):
             if expect(each, dict, "a span", "an object").get("is_entity"):
                 name = expect(each.get("text"), str, "'text' of a span", "a string")
-                start = _place(text, name, place)
-                place = start + len(name)
-                spans.append(EntitySpan(start, place, expect(each.get("label"), str, "a label", "a string")))
+                start = _find(text, name, end)
+                end = start + len(name)
+                spans.append(EntitySpan(start, end, expect(each.get("label"), str, "a label", "a string")))
         return [AnnotatedText(text, tuple(spans))]
     for label, names in expect(record.get("entities"), dict, "'entities'", "an object of strings by type").items():
         for name in expect(names, list, f"'{label}'", "a list of strings"):
-            place = _place(text, expect(name, str, "an entity", "a string"), 0)
-            while place >= 0:
-                spans.append(EntitySpan(place, place + len(name), label))
-                place = text.find(name, place + len(name))
+            start = _find(text, expect(name, str, "an entity", "a string"), 0)
+            while start >= 0:
+                spans.append(EntitySpan(start, start + len(name), label))
+                start = text.find(name, start + len(name))
     return [AnnotatedText(text, tuple(spans))]
 
 
-def _place(text: str, name: str, start: int) -> int:
+def _find(text: str, name: str, start: int) -> int:
     """Return the offset of a string in a text, at or after `start`."""
-    place = text.find(name, start) if name else -1
-    if place < 0:
+    offset = text.find(name, start) if name else -1
+    if offset < 0:
         behind = f" after character {start}" if start else ""
         raise RecordError(f"'{name}' is not in the text{behind}", "Write entities as they stand in the text.")
-    return place
+    return offset
 
 
 def read_spans(item: object) -> Iterator[EntitySpan]:

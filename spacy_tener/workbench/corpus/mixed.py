@@ -13,7 +13,7 @@ from ...pipeline.learning.targets import WEIGHT
 
 Reader = Callable[[Language], Iterator[Example]]
 
-_PLACE = "spacy_tener.MixedCorpus.v1"
+_NAME = "spacy_tener.MixedCorpus.v1"
 _OWN_WEIGHT = "tener_own_weight"
 """Key in a Doc's `user_data` of its own weight, before that of its reader."""
 
@@ -49,17 +49,17 @@ def mixed_corpus(
                     yield example
                 if example is None:
                     remedy = "Check its path, or take it out of the config."
-                    raise InputError(_PLACE, f"the reader {name!r} has no examples", remedy)
+                    raise InputError(_NAME, f"the reader {name!r} has no examples", remedy)
 
     return read
 
 
 def _check(readers: Mapping[str, Reader], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
     if unknown := sorted({*weights, *repeat} - set(readers)):
-        raise InputError(_PLACE, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
+        raise InputError(_NAME, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
     for name, weight in weights.items():
         if not 0.0 <= weight < float("inf"):
-            raise InputError(_PLACE, f"the weight of {name!r} is {weight}", "Give a number of 0 or more.")
+            raise InputError(_NAME, f"the weight of {name!r} is {weight}", "Give a number of 0 or more.")
     for name, times in repeat.items():
         if times < 0:
-            raise InputError(_PLACE, f"{name!r} is repeated {times} times", "Give a whole number of 0 or more.")
+            raise InputError(_NAME, f"{name!r} is repeated {times} times", "Give a whole number of 0 or more.")

@@ -181,11 +181,11 @@ def resolve_token_spans(
     """Return entities over tokens that are in bounds, have a label and do not overlap, and the tokens with missing
     annotation: those that only spans cover which are left out for a longer one."""
     for span in spans:
-        place = f"entity {span.start}-{span.end - 1}"
+        where = f"entity {span.start}-{span.end - 1}"
         if not 0 <= span.start < span.end <= len(tokens):
-            reason = f"{place} is empty or past the tokens, of which there are {len(tokens)}"
+            reason = f"{where} is empty or past the tokens, of which there are {len(tokens)}"
             raise RecordError(reason, "Tokens count from 0, and the second number is that of the last one.")
-        _check_label(span, place)
+        _check_label(span, where)
     for span, count in Counter(spans).items():
         for _ in range(count - 1):
             note(Event.DUPLICATE, f"{span.label} {span.start}-{span.end - 1}")
@@ -262,20 +262,20 @@ def in_codepoints(text: str, spans: Iterable[EntitySpan], units: str) -> list[En
     return [replace(span, start=codepoint[span.start], end=codepoint[span.end]) for span in spans]
 
 
-def _check_label(span: EntitySpan, place: str) -> None:
+def _check_label(span: EntitySpan, where: str) -> None:
     if not span.label.strip():
-        raise RecordError(f"{place} has an empty label", "Give it a label or remove it.")
+        raise RecordError(f"{where} has an empty label", "Give it a label or remove it.")
 
 
 def _checked(span: EntitySpan, text: str) -> EntitySpan:
-    place = f"span {span.start}-{span.end}"
+    where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
-        reason = f"{place} is empty or outside of the text, which has {len(text)} characters"
+        reason = f"{where} is empty or outside of the text, which has {len(text)} characters"
         raise RecordError(reason, "Offsets count from 0, and the end is behind the last character.")
-    _check_label(span, place)
+    _check_label(span, where)
     covered = text[span.start : span.end]
     if not is_quoted(span, text):
-        reason = f"{place} covers '{covered[:60]}' but the file quotes '{(span.quoted or '')[:60]}'"
+        reason = f"{where} covers '{covered[:60]}' but the file quotes '{(span.quoted or '')[:60]}'"
         raise RecordError(reason, "Check the offsets; if they count UTF-16 units, give `--offsets utf16`.")
     return span
 

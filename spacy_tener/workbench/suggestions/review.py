@@ -1,4 +1,4 @@
-"""Reviews of gold annotation: ranks the places where a model's best reading differs from it.
+"""Reviews of gold annotation: ranks doubts, where a model's best parse differs from it.
 
 In cross-validation, each fold of a corpus is judged by a model trained on the other folds:
 
@@ -39,12 +39,12 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Doubt:
-    """A place where the gold annotation and the model's best reading differ.
+    """Where the gold annotation and the model's best parse differ.
 
     doc: The number of the Doc in its corpus, from 0.
     gold: Gold entities that the model does not find, with its probabilities for them.
     found: Entities that it finds instead.
-    suspicion: The score from 0 to 1 by which places are ranked; see `rank_doubts`.
+    suspicion: The score from 0 to 1 by which doubts are ranked; see `rank_doubts`.
     """
 
     doc: int
@@ -129,14 +129,14 @@ def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDo
         Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
     ]
     masks = gold_masks(ner, known)
-    places = [[place_of(ent) for ent in example.reference.ents] for example in known]
+    gold_spans = [[place_of(ent) for ent in example.reference.ents] for example in known]
     probabilities, of_gold, found = list[float](), list[list[float]](), list[list[FoundEntity]]()
     for views, decoding in ner._decodings(read_docs):
         group = slice(len(found), len(found) + len(views))
         probabilities += decoding.share(masks[group])
-        of_gold += probabilities_of_places(ner, views, decoding, places[group])
+        of_gold += probabilities_of_places(ner, views, decoding, gold_spans[group])
         found += best_entities(ner, views, decoding)
-    columns = zip(batch, found, known, probabilities, places, of_gold, strict=True)
+    columns = zip(batch, found, known, probabilities, gold_spans, of_gold, strict=True)
     for (number, doc), best, example, probability, own, values in columns:
         gold = [FoundEntity(start, end, label, value) for (start, end, label), value in zip(own, values, strict=True)]
         unknown = len(doc.ents) - len(own)
@@ -170,9 +170,9 @@ def _where_annotated(doc: Doc, found: Iterable[FoundEntity]) -> list[FoundEntity
 
 def disagreements(number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Iterator[Doubt]:
     """Yield the entities of only one side, grouped where they share characters."""
-    agreed = {_place(each) for each in gold} & {_place(each) for each in found}
+    agreed = {_offsets(each) for each in gold} & {_offsets(each) for each in found}
     rest = [(each, side) for side, entities in enumerate((gold, found)) for each in entities]
-    rest = sorted((pair for pair in rest if _place(pair[0]) not in agreed), key=lambda pair: pair[0].start)
+    rest = sorted((pair for pair in rest if _offsets(pair[0]) not in agreed), key=lambda pair: pair[0].start)
     group: list[tuple[FoundEntity, int]] = []
     for pair in rest:
         if group and pair[0].start >= max(each.end for each, _ in group):
@@ -188,7 +188,7 @@ def _doubt(number: int, group: Sequence[tuple[FoundEntity, int]]) -> Doubt:
     return Doubt(number, tuple(gold), tuple(found))
 
 
-def _place(entity: FoundEntity) -> tuple[int, int, str]:
+def _offsets(entity: FoundEntity) -> tuple[int, int, str]:
     return entity.start, entity.end, entity.label
 
 

@@ -172,14 +172,14 @@ def _buckets(text: str) -> NDArray[np.int64]:
     codes = np.frombuffer(f" {text.casefold()} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     codes = codes.astype(np.uint64)
     hashed = [
-        sum((codes[place : codes.size - n + 1 + place] * _PRIMES[place] for place in range(n)), start=np.uint64(n))
+        sum((codes[index : codes.size - n + 1 + index] * _PRIMES[index] for index in range(n)), start=np.uint64(n))
         for n in ORDERS
         if codes.size >= n
     ]
     mixed = np.concatenate(hashed)
     mixed ^= mixed >> np.uint64(29)
-    places: NDArray[np.int64] = ((mixed * _PRIMES[0]) >> np.uint64(54)).astype(np.int64)
-    return places
+    buckets: NDArray[np.int64] = ((mixed * _PRIMES[0]) >> np.uint64(54)).astype(np.int64)
+    return buckets
 
 
 def spread(weights: Sequence[float], vectors: Profiles, n: int, known: Iterable[str] = ()) -> list[int]:
