@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from spacy_tener.cli import options
-from spacy_tener.cli._common import check_file, load_pipeline, msg, names, setup_gpu
-from spacy_tener.errors import RemedyError, check_choice, counted
+from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names, setup_gpu
+from spacy_tener.errors import RemedyError, counted
 from spacy_tener.files import write_text
 
 from .app import command
@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[Callable[..., object], set[str]]] = {
 @command("table", prints_result=True)
 def table_cli(
     runs: Runs,
-    metric: Annotated[str, typer.Option("--metric", "-m", help="Score to compare systems by: p, r, f")] = "f",
+    metric: Annotated[str, options.choice(("--metric", "-m"), "Score to compare systems by", ("p", "r", "f"))] = "f",
     by: Annotated[
         str, typer.Option(help="Group runs by these: corpus, system, settings of the config")
     ] = "corpus,system",
@@ -48,10 +48,8 @@ def table_cli(
         bool, typer.Option("--named-nominal", help="Report names (X.NAM) and nominal mentions (X.NOM) as well")
     ] = False,
     published: Annotated[bool, typer.Option(help="Add the rows that the papers printed")] = True,
-    format: Annotated[
-        str, typer.Option("--format", "-f", help=f"auto (by the output's ending), {', '.join(FORMATS)}")
-    ] = "auto",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write (default: print)")] = None,
+    format: Annotated[str, options.output_format(("auto", *FORMATS))] = "auto",
+    output: Annotated[Path | None, options.output("a file (default: print)")] = None,
 ) -> tuple[str, int]:
     """
     Make a table of runs: mean and deviation over seeds.
@@ -70,7 +68,9 @@ def table_cli(
     if format == "auto":
         format = output.suffix.removeprefix(".") if output else "terminal"
         if format not in FORMATS:
-            raise RemedyError(f"{output}: no format has this ending", f"Name one by --format: {', '.join(FORMATS)}.")
+            raise CommandLineError(
+                f"{output}: no format has this ending", f"Name one by --format: {', '.join(FORMATS)}."
+            )
     check_file(output)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     table = make_table(
@@ -110,8 +110,8 @@ def warn_table(found: FoundRuns, table: ScoreTable) -> None:
 @command("plot")
 def plot_cli(
     runs: Runs,
-    kind: Annotated[str, typer.Option("--kind", "-k", help=", ".join(KINDS))],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .png or .svg")],
+    kind: Annotated[str, options.choice(("--kind", "-k"), "Kind of figure", KINDS)],
+    output: Annotated[Path, options.output("a file: .png or .svg")],
     x: Annotated[
         str | None, typer.Option("--x", "-x", help="convergence: step or epoch; sweep: a setting of the config")
     ] = None,
@@ -140,13 +140,12 @@ def plot_cli(
     values: dict[str, Any] = {"x": x, "by": names(by) if by else None, "metric": metric, "baseline": baseline}
     values |= {"published": published, "log_x": log_x, "y_min": y_min}
     given = {name: value for name, value in values.items() if value is not None}
-    check_choice("kind of figure", kind, KINDS)
     draw, meaningful = KINDS[kind]
     if useless := sorted(set(given) - meaningful):
         shown = ", ".join("--" + name.replace("_", "-") for name in useless)
-        raise RemedyError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
+        raise CommandLineError(f"{shown}: not an option of --kind {kind}", "Leave it out.")
     if kind == "sweep" and x is None:
-        raise RemedyError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
+        raise CommandLineError("A sweep is drawn against a setting", "Name it by --x, as in --x k.")
     check_file(output)
     found = find_runs(runs).only(corpora=names(corpus), systems=names(system))
     warn_left_out(found)

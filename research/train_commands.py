@@ -120,7 +120,7 @@ def search_cli(
     trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="Total number of trials of the search")],
     settings: options.Settings = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampler; trainings use the config's")] = 0,
-    sampler: Annotated[str, typer.Option("--sampler", help=" or ".join(SAMPLERS))] = "random",
+    sampler: Annotated[str, options.choice(("--sampler",), "How settings are drawn", SAMPLERS)] = "random",
     steps: Annotated[
         int | None, typer.Option("--steps", min=1, help="Steps of each training (training.max_steps)")
     ] = None,

@@ -93,8 +93,6 @@ def test_corpora_and_systems_can_be_chosen(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--metric", "F1"], "Unknown metric 'F1' Use one of: p, r, f."),
-        (["--format", "latex"], "Unknown format 'latex'"),
         (["--baseline", "mect"], "The baseline mect is not one of these systems"),
         (["--by", "corpus"], "seed 1 is there twice: weibo/ner/1 and weibo/tener/1"),
         (["nope"], "nope: there is no such directory"),
@@ -106,6 +104,12 @@ def test_what_cannot_be_done_is_said(runs: Path, arguments: list[str], message: 
     assert result.code == 1
     assert message in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(("option", "value"), [("--metric", "F1"), ("--format", "latex"), ("--output", "table.tex")])
+def test_a_wrong_option_is_refused(runs: Path, option: str, value: str) -> None:
+    result = table(runs, option, value)
+    assert (result.code, result.stdout, value in result.stderr) == (2, "", True)
 
 
 def test_without_a_finished_run_the_unfinished_are_listed_and_it_fails(tmp_path: Path) -> None:
