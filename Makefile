@@ -47,8 +47,7 @@ browser: ## Chromium and its driver, where they are missing
 test-slow: $(DEV_ENV) browser $(LABEL_STUDIO)/.installed ## the tests that train for minutes, with Java for Spark, and Label Studio
 	@command -v java >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -qq --yes default-jre-headless >/dev/null; } || \
 	{ echo "The test of Spark needs Java: apt-get install default-jre-headless" >&2; exit 1; }
-	$(PY) -m pip install --constraint constraints.txt --editable ".[release]" pyspark triton
-	@rm -rf *.egg-info
+	$(PY) -m pip install --constraint constraints.txt pyspark triton
 	$(PY) -m pytest -m slow
 
 # In an environment of its own (1 GB): it pins versions of what this package uses.
@@ -80,8 +79,6 @@ docs: $(DEV_ENV) ## the documentation, as a site in site/
 	@echo "Documentation: file://$(CURDIR)/site/index.html"
 
 dist: $(DEV_ENV) ## sdist and wheel of the last commit in dist/, checked
-	$(PY) -m pip install --quiet --constraint constraints.txt --editable ".[release]"
-	@rm -rf *.egg-info
 	$(PY) scripts/make_dist.py
 	$(PY) -m twine check --strict dist/*
 	$(PY) -m check_wheel_contents dist/*.whl

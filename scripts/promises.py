@@ -56,7 +56,7 @@ def _names() -> Iterator[str]:
             module, _, attribute = target.partition(":")
             for argument, default in _arguments(getattr(importlib.import_module(module), attribute), name):
                 yield f"{name} {argument} = {default}"
-    yield from (f"pip install spacy_tener[{extra}]" for extra in project["optional-dependencies"])
+    yield from (f"extra {extra}" for extra in project["optional-dependencies"])
 
 
 def _arguments(function: Any, name: str) -> Iterator[tuple[str, str]]:

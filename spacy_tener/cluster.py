@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from .errors import RemedyError
+from .errors import RemedyError, install
 
 Item = TypeVar("Item")
 _TIMEOUT = 10.0  # seconds to wait for an answer of the cluster's head
@@ -27,7 +27,7 @@ def connected(address: str | None = None) -> Iterator[ModuleType]:
     try:
         import ray
     except ImportError as error:
-        raise RemedyError("--engine ray needs Ray", "pip install 'spacy_tener[ray]'") from error
+        raise RemedyError("--engine ray needs Ray", install("ray")) from error
     if ray.is_initialized():
         yield ray
         return

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import requires
 from typing import Any
+
+from packaging.requirements import Requirement
+
+from .about import __title__
 
 
 class RemedyError(ValueError):
@@ -57,6 +62,19 @@ class MissingPackageError(ImportError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.remedy)
+
+
+def install(name: str) -> str:
+    """Return the command that installs the packages of one of our extras, or one of those packages.
+
+    It names these packages, not ours: until that is on an index, anybody could register the name there.
+    """
+    known = [Requirement(line) for line in requires(__title__) or ()]
+    of_extra = [each for each in known if each.marker and each.marker.evaluate({"extra": name})]
+    wanted = of_extra or [each for each in known if each.name == name]
+    for each in wanted:
+        each.marker = None
+    return " ".join(["pip install", *dict.fromkeys(f'"{each}"' for each in wanted)])
 
 
 def counted(number: int, one: str, several: str = "") -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from .errors import InputError, RemedyError
+from .errors import InputError, RemedyError, install
 
 STDIN = "-"
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
@@ -118,7 +118,7 @@ def file_system(address: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise RemedyError(f"{address} needs fsspec", "pip install 'spacy_tener[annotate]'") from error
+        raise RemedyError(f"{address} needs fsspec", install("fsspec")) from error
     try:
         system, path = fsspec.core.url_to_fs(address)
     except (ValueError, ImportError) as error:
@@ -203,7 +203,7 @@ def _zstd(packed: IO[bytes]) -> Any:
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise RemedyError("Reading .zst needs pyarrow", "pip install 'spacy_tener[annotate]'") from error
+        raise RemedyError("Reading .zst needs pyarrow", install("pyarrow")) from error
     return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
 
 

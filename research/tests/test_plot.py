@@ -98,4 +98,4 @@ def test_without_matplotlib_the_extra_is_named(runs: Path, tmp_path: Path, monke
     result = plot(runs, "--kind", "scores", "--output", tmp_path / "a.png")
     assert result.code == 1
     assert "Figures need matplotlib" in result.text
-    assert "pip install 'spacy_tener[plot]'" in result.text
+    assert "research/requirements.txt" in result.text

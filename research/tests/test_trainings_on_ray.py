@@ -140,4 +140,4 @@ def test_what_cannot_be_run_is_said_before_anything_is_trained(here: Path, optio
 
 def test_without_ray_the_extra_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "spacy_tener[ray]" in run(*GRID, "--engine", "ray")[2]
+    assert 'pip install "ray[data]' in run(*GRID, "--engine", "ray")[2]

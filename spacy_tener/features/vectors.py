@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from spacy.vocab import Vocab
 
-from ..errors import InputError
+from ..errors import InputError, install
 from ..types import FloatArray
 from .vector_text import RowFilter, read_text_vectors
 
@@ -135,7 +135,7 @@ def _read_fasttext(names: RowFilter, strings: Iterable[str] | None) -> FloatArra
     try:
         from gensim.models.fasttext import load_facebook_vectors
     except ImportError as error:
-        remedy = "`pip install 'spacy_tener[vectors]'`, or use the .vec file that fastText writes beside the model."
+        remedy = f"{install('gensim')}, or use the .vec file that fastText writes beside the model."
         raise InputError(path, "reading a fastText model needs gensim", remedy) from error
     try:
         vectors = load_facebook_vectors(path)

@@ -17,7 +17,7 @@ from thinc.api import Model, Ops, Optimizer, chain, get_current_ops
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 
-from ..errors import MissingPackageError
+from ..errors import MissingPackageError, install
 from ..runtime.weights import Weights
 from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows
 from .serialize import from_safetensors, to_safetensors
@@ -221,7 +221,7 @@ def require_torch() -> None:
             raise
         raise MissingPackageError(
             "torch is not installed, which is needed for training, for a GPU, and for pipelines with a transformer",
-            "Install it by `pip install 'spacy_tener[train]'`. Other trained pipelines do not need it.",
+            f"{install('torch')}. Other trained pipelines do not need it.",
         ) from error
 
 

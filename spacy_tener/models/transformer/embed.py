@@ -14,7 +14,7 @@ from thinc.api import Model
 from thinc.types import Floats2d
 from torch import nn
 
-from ...errors import MissingPackageError
+from ...errors import MissingPackageError, install
 from ..batches import EmbedOutput, token_counts
 from ..bridge import EmbedModel, TorchShim, run_module, torch_shim
 from ..settings import expand_config
@@ -154,7 +154,7 @@ def _library() -> ModuleType:
     except ImportError as error:
         raise MissingPackageError(
             "spacy_tener.TransformerEmbed.v1 needs the library transformers, which is not installed",
-            "Install it by `pip install 'spacy_tener[transformers]'`.",
+            install("transformers"),
         ) from error
     return transformers
 

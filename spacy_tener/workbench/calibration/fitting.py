@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import RemedyError
+from ...errors import RemedyError, install
 from ...pipeline.decoding import Probabilities
 from ...types import BoolArray, IntArray
 from .outcomes import Outcomes
@@ -30,7 +30,7 @@ def _scipy() -> Any:
         import scipy.optimize
         import scipy.stats
     except ImportError as error:
-        raise RemedyError("Calibrating needs scipy", "pip install 'spacy_tener[train]'") from error
+        raise RemedyError("Calibrating needs scipy", install("scipy")) from error
     return scipy
 
 

