@@ -106,12 +106,6 @@ def test_texts_keep_their_characters_and_report_what_does_not_fit(write: Write, 
     assert (report.notes.counts.total(), report.missing) == (0, 0)
 
 
-def test_missing_tags_are_missing_annotation(write: Write, tmp_path: Path) -> None:
-    (report,) = convert([write("a.txt", "a -\nb B-X\nc O\n")], tmp_path)
-    assert [token.ent_iob for token in docs(tmp_path / "a.spacy")[0]] == [0, 3, 2]
-    assert report.missing == 1
-
-
 def test_many_inputs_give_as_many_outputs_and_reports(write: Write, tmp_path: Path) -> None:
     inputs = [write("x.train", COLUMNS), write("x.dev", COLUMNS), write("y.jsonl", JSONL)]
     reports = convert(inputs, tmp_path / "out")

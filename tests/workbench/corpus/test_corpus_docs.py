@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import spacy
-from spacy.tokens import Doc, DocBin
+from spacy.tokens import Doc
 
 from spacy_tener.workbench.corpus.docs import group_sentences, sentences_to_doc, text_to_doc
 from spacy_tener.workbench.corpus.records import AnnotatedText, EntitySpan, Event, Notes, Sentence
@@ -47,10 +47,6 @@ def test_tokens_of_the_corpus_are_the_tokens_of_the_doc() -> None:
     assert (ents(doc), iob(doc)) == ([("高勇", "NAME")], "BIOO")
 
 
-def test_spaces_follow_the_tokens_if_asked_for_as_in_spacys_own_converter() -> None:
-    assert doc_of(sentence("New|York"), spaces=True).text == "New York "
-
-
 def test_neighbouring_entities_of_one_type_stay_two() -> None:
     assert iob(doc_of(sentence("a|b|c", (0, 1, "X"), (1, 3, "X")))) == "BBI"
 
@@ -87,11 +83,6 @@ def test_groups_never_cross_a_document(n_sents: int, groups: list[str]) -> None:
     sentences = [sentence(letter, starts=letter in "ad") for letter in "abcde"]
     found = group_sentences(sentences, n_sents)
     assert ["".join(each.tokens[0] for each in group if isinstance(each, Sentence)) for group in found] == groups
-
-
-def test_texts_are_not_grouped() -> None:
-    texts = [AnnotatedText("a", ()), AnnotatedText("b", ())]
-    assert list(group_sentences(texts, 0)) == texts
 
 
 @pytest.mark.parametrize(
@@ -133,17 +124,19 @@ def test_an_entity_off_the_token_edges_leaves_its_tokens_unknown_and_is_counted(
     assert notes.examples[Event.MISALIGNED] == ["line 5: X 'believa'"]
 
 
-def test_an_entity_over_several_tokens_off_the_edges_leaves_them_all_unknown() -> None:
-    assert iob(text_doc("one two three four", (5, 10, "X"))) == "O??O"
-
-
-def test_two_entities_inside_of_one_token_leave_it_unknown_once() -> None:
-    assert iob(text_doc("a newyorkcity b", (2, 5, "X"), (5, 9, "Y"))) == "O?O"
-
-
-def test_tokens_that_only_touch_an_entity_off_the_edges_stay_known() -> None:
-    assert iob(text_doc("(Parisian)", (1, 4, "X"))) == "O?O"
-    assert iob(text_doc("(Parisian)", (4, 9, "X"))) == "O?O"
+@pytest.mark.parametrize(
+    ("text", "spans", "tags"),
+    [
+        ("one two three four", [(5, 10, "X")], "O??O"),
+        ("a newyorkcity b", [(2, 5, "X"), (5, 9, "Y")], "O?O"),
+        ("(Parisian)", [(1, 4, "X")], "O?O"),
+        ("(Parisian)", [(4, 9, "X")], "O?O"),
+    ],
+)
+def test_entities_off_the_edges_leave_what_they_touch_unknown_and_nothing_else(
+    text: str, spans: list[tuple[int, int, str]], tags: str
+) -> None:
+    assert iob(text_doc(text, *spans)) == tags
 
 
 def test_characters_without_annotation_are_unknown_where_no_entity_covers_them() -> None:
@@ -158,11 +151,3 @@ def test_notes_of_several_files_keep_the_first_examples() -> None:
         other.add(Event.BLANK, "b", line)
     notes.update(other, source="x")
     assert (notes.counts[Event.BLANK], notes.examples[Event.BLANK]) == (10, ["line 0: a", "line 1: a", "line 2: a"])
-
-
-def test_annotation_survives_the_binary_format() -> None:
-    doc = doc_of(sentence("a|b|c", (0, 2, "X"), missing=(2,)), sentence("d", (0, 1, "Y")))
-    stored = DocBin(attrs=["ENT_IOB", "ENT_TYPE", "SENT_START"], docs=[doc, text_doc("")]).to_bytes()
-    read, empty = DocBin().from_bytes(stored).get_docs(EN.vocab)
-    assert (ents(read), iob(read), [sent.text for sent in read.sents]) == (ents(doc), "BI?B", ["abc", "d"])
-    assert len(empty) == 0

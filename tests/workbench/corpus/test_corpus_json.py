@@ -132,15 +132,7 @@ def test_finished_annotations_without_entities_need_no_list(tmp_path: Path) -> N
     assert [text.spans for text in texts(tmp_path, records)] == [(), ()]
 
 
-def test_cluener_includes_the_last_character(tmp_path: Path) -> None:
-    reader = reader_of(tmp_path, [CLUENER, {"text": "无", "label": {}}])
-    first, second = reader
-    assert first.spans == (EntitySpan(0, 4, "company"), EntitySpan(9, 12, "name"))
-    assert second.spans == ()
-    assert reader.format == "cluener"
-
-
-def test_cluener_with_an_entity_in_several_places(tmp_path: Path) -> None:
+def test_cluener_with_an_entity_several_times(tmp_path: Path) -> None:
     record = {"text": "京东京东jd", "label": {"company": {"京东": [[0, 1], [2, 3]]}}}
     assert texts(tmp_path, [record])[0].spans == (EntitySpan(0, 2, "company"), EntitySpan(2, 4, "company"))
 
@@ -159,17 +151,6 @@ def test_objects_over_several_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("\n\n".join(json.dumps(CLUENER, indent=2, ensure_ascii=False) for _ in range(2)), encoding="utf-8")
     assert [text.text for text in CorpusReader(path)] == [CLUENER["text"]] * 2
-
-
-def test_blank_lines_and_crlf_between_records_are_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"text": "a", "label": []}\r\n \r\n{"text": "b\\r\\n", "label": []}\r\n')
-    assert [(text.text, text.line) for text in CorpusReader(path)] == [("a", 1), ("b\r\n", 3)]
-
-
-def test_an_empty_list_has_no_texts(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text("[]")
-    assert list(CorpusReader(tmp_path / "a.json")) == []
 
 
 def test_spans_are_sorted(tmp_path: Path) -> None:
@@ -205,27 +186,10 @@ def test_of_overlapping_spans_the_longest_can_be_kept(tmp_path: Path) -> None:
     assert reader.notes.counts == {Event.OVERLAP: 3}
 
 
-def test_spans_that_touch_do_not_overlap(tmp_path: Path) -> None:
-    assert len(spans_of(tmp_path, "abcd", [[0, 2, "X"], [2, 4, "X"]])) == 2
-
-
-def test_offsets_may_count_utf_16_units(tmp_path: Path) -> None:
-    assert spans_of(tmp_path, "😂北京😂😂上海", [[2, 4, "LOC"], [8, 10, "LOC"]], offsets="utf16") == (
-        EntitySpan(1, 3, "LOC"),
-        EntitySpan(5, 7, "LOC"),
-    )
-    assert spans_of(tmp_path, "abc", [[1, 3, "X"]], offsets="utf16") == (EntitySpan(1, 3, "X"),)
-
-
 @pytest.mark.parametrize(("start", "end"), [(1, 4), (2, 11), (-1, 2)])
 def test_utf_16_offsets_must_not_cut_a_character_or_leave_the_text(tmp_path: Path, start: int, end: int) -> None:
     with pytest.raises(CorpusError, match=f"span {start}-{end} is outside of the text or cuts a character"):
         spans_of(tmp_path, "😂北京😂😂", [[start, end, "LOC"]], offsets="utf16")
-
-
-def test_strings_of_entities_have_no_unit(tmp_path: Path) -> None:
-    record = {"text": "😂在北京", "entities": {"LOC": ["北京"]}}
-    assert texts(tmp_path, [record], offsets="utf16")[0].spans == (EntitySpan(2, 4, "LOC"),)
 
 
 def test_the_text_of_regions_is_found_by_quotations_in_utf_16_units_too(tmp_path: Path) -> None:
@@ -439,12 +403,6 @@ def test_training_data_of_spacy_2_is_read(tmp_path: Path, indent: int | None) ->
     assert [text.spans for text in CorpusReader(path)] == [ENTITIES, ()]
 
 
-def test_tokens_and_tags_of_hugging_face_are_read(tmp_path: Path) -> None:
-    reader = reader_of(tmp_path, [{"id": "0", "tokens": ["EU", "rejects"], "ner_tags": ["B-ORG", "O"]}])
-    assert list(reader) == [Sentence(("EU", "rejects"), (EntitySpan(0, 1, "ORG"),), (), 1, True)]
-    assert (reader.format, reader.scheme) == ("tokens", "IOB2")
-
-
 def test_numbered_tags_get_their_names_from_the_option_or_the_file_beside(tmp_path: Path) -> None:
     records = [{"tokens": ["EU", "of", "x"], "ner_tags": [1, 0, -100]}]
     expected = [Sentence(("EU", "of", "x"), (EntitySpan(0, 1, "ORG"),), (2,), 1, True)]
@@ -472,17 +430,6 @@ def test_bad_tokens_and_tags_are_refused(tmp_path: Path, record: dict[str, Any],
     with pytest.raises(CorpusError) as caught:
         list(reader_of(tmp_path, [{"tokens": [], "tags": []}, record], format="tokens"))
     assert (caught.value.line, caught.value.reason[: len(reason)]) == (2, reason)
-
-
-def test_all_bad_records_are_told_in_one_error(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "a", "label": []}\n{"text": "b"}\n{"text":\n{"text": "c", "label": [[0, 9, "X"]]}\n')
-    with pytest.raises(CorpusError) as caught:
-        list(CorpusReader(path))
-    assert caught.value.line == 2
-    assert "2 more cannot be read: line 3: not valid JSON" in caught.value.remedy
-    assert "line 4: span 0-9 is empty or outside" in caught.value.remedy
-    assert not caught.value.remedy.endswith("...")
 
 
 def test_regions_whose_names_stand_for_one_text_are_read_together(tmp_path: Path) -> None:

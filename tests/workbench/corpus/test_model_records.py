@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from spacy_tener.workbench.corpus.convert import ConversionJob, DocOptions, convert_jobs
 from spacy_tener.workbench.corpus.options import CorpusOptions
 from spacy_tener.workbench.corpus.reader import CorpusReader
-from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event, Sentence
+from spacy_tener.workbench.corpus.records import AnnotatedText, CorpusError, EntitySpan, Event
 
 TOKENS = ("Steve", "Jobs", "founded", "Apple", "Inc.")
 SPANS = (EntitySpan(0, 2, "person"), EntitySpan(3, 5, "company"))
@@ -25,22 +24,6 @@ def reader_of(folder: Path, records: Any, **options: Any) -> CorpusReader:
     path = folder / "records.json"
     path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf8")
     return CorpusReader(path, CorpusOptions(**options))
-
-
-def test_ends_of_gliners_entities_include_the_last_token(tmp_path: Path) -> None:
-    reader = reader_of(tmp_path, [gliner([3, 4, "company"], [0, 1, "person"]), gliner()])
-    first, second = reader
-    assert first == Sentence(TOKENS, SPANS, (), 1, True)
-    assert (second.spans, second.missing) == ((), ())
-    assert (reader.format, reader.scheme) == ("gliner", None)
-
-
-def test_gliners_tokens_become_docs(tmp_path: Path) -> None:
-    chinese = gliner([0, 1, "GPE"], tokens=["上", "海", "市"])
-    source = reader_of(tmp_path, [chinese]).path
-    job = ConversionJob((str(source),), tmp_path / "x.spacy")
-    (report,) = convert_jobs([job], reading=CorpusOptions(), making=DocOptions(lang="zh"))
-    assert (report.tokens, dict(report.labels)) == (3, {"GPE": 1})
 
 
 def test_of_gliners_overlapping_entities_the_longest_can_be_kept(tmp_path: Path) -> None:

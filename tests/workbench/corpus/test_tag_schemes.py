@@ -188,16 +188,6 @@ def test_letters_of_two_schemes_are_refused_where_they_meet() -> None:
     assert caught.value.line == 4
 
 
-def test_a_named_scheme_refuses_letters_that_it_does_not_have() -> None:
-    with pytest.raises(RecordError, match="tag 'M-A' does not belong to the scheme BIOES"):
-        read("B-A M-A E-A", "BIOES")
-
-
-def test_an_unknown_scheme_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"Unknown tag scheme 'BIX'.*IOB2, IOB1, BIOES, BMES, BILOU"):
-        TagReader("BIX")
-
-
 @pytest.mark.parametrize(("name", "scheme"), [("BIO", "IOB2"), ("bio", "IOB2"), ("iob", "IOB1"), ("IOBES", "BIOES")])
 def test_schemes_have_their_other_names(name: str, scheme: str) -> None:
     spans, repairs, reader = read(WRITTEN[scheme], name)
