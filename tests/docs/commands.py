@@ -47,7 +47,7 @@ def check(words: list[str]) -> None:
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf8"), flags=re.M))
         assert {word for word in words[1:] if "=" not in word} <= targets
     elif words[:1] == ["pip"] or words[:3] == ["python", "-m", "pip"]:
-        assert words[words.index("pip") + 1] == "install"
+        assert words[words.index("pip") + 1] in {"install", "wheel"}
     elif words[0] == "docker":
         assert all((ROOT / name).is_file() for option, name in pairwise(words) if option == "--file")
     else:
