@@ -15,12 +15,12 @@ from thinc.types import Floats2d
 from torch import nn
 
 from ...errors import MissingPackageError, install
+from ...features.pieces import PieceReader
 from ..batches import EmbedOutput, token_counts
 from ..bridge import EmbedModel, TorchShim, run_module, torch_shim
 from ..settings import expand_config
 from ..torch_side import to_default_device
 from .module import PretrainedTransformer, TransformerEmbedConfig
-from .pieces import PieceReader
 
 
 @expand_config()

@@ -14,11 +14,11 @@ from spacy.tokens import Doc
 from torch import Tensor, nn
 
 from ...errors import RemedyError
+from ...features.pieces import PieceReader, Pieces
 from ...layers.dense import Dropout
 from ...layers.devices import on_device
 from ...layers.ragged import Ragged, Segments
 from ...settings import Count, Probability, Settings, Size, check
-from .pieces import PieceReader, Pieces
 from .precision import in_bfloat16
 
 Key = tuple[str, bytes]

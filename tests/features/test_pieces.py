@@ -8,8 +8,8 @@ import spacy
 from spacy.tokens import Doc
 from tiny_transformer import POSITIONS, VOCAB, characters, save_tiny_transformer
 
+from spacy_tener.features.pieces import PieceReader, align, windows_of
 from spacy_tener.models.transformer.embed import load_pretrained, longest_window
-from spacy_tener.models.transformer.pieces import PieceReader, align, windows_of
 
 CLS, SEP = "[CLS]", "[SEP]"
 
@@ -27,7 +27,7 @@ def words(text: str) -> Doc:
 def pieces_of_tokens(reader: PieceReader, *docs: Doc) -> list[tuple[str, list[str]]]:
     """Each token with its pieces."""
     found = reader(docs)
-    names = reader.tokenizer.convert_ids_to_tokens(found.ids)
+    names = reader.encode.args[0].convert_ids_to_tokens(found.ids)
     tokens = [token.text for doc in docs for token in doc]
     assert found.n_tokens == len(tokens)
     assert found.tokens.tolist() == sorted(found.tokens)
@@ -88,7 +88,7 @@ def test_texts_of_a_batch_are_kept_apart(reader):
 
 def test_each_window_has_the_special_pieces_around_it(reader):
     found = reader([characters("吴重阳" * 40), characters("在")])
-    names = reader.tokenizer.convert_ids_to_tokens(found.ids)
+    names = reader.encode.args[0].convert_ids_to_tokens(found.ids)
     ends = np.cumsum(found.lengths)
     assert {names[end - length] for end, length in zip(ends, found.lengths, strict=True)} == {CLS}
     assert {names[end - 1] for end in ends} == {SEP}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-from ...types import IntArray
+from ..types import IntArray
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class Pieces:
         return replace(self, rows=self.rows[kept], tokens=self.tokens[kept])
 
 
+Encoded = tuple[Sequence[IntArray], Sequence[IntArray]]
+"""For each text, its pieces, *shape* [n], and the characters that each covers, from begin to end, *shape* [n, 2]."""
+
+
 @dataclass(frozen=True)
 class PieceReader:
     """Reader of the word pieces of Docs.
@@ -43,13 +48,13 @@ class PieceReader:
     The text is tokenized independently of the Doc's tokens: `2023` is split into the pieces that the transformer was
     trained with, and if its four characters are tokens, each has the pieces that overlap it.
 
-    tokenizer: A fast tokenizer of the library transformers, since these return offsets.
+    encode: Splits texts into pieces.
     before, after: Special pieces around a text.
     size: Maximum length of a window, without special pieces.
-    overlap: Pieces of context on each side of a window's own part, for texts longer than a window.
+    overlap: Pieces of context on each side of a window's own part.
     """
 
-    tokenizer: Any
+    encode: Callable[[list[str]], Encoded]
     before: IntArray
     after: IntArray
     size: int
@@ -57,26 +62,34 @@ class PieceReader:
 
     @classmethod
     def of(cls, tokenizer: Any, *, longest: int, overlap: int) -> PieceReader:
-        """Make a reader with windows of at most `longest` pieces, special ones included."""
+        """Make a reader with windows of at most `longest` pieces, special ones included.
+
+        tokenizer: A fast tokenizer of the library transformers, since these return offsets.
+        """
         sample = tokenizer("a", return_special_tokens_mask=True)
-        ids = np.asarray(sample["input_ids"], np.int64)
-        text = np.flatnonzero(np.asarray(sample["special_tokens_mask"]) == 0)
-        before, after = ids[: text[0]], ids[text[-1] + 1 :]
-        return cls(tokenizer, before, after, longest - len(before) - len(after), overlap)
+        before, after = special_pieces(sample["input_ids"], sample["special_tokens_mask"])
+        size = longest - len(before) - len(after)
+        return cls(partial(_encode_fast, tokenizer), before, after, size, overlap)
 
     def __call__(self, docs: Sequence[Doc]) -> Pieces:
         texts = [doc.text for doc in docs]
-        encoded = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        spans = [np.asarray(part, np.int64).reshape(-1, 2) for part in encoded["offset_mapping"]]
+        return self.read(texts, *_token_spans(docs, _begins([len(text) + 1 for text in texts])))
+
+    def read(self, texts: list[str], starts: IntArray, ends: IntArray) -> Pieces:
+        """Return the pieces of texts and of their tokens.
+
+        starts, ends: Of all tokens, in the texts joined with one character after each. *Shape: [N]*
+        """
+        encoded, spans = self.encode(texts)
         begins = _begins([len(text) + 1 for text in texts])
-        pieces, tokens = align(_joined(spans, begins), *_token_spans(docs, begins))
-        windows, rows = zip(*(self._windows(np.asarray(ids, np.int64)) for ids in encoded["input_ids"]), strict=True)
+        pieces, tokens = align(_joined(spans, begins), starts, ends)
+        windows, rows = zip(*map(self._windows, encoded), strict=True)
         return Pieces(
             ids=np.concatenate([window.ravel() for window in windows]),
             lengths=np.concatenate([np.full(*window.shape) for window in windows]),
             rows=_joined(rows, _begins([window.size for window in windows]))[pieces],
             tokens=tokens,
-            n_tokens=sum(map(len, docs)),
+            n_tokens=len(starts),
         )
 
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
@@ -89,6 +102,18 @@ class PieceReader:
         before, after = (np.tile(special, (len(starts), 1)) for special in (self.before, self.after))
         windows = np.hstack([before, text, after])
         return windows, owners * windows.shape[1] + len(self.before) + np.arange(len(ids)) - starts[owners]
+
+
+def special_pieces(ids: Sequence[int], special: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """Return the special pieces before and after a sample text. special: 1 for a special piece."""
+    pieces, text = np.asarray(ids, np.int64), np.flatnonzero(np.asarray(special) == 0)
+    return pieces[: text[0]], pieces[text[-1] + 1 :]
+
+
+def _encode_fast(tokenizer: Any, texts: list[str]) -> Encoded:
+    encoded = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ids = [np.asarray(part, np.int64) for part in encoded["input_ids"]]
+    return ids, [np.asarray(part, np.int64).reshape(-1, 2) for part in encoded["offset_mapping"]]
 
 
 def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
