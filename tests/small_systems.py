@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import spacy
+from small_encoders import recurrent_encoder, save
 from spacy.training import Example
 
 TEXTS = [
@@ -62,6 +63,19 @@ def small_tok2vecs(folder: Path) -> dict[str, dict[str, Any]]:
         "radical_dropout": 0.0,
         "source": {"@misc": "spacy_tener.RadicalsFile.v1", "path": str(folder / "parts.txt")},
     }
+    joined = {
+        "@architectures": "spacy_tener.JoinEmbed.v1",
+        "first": characters,
+        "second": {
+            "@architectures": "spacy_tener.OnnxEmbed.v1",
+            "width": 8,
+            "dropout": 0.0,
+            "encoder": {
+                "@misc": "spacy_tener.OnnxEncoder.v1",
+                "path": str(save(folder / "encoder", recurrent_encoder())),
+            },
+        },
+    }
     transformer = {"width": 16, "heads": 2, "dropout": 0.0}
     parts = {
         "TENER": {"embed": characters, **transformer},
@@ -69,6 +83,7 @@ def small_tok2vecs(folder: Path) -> dict[str, dict[str, Any]]:
         "FLAT_ATSSA": {"embed": characters, "words": words, **transformer},
         "MECT": {"embed": characters, "words": words, "radicals": radicals, **transformer},
         "GRN": {"embed": characters, "width": 16, "dropout": 0.0},
+        "ONNX": {"@architectures": "spacy_tener.TENER.v1", "embed": joined, **transformer},
     }
     return {name: {"@architectures": f"spacy_tener.{name}.v1", **config} for name, config in parts.items()}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 
-SYSTEMS = {"tener": "TENER", "flat": "FLAT", "flat_atssa": "FLAT_ATSSA", "mect": "MECT", "grn": "GRN"}
+SYSTEMS = {"tener": "TENER", "flat": "FLAT", "flat_atssa": "FLAT_ATSSA", "mect": "MECT", "grn": "GRN", "onnx": "ONNX"}
 KINDS = [*SYSTEMS, "characters"]
 UNSEEN = "吴小明在上海银行工作。王重阳去了中国"
 _FOLDER = tempfile.TemporaryDirectory(prefix="trained-")

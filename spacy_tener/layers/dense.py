@@ -81,15 +81,19 @@ class Linear(nn.Linear):
 
 
 class Projection(nn.Module):
-    """Linear layer with the call of an encoder, between two parts of a model that differ in width."""
+    """Linear layer with the call of an encoder, between two parts of a model that differ in width.
 
-    def __init__(self, *, width_in: int, width_out: int) -> None:
+    dropout: on its input.
+    """
+
+    def __init__(self, *, width_in: int, width_out: int, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = Dropout(dropout)
         self.linear = Linear(width_in, width_out)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
         """*Shape* [N, width_in] -> [N, width_out]"""
-        return self.linear(tokens)
+        return self.linear(self.dropout(tokens))
 
 
 def _use_onednn(x: Tensor, weight: Tensor) -> bool:

