@@ -61,7 +61,7 @@ def _names() -> Iterator[str]:
 
 def _arguments(function: Any, name: str) -> Iterator[tuple[str, str]]:
     parameters = inspect.signature(function).parameters
-    if name == "tener_ner":
+    if name in ("tener_ner", "lac"):
         config = spacy.blank("zh").get_factory_meta(name).default_config or {}
         yield from ((argument, repr(config[argument])) for argument in parameters if argument in config)
         return

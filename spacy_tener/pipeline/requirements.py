@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from spacy.language import Language
@@ -10,6 +10,7 @@ from spacy.util import split_requirement
 from thinc.api import Model
 
 from ..about import __title__, __version__
+from ..models.embed.onnx import FrozenFeatures
 from ..models.embed.segment import SegmentVocabulary
 
 # As in the extra `transformers` of pyproject.toml.
@@ -17,25 +18,38 @@ TRANSFORMER = ("torch>=2.4", "transformers>=4.36")
 
 
 def add_requirements(nlp: Language) -> None:
-    """Add the models' requirements to meta.json, replacing those of the same packages.
+    """Add the models' requirements to meta.json, replacing those of the same packages; and whatever is known of
+    pretrained encoders.
 
     Every version of this package below the next major one can load the pipeline. By default `spacy package` would
     require the same minor version.
     """
-    major = int(__version__.partition(".")[0])
-    needed = [f"{__title__}>={__version__},<{major + 1}"]
+    needed, encoders = list[str](), list[dict[str, str]]()
     for _, pipe in nlp.pipeline:
         if isinstance(model := getattr(pipe, "model", None), Model):
             needed += _requirements(model)
+            features = (node.attrs.get("features") for node in model.walk())
+            encoders += [each.encoder.description for each in features if isinstance(each, FrozenFeatures)]
+    require(nlp, needed, encoders)
+
+
+def require(nlp: Language, needed: Iterable[str], encoders: Iterable[dict[str, str]]) -> None:
+    """Add requirements, this package's own, and descriptions of encoders to meta.json."""
+    major = int(__version__.partition(".")[0])
+    needed = [f"{__title__}>={__version__},<{major + 1}", *needed]
     names = {split_requirement(requirement)[0] for requirement in needed}
     kept = [each for each in nlp.meta.get("requirements", []) if split_requirement(each)[0] not in names]
     nlp.meta["requirements"] = [*kept, *dict.fromkeys(needed)]
+    if described := {each["name"]: each for each in [*nlp.meta.get("encoders", []), *encoders]}:
+        nlp.meta["encoders"] = list(described.values())
 
 
 def _requirements(model: Model[Any, Any]) -> Iterator[str]:
     for node in model.walk():
         if node.name == "transformer_embed":
             yield from TRANSFORMER
+        if isinstance(features := node.attrs.get("features"), FrozenFeatures):
+            yield from features.encoder.requirements
         vocabulary = node.attrs.get("vocabulary")
         if isinstance(vocabulary, SegmentVocabulary) and vocabulary.segmenter.requirement:
             yield vocabulary.segmenter.requirement

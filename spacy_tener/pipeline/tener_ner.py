@@ -140,7 +140,7 @@ class TenerNER(ConfidentPipe):
     @property
     def lexicon(self) -> PipelineWords:
         """Lists of words that can be changed after training, for all Docs or for some."""
-        return PipelineWords(self.model, self.name)
+        return PipelineWords((node.attrs.get("vocabulary") for node in self.model.walk()), self.name)
 
     @property
     def label_data(self) -> list[str]:

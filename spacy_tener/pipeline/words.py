@@ -6,21 +6,33 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from thinc.api import Model
 
 from ..errors import InputError, RemedyError, check_choice
 from ..features.lexicon import is_fit
 from ..features.lexicon_sources import read_list
 from ..features.vectors import read_vectors
-from ..features.word_lists import LOCK, ListedWord, ListLimits, WordList
+from ..features.word_lists import LOCK, ListedWord, ListLimits, WordList, WordLists
 from ..models.embed.lexicon import LexiconVocabulary, WordVocabulary
-from ..models.embed.segment import SegmentVocabulary
 
 _NEIGHBOURS = 8
 _Item = TypeVar("_Item")
+
+
+class HasWords(Protocol):
+    """What lists of words are kept in.
+
+    tag_names: The tags of words in messages.
+    """
+
+    lists: WordLists
+
+    @property
+    def tag_names(self) -> list[str]: ...
+
+    def knows_tag(self, tag: str) -> bool: ...
 
 
 class PipelineWords:
@@ -30,9 +42,8 @@ class PipelineWords:
     a list of names that contains it.
     """
 
-    def __init__(self, model: Model[Any, Any], component: str) -> None:
-        vocabularies = (node.attrs.get("vocabulary") for node in model.walk())
-        self._vocabularies = [each for each in vocabularies if isinstance(each, WordVocabulary | SegmentVocabulary)]
+    def __init__(self, vocabularies: Iterable[Any], component: str) -> None:
+        self._vocabularies: list[HasWords] = [each for each in vocabularies if hasattr(each, "lists")]
         if not self._vocabularies:
             raise RemedyError(
                 f"The model of '{component}' does not use words",

@@ -1,0 +1,145 @@
+"""The component `lac`: entities and words of Chinese texts without any training."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import spacy
+from damage import DAMAGES
+from spacy.tokens import Doc, DocBin, Span
+from spacy.training import Example
+
+from spacy_tener.errors import RemedyError
+from spacy_tener.pipeline.tokenizer import make_char_tokenizer
+from spacy_tener.workbench.silver import beliefs
+
+TEXT = "张三在北京市工作，2019年5月加入中国银行。"
+ENTITIES = [("张三", "PER"), ("北京市", "LOC"), ("2019年5月", "TIME"), ("中国银行", "ORG")]
+
+
+def entities(doc):
+    return [(ent.text, ent.label_) for ent in doc.ents]
+
+
+@pytest.fixture(scope="module")
+def shared():
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac")
+    return nlp
+
+
+@pytest.fixture
+def nlp(shared):
+    """A copy that a test may change."""
+    copied = spacy.blank("zh", config=shared.config)
+    return copied.from_bytes(shared.to_bytes())
+
+
+def test_three_lines_find_entities_and_words():
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac")
+    doc = nlp(TEXT)
+    assert entities(doc) == ENTITIES
+    words = [(span.text, span.label_) for span in doc.spans["lac"]]
+    assert words[:5] == [("张三", "PER"), ("在", "p"), ("北京市", "LOC"), ("工作", "v"), ("，", "w")]
+    assert "".join(word for word, _ in words) == TEXT
+    assert nlp.pipe_labels["lac"] == ["PER", "LOC", "ORG", "TIME"]
+
+
+def test_texts_have_the_same_entities_alone_in_batches_and_in_processes(shared):
+    texts = [TEXT, "", "㐀㐀", "京", " ", TEXT * 8, "我昨天去了南京大学\n\n然后回家"] * 3
+    alone = [shared(text).to_json() for text in texts]
+    assert [doc.to_json() for doc in shared.pipe(texts, batch_size=5)] == alone
+    assert [doc.to_json() for doc in shared.pipe(texts, n_process=2, batch_size=4)] == alone
+    assert shared("").ents == ()
+
+
+def test_a_long_text_is_read_in_windows(shared):
+    doc = shared.get_pipe("lac")(make_char_tokenizer()(shared)(TEXT * 4400))
+    assert len(doc) > 100_000
+    assert entities(doc)[: 4 * 100] == ENTITIES * 100
+    assert len(doc.ents) > 0.99 * 4 * 4400
+
+
+def test_tokens_of_several_characters_get_the_entities_that_overlap_them(shared):
+    words = ["张", "三在", "北京", "市", "工作", "，", "2019年5月加入", "中国银行", "。"]
+    doc = shared.get_pipe("lac")(Doc(shared.vocab, words=words, spaces=[False] * len(words)))
+    assert entities(doc) == [("张三在", "PER"), ("北京市", "LOC"), ("2019年5月加入", "TIME"), ("中国银行", "ORG")]
+    assert [span.text for span in doc.spans["lac"]] == ["北京市", "工作", "，", "中国银行", "。"]
+
+
+def test_entities_that_a_doc_has_are_kept(shared):
+    doc = shared.make_doc(TEXT)
+    doc.ents = [Span(doc, 0, 3, label="X")]
+    assert entities(shared.get_pipe("lac")(doc)) == [("张三在", "X"), *ENTITIES[1:]]
+
+
+def test_words_of_a_user_override_those_of_lac(nlp, tmp_path):
+    lexicon = nlp.get_pipe("lac").lexicon
+    lexicon.add({"工作": "ORG", "三在": ""})
+    lexicon.add(["加入中国"], "LOC", name="odd")
+    doc = nlp(TEXT)
+    assert ("工作", "ORG") in entities(doc)
+    assert [span.text for span in doc.spans["lac"]][:2] == ["张", "三在"]
+    odd = nlp.make_doc(TEXT)
+    odd._.tener_words = "odd"
+    assert ("加入中国", "LOC") in entities(nlp(odd))
+    with pytest.raises(RemedyError, match="Unknown tag of words 'PERSON'"):
+        lexicon.add(["张三"], "PERSON")
+    nlp.to_disk(tmp_path)
+    again = spacy.load(tmp_path)
+    assert entities(again(TEXT)) == entities(doc)
+    again.get_pipe("lac").lexicon.clear()
+    assert entities(again(TEXT)) == ENTITIES
+
+
+def test_a_saved_pipeline_needs_onnxruntime_alone(shared, tmp_path, monkeypatch):
+    shared.to_disk(tmp_path)
+    monkeypatch.setattr("spacy_tener.onnx.lac.find_spec", lambda name: None)
+    nlp = spacy.load(tmp_path)
+    assert entities(nlp(TEXT)) == ENTITIES
+    assert nlp.meta["requirements"][1:] == ["onnxruntime>=1.19"]
+    assert nlp.meta["encoders"][0]["licence"] == "Apache-2.0"
+    assert len(nlp.meta["encoders"][0]["files"]) == 64
+
+
+def test_damage_is_found(shared, tmp_path):
+    shared.get_pipe("lac").to_disk(tmp_path)
+    data, rng = (tmp_path / "lac").read_bytes(), random.Random(0)
+    lac = spacy.blank("zh").add_pipe("lac")
+    for damage in DAMAGES:
+        for _ in range(3):
+            damaged = damage(data, rng)
+            (tmp_path / "lac").write_bytes(damaged)
+            if damaged != data:
+                with pytest.raises(ValueError, match="Cannot load the component 'lac'"):
+                    lac.from_disk(tmp_path)
+
+
+def test_it_is_scored_is_a_teacher_and_docs_are_stored(shared):
+    example = Example.from_dict(shared.make_doc(TEXT), {"entities": [(0, 2, "PER"), (3, 6, "ORG")]})
+    scores = shared.evaluate([example])
+    assert (scores["ents_p"], scores["ents_r"]) == (0.25, 0.5)
+    [belief] = beliefs([shared], [TEXT])
+    assert {(TEXT[start:end], label): p for (start, end, label), p in belief.entities.items()} == dict.fromkeys(
+        ENTITIES, 1.0
+    )
+    [doc] = DocBin().from_bytes(DocBin(docs=[shared(TEXT)], store_user_data=True).to_bytes()).get_docs(shared.vocab)
+    assert (entities(doc), len(doc.spans["lac"])) == (ENTITIES, len(shared(TEXT).spans["lac"]))
+
+
+def test_a_failing_doc_is_handed_to_the_error_handler(nlp, monkeypatch):
+    lac, failed = nlp.get_pipe("lac"), []
+    monkeypatch.setattr(type(lac), "set_annotations", lambda self, docs: 1 / 0)
+    lac.set_error_handler(lambda name, pipe, docs, error: failed.append((name, len(docs), type(error))))
+    assert list(nlp.pipe([TEXT, TEXT])) == []
+    assert failed == [("lac", 2, ZeroDivisionError)]
+
+
+def test_what_is_not_wanted_is_not_written(shared):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac", config={"words_key": None})
+    doc = nlp(TEXT)
+    assert entities(doc) == ENTITIES
+    assert not doc.spans
