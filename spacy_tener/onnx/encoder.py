@@ -254,7 +254,8 @@ class Encoder:
             parts = self._run(session, {role: inputs[role] for role in self._inputs}, mask.shape)
             if rows is None:
                 rows = np.empty((len(ids), sum(part.shape[2] for part in parts)), dtype=np.float32)
-            rows[places] = np.concatenate([part[mask] for part in parts], axis=1)
+            real = np.flatnonzero(mask)
+            rows[places] = np.concatenate([part.reshape(mask.size, -1)[real] for part in parts], axis=1)
         assert rows is not None
         return rows
 
