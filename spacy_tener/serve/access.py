@@ -7,7 +7,8 @@ import base64
 import os
 import re
 import secrets
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from ..errors import RemedyError
 from .schema import Limits, ServiceError, request_timeout
 
 Result = TypeVar("Result")
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 VARIABLE = "TENER_API_KEY"
 _ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
@@ -66,35 +68,33 @@ def has_key(headers: Mapping[str, str], key: str) -> bool:
 class ServiceRoute(APIRoute):
     """A route of the service, which checks the API key before it reads a body within the limits."""
 
-    def get_route_handler(self) -> Any:
-        handler = super().get_route_handler()
+    def get_route_handler(self) -> Handler:
+        return partial(self.answer, super().get_route_handler())
 
-        async def handle(request: Request) -> Response:
-            state = request.app.state
-            if state.api_key and not has_key(request.headers, state.api_key):
-                given = "authorization" in request.headers
-                reason = "This is not the API key of the service" if given else "The service asks for its API key"
-                message = f"{reason}. Send it in the header Authorization: Bearer KEY."
-                raise ServiceError(401, "unauthorized", message, {"www-authenticate": "Bearer"})
-            if not self.body_field:
-                response: Response = await handler(request)
-                return response
-            limits: Limits = state.service.limits
-            try:
-                async with asyncio.timeout(limits.timeout):
-                    body = await _read_body(request, limits.body)
-            except TimeoutError:
-                raise request_timeout(limits) from None
-            except ClientDisconnect:
-                return _client_closed_request()
+    async def answer(self, handler: Handler, request: Request) -> Response:
+        """Return the handler's response to a request that is let in."""
+        state = request.app.state
+        if state.api_key and not has_key(request.headers, state.api_key):
+            given = "authorization" in request.headers
+            reason = "This is not the API key of the service" if given else "The service asks for its API key"
+            message = f"{reason}. Send it in the header Authorization: Bearer KEY."
+            raise ServiceError(401, "unauthorized", message, {"www-authenticate": "Bearer"})
+        if not self.body_field:
+            return await handler(request)
+        limits: Limits = state.service.limits
+        try:
+            async with asyncio.timeout(limits.timeout):
+                body = await _read_body(request, limits.body)
+        except TimeoutError:
+            raise request_timeout(limits) from None
+        except ClientDisconnect:
+            return _client_closed_request()
 
-            async def receive() -> Message:
-                return {"type": "http.request", "body": body, "more_body": False}
+        async def receive() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
 
-            answering = handler(Request(request.scope, receive))
-            return await unless_gone(answering, request.receive()) or _client_closed_request()
-
-        return handle
+        answering = handler(Request(request.scope, receive))
+        return await unless_gone(answering, request.receive()) or _client_closed_request()
 
 
 async def _read_body(request: Request, limit: int) -> bytes:

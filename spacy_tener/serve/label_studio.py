@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..annotate.finding import reading_score
 from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
-from .access import ServiceRoute
+from .access import Handler, ServiceRoute
 from .labelling_interface import TextTag, read_interface
 from .schema import ERRORS, ErrorResponse, ServiceError, Text
 from .service import ServedModel, TheService
@@ -27,18 +27,12 @@ _LOG = logging.getLogger(__name__)
 class LoggingRoute(ServiceRoute):
     """A route that logs its errors: Label Studio shows their status only, and refers its users to the backend's log."""
 
-    def get_route_handler(self) -> Any:
-        handler = super().get_route_handler()
-
-        async def logging_handler(request: Request) -> Response:
-            try:
-                response: Response = await handler(request)
-            except ServiceError as error:
-                _LOG.warning("Label Studio, %s: %s", request.url.path, error.detail)
-                raise
-            return response
-
-        return logging_handler
+    async def answer(self, handler: Handler, request: Request) -> Response:
+        try:
+            return await super().answer(handler, request)
+        except ServiceError as error:
+            _LOG.warning("Label Studio, %s: %s", request.url.path, error.detail)
+            raise
 
 
 class SetupRequest(BaseModel):

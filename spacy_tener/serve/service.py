@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Depends, Request
 from spacy.language import Language
@@ -17,7 +17,6 @@ from spacy.language import Language
 from ..annotate.finding import TOGETHER, Task, entity_task, labels, reading_task
 from ..explain import explain
 from ..files import digest
-from ..pipeline.confidence import Parse
 from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import find_recogniser, recognisers
 from ..pipeline.gpu import use_gpu
@@ -27,6 +26,7 @@ from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError
 from .worker import Worker
 
 Form = Literal["json", "html"]
+FORMS: tuple[Form, ...] = get_args(Form)
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ class Service:
                 nlp,
                 Worker(name, threads[shared[name]], limits, self.metrics),
                 entity_task(nlp),
-                reading_task(nlp, 1) if recognisers(nlp) else partial(_without_readings, nlp),
+                reading_task(nlp, 1),
                 _model_version(name, nlp),
-                _explanation_tasks(name, nlp),
+                {form: partial(_explain_texts, name, nlp, form) for form in FORMS} if recognisers(nlp) else {},
             )
             for name, nlp in models.items()
         }
@@ -179,18 +179,9 @@ async def _service_of(request: Request) -> Service:
 TheService = Annotated[Service, Depends(_service_of)]
 
 
-def _without_readings(nlp: Language, texts: Sequence[str]) -> list[tuple[list[FoundEntity], list[Parse]]]:
-    return [(entities, []) for entities in entity_task(nlp)(texts)]
-
-
 def _model_version(name: str, nlp: Language) -> str:
     weights = digest(Path(nlp.path))[:8] if nlp.path else ""
     return " ".join(filter(None, [name, str(nlp.meta.get("version", "")), weights]))
-
-
-def _explanation_tasks(name: str, nlp: Language) -> dict[Form, Task]:
-    forms: list[Form] = ["json", "html"] if recognisers(nlp) else []
-    return {form: partial(_explain_texts, name, nlp, form) for form in forms}
 
 
 def _explain_texts(name: str, nlp: Language, form: Form, texts: Sequence[str]) -> list[str]:
