@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 
 from ..pipeline.confidence import ConfidentPipe, Parse
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
-from ..pipeline.finding import entity_finders, find_recogniser, recognisers
+from ..pipeline.finding import entity_finders, recognisers
 from ..pipeline.settings import NERSettings
 from ..pipeline.windows import SizedT, batch_by_size
 
@@ -55,8 +55,9 @@ def entity_task(nlp: Language, *, probability: bool = True) -> Task:
 
 
 def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
-    """Return a task that finds a pair for each text: its entities, and its k best readings by the first tener_ner."""
-    return partial(_k_best, nlp, find_recogniser(nlp), k, probability)
+    """Return a task that finds a pair for each text: its entities, and its k best readings by the first tener_ner, or
+    none without one."""
+    return partial(_k_best, nlp, next(iter(recognisers(nlp).values()), None), k, probability)
 
 
 def reading_score(log_probability: float, characters: int) -> float:
@@ -71,42 +72,36 @@ def labels(nlp: Language) -> list[str]:
     return sorted({label for names in named for label in names})
 
 
-@contextmanager
-def _settings(nlp: Language, probability: bool) -> Iterator[list[NERSettings]]:
-    """Yield the settings of the components. With `probability`, those without a `spans_key` have one until the end."""
-    pipes = recognisers(nlp).values()
-    keys = [pipe.cfg.get("spans_key") for pipe in pipes]
-    try:
-        for pipe, key in zip(pipes, keys, strict=True):
-            pipe.cfg["spans_key"] = key or (_SPANS_KEY if probability else None)
-        yield [pipe.settings for pipe in pipes]
-    finally:
-        for pipe, key in zip(pipes, keys, strict=True):
-            pipe.cfg["spans_key"] = key
-
-
 def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[list[FoundEntity]]:
-    # The memory zone drops the strings that the texts add to the vocabulary.
-    with nlp.memory_zone(), _settings(nlp, probability) as settings:
-        return [_sorted(doc, settings) for doc in nlp.pipe(texts)]
+    with nlp.memory_zone():  # drops the strings that the texts add to the vocabulary
+        return _found_in(nlp, nlp.pipe(texts, component_cfg=_asked(nlp, probability)))
 
 
 def _k_best(
-    nlp: Language, pipe: ConfidentPipe, k: int, probability: bool, texts: Sequence[str]
+    nlp: Language, pipe: ConfidentPipe | None, k: int, probability: bool, texts: Sequence[str]
 ) -> list[tuple[list[FoundEntity], list[Parse]]]:
-    with nlp.memory_zone(), _settings(nlp, probability) as settings:
+    if pipe is None:
+        return [(entities, []) for entities in _entities(nlp, probability, texts)]
+    with nlp.memory_zone():
         # k_best needs the Docs before later components, which may merge tokens, and the whole batch at once, since a
         # listener of a shared tok2vec keeps the last batch only.
-        names = nlp.pipe_names
+        names, asked = nlp.pipe_names, _asked(nlp, probability)
         before, others = names[: names.index(pipe.name)], names[names.index(pipe.name) :]
-        docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others))
+        docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others, component_cfg=asked))
         parses = pipe.k_best(docs, k)
-        docs = list(nlp.pipe(docs, batch_size=len(texts), disable=before))
-        return [(_sorted(doc, settings), found) for doc, found in zip(docs, parses, strict=True)]
+        found = _found_in(nlp, nlp.pipe(docs, batch_size=len(texts), disable=before, component_cfg=asked))
+        return list(zip(found, parses, strict=True))
 
 
-def _sorted(doc: Doc, settings: Sequence[NERSettings]) -> list[FoundEntity]:
-    return sorted(_found(doc, settings), key=lambda one: (one.start, one.end))
+def _asked(nlp: Language, probability: bool) -> dict[str, dict[str, Any]]:
+    """Return the arguments of components that write probabilities: those without a `spans_key` get one."""
+    return {name: {"spans_key": _SPANS_KEY} for name in recognisers(nlp)} if probability else {}
+
+
+def _found_in(nlp: Language, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
+    settings = [pipe.settings for pipe in recognisers(nlp).values()]
+    settings = [replace(each, spans_key=each.spans_key or _SPANS_KEY) for each in settings]
+    return [sorted(_found(doc, settings), key=lambda one: (one.start, one.end)) for doc in docs]
 
 
 def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[FoundEntity]:

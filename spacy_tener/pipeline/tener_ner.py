@@ -3,7 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -238,7 +238,10 @@ class TenerNER(ConfidentPipe):
         docs (Iterable[Doc]): The Docs.
         RETURNS (List[List[UnitEntity]]): The entities of each Doc, in units of the view: tokens or characters.
         """
-        labels, settings, found = self.labels, self.settings, []
+        return self._find(docs, self.settings)
+
+    def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[list[UnitEntity]]:
+        labels, found = self.labels, list[list[UnitEntity]]()
         for views, decoding in self._decodings(docs, annotated=True):
             if self._seen and settings.view == "tokens":
                 self._compare_tokens(views)
@@ -257,9 +260,28 @@ class TenerNER(ConfidentPipe):
         docs (Iterable[Doc]): The Docs.
         scores (Sequence[Sequence[UnitEntity]]): What `predict` returned for them.
         """
-        settings = self.settings
-        for doc, entities in zip(docs, scores, strict=True):
-            set_entities(view_of(doc, settings.view), entities, settings)
+        _set_annotations(docs, scores, self.settings)
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
+        """Add entities to a stream of Docs.
+
+        stream (Iterable[Doc]): The Docs.
+        batch_size (int): The number of Docs to process at once.
+        spans_key (Optional[str]): The group of probabilities for this call, if the settings have none; as in
+            `nlp.pipe(texts, component_cfg={"tener_ner": {"spans_key": "sc"}})`.
+        YIELDS (Doc): The Docs, in order.
+        """
+        settings, on_error = self.settings, self.get_error_handler()
+        if settings.spans_key or not spans_key:
+            yield from super().pipe(stream, batch_size=batch_size)
+            return
+        settings = replace(settings, spans_key=spans_key)
+        for docs in minibatch(stream, batch_size):
+            try:
+                _set_annotations(docs, self._find(docs, settings), settings)
+                yield from docs
+            except Exception as error:
+                on_error(self.name, self, docs, error)
 
     @property
     def _scorer_in_use(self) -> Callable[..., Any] | None:
@@ -428,3 +450,8 @@ def _rebuild(
     pipe = TenerNER(vocab, model, name, scorer=scorer)
     pipe.cfg.update(cfg)
     return pipe
+
+
+def _set_annotations(docs: Iterable[Doc], found: Sequence[Sequence[UnitEntity]], settings: NERSettings) -> None:
+    for doc, entities in zip(docs, found, strict=True):
+        set_entities(view_of(doc, settings.view), entities, settings)

@@ -36,6 +36,17 @@ def test_merged_tokens_do_not_change_the_k_best_readings(saved: dict[str, Path],
     assert reading_task(nlp, 3)(TEXTS) == before
 
 
+def test_probabilities_of_a_call_leave_the_component_as_it_is(saved: dict[str, Path]) -> None:
+    nlp = spacy.load(saved["tener"])
+    asked = {"tener_ner": {"spans_key": "sure"}}
+    scored = list(nlp.pipe(TEXTS, component_cfg=asked))
+    assert [list(doc.spans["sure"]) for doc in scored] == [list(doc.ents) for doc in scored] != [[], []]
+    assert all(0.5 < score <= 1 for doc in scored for score in doc.spans["sure"].attrs["scores"])
+    assert [list(doc.spans) for doc in nlp.pipe(TEXTS)] == [[], []]
+    nlp.get_pipe("tener_ner").cfg["spans_key"] = "own"
+    assert [list(doc.spans) for doc in nlp.pipe(TEXTS, component_cfg=asked)] == [["own"], ["own"]]
+
+
 def test_of_two_entities_in_a_token_the_one_that_the_doc_has_is_told() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王小明李"])
     settings = NERSettings(view="characters", spans_key="sure")
