@@ -19,7 +19,7 @@ from spacy_tener.files import digest
 from spacy_tener.manifest import NAME, Manifest
 from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import (
-    SHIPPED,
+    BASES,
     ConfigError,
     corpus_reader,
     find_in,
@@ -30,7 +30,7 @@ from spacy_tener.workbench.runs.engines import Engine, Task, run_tasks
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import METRICS, MODEL, TrainingResult, TrainingRun, evaluate, train
 
-from .systems import FOLDERS, find_system
+from .systems import find_system
 
 LOCK = ".grid.lock"
 PARTS = ("train", "dev", "test")
@@ -41,7 +41,7 @@ class Grid:
     """The corpora, systems and seeds of a grid.
 
     data: The directory of CORPUS/{train,dev,test}.spacy.
-    configs: The directory of CORPUS.cfg and models/OVERLAY.cfg; by default the package's, with our overlays.
+    configs: A directory of CORPUS.cfg and models/OVERLAY.cfg, which go before those of the same names here.
     settings: Settings that override all files, as `section.key=value`.
     gpu_id: The GPU, or -1 for the CPU.
     code: A Python file with registered functions to import.
@@ -168,9 +168,11 @@ def _train_and_score(each: Todo, processes: Processes) -> TrainingResult:
 
 
 def _config(grid: Grid, corpus: str, system: str) -> Config:
-    folder = grid.configs or SHIPPED
-    base = find_in(folder, corpus, "config", names_in(folder), "--configs names another directory.")
-    overlays, settings = find_system(system, [grid.configs / "models"] if grid.configs else FOLDERS)
+    own = names_in(grid.configs) if grid.configs else []
+    folder = grid.configs if grid.configs and corpus in own else BASES
+    names = sorted({*own, *names_in(BASES)})
+    base = find_in(folder, corpus, "config", names, "--configs names a directory of yours.")
+    overlays, settings = find_system(system, grid.configs and grid.configs / "models")
     config = compose(base, overlays, [*settings, *grid.settings]).config
     config["paths"].update({part: str(grid.data / corpus / f"{part}.spacy") for part in ("train", "dev")})
     return config

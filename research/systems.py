@@ -1,7 +1,7 @@
 """Systems by name: overlays joined by `+`, the package's or those of `overlays`, and what ablations.cfg names.
 
-`flat-atssa-k-4` is the overlay `flat-atssa` with another k, and so is `flat-atssa+flat-atssa-k-4`; `tener` and `base`
-are a corpus' config without an overlay.
+`flat-atssa-k-4` is the overlay `flat-atssa` with another k, and so is `flat-atssa+flat-atssa-k-4`; `tener`
+is a corpus' config as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import srsly
 
 from spacy_tener.workbench.composing.compose import SECTIONS, TOK2VEC
-from spacy_tener.workbench.composing.files import BASE_NAMES, OVERLAYS, find_in, names_in, read_config
+from spacy_tener.workbench.composing.files import OVERLAYS, find_in, names_in, read_config
 
 FOLDERS = (OVERLAYS, Path(__file__).with_name("overlays"))
 _ANY = "any"
@@ -55,17 +55,17 @@ def system_of(name: str, own: Sequence[str] = ()) -> System:
     return System(tuple(overlays), tuple(line for part in parts for line in part.settings))
 
 
-def find_system(name: str, folders: Sequence[Path] = FOLDERS) -> tuple[list[Path], tuple[str, ...]]:
+def find_system(name: str, own: Path | None = None) -> tuple[list[Path], tuple[str, ...]]:
     """Return the files of a system's overlays, and its settings. Raises a ConfigError for an unknown part.
 
-    folders: Where overlays are looked for.
+    own: A directory of overlays, which go before those of the same names here.
     """
+    folders = FOLDERS if own is None else (*FOLDERS, own)
     there = {overlay: folder for folder in folders for overlay in names_in(folder)}
-    system = system_of(name, list(there))
-    known = list(dict.fromkeys([*BASE_NAMES, *there, *(ablations() if folders == FOLDERS else ())]))
-    remedy = "--configs names another directory."
-    overlays = [each for each in system.overlays if each not in BASE_NAMES or each in there]
-    files = [find_in(there.get(each, folders[0]), each, "overlay", known, remedy) for each in overlays]
+    system = system_of(name, names_in(own) if own else ())
+    known = sorted({*there, *ablations()})
+    remedy = "--configs names a directory of yours."
+    files = [find_in(there.get(each, OVERLAYS), each, "overlay", known, remedy) for each in system.overlays]
     return files, system.settings
 
 
@@ -73,4 +73,4 @@ def parts_of(name: str) -> frozenset[str]:
     """Return what makes a system, whatever its parts are called: `mect+mect-no-cross` is `mect-no-cross`, and overlays
     that every English config contains change nothing."""
     system = system_of(name)
-    return frozenset({*system.overlays, *system.settings} - {*BASE_NAMES, "chars-adapted", "encoder-adapted"})
+    return frozenset({*system.overlays, *system.settings} - {"tener", "chars-adapted", "encoder-adapted"})

@@ -36,7 +36,7 @@ def grid_cli(
     seeds: Annotated[str, typer.Option(help="Seeds, as whole numbers")] = "1,2,3",
     data: Annotated[Path, typer.Option(help="Directory with CORPUS/{train,dev,test}.spacy")] = Path("corpus"),
     configs: Annotated[
-        Path | None, typer.Option(help="Directory with CORPUS.cfg and models/OVERLAY.cfg (default: ours)")
+        Path | None, typer.Option(help="Directory with CORPUS.cfg and models/OVERLAY.cfg of yours")
     ] = None,
     settings: options.Settings = None,
     gpu_id: options.GpuId = -1,
@@ -53,8 +53,8 @@ def grid_cli(
     """
     Train and score systems on corpora with several seeds.
 
-    The config of a run is CORPUS.cfg with the overlays models/NAME.cfg named by the system; `tener` and `base` are the
-    corpus' config without an overlay. Each run has its own processes: `spacy train`, which chooses the model on dev,
+    The config of a run is CORPUS.cfg with the overlays models/NAME.cfg named by the system; `tener` is the corpus'
+    config as it is. Each run has its own processes: `spacy train`, which chooses the model on dev,
     and `spacy tener evaluate`, which scores it on test. They share the cores (OMP_NUM_THREADS, unless it is set). With
     several jobs, runs are scored one after another when all are trained, so that speeds are comparable. The run's
     output.log has its output, which is also printed with one job. At the end, the table of all runs is printed.

@@ -22,7 +22,7 @@ from spacy.training import Example
 from spacy_tener.features.lexicon_sources import read_jieba
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.pipeline.finding import find_recogniser
-from spacy_tener.workbench.composing.files import SHIPPED
+from spacy_tener.workbench.composing.files import BASES
 from spacy_tener.workbench.vectors.raw_text import find_texts, read_all
 
 HERE = Path(__file__).parent
@@ -94,7 +94,7 @@ def parse_args() -> argparse.Namespace:
 
 def write_configs(folder: Path) -> Path:
     """Those of the package, and the overlays of what is tried."""
-    shutil.copytree(SHIPPED, folder, dirs_exist_ok=True)
+    shutil.copytree(BASES, folder, dirs_exist_ok=True)
     for name, overlay in OVERLAYS.items():
         (folder / "models" / f"{name}.cfg").write_text(overlay, encoding="utf8")
     return folder

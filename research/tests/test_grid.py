@@ -18,7 +18,7 @@ from research.grid import Grid, Todo, check_unchanged, plan, run_grid, todo
 from spacy_tener.files import digest
 from spacy_tener.manifest import Manifest
 from spacy_tener.workbench.composing.compose import compose
-from spacy_tener.workbench.composing.files import ConfigError, missing_requirements
+from spacy_tener.workbench.composing.files import ConfigError
 from spacy_tener.workbench.runs.engines import on_this_machine
 from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun
 
@@ -84,18 +84,19 @@ def test_a_config_is_complete_with_its_seed_and_data(here: Path) -> None:
     assert run.test == here / "data" / "red" / "test.spacy"
 
 
-def test_a_name_is_made_of_overlays_and_the_base_has_two_names(here: Path) -> None:
-    systems = ["tener", "base", "short", "lap", "short+lap", "lap+short", "tener+short"]
+def test_a_name_is_made_of_overlays_and_tener_changes_nothing(here: Path) -> None:
+    systems = ["tener", "short", "lap", "short+lap", "lap+short", "tener+short"]
     runs = plan(grid(here, systems=systems))
     found = [config_of(run)["components"]["tener_ner"] for run in runs]
     windows = [(each["window"], each["overlap"]) for each in found]
-    assert windows == [(200, 40), (200, 40), (150, 40), (160, 5), (160, 5), (150, 5), (150, 40)]
+    assert windows == [(200, 40), (150, 40), (160, 5), (160, 5), (150, 5), (150, 40)]
 
 
-def test_an_overlay_of_the_name_goes_before_the_base(here: Path) -> None:
-    (here / "configs" / "models" / "tener.cfg").write_text(WINDOW, encoding="utf8")
-    runs = plan(grid(here, systems=["tener", "base"]))
-    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [150, 200]
+def test_own_overlays_and_configs_go_before_those_of_the_same_names(here: Path) -> None:
+    (here / "configs" / "models" / "vectors-words.cfg").write_text(WINDOW, encoding="utf8")
+    (here / "configs" / "models" / "silver.cfg").write_text(WINDOW, encoding="utf8")
+    runs = plan(grid(here, systems=["tener", "silver", "vectors-words"]))
+    assert [config_of(run)["components"]["tener_ner"]["window"] for run in runs] == [200, 150, 150]
 
 
 def test_settings_go_over_all_files(here: Path) -> None:
@@ -112,7 +113,8 @@ def test_own_tokens_are_kept_in_evaluation_where_training_keeps_them(here: Path)
 def test_an_unknown_overlay_is_named_with_those_there_are(here: Path, name: str) -> None:
     text = refusal(grid(here, systems=[name]))
     assert f"there is no overlay '{name.removeprefix('lap+')}'" in text
-    assert "There are base, tener, lap, short;" in text
+    assert "flat-atssa-k-4" in text
+    assert "lap" in text
 
 
 def test_everything_that_is_wrong_is_told_at_once_and_each_thing_once(here: Path) -> None:
@@ -139,14 +141,6 @@ def test_missing_packages_and_vectors_are_found_before_anything_is_trained(
     assert 'pip install "jieba>=' in text
     assert "embed.vectors: there is no vectors/chars.vec" in text
     assert "weibo, transformer: [components.tener_ner.model.tok2vec.embed.second] names no transformer" in text
-
-
-def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, other = compose("weibo").config, compose("weibo", ["ner"]).config
-    assert missing_requirements(config) == []
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert missing_requirements(other) == []
-    assert missing_requirements(config) == ['[components.tener_ner] needs the package torch: pip install "torch>=2.4"']
 
 
 def test_a_config_that_fixes_its_seed_or_data_is_refused(here: Path) -> None:

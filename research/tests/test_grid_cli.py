@@ -257,7 +257,7 @@ def test_a_directory_in_which_another_grid_works_is_left_as_it_is(here: Path) ->
     ("arguments", "said"),
     [
         (("--corpora", "green", "--systems", "tener"), "No such file"),
-        (("--corpora", "red", "--systems", "flat"), "there is no overlay"),
+        (("--corpora", "red", "--systems", "flut"), "there is no overlay"),
         (("--corpora", "red", "--systems", "tener", "--set", "training.nothing=1"), "the config has no"),
         (("--corpora", ",", "--systems", "tener"), "The grid is empty"),
     ],

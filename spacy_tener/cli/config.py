@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from textwrap import indent
 from typing import Annotated
+
+import typer
 
 from ..errors import RemedyError
 from ..files import write_text
 from ..workbench.composing.compose import compose
+from ..workbench.composing.files import BASES, OVERLAYS, SYSTEMS, description, missing_requirements, names_in
 from . import options
 from ._common import check_file, command, msg
 
 
 @command("config", prints_result=True)
 def config_cli(
-    base: options.Base,
+    base: Annotated[str | None, typer.Argument(help="Config: a name from the package, as weibo, or a path")] = None,
     overlays: options.Overlays = None,
     settings: options.Settings = None,
     output: Annotated[Path | None, options.output("a file (default: print)")] = None,
@@ -23,6 +27,8 @@ def config_cli(
 ) -> tuple[str, int]:
     """
     Compose a config from a base, overlays and settings.
+
+    Without arguments, says which configs and overlays there are, and which to take when.
 
     Writes a complete and validated config for `spacy train`, and keeps variables such as ${paths.train}. Configs of the
     package are given by name, as in `tener config weibo flat-atssa`; your own files by path.
@@ -34,6 +40,8 @@ def config_cli(
     --set takes only keys that the filled config has. If max_steps changes and was equal to the total_steps of the
     learning rate's schedule, total_steps changes too, unless it is set.
     """
+    if base is None:
+        return described(), 0
     overlays, settings = overlays or [], settings or []
     check_file(output)
     composed = compose(base, overlays, settings)
@@ -47,4 +55,21 @@ def config_cli(
         msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
     for note in composed.notes:
         msg.info(note)
+    msg.warn_list("Training with this config lacks", missing_requirements(composed.config))
     return text if output is None else "", 0
+
+
+def described() -> str:
+    """Return what the configs and overlays of the package say of themselves, systems first."""
+    others = [name for name in names_in(OVERLAYS) if name not in SYSTEMS]
+    parts = ["Configs, of corpora: the first word of a command line, as in `tener config weibo flat vectors`"]
+    parts.append(
+        "\n".join(f"{name:<11} {description(BASES / f'{name}.cfg').splitlines()[0]}" for name in names_in(BASES))
+    )
+    parts += ["Systems: one of these overlays after the config", *map(_entry, SYSTEMS)]
+    parts += ["More overlays, laid on a system", *map(_entry, others)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _entry(overlay: str) -> str:
+    return f"{overlay}\n{indent(description(OVERLAYS / f'{overlay}.cfg'), '    ')}"

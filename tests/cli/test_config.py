@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -448,3 +450,19 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_the_overlay_tener_is_the_base_as_it_is() -> None:
     assert compose("weibo", ["tener"]).config == compose("weibo").config
     assert compose("weibo", ["tener", "segment"]).config == compose("weibo", ["segment"]).config
+
+
+def test_without_arguments_the_systems_are_told_with_when_to_take_them() -> None:
+    status, printed, _ = run()
+    assert status == 0
+    assert re.search(r"\nmect\n    MECT .*\n    Take it for", printed)
+    assert printed.index("\ntener\n") < printed.index("\nner\n") < printed.index("\nvectors\n")
+    assert re.search(r"^weibo +Weibo NER", printed, re.MULTILINE)
+
+
+def test_what_training_would_lack_here_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rjieba", None)
+    status, printed, said = run("weibo", "segment")
+    assert (status, "SegmentEmbed" in printed) == (0, True)
+    assert "Training with this config lacks: 1" in said
+    assert "rjieba" in said

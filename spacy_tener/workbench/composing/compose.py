@@ -28,8 +28,8 @@ from spacy.schemas import ConfigSchemaTraining
 from spacy.util import dot_to_dict, get_sourced_components, load_model_from_config, registry
 from thinc.api import Config
 
+from ...errors import install
 from .files import (
-    BASE_NAMES,
     BASES,
     OVERLAYS,
     ConfigError,
@@ -79,7 +79,6 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     """
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
-    overlays = [name for name in overlays if str(name) not in BASE_NAMES or Path(name).is_file()]
     config = read_config(find_base(base))
     notes: list[str] = []
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
@@ -345,7 +344,8 @@ def _check_nothing_lost(config: Config, filled: Config) -> None:
 
 def _refused(text: str, what: str) -> ConfigError:
     if factory := _NO_FACTORY.search(text):
-        return ConfigError(f"{what}: no factory '{factory['name']}' is registered", _OTHERWISE)
+        remedy = install("transformers") if factory["name"] == "transformer" else _OTHERWISE
+        return ConfigError(f"{what}: no factory '{factory['name']}' is registered", remedy)
     function = _UNREGISTERED.search(text)
     if function is None:
         return ConfigError(f"{what}: {text.removesuffix('.')}", _CORRECT)

