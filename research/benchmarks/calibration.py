@@ -24,10 +24,12 @@ from spacy.training import Corpus, Example
 from research.reliability import draw_reliability
 from spacy_tener.pipeline.confidence import ConfidentPipe
 from spacy_tener.pipeline.decoding import Probabilities
+from spacy_tener.pipeline.entities import place_of
+from spacy_tener.pipeline.scoring import CharComparison
 from spacy_tener.pipeline.settings import TEMPERATURE
 from spacy_tener.types import BoolArray, IntArray
 from spacy_tener.workbench.calibration.fitting import fit_temperature, fit_thresholds
-from spacy_tener.workbench.calibration.outcomes import Judge, find_outcomes
+from spacy_tener.workbench.calibration.outcomes import find_outcomes
 from spacy_tener.workbench.calibration.reliability import errors, losses
 
 PRECISION, CONFIDENCE = 0.8, 0.9
@@ -151,9 +153,9 @@ def beam_scores(
             with nlp.select_pipes(disable=["ner"]):
                 bare = nlp(bare)
             (scores,) = pipe.scored_ents(pipe.beam_parse([bare], beam, beam_density=1e-4))
-            judge = Judge(example.reference, doc)
+            comparison = CharComparison(example.reference, doc)
             for ent in doc.ents:
-                right = judge(ent.start_char, ent.end_char, ent.label_)
+                right = comparison.is_right(comparison.key(place_of(ent)))
                 if right is not None:
                     rows.append((scores.get((ent.start, ent.end, ent.label_), 0.0), right, labels.index(ent.label_)))
     probability, right, label = zip(*rows, strict=True)
