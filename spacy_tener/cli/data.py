@@ -40,10 +40,9 @@ from ..workbench.corpus.options import (
 )
 from ..workbench.docbins import open_docbin
 from ..workbench.runs.processes import interrupted_by_signals
-from ..workbench.vectors.from_text import MIN_COUNTS, UNCOVERED, Coverage, make_vectors
 from ..workbench.vectors.raw_text import find_texts
 from ..workbench.vectors.strings import KINDS, TextSettings
-from ..workbench.vectors.word_vectors import TrainingSettings
+from ..workbench.vectors.training import MIN_COUNTS, TrainingSettings, make_vectors
 from . import options
 from ._common import command, given_options, is_spacys, load_pipeline, msg, names, of_command_line, spacys_words
 
@@ -282,10 +281,6 @@ def vectors_cli(
     all_matches: Annotated[
         bool, typer.Option("--all-matches", help="Count all matches of dictionary words, nested ones too")
     ] = False,
-    cover: Annotated[
-        list[str] | None,
-        typer.Option(help="Word list, or .spacy or .jsonl corpus, to report the coverage of; repeatable"),
-    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed", min=0, max=2**32 - 1)] = 1,
     workers: Annotated[int, typer.Option(help="Threads; only one gives the same vectors each time", min=1)] = 1,
 ) -> None:
@@ -294,8 +289,7 @@ def vectors_cli(
 
     Reads text with a paragraph per line (.txt, or any other name), JSONL with a "text", and .spacy files; plain, .gz,
     .bz2 or .xz. A file that is named several times counts as often. Writes chars.vec, bigrams.vec and words.vec
-    (word2vec's text format) for a config's paths, vectors.json with all settings and counts, and words.uncovered with
-    the words of jieba's dictionary and of the lists that got no vector.
+    (word2vec's text format) for a config's paths, and vectors.json with all settings and counts.
 
     jieba segments the text into words. With --all-matches, every match of a word of its dictionary counts, as in a
     lattice, so that more words get a vector. --lexicon adds word lists to the dictionary.
@@ -318,7 +312,6 @@ def vectors_cli(
             output,
             {kind: replace(training, min_count=count) for kind, count in counts.items()},
             reading=reading,
-            cover=cover or (),
             progress=True,
             note=lambda part: msg.good(f"{part.kind}: {part.strings:,} vectors in {part.seconds:.1f} s"),
         )
@@ -332,25 +325,3 @@ def vectors_cli(
         aligns=("l", *"rrrr"),
         divider=True,
     )
-    if report.coverage:
-        _print_coverage(report.coverage)
-    if any(part.occurrences is None for part in report.coverage):
-        msg.text(f"All words without a vector: {output / UNCOVERED}")
-
-
-def _print_coverage(coverage: Sequence[Coverage]) -> None:
-    header = ("Covered", "Kind", "With a vector", "Of", "%", "% of occurrences")
-    msg.table([_coverage_row(part) for part in coverage], header=header, aligns=("l", "l", *"rrrr"), divider=True)
-    for part in coverage:
-        if part.missing:
-            msg.text(f"{part.source}, {part.kind} without a vector: {' '.join(part.missing[:_EXAMPLES])}")
-
-
-def _coverage_row(part: Coverage) -> tuple[str, ...]:
-    occurrences = _percent(part.occurrences_covered or 0, part.occurrences) if part.occurrences else ""
-    strings, covered = f"{part.strings:,}", f"{part.covered:,}"
-    return Path(part.source).name, part.kind, covered, strings, _percent(part.covered, part.strings), occurrences
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}" if whole else "-"

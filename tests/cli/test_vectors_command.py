@@ -34,8 +34,6 @@ def test_text_becomes_three_files_and_a_table(text: Path, tmp_path: Path) -> Non
         vectors = read_vectors(tmp_path / "out" / f"{kind}.vec", width=4)
         assert f"{kind}: {len(vectors.strings)} vectors in" in result.text
     assert "17 characters of text" in result.text
-    assert "jieba's dictionary words" in result.text
-    assert "words.uncovered" in result.text
 
 
 def test_directories_packed_files_and_standard_input_are_read_together(text: Path, tmp_path: Path) -> None:
@@ -76,18 +74,6 @@ def test_kinds_have_their_own_least_counts_by_default(text: Path, tmp_path: Path
     assert set(read_vectors(tmp_path / "out" / "bigrams.vec").strings) == {"上海", "口岸", "00"}
 
 
-def test_coverage_of_a_word_list_and_of_a_corpus_is_printed(text: Path, tmp_path: Path) -> None:
-    (tmp_path / "places.txt").write_text("口岸\t5\n火星基地\t2\n", encoding="utf8")
-    (tmp_path / "dev.jsonl").write_text('{"text": "上海好"}\n', encoding="utf8")
-    covers = ("--cover", tmp_path / "places.txt", "--cover", tmp_path / "dev.jsonl")
-    result = make_vectors(text, "-o", tmp_path / "out", *QUICK, *covers)
-    assert result.code == 0, result.text
-    assert "places.txt words 1 2 50.0" in result.lines
-    assert "dev.jsonl chars 2 3 66.7 66.7" in result.lines
-    assert "dev.jsonl bigrams 1 3 33.3 33.3" in result.lines
-    assert "words without a vector: 火星基地" in result.text
-
-
 def test_lexicon_words_are_found_whole(text: Path, tmp_path: Path) -> None:
     (tmp_path / "places.txt").write_text("上海口岸公司\n", encoding="utf8")
     assert (
@@ -119,7 +105,6 @@ def test_several_workers_are_told_to_make_no_two_runs_alike(text: Path, tmp_path
     [
         (("--min-count", "99"), "None of the 10 distinct chars occurs 99 times"),
         (("--lexicon", "nowhere.txt"), "nowhere.txt: cannot be read: No such file"),
-        (("--cover", "nowhere.txt"), "nowhere.txt: there is no such file"),
     ],
 )
 def test_errors_are_one_message_and_nothing_is_written(

@@ -18,9 +18,8 @@ from spacy.tokens import DocBin
 from tqdm import tqdm
 
 from spacy_tener.workbench.corpus.convert import DocOptions
-from spacy_tener.workbench.vectors.from_text import make_vectors
 from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS
-from spacy_tener.workbench.vectors.word_vectors import TrainingSettings
+from spacy_tener.workbench.vectors.training import TrainingSettings, make_vectors
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no fork, and no signal that cannot be caught")
 

@@ -72,11 +72,6 @@ def read_words(path: str | Path) -> list[str]:
     return list(words)
 
 
-def is_corpus(path: str | Path) -> bool:
-    """Return whether a file is a corpus of records, not a list of words."""
-    return suffix_of(path) in (_JSONL, _SPACY)
-
-
 def _json_texts(source: str | Path) -> Iterator[str]:
     for number, line in read_lines(source):
         if line.strip():

@@ -82,15 +82,14 @@ class LexiconSplitter:
     all_matches: Find every word of the dictionary wherever it occurs, overlapping and nested ones too, as a lattice
         does, and not one way to read the text.
 
-    The attribute `dictionary` has jieba's own words of two characters and more, the most frequent first, each with its
-    frequency; `words` has them all.
+    The attribute `words` has all of two characters and more.
     """
 
     def __init__(self, normaliser: Normaliser, words: Iterable[str] = (), *, all_matches: bool = False) -> None:
         self._all_matches = all_matches
-        self._jieba, self.dictionary = _plain_jieba()
-        self.words = {word for word in words if len(word) > 1}.union(self.dictionary)
-        if added := sorted(self.words.difference(self.dictionary)):
+        self._jieba, known = _plain_jieba()
+        self.words = {word for word in words if len(word) > 1} | known
+        if added := sorted(self.words - known):
             # Our own instance, so that the words do not change jieba's global one.
             self._jieba = _load_jieba()
             for word in added:
@@ -140,12 +139,11 @@ class TextSplitter:
 
 
 @cache
-def _plain_jieba() -> tuple[Any, dict[str, int]]:
-    """Return the default jieba tokenizer, and its dictionary. See `LexiconSplitter`."""
+def _plain_jieba() -> tuple[Any, frozenset[str]]:
+    """Return the default jieba tokenizer, and the words of its dictionary. See `LexiconSplitter`."""
     tokenizer = _load_jieba()
     # Entries with frequency 0 are prefixes of words, not words.
-    words = {word: count for word, count in tokenizer.FREQ.items() if count and len(word) > 1}
-    return tokenizer, dict(sorted(words.items(), key=lambda item: -item[1]))
+    return tokenizer, frozenset(word for word, count in tokenizer.FREQ.items() if count and len(word) > 1)
 
 
 def _load_jieba() -> Any:

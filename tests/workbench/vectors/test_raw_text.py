@@ -15,7 +15,7 @@ import spacy
 from spacy.tokens import Doc, DocBin
 
 from spacy_tener.errors import InputError
-from spacy_tener.workbench.vectors.raw_text import find_texts, is_corpus, read_texts, read_words
+from spacy_tener.workbench.vectors.raw_text import find_texts, read_texts, read_words
 
 TEXT = "第一条 为了规范\n\n第二条\n"
 
@@ -45,13 +45,6 @@ def test_directory_without_texts_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "vectors.json")
     with pytest.raises(InputError, match=r"no text among its 1 file.*\.txt, \.jsonl or \.spacy"):
         find_texts([tmp_path])
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("a.spacy", True), ("a.jsonl.xz", True), ("a.txt", False), ("words", False)]
-)
-def test_corpora_are_told_from_word_lists_by_name(name: str, expected: bool) -> None:
-    assert is_corpus(name) is expected
 
 
 # What is in them

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import spacy
-from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
 from spacy_tener.errors import InputError, RemedyError
@@ -20,19 +19,17 @@ from spacy_tener.features.keys import END_MARK, Normaliser
 from spacy_tener.features.vectors import read_vectors
 from spacy_tener.models.embed.char import build_char_embed
 from spacy_tener.models.embed.tables import Vocabulary
-from spacy_tener.workbench.vectors import from_text as vectors_from_text
-from spacy_tener.workbench.vectors import word_vectors
-from spacy_tener.workbench.vectors.from_text import (
-    JIEBA,
+from spacy_tener.workbench.vectors import training
+from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS, KINDS, TextSettings
+from spacy_tener.workbench.vectors.training import (
     SUMMARY,
-    UNCOVERED,
-    Coverage,
+    StringFile,
+    TrainingSettings,
     VectorsReport,
-    cover_words,
     make_vectors,
+    train_vectors,
+    write_vectors,
 )
-from spacy_tener.workbench.vectors.strings import BIGRAMS, CHARS, KINDS, WORDS, TextSettings
-from spacy_tener.workbench.vectors.word_vectors import StringFile, TrainingSettings, train_vectors, write_vectors
 
 SMALL = TrainingSettings(width=8, epochs=2, min_count=1)
 TEXT = "上海市２０20年　上海口岸。\n\n第1条 A股公司\n"
@@ -124,22 +121,11 @@ def test_training_counts_its_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             super().__init__(**{**options, "disable": False, "file": io.StringIO()})
             bars.append((self, options["disable"]))
 
-    monkeypatch.setattr(word_vectors, "tqdm", Bar)
+    monkeypatch.setattr(training, "tqdm", Bar)
     file = string_file(tmp_path / "f", ["a b"] * 5)
     for progress in (True, False):
         train_vectors(file, TrainingSettings(width=8, epochs=7), name="chars", progress=progress)
     assert [(bar.n, disabled) for bar, disabled in bars] == [(7, None), (7, True)]
-
-
-@pytest.mark.parametrize("name", ["width", "epochs", "window", "negative", "min_count", "workers"])
-def test_settings_below_one_are_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, but is 0"):
-        TrainingSettings(**{name: 0})
-
-
-def test_seed_out_of_range_is_refused() -> None:
-    with pytest.raises(ValueError, match="seed must be from 0 to 4294967295, but is -1"):
-        TrainingSettings(seed=-1)
 
 
 # The file of vectors
@@ -169,7 +155,6 @@ def test_every_kind_gets_a_file_with_its_strings(text: Path, tmp_path: Path) -> 
         "bigrams.vec",
         "words.vec",
         SUMMARY,
-        UNCOVERED,
     }
     assert [part.kind for part in report.kinds] == list(KINDS)
     assert report.characters == len(TEXT) - TEXT.count("\n")
@@ -234,29 +219,6 @@ def test_later_run_for_another_kind_leaves_what_is_there(text: Path, tmp_path: P
 # Coverage
 
 
-def test_coverage_of_a_lexicon_counts_words_of_two_characters_and_more() -> None:
-    coverage = cover_words("words.txt", ["好", "上海", "海口", "口岸"], {"上海", "好"})
-    assert coverage == Coverage("words.txt", WORDS, 3, 1, ("海口", "口岸"))
-
-
-def test_lexicons_and_corpora_are_covered(text: Path, tmp_path: Path) -> None:
-    words = tmp_path / "places.txt"
-    words.write_text("上海口岸\t5\n火星基地\t2\n", encoding="utf8")
-    docs = [Doc(spacy.blank("zh").vocab, words=list(line), spaces=[False] * 4) for line in ("上海9月", "上海火星")]
-    DocBin(docs=docs).to_disk(tmp_path / "dev.spacy")
-    reading = TextSettings(lexicon=(str(words),))
-    report = make(text, tmp_path / "out", reading=reading, cover=[tmp_path / "dev.spacy"])
-    own, listed, chars, pairs, _ = report.coverage
-    assert (own.source, own.covered > 0, "上海口岸" in own.missing) == (JIEBA, True, False)
-    assert listed == Coverage(str(words), WORDS, 2, 1, ("火星基地",))
-    assert chars == Coverage(str(tmp_path / "dev.spacy"), CHARS, 6, 3, ("月", "火", "星"), 8, 5)
-    assert (pairs.kind, pairs.strings, pairs.covered) == (BIGRAMS, 7, 1)
-    uncovered = (tmp_path / "out" / UNCOVERED).read_text(encoding="utf8").splitlines()
-    assert "火星基地" in uncovered
-    assert "上海口岸" not in uncovered
-    assert len(uncovered) == len(set(uncovered)) == len(set(own.missing + listed.missing))
-
-
 # What goes wrong
 
 
@@ -277,7 +239,7 @@ def test_run_that_fails_leaves_what_was_there(
     def fail(*arguments: object, **options: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(vectors_from_text, stage, fail)
+    monkeypatch.setattr(training, stage, fail)
     with pytest.raises(OSError, match="disk full"):
         make(text, tmp_path / "out", CHARS, settings=TrainingSettings(width=16))
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
@@ -294,17 +256,6 @@ def test_unknown_kinds_are_refused_with_the_known_ones(text: Path, tmp_path: Pat
         make(text, tmp_path / "out", "trigrams", CHARS)
 
 
-def test_lists_of_words_need_vectors_for_words(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"laws\.txt is a list of words, but these get no vectors"):
-        make(text, tmp_path / "out", CHARS, cover=[text])
-
-
-def test_missing_file_to_cover_is_told_before_anything_is_trained(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere\.spacy: there is no such file"):
-        make(text, tmp_path / "out", CHARS, cover=[tmp_path / "nowhere.spacy"])
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("options", [{"lexicon": ("words.txt",)}, {"all_matches": True}])
 def test_lexicon_for_another_language_than_chinese_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="are for Chinese"):
@@ -315,7 +266,7 @@ def test_missing_gensim_is_told_with_the_extra_before_the_text_is_read(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    monkeypatch.setattr(vectors_from_text, "read_texts", lambda source: pytest.fail("the text was read"))
+    monkeypatch.setattr(training, "read_texts", lambda source: pytest.fail("the text was read"))
     with pytest.raises(ValueError, match=r"needs gensim.*spacy_tener\[vectors\]"):
         make(text, tmp_path / "out", CHARS)
 
