@@ -45,7 +45,8 @@ def test_an_entity_may_reach_to_where_another_one_goes(doc: Doc) -> None:
 
 def test_decisions_that_are_true_already_change_nothing(doc: Doc) -> None:
     before = doc.to_json()
-    assert decide(doc, ([[0, 3, "PER"]], [[0, 3, "PER"]]), ([[3, 4, "X"]], [])) == (0, 2, [])
+    true = [([[0, 3, "PER"]], [[0, 3, "PER"]]), ([[3, 4, "X"]], []), ([[5, 7, "LOC"]], [[5, 7, "GPE"]])]
+    assert decide(doc, *true) == (0, 3, [])
     assert doc.to_json() == before
 
 

@@ -25,14 +25,19 @@ from spacy_tener.workbench.suggestions.decisions import apply_decisions
 from spacy_tener.workbench.suggestions.review import JudgedDoc, disagreements, rank_doubts
 from spacy_tener.workbench.suggestions.review_page import annotation_page, review_page
 
-TEXT = "😀王小明北京大学😀"
+CHARACTERS = list("😀王小明北京大学😀")
 A, B = (1, 4, "PER"), (4, 8, "ORG")
+WORDS = ["😀", "saw", "Tim", "Cook", "Apple", "Inc", "😀"]
+C, D = (6, 14, "PER"), (15, 24, "ORG")  # with a space between them
 DEPTH = 4
 # Sequences that lead to one state are followed on once. Undo leads to a state that was there before.
 SCRIPT = """
 const actions = {
   finish: annotation.finish,
-  add: (one) => annotation.change(one, { put: [{ start: 2, end: 5, label: "PER", p: null }] }),
+  add(one) { // over the end of the first and the start of the second
+    const [start, end] = one.tokens ? [one.tokens[3][0], one.tokens[4][1]] : [one.at.edges[2], one.at.edges[5]];
+    annotation.change(one, { put: [{ start, end, label: "PER", p: null }] });
+  },
   addAgain: (one) => annotation.change(one, { put: one.loaded.slice(-1).map((own) => ({ ...own, p: null })) }),
 };
 for (const which of [0, 1]) {
@@ -73,8 +78,8 @@ return [...found.values()];
 Entities = list[tuple[int, int, str]]
 
 
-def gold(entities: Entities) -> Doc:
-    doc = Doc(spacy.blank("zh").vocab, words=list(TEXT), spaces=[False] * len(TEXT))
+def gold(entities: Entities, words: list[str]) -> Doc:
+    doc = Doc(spacy.blank("zh").vocab, words=words, spaces=[words is WORDS] * len(words))
     doc.set_ents([doc.char_span(start, end, label) for start, end, label in entities], default="outside")
     return doc
 
@@ -94,7 +99,8 @@ def converted(folder: Path, found: list[dict[str, Any]]) -> Iterator[tuple[dict[
     saying = [each for each in found if each["done"] or each["record"]["spans"]]
     path = folder / "decisions.json"
     path.write_text(json.dumps([each["record"] for each in saying]), encoding="utf8")
-    convert([path], folder / "out.spacy", making=DocOptions(lang="zh"))
+    lang = "en" if "Tim" in found[0]["record"]["text"] else "zh"
+    convert([path], folder / "out.spacy", making=DocOptions(lang=lang))
     return zip(saying, read_docs(folder / "out.spacy"), strict=True)
 
 
@@ -122,12 +128,13 @@ def check_converted(folder: Path, found: list[dict[str, Any]], settled: Entities
         ([A], [(1, 4, "ORG"), B]),
         ([], [A, B]),
         ([A, B], []),
+        ([C, D], [(6, 14, "ORG")]),
     ],
 )
 def test_a_corpus_is_what_the_page_of_its_review_shows(
     browser: Browser, tmp_path: Path, annotated: Entities, found: Entities
 ) -> None:
-    doc = gold(annotated)
+    doc = gold(annotated, CHARACTERS if A in (*annotated, *found) else WORDS)
     sides = [[FoundEntity(*each, 0.5) for each in side] for side in (annotated, found)]
     judged = JudgedDoc(0, doc, 0.5, tuple(disagreements(0, *sides)), 0)
     all_states = states(browser, tmp_path, review_page("", "", rank_doubts([judged]), {0: judged}, corpus="a"))
@@ -139,6 +146,9 @@ def test_a_corpus_is_what_the_page_of_its_review_shows(
     check_converted(tmp_path, all_states, [each for each in annotated if each in found])
 
 
-def test_what_is_converted_is_what_the_page_of_suggestions_shows(browser: Browser, tmp_path: Path) -> None:
-    task = Task(gold([]), [FoundEntity(*A, 0.9), FoundEntity(*B, 0.8)], 0.7, 0.5)
+@pytest.mark.parametrize(("words", "entities"), [(CHARACTERS, [A, B]), (WORDS, [C, D])])
+def test_what_is_converted_is_what_the_page_of_suggestions_shows(
+    browser: Browser, tmp_path: Path, words: list[str], entities: Entities
+) -> None:
+    task = Task(gold([], words), [FoundEntity(*each, 0.9) for each in entities], 0.7, 0.5)
     check_converted(tmp_path, states(browser, tmp_path, annotation_page("", "", [task], ["PER", "ORG"])), [])
