@@ -1,8 +1,4 @@
-"""Thinc layers around torch modules, which predict in numpy until they are trained.
-
-A module is kept in a Thinc model by a `TorchShim`, which builds it when its sizes are known. It gets and returns one
-array for all tokens of a batch.
-"""
+"""Torch modules in Thinc models: built when their sizes are known, saved as data, and predicting without torch."""
 
 from __future__ import annotations
 
@@ -13,13 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import NDArray
 from spacy.tokens import Doc
-from thinc.api import Model, Ops, Optimizer, chain, get_current_ops
+from thinc.api import Model, Ops, Optimizer, get_current_ops
 from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 
 from ..errors import MissingPackageError, install
 from ..runtime.weights import Weights
-from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows
 from .serialize import from_safetensors, to_safetensors
 
 if TYPE_CHECKING:
@@ -74,8 +69,9 @@ class TorchShim(Shim):
     def module(self) -> Any:
         """The torch module, built from the weights when it is first needed."""
         if self._model is None:
-            module = self._build_of(self.weights, self.sizes)
-            self._model, self._arrays, self._predictor = module, None, None
+            self._model, self._arrays = self._build_of(self.weights, self.sizes), None
+        # Whoever asks for the module may change its weights.
+        self._predictor = None
         return self._model
 
     @property
@@ -93,21 +89,19 @@ class TorchShim(Shim):
     @property
     def device(self) -> torch.device:
         """The device of the torch module."""
-        return cast("torch.device", torch_side().device_of(self.module))
+        return cast("torch.device", torch_side().device_of(self._model or self.module))
 
     def predicts_on_host(self, ops: Ops) -> bool:
-        """Return True if predictions do not need torch: on the CPU, if there is a numpy counterpart."""
-        if self._make_predictor is None or ops.name not in _HOST_OPS:
-            return False
-        return self._model is None or self.device.type == "cpu"
+        """Return True if predictions are made on the CPU, from arrays of numpy."""
+        return ops.name in _HOST_OPS and (self._model is None or self.device.type == "cpu")
 
     def predictor(self) -> Predict:
-        """Return the numpy counterpart, built anew if there is a module, whose weights may have changed."""
-        assert self._make_predictor is not None
-        if self._model is not None:
-            return self._make_predictor(Weights(self.weights))
+        """Return the numpy counterpart of the module with its present weights; without one, the module's call."""
         if self._predictor is None:
-            self._predictor = self._make_predictor(Weights(self.weights))
+            if self._make_predictor is None:
+                self._predictor = torch_side().predictor_of(self.module)
+            else:
+                self._predictor = self._make_predictor(Weights(self.weights))
         return self._predictor
 
     @contextlib.contextmanager
@@ -181,8 +175,9 @@ class TorchShim(Shim):
         if self._model is None:
             yield
         else:
-            with torch_side().use_params(self._model, self.id, params):
+            with torch_side().use_params(self.module, self.id, params):
                 yield
+            self._predictor = None
 
     def to_device(self, device_type: str, device_id: int) -> None:
         if device_type == "gpu" and self.is_built:
@@ -204,7 +199,7 @@ class TorchShim(Shim):
 
 def finish_updates(shims: Sequence[TorchShim], optimizer: Optimizer) -> None:
     """Update several modules by their gradients: on a GPU, with as many kernel launches as for one module."""
-    modules = {shim.id: shim._model for shim in shims if shim._model is not None}
+    modules = {shim.id: shim.module for shim in shims if shim._model is not None}
     if modules:
         side, first = torch_side(), shims[0]
         first._step_together = first._step_together or side.StepTogether()
@@ -262,71 +257,3 @@ def forget_gradients(model: Model[Any, Any]) -> None:
                 module.zero_grad()
     for term in penalties(model):
         term.take()
-
-
-def run_module(
-    model: Model[Any, Any], is_train: bool, lengths: Sequence[int], floats: Sequence[Floats2d], *others: Any
-) -> RaggedOutput:
-    """Call a layer's module, and cut its output into stretches of the given lengths.
-
-    floats: The module's first arguments, which get a gradient.
-    others: What else it is called with: `Indices`, and what it reads on the host.
-
-    The second result takes the output's gradient to the module's parameters and returns that of the floats.
-    """
-    shim = torch_shim(model)
-    if is_train or not shim.predicts_on_host(model.ops):
-        side = torch_side()
-        output: RaggedOutput = side.run_torch(shim.module, shim.tell, model.ops, is_train, lengths, floats, others)
-        return output
-    predictor = shim.predictor()
-    rows = [cast(Any, part).astype("f", copy=False) for part in floats]
-    rest = [other.array if isinstance(other, Indices) else other for other in others]
-    shim.tell(*rows, *rest)
-    return split_rows(cast(Floats2d, predictor(*rows, *rest)), lengths), no_backprop
-
-
-def ragged_layer(
-    name: str,
-    build: Build,
-    make_predictor: MakePredictor | None = None,
-    *,
-    width_in: int | None = None,
-    width_out: int | None = None,
-) -> RaggedModel:
-    """Return a module from flat tokens to flat tokens as a layer from list to list.
-
-    build: Takes `nI` and `nO` and returns a module that is called with the tokens of all sequences joined,
-        *Shape* [N, nI], and their lengths, and returns *Shape* [N, nO].
-    make_predictor: Makes what predicts so without torch; None for a module that only torch can run.
-    width_out: The module's width, where it is not to be inferred from sample output.
-    """
-    dims = {"nI": width_in, "nO": width_out}
-    return Model(name, _forward_ragged, init=_init_ragged, dims=dims, shims=[TorchShim(build, make_predictor)])
-
-
-def chain_sized(first: EmbedModel, second: RaggedModel) -> EmbedModel:
-    """Return Thinc's `chain` with the widths that are known before anything is initialized."""
-    if first.has_dim("nO"):
-        second.set_dim("nI", first.get_dim("nO"))
-    model: EmbedModel = chain(first, second)
-    if second.has_dim("nO"):
-        model.set_dim("nO", second.get_dim("nO"))
-    return model
-
-
-def _init_ragged(model: RaggedModel, X: list[Floats2d] | None = None, Y: list[Floats2d] | None = None) -> None:
-    if X and model.has_dim("nI") is None:
-        model.set_dim("nI", X[0].shape[1])
-    if Y and model.has_dim("nO") is None:
-        model.set_dim("nO", Y[0].shape[1])
-    if model.has_dim("nI") and model.has_dim("nO"):
-        torch_shim(model).build(nI=model.get_dim("nI"), nO=model.get_dim("nO"))
-
-
-def _forward_ragged(model: RaggedModel, X: list[Floats2d], is_train: bool) -> RaggedOutput:
-    if not X:
-        return [], lambda dY: []
-    lengths = [len(x) for x in X]
-    outputs, backprop_module = run_module(model, is_train, lengths, [join_rows(model.ops, X)], lengths)
-    return outputs, lambda dY: split_rows(backprop_module(dY)[0], lengths)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from ..runtime import convolution, transformer
 from ..settings import GRNConfig, IDCNNConfig, TransformerConfig
-from .bridge import EmbedModel, RaggedModel, chain_sized, ragged_layer
+from .bridge import EmbedModel, RaggedModel
 from .embed.char import build_char_embed, build_word_char_embed
+from .parts import chain_layers, ragged_layer
 from .settings import expand_config
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def build_tener(embed: EmbedModel | None = None, *, config: TransformerConfig) -
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.CharEmbed.v1` if there is none.
     """
-    return chain_sized(embed or build_char_embed(), _transformer_encoder(config))
+    return chain_layers(embed or build_char_embed(), _transformer_encoder(config))
 
 
 @expand_config(fixed={"adapted": True}, scaled=False)
@@ -61,7 +62,7 @@ def build_grn(embed: EmbedModel | None = None, *, config: GRNConfig) -> EmbedMod
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.WordCharEmbed.v1` if there is none.
     """
-    return chain_sized(embed or build_word_char_embed(), _gated_relation_encoder(config))
+    return chain_layers(embed or build_word_char_embed(), _gated_relation_encoder(config))
 
 
 @expand_config()

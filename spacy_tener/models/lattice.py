@@ -7,16 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from spacy.tokens import Doc
-from thinc.api import Model
-from thinc.types import Floats2d
 
 from ..runtime import lattice as runtime
 from ..settings import AtssaConfig, FlatConfig, MectConfig
-from .batches import EmbedOutput, join_rows, split_rows, token_counts
-from .bridge import EmbedModel, TorchShim, run_module, torch_shim
+from .bridge import EmbedModel, TorchShim, torch_shim
 from .embed.char import build_char_embed
 from .embed.characters import build_radical_embed
-from .embed.lexicon import LatticeWords, LexiconModel, build_lexicon_embed
+from .embed.lexicon import LexiconModel, build_lexicon_embed
+from .parts import own_layer
+from .run import HostRun, Rows
 from .settings import expand_config
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def _lattice_layer(
     """
     layers = [*streams, cast(Any, words or build_lexicon_embed())]
     shim = TorchShim(partial(_build, config=config), partial(predictor, config))
-    return Model(name, _forward, init=_init, dims={"nO": config.width}, layers=layers, shims=[shim])
+    return own_layer(name, _compute, init=_init, dims={"nO": config.width}, layers=layers, shims=[shim])
 
 
 def _build(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
@@ -128,21 +127,6 @@ def _width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
     return stream.predict(X[:1])[0].shape[1] if X else None
 
 
-def _forward(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
-    if not docs:
-        return [], lambda dY: docs
-    ops, lengths = model.ops, token_counts(docs)
-    outputs, backprops = zip(*(layer(docs, is_train) for layer in model.layers), strict=True)
-    *streams, words = cast("list[Any]", outputs)
-    floats = [*(join_rows(ops, stream) for stream in streams), words.floats]
-    Y, backprop_module = run_module(model, is_train, lengths, floats, words.lattice)
-
-    def backprop(dY: list[Floats2d]) -> list[Doc]:
-        *d_streams, d_words = backprop_module(dY)
-        *backprop_streams, backprop_words = backprops
-        for backprop_stream, d_stream in zip(backprop_streams, d_streams, strict=True):
-            backprop_stream(split_rows(d_stream, lengths))
-        backprop_words(LatticeWords(words.lattice, d_words))
-        return docs
-
-    return Y, backprop
+def _compute(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
+    *streams, words = (run(layer, docs) for layer in model.layers)
+    return run.module(model, *streams, words.floats, words.lattice)

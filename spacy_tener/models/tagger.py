@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from spacy.tokens import Doc
-from thinc.api import Model, chain
-from thinc.backends import get_array_ops
+from thinc.api import Model
 from thinc.types import Floats2d
 
 from ..crf.scorer import PathScorer
@@ -16,9 +15,10 @@ from ..crf.transitions import CRFArrays
 from ..runtime import dense
 from ..tagging import TagLayout
 from ..types import AnyFloats
-from .batches import join_rows
-from .bridge import ragged_layer, torch_shim, torch_side
+from .bridge import torch_shim
 from .encoders import build_tener
+from .parts import chain_layers, ragged_layer
+from .run import Rows
 
 if TYPE_CHECKING:
     from ..layers.crf import CRF, CRFHead
@@ -47,7 +47,7 @@ def build_crf_tagger(tok2vec: TaggerModel | None = None, nO: int | None = None, 
     output_layer = ragged_layer(
         "crf_head", partial(_build_head, dropout=dropout), dense.CRFHead, width_in=width, width_out=nO
     )
-    model = cast(TaggerModel, chain(tok2vec, output_layer))
+    model = chain_layers(tok2vec, output_layer)
     model.set_ref("tok2vec", tok2vec)
     model.set_ref("output_layer", output_layer)
     model.attrs["resize_output"] = resize_output
@@ -100,18 +100,16 @@ def path_scorer(model: Model[Any, Any]) -> PathScorer:
     return cast(dense.CRFHead, shim.predictor()).scorer
 
 
-def on_host(model: Model[Any, Any], scores: Sequence[Floats2d]) -> tuple[PathScorer, AnyFloats]:
-    """Return the CRF of a tagger for prediction, and the joined emissions of all texts. A GPU is synchronised once.
+def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
+    """Return the CRF of a tagger for prediction, and emissions of a run. A GPU is synchronised once.
 
-    *Shape* [n, n_tags] for each text -> [N, n_tags]
+    *Shape* [N, n_tags]
     """
-    ops = get_array_ops(scores[0])
-    if ops.name != "cupy":
-        return path_scorer(model), cast(AnyFloats, join_rows(ops, scores))
-    layer = crf(model)
-    emissions, weights = layer.on_host(torch_side().join(ops, scores, layer.start.device))
+    if isinstance(emissions, np.ndarray):
+        return path_scorer(model), emissions
+    rows, weights = crf(model).on_host(emissions)
     arrays = (weight.detach().numpy() for weight in weights)
-    return PathScorer(cast(CRFArrays, tuple(arrays))), emissions.detach().numpy()
+    return PathScorer(cast(CRFArrays, tuple(arrays))), rows.detach().numpy()
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:

@@ -9,15 +9,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from thinc.api import Ops, Optimizer, get_torch_default_device, torch2xp, xp2torch
 from thinc.types import Floats2d, FloatsXd
 from torch import Tensor, nn
 
-from ..layers.devices import on_device_together, one_host_thread
+from ..layers.devices import one_host_thread
 from ..optim.updates import StepTogether, apply_row_gradient
-from .batches import Indices, RaggedOutput, join_rows, no_backprop, split_rows, wrap_memory_errors
+from .batches import join_rows, split_rows
 
 __all__ = ["StepTogether"]
 
@@ -33,7 +34,7 @@ def hide_known_warnings() -> None:
     warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context")
 
 
-def _compute_alone_if_forked() -> None:
+def compute_alone_if_forked() -> None:
     """Use a single thread in a forked worker, as of `nlp.pipe(n_process=2)`: it lacks the threads of torch's pool and
     would wait for them forever."""
     global _process
@@ -62,44 +63,16 @@ def load_arrays(module: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
     module.load_state_dict({name: torch.as_tensor(value) for name, value in arrays.items()})
 
 
-def run_torch(
-    module: nn.Module,
-    tell: Callable[..., None],
-    ops: Ops,
-    is_train: bool,
-    lengths: Sequence[int],
-    floats: Sequence[Floats2d],
-    others: Sequence[Any],
-) -> RaggedOutput:
-    """Call a torch module: see `bridge.run_module`. tell: Called with its inputs."""
-    device = device_of(module)
-    _compute_alone_if_forked()
-    if device.type == "cuda":
-        hide_known_warnings()
-    inputs = [_to_device(rows, device).requires_grad_(is_train) for rows in floats]
-    moved = iter(on_device_together([other.array for other in others if isinstance(other, Indices)], device))
-    rest = [next(moved) if isinstance(other, Indices) else other for other in others]
-    tell(*inputs, *rest)
-    if not is_train:
-        with one_host_thread(device), torch.inference_mode():
-            return split(ops, module(*inputs, *rest), lengths), no_backprop
-    module.train()
-    try:
-        with one_host_thread(device), wrap_memory_errors(lengths):
-            outputs = module(*inputs, *rest)
-    finally:
-        module.eval()
+def predictor_of(module: nn.Module) -> Callable[..., NDArray[Any]]:
+    """Return the call of a module on the CPU that has no numpy counterpart, from arrays to an array."""
 
-    def backprop(dY: list[Floats2d]) -> list[Floats2d]:
-        # No gradient is required if the module is frozen, or the batch has no tokens.
-        if outputs.requires_grad:
-            with wrap_memory_errors(lengths):
-                outputs.backward(join(ops, dY, device))
-        # An input may be unused: if it is empty, or if a setting leaves it out.
-        gradients = [torch.zeros_like(tensor) if tensor.grad is None else tensor.grad for tensor in inputs]
-        return [_to_ops(ops, gradient) for gradient in gradients]
+    def predict(*inputs: Any) -> NDArray[Any]:
+        compute_alone_if_forked()
+        with torch.inference_mode():
+            rows: Tensor = module(*(torch.from_numpy(own) if isinstance(own, np.ndarray) else own for own in inputs))
+            return rows.numpy()
 
-    return split(ops, outputs, lengths), backprop
+    return predict
 
 
 def finish_update(modules: Mapping[int, nn.Module], optimizer: Optimizer, step_together: StepTogether) -> None:

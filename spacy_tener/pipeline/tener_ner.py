@@ -351,11 +351,9 @@ class TenerNER(ConfidentPipe):
             return 0.0, []
         targets = self._targets(examples)
         require_torch()
-        from .learning.learn import batch_loss, gradient
+        from .learning.learn import loss_of_scores
 
-        layer = crf(self.model)
-        loss_of = partial(batch_loss, layer, targets=targets)
-        return gradient(layer, scores, loss_of, 1.0 / len(examples), train_crf=False)
+        return loss_of_scores(crf(self.model), scores, targets)
 
     def rehearse(
         self,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from spacy.pipeline.tok2vec import Tok2VecListener
 from spacy.tokens import Doc
 from thinc.api import Model
-from thinc.types import Floats2d
 
-from ..models.batches import in_halves
+from ..models.parts import concatenate, run_in_halves
+from ..models.run import Rows
 from ..models.tagger import TaggerModel
 from .settings import NERSettings
 from .units import CharacterView, DocView
@@ -133,19 +133,19 @@ class DocReader:
         """Yield the views in groups whose emissions fit into memory together."""
         return iter([list(views)]) if self.listens else batch_by_size(views, self.settings.max_units)
 
-    def emissions(self, model: TaggerModel, views: Sequence[DocView]) -> list[Floats2d]:
+    def emissions(self, model: TaggerModel, views: Sequence[DocView]) -> Rows:
         """Return the emissions of every unit of every view, each from the window in whose core it lies.
 
-        *Shape* [n, n_tags] for each view
+        *Shape* [N, n_tags]
         """
-        batches = list(self.batches(views))
-        if batches == [[Piece(i, whole(view)) for i, view in enumerate(views)]]:
-            return in_halves(model.predict, documents(batches[0], views))
-        cores: list[list[Floats2d]] = [[] for _ in views]
-        for batch in batches:
-            for piece, scores in zip(batch, in_halves(model.predict, documents(batch, views)), strict=True):
-                cores[piece.index].append(scores[piece.window.core])
-        return [_joined(model, parts) for parts in cores]
+        parts: list[Rows] = []
+        for batch in self.batches(views):
+            rows, end = run_in_halves(model, documents(batch, views)), 0
+            for piece in batch:
+                core = piece.window.core
+                parts.append(rows[end + core.start : end + core.stop])
+                end += len(piece)
+        return concatenate(parts or [np.empty((0, model.get_dim("nO")), np.float32)])
 
 
 def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:
@@ -162,12 +162,6 @@ def _has_vectors(listener: Any, doc: Doc) -> bool:
     if isinstance(listener, Tok2VecListener):
         return doc.tensor.size > 0
     return not Doc.has_extension("trf_data") or doc._.trf_data is not None
-
-
-def _joined(model: TaggerModel, parts: list[Floats2d]) -> Floats2d:
-    if not parts:
-        return model.ops.alloc2f(0, model.get_dim("nO"))
-    return parts[0] if len(parts) == 1 else model.ops.xp.concatenate(parts)
 
 
 def whole(view: DocView) -> Window:

@@ -9,6 +9,7 @@ from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
 from spacy_tener.errors import RemedyError
 from spacy_tener.layers.crf import CRFHead
 from spacy_tener.models.batches import in_halves
+from spacy_tener.models.run import COMPUTE
 
 
 def of_at_most(room: int, calls: list[int]):
@@ -28,7 +29,8 @@ def of_at_most(room: int, calls: list[int]):
 )
 def test_a_batch_is_halved_until_it_fits(room: int, expected: list[int]) -> None:
     calls: list[int] = []
-    assert in_halves(of_at_most(room, calls), list(range(7))) == [10 * item for item in range(7)]
+    parts = in_halves(of_at_most(room, calls), list(range(7)))
+    assert [item for part in parts for item in part] == [10 * item for item in range(7)]
     assert calls == expected
 
 
@@ -68,14 +70,13 @@ def test_a_pipe_goes_on_with_smaller_batches(nlp, monkeypatch) -> None:
     expected = [doc.to_json() for doc in nlp.pipe(texts)]
     model, sizes = nlp.get_pipe("tener_ner").model, []
 
-    def predict(self, docs):
-        if self is model:
-            sizes.append(len(docs))
-            if len(docs) > 3:
-                raise torch.OutOfMemoryError
-        return predict_whole(self, docs)
+    def compute(model, run, docs):
+        sizes.append(len(docs))
+        if len(docs) > 3:
+            raise torch.OutOfMemoryError
+        return compute_whole(model, run, docs)
 
-    predict_whole = type(model).predict
-    monkeypatch.setattr(type(model), "predict", predict)
+    compute_whole = model.attrs[COMPUTE]
+    monkeypatch.setitem(model.attrs, COMPUTE, compute)
     assert [doc.to_json() for doc in nlp.pipe(texts)] == expected
     assert sizes == [8, 4, 2, 2, 4, 2, 2]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paper_forms import allowed_transitions
 
 from spacy_tener.layers.crf import CRF
-from spacy_tener.pipeline.learning.learn import batch_loss, gradient, rehearsal_loss
+from spacy_tener.pipeline.learning.learn import batch_loss, loss_of_scores
 from spacy_tener.pipeline.learning.targets import IncorrectSpan, Target
 from spacy_tener.pipeline.tags import UNKNOWN
 from spacy_tener.pipeline.units import OUTSIDE, Units
@@ -176,36 +176,18 @@ def test_targets_of_a_batch_do_not_see_each_other(crf):
     assert together == pytest.approx(sum(alone), rel=1e-5)
 
 
-def test_gradients_come_back_by_text_and_scaled(crf):
-    scores = random_scores(3, 0, 2)
-    targets = [target([LAYOUT.outside] * n) for n in (3, 0, 2)]
-    loss, gradients = gradient(crf, scores, lambda emissions: batch_loss(crf, emissions, targets), 0.5)
+def test_loss_and_gradient_of_scores_are_those_of_the_mean_over_texts(crf):
+    scores, targets = random_scores(3, 0, 2), [target([LAYOUT.outside] * n) for n in (3, 0, 2)]
+    before = [own.copy() for own in scores]
+    loss, gradients = loss_of_scores(crf, scores, targets)
+    emissions = torch.from_numpy(np.concatenate(scores)).requires_grad_(True)
+    expected = batch_loss(crf, emissions, targets) / 3
+    expected.backward()
+    assert loss == pytest.approx(float(expected.detach()))
     assert [g.shape for g in gradients] == [s.shape for s in scores]
-    transitions = crf.outside.grad.clone()
-    crf.zero_grad()
-    twice, doubled = gradient(crf, scores, lambda emissions: batch_loss(crf, emissions, targets), 1.0)
-    assert twice == pytest.approx(2 * loss)
-    torch.testing.assert_close(crf.outside.grad, 2 * transitions)
-    for one, two in zip(gradients, doubled, strict=True):
-        np.testing.assert_allclose(two, 2 * one, rtol=1e-5)
-
-
-def test_scores_are_not_written_to(crf):
-    scores = random_scores(3)
-    before = scores[0].copy()
-    gradient(crf, scores, lambda emissions: batch_loss(crf, emissions, [target([LAYOUT.outside] * 3)]), 1.0)
-    np.testing.assert_array_equal(scores[0], before)
-
-
-def test_rehearsal_costs_the_entropy_where_nothing_was_forgotten(crf):
-    scores = random_scores(LENGTH)
-    emissions = torch.from_numpy(scores[0].copy()).requires_grad_(True)
-    loss = rehearsal_loss(crf, crf, scores, emissions)
-    weights = weights_of(crf, torch.from_numpy(scores[0]), PATHS)
-    entropy = torch.distributions.Categorical(logits=weights.detach()).entropy()
-    assert float(loss.detach()) == pytest.approx(float(entropy), rel=1e-4)
-    loss.backward()
-    assert float(emissions.grad.abs().max()) < 1e-5
+    np.testing.assert_allclose(np.concatenate(gradients), emissions.grad, rtol=1e-5)
+    for own, old in zip(scores, before, strict=True):
+        np.testing.assert_array_equal(own, old)
 
 
 def test_a_target_counts_by_its_weight(crf):

@@ -12,6 +12,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 
 from spacy_tener.features.word_lists import ListLimits
+from spacy_tener.models.parts import run
 
 PLACES = ["北京", "上海", "天津", "广州", "南京", "武汉"]
 THINGS = ["苹果", "天气", "电影", "手机", "汽车", "音乐"]
@@ -178,7 +179,7 @@ def test_a_word_of_the_models_own_lexicon_can_be_hidden(nlp):
 
     def heads():
         words = next(node for node in pipe.model.walk() if node.name == "lexicon_embed")
-        return words.predict(docs).lattice.heads.tolist()
+        return run(words, docs).output.lattice.heads.tolist()
 
     assert heads() == [2]
     words_of(nlp).remove(["北京"])
@@ -350,7 +351,7 @@ def test_nested_words_are_bounded_as_those_of_the_lexicon_are(nlp):
     words_of(nlp).add(["甲" * n for n in range(2, 30)], "thing")
     words = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     doc = nlp.make_doc("甲" * 60)
-    assert words.predict([doc]).lattice.counts.tolist() == [60 * 5 - 4 - 3 - 2 - 1 - 5]
+    assert run(words, [doc]).output.lattice.counts.tolist() == [60 * 5 - 4 - 3 - 2 - 1 - 5]
 
 
 @pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
@@ -457,5 +458,5 @@ def test_the_row_of_a_listed_word_does_not_depend_on_its_batch(nlp, place):
     words_of(nlp).add(["甲甲", NEW], place)
     embed = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     doc, other = nlp.make_doc(TEXT), nlp.make_doc("甲" * 400)
-    alone, together = (embed.predict(docs).floats for docs in ([doc], [other, doc]))
+    alone, together = (run(embed, docs).output.floats for docs in ([doc], [other, doc]))
     np.testing.assert_array_equal(together[-len(alone) :], alone)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from spacy.tokens import Doc
-from thinc.api import Model
-from thinc.types import Floats2d
 
 from ...features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
 from ...runtime.dense import Projection as Projecting
 from ...settings import Count, Probability, Settings, Size, check
-from ..batches import EmbedOutput, join_rows, split_rows, token_counts
-from ..bridge import EmbedModel, chain_sized, ragged_layer
+from ..batches import token_counts
+from ..bridge import EmbedModel
+from ..parts import chain_layers, own_layer, ragged_layer
+from ..run import HostRun, Rows
 from ..settings import expand_config
 from .characters import build_char_cnn, build_radical_embed
 from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
@@ -163,7 +161,7 @@ def build_word_char_embed(
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)
     if project_to is None:
         return embed
-    return chain_sized(embed, ragged_layer("project", _build_projection, Projecting, width_out=project_to))
+    return chain_layers(embed, ragged_layer("project", _build_projection, Projecting, width_out=project_to))
 
 
 def _build_projection(*, nI: int, nO: int) -> nn.Module:
@@ -184,20 +182,15 @@ def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None 
 
 
 def join_embedders(*embedders: EmbedModel) -> EmbedModel:
-    """Concatenate embedders.
-
-    Thinc's `concatenate` fails on an empty batch, and adds up the results of the layers' callbacks, which are Docs
-    here.
-    """
-    model: EmbedModel = Model(
-        "|".join(embedder.name for embedder in embedders),
-        _forward_join,
-        init=_init_join,
-        dims={"nO": None},
-        layers=embedders,
-    )
+    """Concatenate embedders."""
+    name, layers = "|".join(embedder.name for embedder in embedders), list(embedders)
+    model: EmbedModel = own_layer(name, _compute_join, init=_init_join, dims={"nO": None}, layers=layers)
     _sum_widths(model)
     return model
+
+
+def _compute_join(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
+    return run.beside([run(embedder, docs) for embedder in model.layers])
 
 
 def _init_join(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
@@ -209,21 +202,3 @@ def _init_join(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> 
 def _sum_widths(model: EmbedModel) -> None:
     if all(embedder.has_dim("nO") for embedder in model.layers):
         model.set_dim("nO", sum(embedder.get_dim("nO") for embedder in model.layers))
-
-
-def _forward_join(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
-    if not docs:
-        return [], lambda dY: docs
-    parts, learners = zip(*(embedder(docs, is_train) for embedder in model.layers), strict=True)
-    joined = [join_rows(model.ops, part) for part in parts]
-    columns = list(pairwise(itertools.accumulate((part.shape[1] for part in joined), initial=0)))
-    lengths = token_counts(docs)
-    outputs = split_rows(model.ops.xp.concatenate(joined, axis=1), lengths)
-
-    def backprop(dY: list[Floats2d]) -> list[Doc]:
-        gradient = join_rows(model.ops, dY)
-        for learn, (begin, end) in zip(learners, columns, strict=True):
-            learn(split_rows(model.ops.xp.ascontiguousarray(gradient[:, begin:end]), lengths))
-        return docs
-
-    return outputs, backprop

@@ -12,7 +12,6 @@ import numpy as np
 from spacy.tokens import Doc
 from spacy.util import logger
 from thinc.api import Model
-from thinc.types import Floats2d
 
 from ...batching.lattice import Lattice
 from ...features.keys import Keys, StringTable
@@ -22,7 +21,8 @@ from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layer
 from ...settings import Count, Probability, Settings, Size
 from ...types import IntArray
 from ..batches import token_counts
-from ..bridge import run_module
+from ..parts import own_layer
+from ..run import HostRun, Rows
 from ..settings import expand_config
 from .listed import KnownWords, Likes, like_words
 from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, look_up, table_shim
@@ -39,7 +39,7 @@ class LatticeWords:
     """
 
     lattice: Lattice
-    floats: Floats2d
+    floats: Rows
 
 
 LexiconModel = Model[list[Doc], LatticeWords]
@@ -89,9 +89,9 @@ def build_lexicon_embed(lexicon: Callable[[], Lexicon] | None = None, *, config:
     widths = config.widths
     # A dropped word keeps its tag, as unknown words do in prediction.
     word_dropout = {WORD: config.word_dropout, TAG: 0.0}
-    return Model(
+    return own_layer(
         "lexicon_embed",
-        _forward,
+        _compute,
         init=partial(_init, source=lexicon or jieba_lexicon(), config=config),
         dims={"nO": sum(widths.values())},
         attrs={"vocabulary": LexiconVocabulary(widths, config.max_words)},
@@ -210,50 +210,25 @@ def _init(
         logger.info("Pretrained word vectors: %d of the lexicon's %d words have one", covered, len(lexicon))
 
 
-def _forward(
-    model: LexiconModel, docs: list[Doc], is_train: bool
-) -> tuple[LatticeWords, Callable[[LatticeWords], list[Doc]]]:
-    vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
-    lists = vocabulary.lists.active(docs)
-    if lists:
-        return _forward_with_lists(model, docs, is_train, lists)
-    match = vocabulary.match(docs)
-    rows = look_up(model, vocabulary.keys(match.words), is_train)
-    (floats,), backprop_module = run_module(model, is_train, [len(match.words)], [], *rows)
-
-    def backprop(d_words: LatticeWords) -> list[Doc]:
-        backprop_module([d_words.floats])
-        return docs
-
-    return LatticeWords(_lattice(docs, match), floats), backprop
-
-
-def _forward_with_lists(
-    model: LexiconModel, docs: list[Doc], is_train: bool, lists: Sequence[tuple[WordList, IntArray]]
-) -> tuple[LatticeWords, Callable[[LatticeWords], list[Doc]]]:
+def _compute(model: LexiconModel, run: HostRun, docs: list[Doc]) -> LatticeWords:
     """Embed the lexicon's words and those of lists. A listed word's row is the mean over similar words, which get no
     gradient from it."""
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
+    lists = vocabulary.lists.active(docs)
+    if not lists:
+        match = vocabulary.match(docs)
+        rows = run.module(model, *look_up(model, vocabulary.keys(match.words), run.training))
+        return LatticeWords(_lattice(docs, match), rows)
     found = find_layered(vocabulary.lexicon, docs, lists, vocabulary.max_words)
     own, listed = np.flatnonzero(found.layers == 0), np.flatnonzero(found.layers)
     likes = vocabulary.likes(found, [words for words, _ in lists])
-    others = {WORD: likes.words, TAG: likes.tags}
-    rows = look_up(model, vocabulary.keys(found.match.words[own]), is_train, others=others)
-    (floats,), backprop_module = run_module(model, is_train, [len(own) + len(likes.words)], [], *rows)
-    ops: Any = model.ops
-    joined = ops.alloc2f(found.layers.size, floats.shape[1])
-    joined[ops.asarray1i(own)] = floats[: len(own)]
+    keys, others = vocabulary.keys(found.match.words[own]), {WORD: likes.words, TAG: likes.tags}
+    rows = run.module(model, *look_up(model, keys, run.training, others=others))
     if listed.size:
-        means = ops.reduce_mean(floats[len(own) :], ops.asarray1i(likes.sizes))
-        joined[ops.asarray1i(listed)] = means[ops.asarray1i(likes.which)]
-
-    def backprop(d_words: LatticeWords) -> list[Doc]:
-        d_floats = ops.alloc2f(*floats.shape)
-        d_floats[: len(own)] = d_words.floats[ops.asarray1i(own)]
-        backprop_module([d_floats])
-        return docs
-
-    return LatticeWords(_lattice(docs, found.match), joined), backprop
+        places = np.empty(found.layers.size, dtype=np.int64)
+        places[own], places[listed] = np.arange(len(own)), len(own) + likes.which
+        rows = run.with_means(rows, len(own), likes.sizes, places)
+    return LatticeWords(_lattice(docs, found.match), rows)
 
 
 def _lattice(docs: list[Doc], match: Match) -> Lattice:

@@ -18,14 +18,15 @@ from spacy.tokens import Doc
 from spacy.util import logger
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
-from thinc.types import Floats2d
 
 from ...features.keys import Keys, StringTable
 from ...features.vectors import prepared, read_vectors
-from ...runtime.dense import EmbeddingTables as Rows
+from ...runtime.dense import EmbeddingTables as TableRows
 from ...types import IntArray
-from ..batches import EmbedOutput, Indices, token_counts
-from ..bridge import EmbedModel, TorchShim, run_module, torch_shim
+from ..batches import Indices
+from ..bridge import EmbedModel, TorchShim, torch_shim
+from ..parts import own_layer
+from ..run import COMPUTE, HostRun, Rows
 from ..serialize import from_safetensors, to_safetensors
 
 if TYPE_CHECKING:
@@ -117,13 +118,13 @@ def table_embedder(
     init: Initializes the layer; `init_tables` by default.
     """
     attrs = {"vocabulary": vocabulary}
-    return Model(name, _forward, init=init or init_tables, dims={"nO": width}, attrs=attrs, shims=[shim])
+    return own_layer(name, _compute, init=init or init_tables, dims={"nO": width}, attrs=attrs, shims=[shim])
 
 
 def table_shim(widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float) -> TorchShim:
     """Return the shim of a module that consists of tables only."""
     build = partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
-    return TorchShim(build, partial(Rows, widths))
+    return TorchShim(build, partial(TableRows, widths))
 
 
 def build_tables(
@@ -142,18 +143,9 @@ def init_tables(model: Model[Any, Any], X: list[Doc] | None = None, Y: Any = Non
     torch_shim(model).build(**vocabulary.heights())
 
 
-def _forward(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
-    if not docs:
-        return [], lambda dY: docs
+def _compute(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
     reading = model.attrs["vocabulary"].read(docs)
-    rows = look_up(model, reading.keys, is_train)
-    outputs, backprop_module = run_module(model, is_train, token_counts(docs), [], *rows, *reading.others)
-
-    def backprop(dY: list[Floats2d]) -> list[Doc]:
-        backprop_module(dY)
-        return docs
-
-    return outputs, backprop
+    return run.module(model, *look_up(model, reading.keys, run.training), *reading.others)
 
 
 def _has_tables(node: Model[Any, Any]) -> bool:
@@ -209,7 +201,7 @@ def check_loaded(model: Model[Any, Any]) -> None:
     """Raise if an embedder's vocabulary was saved under another name: Thinc would load it as another attribute, and
     leave the vocabulary empty."""
     for node in model.walk():
-        unknown = sorted(set(node.attrs) - {"vocabulary"})
+        unknown = sorted(set(node.attrs) - {"vocabulary", COMPUTE})
         if _has_tables(node) and unknown:
             raise ValueError(f"the layer '{node.name}' does not have the attributes {unknown}")
 

@@ -10,14 +10,13 @@ from types import ModuleType
 from typing import Any
 
 from spacy.tokens import Doc
-from thinc.api import Model
-from thinc.types import Floats2d
 from torch import nn
 
 from ...errors import MissingPackageError, install
 from ...features.pieces import PieceReader
-from ..batches import EmbedOutput, token_counts
-from ..bridge import EmbedModel, TorchShim, run_module, torch_shim
+from ..bridge import EmbedModel, TorchShim, torch_shim
+from ..parts import own_layer
+from ..run import HostRun, Rows
 from ..settings import expand_config
 from ..torch_side import to_default_device
 from .module import PretrainedTransformer, TransformerEmbedConfig
@@ -39,9 +38,9 @@ def build_transformer_embed(name: str | Path | None = None, *, config: Transform
     name (Optional[Union[str, Path]]): A directory with a model and a fast tokenizer of the library transformers, or its
         name on the Hugging Face Hub. Read by `initialize` only.
     """
-    return Model(
+    return own_layer(
         "transformer_embed",
-        _forward,
+        _compute,
         init=partial(_init, name=name, config=config),
         dims={"nO": None},
         shims=[TorchShim(partial(_rebuild, embed=config))],
@@ -78,16 +77,8 @@ def _init(
     model.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
-def _forward(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
-    if not docs:
-        return [], lambda dY: docs
-    outputs, backprop_module = run_module(model, is_train, token_counts(docs), [], docs)
-
-    def backprop(dY: list[Floats2d]) -> list[Doc]:
-        backprop_module(dY)
-        return docs
-
-    return outputs, backprop
+def _compute(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
+    return run.module(model, docs)
 
 
 def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import isfinite
 
 import numpy as np
@@ -11,14 +10,15 @@ import torch
 from spacy.errors import Errors
 from spacy.tokens import Doc
 from thinc.backends import get_array_ops
-from thinc.shims import PyTorchShim
 from thinc.types import Floats2d
 from torch import Tensor
 
 from ...layers.crf import CRF, cross_entropy
 from ...layers.devices import on_device, one_host_thread
-from ...models.bridge import TorchShim, forget_gradients, penalties
+from ...models.bridge import forget_gradients, penalties
+from ...models.parts import run
 from ...models.tagger import TaggerModel, crf
+from ...models.torch_run import TorchRun
 from ...models.torch_side import join, split
 from ..settings import NERSettings
 from ..tags import UNKNOWN, Mask, agreeing_tags, join_masks, possible_tags
@@ -29,37 +29,14 @@ from .targets import IncorrectSpan, Target
 from .teaching import Teacher
 
 
-def gradient(
-    crf: CRF, scores: list[Floats2d], loss_of: Callable[[Tensor], Tensor], scale: float, *, train_crf: bool = True
-) -> tuple[float, list[Floats2d]]:
-    """Return a scaled loss of emissions, and its gradient.
-
-    *Shape* scores, and the gradient: [n, n_tags] for each text
-
-    loss_of: The loss as a function of all emissions, [N, n_tags].
-    train_crf: Accumulate the gradients of the CRF's own parameters, too.
-    """
-    emissions = _joined(crf, scores).requires_grad_(True)
-    loss = loss_of(emissions) * scale
-    loss.backward(inputs=None if train_crf else [emissions])
-    assert emissions.grad is not None
+def loss_of_scores(crf: CRF, scores: list[Floats2d], targets: Sequence[Target]) -> tuple[float, list[Floats2d]]:
+    """Return the mean loss of targets, and its gradient for the scores of their units, [n, n_tags] each."""
+    # On their device: the CRF's for CuPy arrays, else the CPU, also on Apple's GPU.
     ops = get_array_ops(scores[0])
-    return float(loss.detach()), split(ops, emissions.grad, [len(part) for part in scores])
-
-
-def rehearsal_loss(crf: CRF, old_crf: CRF, old_scores: list[Floats2d], emissions: Tensor) -> Tensor:
-    """Return the cross-entropy between an earlier model's distribution over paths and the present one.
-
-    old_scores: Emissions of the earlier model.
-    """
-    lengths = [len(part) for part in old_scores]
-    return cross_entropy(old_crf, _joined(old_crf, old_scores), crf, emissions, lengths)
-
-
-def _joined(crf: CRF, scores: list[Floats2d]) -> Tensor:
-    """Join the scores of all texts on their device: the CRF's for CuPy arrays, else the CPU, also on Apple's GPU."""
-    ops = get_array_ops(scores[0])
-    return join(ops, scores, crf.start.device if ops.name == "cupy" else torch.device("cpu"))
+    emissions = join(ops, scores, crf.start.device if ops.name == "cupy" else torch.device("cpu")).requires_grad_(True)
+    loss = batch_loss(crf, emissions, targets) / len(targets)
+    [gradient] = torch.autograd.grad(loss, [emissions])
+    return float(loss.detach()), split(ops, gradient, [len(part) for part in scores])
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
@@ -215,10 +192,12 @@ def learn(
 def rehearse(
     model: TaggerModel, teacher: TaggerModel, views: Sequence[DocView], settings: NERSettings, *, name: str
 ) -> float:
-    """Accumulate gradients towards an earlier model's predictions. Return the mean loss of pieces."""
+    """Accumulate the gradients of the cross-entropy between an earlier model's distribution over paths and the present
+    one. Return its mean over pieces."""
 
     def loss_of(batch: Sequence[Piece], docs: list[Doc], emissions: Tensor) -> Tensor:
-        return rehearsal_loss(crf(model), crf(teacher), teacher.predict(docs), emissions)
+        earlier = torch.as_tensor(run(teacher, docs).output)
+        return cross_entropy(crf(teacher), earlier, crf(model), emissions, [len(doc) for doc in docs])
 
     learned = [len(view) > 0 for view in views]
     return _accumulate(model, DocReader.of(model, settings), views, learned, loss_of, name=name)
@@ -230,18 +209,8 @@ def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
     The shared component adds up the gradients of all its listeners, and the backprop of the last listener passes on the
     sum. If that one did not call it, the gradients of the others would be lost.
     """
-    if not any(len(view) for view in views):
-        return
-    tok2vec = model.get_ref("tok2vec")
-    # Optimizers change weights even if the gradient is zero, by momentum and weight decay.
-    shims = [shim for node in tok2vec.walk() for shim in node.shims if isinstance(shim, PyTorchShim | TorchShim)]
-    modules = [shim.module if isinstance(shim, TorchShim) and shim.is_built else shim._model for shim in shims]
-    weights = [weight for module in modules if module is not None for weight in module.parameters()]
-    untouched = [weight for weight in weights if weight.grad is None]
-    vectors, backprop = tok2vec.begin_update([view.doc for view in views])
-    backprop([model.ops.alloc2f(*rows.shape) for rows in vectors])
-    for weight in untouched:
-        weight.grad = None
+    if any(len(view) for view in views):
+        TorchRun(model.get_ref("tok2vec"), [view.doc for view in views], True).backward(None)
 
 
 def _accumulate(
@@ -265,12 +234,12 @@ def _accumulate(
                 term.share = scale * count
             docs = documents(batch, views)
             with one_host_thread(crf(model).start.device):
-                scores, backprop = model.begin_update(docs)
-                loss, d_scores = gradient(crf(model), scores, partial(loss_of, batch, docs), scale)
-                if not isfinite(loss):
+                step = TorchRun(model, docs, True)
+                loss = loss_of(batch, docs, step.output) * scale
+                if not isfinite(value := float(loss.detach())):
                     raise ValueError(Errors.E910.format(name=name))
-                backprop(d_scores)
-            total += loss
+                step.backward(loss)
+            total += value
     except BaseException:
         forget_gradients(model)
         raise

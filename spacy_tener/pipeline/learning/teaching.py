@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import spacy
+from numpy.typing import NDArray
 from spacy.language import Language
 
 from ...errors import RemedyError
 from ...files import digest
-from ...models.tagger import crf
+from ...models.run import Rows
+from ...models.tagger import TaggerModel, crf, on_host
 from ...tagging import TagLayout
 from ..confidence import ConfidentPipe, Parse
 from ..finding import find_recogniser
@@ -112,13 +114,19 @@ class Teacher:
         parses = iter(pipe.k_best(others, self.k_best))
         model, reader = pipe.model, DocReader.of(pipe.model, pipe.settings)
         groups = reader.groups([view for view, equal in zip(own, same, strict=True) if equal]) if any(same) else []
-        scores = (rows for group in groups for rows in reader.emissions(model, group))
+        scores = iter(row for group in groups for row in _per_view(model, reader.emissions(model, group), group))
         return [
-            EmissionTarget(model.ops.to_numpy(next(scores)).astype(np.float32) / self.temperature)
+            EmissionTarget(next(scores) / self.temperature)
             if equal
             else _path_target(view, next(parses), labels, self.temperature / pipe.temperature)
             for view, equal in zip(views, same, strict=True)
         ]
+
+
+def _per_view(model: TaggerModel, emissions: Rows, views: Sequence[DocView]) -> list[NDArray[np.float32]]:
+    """Return the emissions of each view on the host."""
+    _, rows = on_host(model, emissions)
+    return np.split(rows.astype(np.float32), np.cumsum([len(view) for view in views])[:-1])
 
 
 def load_teacher(

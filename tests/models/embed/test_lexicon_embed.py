@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import spacy
+import torch
 
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.features.word_lists import ListedWord, WordList
 from spacy_tener.models.bridge import torch_shim
 from spacy_tener.models.embed import tables
-from spacy_tener.models.embed.lexicon import LatticeWords, build_lexicon_embed
+from spacy_tener.models.embed.lexicon import build_lexicon_embed
 from spacy_tener.models.embed.tables import count_rows, observe, trim
+from spacy_tener.models.parts import run
 
 nlp = spacy.blank("zh")
 
@@ -33,7 +35,7 @@ def trained(words, **settings):
 
 
 def row_of(model, word):
-    (row,) = model.predict(docs_of(word)).floats
+    (row,) = run(model, docs_of(word)).output.floats
     return row
 
 
@@ -99,7 +101,7 @@ def test_each_listed_word_of_a_text_has_the_mean_of_its_own_likes():
     entries = {"深圳": ListedWord("", ("北京",)), "武汉": ListedWord("", ("上海", "天津"))}
     model.attrs["vocabulary"].lists.put("", WordList(entries))
     shanghai, beijing, tianjin = (row_of(model, word) for word in ("上海", "北京", "天津"))
-    floats = model.predict(docs_of("武汉，深圳，北京，武汉")).floats
+    floats = run(model, docs_of("武汉，深圳，北京，武汉")).output.floats
     mean = (shanghai + tianjin) / 2
     np.testing.assert_allclose(floats, [mean, beijing, beijing, mean], rtol=1e-6)
 
@@ -107,9 +109,9 @@ def test_each_listed_word_of_a_text_has_the_mean_of_its_own_likes():
 def test_the_lexicon_s_words_learn_beside_listed_ones_and_these_teach_nothing():
     model = trained(["上海", "北京"])
     add(model, 深圳="上海")
-    words, backprop = model.begin_update(docs_of("深圳北京"))
+    step = run(model, docs_of("深圳北京"), is_train=True)
     gradient = np.array([[5.0, 5.0, 5.0], [1.0, 2.0, 3.0]], dtype="f")
-    backprop(LatticeWords(words.lattice, gradient))
+    step.backward(step.output.floats, torch.from_numpy(gradient))
     (table,) = torch_shim(model).module.parameters()
     row = model.attrs["vocabulary"].tables["word"].rows(model.attrs["vocabulary"].word_keys(["北京"]))[0]
     expected = np.zeros(table.shape, dtype="f")
