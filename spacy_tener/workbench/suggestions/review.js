@@ -169,7 +169,10 @@ const annotation = (() => {
     const { selected, at } = state, one = selected ? selected.text : list.item;
     if (!selected && !at) return;
     const { start, end } = selected || entityAt(at), own = { start, end, label, p: null };
-    if (selected) getSelection().removeAllRanges();
+    if (selected) {
+      getSelection().removeAllRanges();
+      list.go(list.items.indexOf(one), false);
+    }
     change(one, () => annotation.change(one, { out: selected || at.all ? [] : [at], put: [own] }), own);
   }
   function remove() {

@@ -250,6 +250,16 @@ def test_selections_and_edges_keep_to_tokens(annotating: Open) -> None:
     assert review.lines() == ["TimPER Cook left"]
 
 
+def test_a_selection_makes_its_text_the_current_one(annotating: Open) -> None:
+    review = annotating([annotated("王小明", []), annotated("好", [])])
+    review.keys(Keys.ARROW_DOWN)
+    review.mark(0, 3)
+    review.keys("1")
+    assert review.lines() == ["王小明PER", "好"]
+    review.keys("x")
+    assert review.lines() == ["王小明", "好"]
+
+
 def test_progress_is_kept_for_this_corpus_alone(annotating: Open) -> None:
     docs = [annotated("王小明", [(0, 3, "PER")]), annotated("好", [])]
     review = annotating(docs)
