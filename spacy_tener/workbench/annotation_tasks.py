@@ -14,6 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 from spacy.tokens import Doc
 
+from ..annotate.values import dump_json
 from ..pipeline.entities import FoundEntity
 from .corpus.records import SUGGESTED
 
@@ -135,7 +136,7 @@ def _tokens(task: Task) -> list[dict[str, Any]]:
 
 def gliner(tasks: Sequence[Task]) -> str:
     """Return GLiNER's training data: a JSON list of tokens and entities, whose ends include the last token."""
-    lines = ",\n".join(json.dumps(_gliner_record(task), ensure_ascii=False) for task in tasks)
+    lines = ",\n".join(dump_json(_gliner_record(task)) for task in tasks)
     return f"[\n{lines}\n]\n"
 
 
@@ -159,7 +160,7 @@ TOOLS = {
 
 
 def _lines(records: Iterator[dict[str, Any]]) -> str:
-    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
+    return "".join(f"{dump_json(record)}\n" for record in records)
 
 
 def _numbers(task: Task) -> dict[str, Any]:

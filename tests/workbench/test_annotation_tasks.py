@@ -86,6 +86,12 @@ def test_numbers_have_four_digits_and_stand_where_there_are_some() -> None:
     assert ("score" in prediction, prediction["result"][0]["score"]) == (False, 0.1235)
 
 
+def test_a_probability_that_is_no_number_is_null() -> None:
+    doc, entity = spacy.blank("zh").make_doc("京"), FoundEntity(0, 1, "GPE", float("nan"))
+    record = json.loads(TOOLS["doccano"].write([Task(doc, [entity], float("nan"))]), parse_constant=pytest.fail)
+    assert (record["probability"], record["probabilities"]) == (None, [None])
+
+
 @pytest.mark.parametrize("tool", EXPORTS)
 def test_what_annotators_changed_comes_back_changed(tmp_path: Path, tool: str) -> None:
     exported = EXPORTS[tool](TOOLS[tool].write(TASKS[:1]))

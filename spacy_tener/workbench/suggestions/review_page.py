@@ -15,6 +15,7 @@ from typing import Any
 
 from spacy.tokens import Doc
 
+from ...annotate.values import dump_json
 from ...pages import make_page
 from ...pipeline.entities import FoundEntity, place_of
 from ..annotation_tasks import Task
@@ -95,7 +96,7 @@ def doubts_jsonl(doubts: Sequence[Doubt], docs: Mapping[int, JudgedDoc]) -> str:
             "found": [asdict(each) for each in doubt.found],
             "text": text,
         }
-        lines.append(f"{json.dumps(record, ensure_ascii=False)}\n")
+        lines.append(f"{dump_json(record)}\n")
     return "".join(lines)
 
 
@@ -105,4 +106,4 @@ def docs_jsonl(docs: Sequence[JudgedDoc]) -> str:
         {"doc": each.number, "probability": each.probability, "text": each.doc.text}
         for each in sorted(docs, key=lambda each: each.probability)
     )
-    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
+    return "".join(f"{dump_json(record)}\n" for record in records)
