@@ -5,8 +5,8 @@ It stands between two comments of a page, and is made of signatures, docstrings 
     <!-- reference: spacy_tener.TENER.v1 -->
     <!-- end of reference -->
 
-A name is a registered one, a class by its dotted path with the methods to list, `tener COMMAND`, or `promised PART`
-for a part of the list of promises. tests/docs holds the pages to what this writes.
+A name is a registered one, a class by its dotted path with the methods to list, or `tener COMMAND`.
+tests/docs holds the pages to what this writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Any
 
 import spacy
 import typer
-from promises import promises
 
 from spacy_tener.cli import tener_cli
 
@@ -39,10 +38,7 @@ def fill(page: str) -> str:
 
 
 def reference(name: str) -> str:
-    """Return the reference of a registered name, a class, a command or a part of what is promised, in Markdown."""
-    if name.startswith("promised "):
-        lines = "\n".join(promises()[name.removeprefix("promised ")])
-        return f"\n```text\n{lines}\n```\n"
+    """Return the reference of a registered name, a class or a command, in Markdown."""
     if name.startswith("tener "):
         return "\n" + options(name.removeprefix("tener ")) + "\n"
     name, *listed = name.split()

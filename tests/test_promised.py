@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,12 @@ from typing import Any
 import pytest
 import spacy
 from make_promised import DATA, EXPECTED, predictions
-from promises import promises
-from test_packaging import PROJECT
+from promises import METHODS, promises
+from test_packaging import PROJECT, ROOT
 from thinc.api import Config
+
+from spacy_tener.cli import MODULES
+from spacy_tener.pipeline.tener_ner import make_tener_ner
 
 ARCHIVES = sorted(DATA.glob("promised-*.zip"))
 LISTS = sorted(DATA.glob("promised-*.txt"))
@@ -63,12 +68,26 @@ def test_they_are_small() -> None:
 
 @pytest.mark.parametrize("path", LISTS, ids=[path.stem for path in LISTS])
 def test_nothing_goes_that_was_promised(path: Path) -> None:
-    now = {line for lines in promises().values() for line in lines}
+    now = set(promises())
     gone = [line for line in path.read_text(encoding="utf8").splitlines() if line not in now]
     assert not gone, (
         f"These went, or have another default or kind, than in {path.stem}: bring them back, beside what is new. Only "
-        f"if that version is not released yet: python scripts/promises.py > tests/data/{path.name}"
+        f"if that version is not released yet: python tests/promises.py > tests/data/{path.name}"
     )
+
+
+def test_the_page_names_all_that_is_promised() -> None:
+    """Names without `spacy_tener.`; the options of each command are in its reference."""
+    page = (ROOT / "docs" / "promises.md").read_text(encoding="utf8")
+    assert len(page.splitlines()) <= 160
+    named = {name.removeprefix("spacy_tener.") for names in PROJECT["entry-points"].values() for name in names}
+    named |= {*MODULES, *PROJECT["optional-dependencies"]}
+    named |= {name for names in METHODS.values() for name in names if not name.startswith("_")}
+    named |= {line.split()[1] for line in promises() if re.match("(GET|POST) .* 200$", line)}
+    named |= {parameter for factory in [make_tener_ner] for parameter in inspect.signature(factory).parameters} - {
+        "nlp"
+    }
+    assert sorted(name for name in named if not re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w/-])", page)) == []
 
 
 def test_each_version_with_pipelines_has_a_list() -> None:

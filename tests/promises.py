@@ -1,9 +1,9 @@
-"""List what users rely on: names, settings, options, records and the service's API, one to a line.
+"""List what users rely on: names, settings, methods, options, records and the service's API, one to a line.
 
-    python scripts/promises.py > tests/data/promised-1.0.txt
+    python tests/promises.py > tests/data/promised-1.0.txt
 
-docs/promises.md shows the list, which `make reference` writes. tests/test_promised.py compares it with those of the
-versions before, in tests/data: a line may come, and none may go before the next major version.
+docs/promises.md says it on one page. tests/test_promised.py compares the list with those of the versions before, in
+tests/data: a line may come, and none may go before the next major version.
 """
 
 from __future__ import annotations
@@ -35,15 +35,27 @@ from spacy_tener.serve import make_app
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
-def promises() -> dict[str, list[str]]:
-    """Return the lines of each part of the list."""
-    return {
-        "names": sorted(_names()),
-        "python": sorted(_python()),
-        "commands": sorted(_commands()),
-        "service": sorted({*_service()}),
-        "records": sorted(_records()),
-    }
+METHODS: dict[type, tuple[str, ...]] = {
+    TenerNER: (
+        "scored",
+        "probabilities",
+        "marginals",
+        "k_best",
+        "rivals",
+        "likelihood",
+        "entropy",
+        "labels",
+        "lexicon",
+    ),
+    PipelineWords: ("add", "clear", "limits", "names", "read", "remove", "words"),
+    Annotator: ("__init__", "__call__", "answers", "nlp", "use"),
+}
+"""The methods and properties that are promised, beside those of spaCy's TrainablePipe."""
+
+
+def promises() -> list[str]:
+    """Return the lines of the list."""
+    return sorted({*_names(), *_python(), *_commands(), *_service(), *_records()})
 
 
 def _names() -> Iterator[str]:
@@ -75,15 +87,11 @@ def _default(parameter: inspect.Parameter) -> str:
 
 
 def _python() -> Iterator[str]:
-    for owner in (TenerNER, PipelineWords, Annotator):
-        for name, member in inspect.getmembers(owner):
-            function = member.fget if isinstance(member, property) else member
-            if not str(getattr(function, "__module__", "")).startswith("spacy_tener."):
-                continue
-            if isinstance(member, property) and not name.startswith("_"):
-                yield f"{owner.__name__}.{name}"
-            elif not name.startswith("_") or (owner is Annotator and name in ("__init__", "__call__")):
-                yield f"{owner.__name__}.{name}{_signature(function)}"
+    for owner, names in METHODS.items():
+        for name in names:
+            member = inspect.getattr_static(owner, name)
+            signature = "" if isinstance(member, property) else _signature(member)
+            yield f"{owner.__name__}.{name}{signature}"
     yield f"spacy_tener.explain.explain{_signature(explain)}"
 
 
@@ -158,7 +166,7 @@ def _records() -> Iterator[str]:
     yield from (f"tener annotate: {line}" for line in _keys(record))
     yield from (f"tener annotate --entities: {name}" for name in columns_of(settings))
     yield from (f"tener annotate --entities, counts: {name}" for name in COUNTED_COLUMNS)
-    yield from (f"tener explain --json: {line}" for line in _attributes(Explanation))
+    yield from (f"tener explain: {line}" for line in _attributes(Explanation))
 
 
 def _keys(value: Any, place: str = "") -> Iterator[str]:
@@ -183,4 +191,4 @@ def _attributes(kind: Any, place: str = "") -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(line for lines in promises().values() for line in lines))
+    print("\n".join(promises()))
