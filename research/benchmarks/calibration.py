@@ -28,9 +28,7 @@ from spacy_tener.pipeline.entities import place_of
 from spacy_tener.pipeline.scoring import CharComparison
 from spacy_tener.pipeline.settings import TEMPERATURE
 from spacy_tener.types import BoolArray, IntArray
-from spacy_tener.workbench.calibration.fitting import fit_temperature, fit_thresholds
-from spacy_tener.workbench.calibration.outcomes import find_outcomes
-from spacy_tener.workbench.calibration.reliability import errors, losses
+from spacy_tener.workbench.calibration import errors, find_outcomes, fit_temperature, fit_thresholds, losses
 
 PRECISION, CONFIDENCE = 0.8, 0.9
 HEADER = (

@@ -28,9 +28,16 @@ from ..pipeline.confidence import ConfidentPipe
 from ..pipeline.finding import find_recogniser
 from ..pipeline.settings import TEMPERATURE
 from ..pipeline.units import View, view_of
-from ..workbench.calibration.fitting import Threshold, cross_validated, fit_temperature, fit_thresholds
-from ..workbench.calibration.outcomes import check_enough, find_outcomes
-from ..workbench.calibration.reliability import Series, errors
+from ..workbench.calibration import (
+    Series,
+    Threshold,
+    check_enough,
+    cross_validated,
+    errors,
+    find_outcomes,
+    fit_temperature,
+    fit_thresholds,
+)
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.docbins import read_docs
 from ..workbench.pipelines import change_cfg, check_new, size_mb, write_pipeline

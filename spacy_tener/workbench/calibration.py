@@ -1,0 +1,275 @@
+"""Calibration of a pipeline on annotated texts: what it finds, right or wrong, the temperature and the thresholds that
+fit it, and how far its probabilities are from the shares that are right."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from spacy.language import Language
+from spacy.training import Example
+
+from ..crf.marginals import EntitySpans
+from ..errors import RemedyError, install
+from ..pipeline.decoding import Decoding, Probabilities
+from ..pipeline.finding import find_recogniser
+from ..pipeline.scoring import CharComparison
+from ..types import BoolArray, IntArray
+
+FEWEST = 10
+"""Least number of right entities, and least number of wrong ones, to fit a temperature to."""
+FOLDS = 5
+_COLDEST, _HOTTEST = 0.1, 20.0
+
+STEPS = 20
+"""Most thresholds that are tried for a group of labels."""
+OWN = 100
+"""Least number of entities for a label to get its own threshold. Other labels share one."""
+BINS = 10
+_HAIR = 1e-9
+
+Series = Mapping[str, tuple[Probabilities, BoolArray]]
+"""Name in the legend -> probabilities of entities, and the mask of right ones."""
+
+
+# Outcomes
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """The entities that a component finds in some texts.
+
+    decodings: The decoded batches of texts, each with the entities found.
+    counted: Mask of all entities found: false if annotation is missing there. *Shape* [N]
+    label: Index of the label of each counted entity. *Shape* [n]
+    right: Mask of the counted entities that are annotated. *Shape* [n]
+    text: Index of the text of each counted entity. *Shape* [n]
+    """
+
+    decodings: Sequence[tuple[Decoding, EntitySpans]]
+    counted: BoolArray
+    label: IntArray
+    right: BoolArray
+    text: IntArray
+
+    def probabilities(self, temperature: float = 1.0) -> Probabilities:
+        """Return the probability of each counted entity at a temperature. *Shape* [n]"""
+        found = [replace(own, temperature=temperature).probabilities_of_few(best) for own, best in self.decodings]
+        counted: Probabilities = np.concatenate(found)[self.counted]
+        return counted
+
+
+def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source: Path) -> Outcomes:
+    """Find entities with the pipeline's component `name`, and compare them with the annotation.
+
+    source: The file of the examples, for messages.
+    """
+    pipe = find_recogniser(nlp, name)
+    _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
+    with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
+        docs = list(nlp.pipe(example.predicted for example in examples))
+    compared = [CharComparison(example.reference, doc) for example, doc in zip(examples, docs, strict=True)]
+    decodings, rows, n_read = [], [], 0
+    for views, decoding in pipe._decodings(docs):
+        best = decoding.best()
+        decodings.append((decoding, best))
+        for text, start, end, label in zip(*(column.tolist() for column in best), strict=True):
+            comparison = compared[n_read + text]
+            found = comparison.key((*views[text].char_span(start, end), pipe.labels[label]))
+            rows.append((n_read + text, label, comparison.is_right(found)))
+        n_read += len(views)
+    if not rows:
+        raise RemedyError(f"{source}: the pipeline finds no entity", "Give texts with entities of its labels.")
+    text, label, verdicts = zip(*rows, strict=True)
+    counted = np.array([verdict is not None for verdict in verdicts])
+    right = np.array([verdict for verdict in verdicts if verdict is not None], dtype=bool)
+    return Outcomes(decodings, counted, np.array(label)[counted], right, np.array(text)[counted])
+
+
+def check_enough(outcomes: Outcomes, source: Path) -> None:
+    """Refuse too few outcomes to fit a temperature to."""
+    right = int(outcomes.right.sum())
+    wrong = outcomes.right.size - right
+    if min(right, wrong) < FEWEST:
+        raise RemedyError(
+            f"{source}: too few entities to fit a temperature to: {right} right, {wrong} wrong",
+            f"Annotate more texts: at least {FEWEST} right and {FEWEST} wrong entities are needed.",
+        )
+
+
+def _check_labels(annotated: set[str], known: Sequence[str], name: str, source: Path) -> None:
+    if not annotated:
+        raise RemedyError(f"{source}: no entities are annotated", "Give texts with annotated entities.")
+    if not annotated & set(known):
+        raise RemedyError(
+            f"{source}: its labels ({', '.join(sorted(annotated))}) are not those of '{name}' ({', '.join(known)})",
+            "Give texts annotated with the labels of the pipeline.",
+        )
+
+
+# Errors of probabilities
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Predictions of similar probability: their mean probability, the share that is right, and their number."""
+
+    probability: float
+    right: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of probabilities.
+
+    ece: Expected calibration error: the mean distance of probability and accuracy, over bins of equal size.
+    brier: Mean squared error.
+    nll: Mean negative log-likelihood, in nats.
+    """
+
+    ece: float
+    brier: float
+    nll: float
+    count: int
+
+
+def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> list[Bin]:
+    """Divide predictions into bins of equal size, the least probable first."""
+    order = np.argsort(probability, kind="stable")
+    parts = [part for part in np.array_split(order, n_bins) if part.size]
+    return [Bin(float(probability[part].mean()), float(right[part].mean()), part.size) for part in parts]
+
+
+def errors(probability: Probabilities, right: BoolArray) -> Errors:
+    """Measure the errors of the probabilities of at least one prediction."""
+    ece = sum(part.count * abs(part.probability - part.right) for part in bins(probability, right)) / right.size
+    brier = float(np.square(probability - right).mean())
+    return Errors(ece, brier, float(losses(probability, right).mean()), right.size)
+
+
+def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
+    """Return negative log-likelihoods, which stay finite for errors with a probability of 1. *Shape* [n]"""
+    inside = np.clip(probability, _HAIR, 1.0 - _HAIR)
+    loss: Probabilities = -np.log(np.where(right, inside, 1.0 - inside))
+    return loss
+
+
+# Temperature and thresholds
+
+
+def _scipy() -> Any:
+    try:
+        import scipy.optimize
+        import scipy.stats
+    except ImportError as error:
+        raise RemedyError("Calibrating needs scipy", install("scipy")) from error
+    return scipy
+
+
+def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> float:
+    """Return the maximum-likelihood temperature for which found entities are right and wrong (Guo et al. 2017).
+
+    The temperature divides all scores of the CRF, so that probabilities still come from one distribution over tag
+    sequences. It is fitted to single entities, not to whole sequences: one annotation error makes those improbable.
+
+    chosen: Mask of the entities to fit to; None for all. *Shape* [n]
+    """
+    right, rows = outcomes.right, slice(None) if chosen is None else chosen
+
+    def loss(log_temperature: float) -> float:
+        return float(losses(outcomes.probabilities(math.exp(log_temperature))[rows], right[rows]).mean())
+
+    bounds = math.log(_COLDEST), math.log(_HOTTEST)
+    return math.exp(
+        _scipy().optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.005}).x
+    )
+
+
+def cross_validated(outcomes: Outcomes) -> Probabilities:
+    """Return the probability of each entity at a temperature fitted to the other folds of texts.
+
+    *Shape* [n]
+    """
+    texts, rank = np.unique(outcomes.text, return_inverse=True)
+    if len(texts) < 2:
+        raise RemedyError(
+            "Cross-validation needs more than one text with entities", "Annotate more texts, or give others by --test."
+        )
+    found = np.zeros(outcomes.right.size)
+    for fold in range(FOLDS):
+        out = rank % FOLDS == fold
+        found[out] = outcomes.probabilities(fit_temperature(outcomes, ~out))[out]
+    return found
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold of the probability for some labels.
+
+    value: The threshold, or None if none keeps the precision.
+    count: Number of entities found. kept: Of these, at or above the threshold. right: Of these, right.
+    """
+
+    labels: list[str]
+    value: float | None
+    count: int
+    kept: int = 0
+    right: int = 0
+
+
+def fit_thresholds(
+    probability: Probabilities,
+    label: IntArray,
+    right: BoolArray,
+    labels: Sequence[str],
+    precision: float,
+    confidence: float,
+) -> list[Threshold]:
+    """Return a threshold for each label that has enough entities, and one for all others together."""
+    counts = np.bincount(label, minlength=len(labels))
+    groups = [[i] for i in range(len(labels)) if counts[i] >= OWN]
+    groups.append([i for i in range(len(labels)) if counts[i] < OWN])
+    found = []
+    for group in groups:
+        if group:
+            own = np.isin(label, group)
+            names = [labels[i] for i in group]
+            found.append(_fit_threshold(probability[own], right[own], names, precision, confidence))
+    return found
+
+
+def _fit_threshold(
+    probability: Probabilities, right: BoolArray, labels: list[str], precision: float, confidence: float
+) -> Threshold:
+    """Return the lowest threshold that keeps the precision, by fixed-sequence testing.
+
+    Candidates fall, from the threshold that keeps a fifth of the entities. An exact binomial test at each rejects the
+    null hypothesis that the precision is lower than required; the first that fails to reject ends the sequence. So the
+    last one that passed holds with the required confidence, without a correction for multiple tests (Learn then Test,
+    Angelopoulos et al. 2021).
+    """
+    binom = _scipy().stats.binom
+    order = np.argsort(-probability, kind="stable")
+    hits = np.cumsum(right[order])
+    passed = Threshold(labels, None, right.size)
+    first = max(smallest_sample(precision, confidence), right.size // 5)
+    for size in range(first, right.size + 1, max(1, right.size // STEPS)):
+        # Rounded down, since probabilities differ a little between batches. Entities of equal probability are all kept.
+        value = math.floor(float(probability[order[size - 1]]) * 1e4) / 1e4
+        kept = int((probability >= value).sum())
+        if binom.sf(hits[kept - 1] - 1, kept, precision) > 1.0 - confidence:
+            break
+        passed = Threshold(labels, value, right.size, kept, int(hits[kept - 1]))
+    return passed
+
+
+def smallest_sample(precision: float, confidence: float) -> int:
+    """Return the least number of entities which, with one wrong, proves a precision with this confidence."""
+    binom = _scipy().stats.binom
+    return next(n for n in itertools.count(2) if binom.sf(n - 2, n, precision) <= 1.0 - confidence)
