@@ -58,8 +58,8 @@ class HostRun:
         shim.tell(*given)
         return shim.predictor()(*given)
 
-    def rows(self, arrays: Sequence[Floats2d]) -> Rows:
-        """Return the joined rows of all texts."""
+    def rows(self, arrays: Sequence[Floats2d], *, learn: bool = True) -> Rows:
+        """Return the joined rows of all texts. learn: Compute their gradient in training."""
         return join_rows(self.ops, arrays).astype("f", copy=False)
 
     def beside(self, parts: Sequence[Rows]) -> Rows:

@@ -60,8 +60,8 @@ class TorchRun(HostRun):
         finally:
             module.eval()
 
-    def rows(self, arrays: Sequence[Floats2d]) -> Tensor:
-        return self._leaf(arrays)
+    def rows(self, arrays: Sequence[Floats2d], *, learn: bool = True) -> Tensor:
+        return self._leaf(arrays) if learn else join(self.ops, arrays, self.device)
 
     def beside(self, parts: Sequence[Tensor]) -> Tensor:
         return torch.cat(list(parts), dim=1)

@@ -19,8 +19,10 @@ from ...onnx.lac import lac_encoder
 from ...runtime.dense import Projection as Projecting
 from ...settings import Count, Probability, Settings, Size
 from ...types import FloatArray
-from ..batches import EmbedOutput, split_rows, token_counts
-from ..bridge import EmbedModel, chain_sized, ragged_layer
+from ..batches import token_counts
+from ..bridge import EmbedModel
+from ..parts import chain_layers, own_layer, ragged_layer
+from ..run import HostRun, Rows
 from ..serialize import from_safetensors, to_safetensors
 from ..settings import expand_config
 
@@ -64,9 +66,9 @@ def build_onnx_embed(encoder: EncoderSource | None = None, *, config: OnnxEmbedC
     encoder (Optional[Callable[[], Encoder]]): The encoder: `spacy_tener.OnnxEncoder.v1`, or the default,
         `spacy_tener.LacEncoder.v1`.
     """
-    features: EmbedModel = Model(
+    features: EmbedModel = own_layer(
         "onnx_features",
-        _forward,
+        _compute,
         init=_init,
         dims={"nO": None},
         attrs={"features": FrozenFeatures(encoder or lac_encoder(), config.cache * _MB)},
@@ -74,7 +76,7 @@ def build_onnx_embed(encoder: EncoderSource | None = None, *, config: OnnxEmbedC
     project = ragged_layer(
         "project", partial(_build_projection, dropout=config.dropout), Projecting, width_out=config.width
     )
-    return chain_sized(features, project)
+    return chain_layers(features, project)
 
 
 def _build_projection(*, nI: int, nO: int, dropout: float) -> nn.Module:
@@ -187,9 +189,6 @@ def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     model.set_dim("nO", features.encoder.width, force=True)
 
 
-def _forward(model: EmbedModel, docs: list[Doc], is_train: bool) -> EmbedOutput:
-    if not docs:
-        return [], lambda dY: docs
-    gpu = model.ops.name == "cupy"
-    rows = model.attrs["features"](docs, training=is_train, gpu=gpu)
-    return split_rows(model.ops.asarray2f(rows), token_counts(docs)), lambda dY: docs
+def _compute(model: EmbedModel, run: HostRun, docs: list[Doc]) -> Rows:
+    features = model.attrs["features"](docs, training=run.training, gpu=run.ops.name == "cupy")
+    return run.rows([run.ops.asarray2f(features)], learn=False)
