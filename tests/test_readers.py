@@ -134,6 +134,17 @@ def test_the_line_of_bytes_that_are_not_utf8_is_named(tmp_path, read, written, d
         read(path)
 
 
+@pytest.mark.parametrize("written", [comma_separated, tab_separated])
+def test_a_header_in_another_encoding_is_refused(tmp_path, written) -> None:
+    path = tmp_path / f"a{FORMATS[written]}"
+    path.write_bytes(written(["京"], "\n").replace("n", "编号", 1).encode("gb18030"))
+    with pytest.raises(
+        InputError, match=rf"a{FORMATS[written]}:1: .*header is not UTF-8. Name its encoding, as gb18030"
+    ):
+        annotated(path)
+    assert annotated(path, "gb18030") == ["京"]
+
+
 @pytest.mark.parametrize("line", ['{"text": "a"', '{"text": "a"} x', '"a"', "[", f'{MARK}{{"text": "b"}}', '{"text"'])
 @pytest.mark.parametrize("read", OF_JSON)
 def test_the_line_of_a_record_that_is_not_json_is_named(tmp_path, read, line) -> None:

@@ -239,6 +239,9 @@ def _read_csv(stream: IO[bytes], source: str, text: str, encoding: str) -> Itera
             if fields is None:
                 return
             if header is None:
+                names = check_decoded(",".join(fields), encoding, "header")
+                if isinstance(names, DamagedText):
+                    raise InputError(source, names.reason, "Name its encoding, as gb18030.", line=rows.line_num)
                 header = _distinct(fields) if fields else None
             elif fields:
                 yield _csv_row(header, fields, place, text, encoding), sum(map(len, fields))
