@@ -22,6 +22,7 @@ TRIED = {
     "/v1/entities/stream": "王小明",
     "/metrics": "tener_requests_total",
 }
+BOTH = pytest.mark.parametrize("size", [pytest.param(DESKTOP, marks=pytest.mark.slow), PHONE])
 ENTITIES = "return [...document.querySelectorAll('#text .ent')].map((node) => node.firstChild.textContent)"
 
 
@@ -93,7 +94,7 @@ class Page:
         assert width[0] <= width[1]
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+@BOTH
 def test_entities_appear_as_one_types(page, size):
     page.open(size=size)
     page.shows_the_sample()
@@ -115,6 +116,7 @@ def test_entities_appear_as_one_types(page, size):
     page.is_well()
 
 
+@pytest.mark.slow
 def test_who_writes_stays_where_the_writing_is(page):
     page.open(size=(390, 300))
     page.enter("王小明去了上海")
@@ -124,6 +126,7 @@ def test_who_writes_stays_where_the_writing_is(page):
     assert page.browser.run("return scrollY") > 0
 
 
+@pytest.mark.slow
 def test_the_slider_hides_the_unsure(page):
     page.open()
     page.enter(TEXT)
@@ -140,6 +143,7 @@ def test_the_slider_hides_the_unsure(page):
     assert len(page.rows()) == len(sure)
 
 
+@pytest.mark.slow
 def test_entities_are_put_in_order_and_filtered_by_label(page):
     page.open()
     page.enter(TEXT)
@@ -162,6 +166,7 @@ def test_entities_are_put_in_order_and_filtered_by_label(page):
     assert len(page.entities()) == len(found)
 
 
+@pytest.mark.slow
 def test_text_and_list_point_at_each_other(page):
     page.open()
     page.enter("王小明去了上海")
@@ -181,6 +186,7 @@ def test_text_and_list_point_at_each_other(page):
     assert "chosen" in first.get_attribute("class")
 
 
+@pytest.mark.slow
 def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
     page.open()
     page.enter("王小明去了上海")
@@ -198,6 +204,7 @@ def test_all_can_be_reached_by_the_tab_key_in_the_order_of_the_page(page):
     assert list(dict.fromkeys(reached)) == order
 
 
+@pytest.mark.slow
 def test_what_is_shown_is_saved_as_json_and_csv_with_places_in_characters(page):
     page.open()
     text = '😀王小明去了上海"，'
@@ -213,6 +220,7 @@ def test_what_is_shown_is_saved_as_json_and_csv_with_places_in_characters(page):
     assert rows == [{name: str(value) for name, value in one.items()} for one in found]
 
 
+@pytest.mark.slow
 def test_a_command_is_copied_with_and_without_a_clipboard(page):
     page.open()
     page.enter("王小明's")
@@ -253,7 +261,7 @@ def test_models_are_chosen_and_errors_told(page):
     assert ["413" in said["message"] for said in page.browser.said()] == [True]
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+@BOTH
 def test_an_explanation_is_shown_in_the_page(page, size):
     page.open(size=size)
     page.enter("王小明去了上海")
@@ -307,6 +315,7 @@ def test_markup_in_texts_and_labels_stays_text(browser, start):
         assert "unsafe" not in service.client.get("/").headers["content-security-policy"]
 
 
+@pytest.mark.slow
 def test_a_service_that_has_gone(browser, start):
     with start({"blank": spacy.blank("en")}) as service:
         page = Page(browser, service)
@@ -331,7 +340,7 @@ def test_the_pages_ask_for_the_key(browser, start):
         assert '"Authorization: Bearer $TENER_API_KEY"' in browser.wait(lambda: browser.run(commands))
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+@BOTH
 def test_the_schema_is_shown(page, size):
     page.open("/docs", size)
     page.browser.wait(lambda: page.find("main").text)
