@@ -124,3 +124,23 @@ print("spacy_tener.models.torch_side" in sys.modules)
     command = [sys.executable, "-c", code, *(str(trained(kind)) for kind in ("tener", "mect"))]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False"]
+
+
+WITHOUT_DOCSTRINGS = """
+import spacy
+nlp = spacy.blank("zh")
+tok2vec = {"@architectures": "spacy_tener.MECT.v1", "width": 16}
+model = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}
+nlp.add_pipe("tener_ner", config={"model": model}).add_label("PER")
+try:
+    nlp.add_pipe("tener_ner", name="wrong", config={"model": {"tok2vec": {**tok2vec, "width": 15}}})
+except ValueError as error:
+    print("width must be" in str(error))
+"""
+
+
+def test_everything_works_without_docstrings() -> None:
+    result = subprocess.run(
+        [sys.executable, "-OO", "-c", WITHOUT_DOCSTRINGS], capture_output=True, text=True, timeout=120
+    )
+    assert result.stdout.strip() == "True", result.stderr

@@ -62,7 +62,8 @@ def expand_config(
             except SettingError as error:
                 raise ValueError(f"{known_as}: {error}") from None
 
-        described = [_entry(field, config) for field in fields]
+        # With `python -OO` there are no docstrings.
+        described = [_entry(field, config) for field in fields] if build.__doc__ else []
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__annotations__ = {**{part.name: part.annotation for part in parameters}, "return": hints["return"]}
         # Directly after the entries of the builder's own arguments, if it has any.

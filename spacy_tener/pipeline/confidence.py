@@ -6,6 +6,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,12 +76,16 @@ class ConfidentPipe(TrainablePipe):
     """The process that made the component."""
     _seen: tuple[int, int] | None = (0, 0)
     """Tokens and characters read so far; None once they were compared with those of training."""
+    _checked: tuple[dict[str, Any], NERSettings] | None = None
+    """The `cfg` whose settings were checked last, and these."""
 
     @property
     def settings(self) -> NERSettings:
         """Settings of reading Docs and writing entities, as `cfg` has them: a change there is saved with the
-        component."""
-        return NERSettings.of(self.cfg)
+        component, and checked once."""
+        if self._checked is None or self._checked[0] != self.cfg:
+            self._checked = deepcopy(self.cfg), NERSettings.of(self.cfg)
+        return self._checked[1]
 
     @property
     def labels(self) -> tuple[str, ...]:

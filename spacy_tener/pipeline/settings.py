@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 from ..errors import check_choice
 from .units import Alignment, View
@@ -64,8 +64,8 @@ class NERSettings:
             if not isinstance(getattr(self, name), kind):
                 wanted = getattr(kind, "__name__", kind)  # `int`, or `str | None`
                 raise ValueError(f"The setting '{name}' of tener_ner is {getattr(self, name)!r}: it must be {wanted}.")
-        check_choice("view of tener_ner", self.view, _VIEWS)
-        check_choice("alignment_mode of tener_ner", self.alignment_mode, _ALIGNMENTS)
+        check_choice("view of tener_ner", self.view, get_args(View))
+        check_choice("alignment_mode of tener_ner", self.alignment_mode, get_args(Alignment))
         if self.overlap < 1 or self.window <= 2 * self.overlap:
             raise ValueError(
                 f"The setting 'window' of tener_ner is {self.window} and 'overlap' is {self.overlap}: a window must be "
@@ -89,16 +89,5 @@ class NERSettings:
             )
 
 
-# Built once, since settings are checked on each call, which is measurable for short texts.
-_TYPES = {
-    "view": str,
-    "alignment_mode": str,
-    "window": int,
-    "overlap": int,
-    "max_units": int,
-    "incorrect_spans_key": str | None,
-    "chars_key": str | None,
-    "spans_key": str | None,
-    "threshold": int | float | dict,
-}
-_VIEWS, _ALIGNMENTS = get_args(View), get_args(Alignment)
+# What `isinstance` knows of the fields' types: choices are strings, and a number may be an integer.
+_TYPES = {**get_type_hints(NERSettings), "view": str, "alignment_mode": str, "threshold": int | float | dict}

@@ -64,7 +64,7 @@ def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig
     check("filters", filters, filters >= 1, "at least 1")
     check_window(window)
     sizes = {"char_width": config.char_width, "filters": filters, "window": window}
-    return _char_embed("char_cnn", sizes, partial(characters.CNN, window, filters), config)
+    return _char_embed("cnn", sizes, partial(characters.CNN, window, filters), config)
 
 
 @expand_config()
@@ -81,7 +81,7 @@ def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel
     """
     check("hidden", hidden, hidden >= 1, "at least 1")
     sizes = {"char_width": config.char_width, "hidden": hidden}
-    return _char_embed("char_bilstm", sizes, partial(characters.BiLSTM, hidden), config)
+    return _char_embed("bilstm", sizes, partial(characters.BiLSTM, hidden), config)
 
 
 @expand_config()
@@ -104,7 +104,7 @@ def build_char_transformer(
         width=config.char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
     )
     encode = partial(transformer.TransformerEncoder, layer)
-    return _char_embed("char_transformer", {"config": layer}, encode, config)
+    return _char_embed("transformer", {"config": layer}, encode, config)
 
 
 def _char_embed(
@@ -115,7 +115,7 @@ def _char_embed(
 ) -> EmbedModel:
     """Return an embedder with an encoder of characters.
 
-    name: The function in `layers.characters` that makes the encoder from its sizes.
+    name: The encoder, which `_build` makes from its sizes.
     encode: Makes the encoder's numpy counterpart from its weights.
     """
     vocabulary = SpellingVocabulary(CHARACTER, digits=config.digits)
@@ -129,7 +129,12 @@ def _build(*, name: str, sizes: Mapping[str, Any], config: SpellingConfig, **hei
 
     widths, dropped = {CHARACTER: config.char_width}, {CHARACTER: config.char_dropout}
     tables = build_tables(widths=widths, word_dropout=dropped, dropout=config.dropout, **heights)
-    encoder = getattr(layers, name)(**sizes, width=config.width)
+    encoders: dict[str, Callable[..., Any]] = {
+        "cnn": layers.char_cnn,
+        "bilstm": layers.char_bilstm,
+        "transformer": layers.char_transformer,
+    }
+    encoder = encoders[name](**sizes, width=config.width)
     return layers.CharacterFeatures(tables, encoder, dropout=config.dropout)
 
 

@@ -15,7 +15,7 @@ from thinc.api import Model
 from ...batching.sequences import ranges, starts
 from ...features.characters import JoinedText, join_texts
 from ...features.entity_counts import EntityCounts, place_keys
-from ...features.keys import Keys, search
+from ...features.keys import MULTIPLIER, Keys, search
 from ...features.lexicon import Lexicon
 from ...features.lexicon_sources import jieba_lexicon
 from ...features.word_lists import ListedWord, find_layered
@@ -27,7 +27,6 @@ from .lexicon import WordVocabulary
 from .tables import EmbedInput, init_tables, table_embedder, table_shim
 
 MATCH = "match"
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _NO_WORD = np.uint64(2**64 - 1)
 
 
@@ -106,7 +105,7 @@ class GazetteerVocabulary(WordVocabulary):
         """Return the key of each token's combination. *Shape* [N]"""
         found = self._find(docs)
         level, label = self.counts.judge(found.words, found.places)
-        kinds = found.tags ^ ((label * 8 + level + 1).astype(np.uint64) * _MULTIPLIER)
+        kinds = found.tags ^ ((label * 8 + level + 1).astype(np.uint64) * MULTIPLIER)
         keys = np.zeros(found.text.firsts.size, dtype=np.uint64)
         # The longest last, to overwrite shorter ones.
         order = np.argsort(found.tails - found.heads, kind="stable")
