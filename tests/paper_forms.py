@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -110,3 +110,26 @@ def reference_span_attention(
         bias = attention.random(len(x), len(x))  # eq. 12
         scores = scores + F.pad(bias, (0, len(x) - bias.shape[2], 0, len(x) - bias.shape[1]))
     return torch.einsum("hij,jhd->ihd", torch.softmax(scores, dim=-1), v).flatten(1)  # eq. 4
+
+
+def backward_gradients(loss: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return the gradients that `backward` gives, zeros for an unused input: what is recomputed has no other ones."""
+    for each in inputs:
+        each.grad = None
+    loss.backward()
+    return [torch.zeros_like(each) if each.grad is None else each.grad for each in inputs]
+
+
+def assert_slopes(function: Callable[..., Tensor], *inputs: Tensor) -> None:
+    """Compare the gradient of a function with its differences along a random direction."""
+    inputs = tuple(each.detach().requires_grad_() for each in inputs)
+    directions = [torch.randn_like(each) * 1e-5 for each in inputs]
+    output = function(*inputs)
+    weight = torch.randn_like(output)
+    found = backward_gradients((output * weight).sum(), inputs)
+    with torch.no_grad():
+        ahead, behind = (
+            function(*(each + sign * step for each, step in zip(inputs, directions, strict=True))) for sign in (1, -1)
+        )
+    slope = sum((gradient * step).sum() for gradient, step in zip(found, directions, strict=True))
+    assert torch.allclose(((ahead - behind) * weight).sum() / 2, torch.as_tensor(slope), rtol=1e-5, atol=1e-12)

@@ -1,9 +1,8 @@
 """Viterbi decoding in numpy: the best path of every sequence, and the k best (list Viterbi).
 
 A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's.
-`viterbi_batch` advances all sequences together, with a row for each tag, `[K, n]`, so that a step works on neighbouring
-columns. It keeps no back-pointers: `backtrace` computes those of the best path anew, by the very same sums. For a
-single sequence, `viterbi_single`, that would cost more than keeping the back-pointers of all tags.
+`best_paths` advances all sequences together, with a row for each tag, `[K, n]`, so that a step works on neighbouring
+columns. It keeps no back-pointers: `backtrace` computes those of the best path anew, by the very same sums.
 
 `surely_outside` finds most tokens that are O on every best path before any path is computed. An entity can be taken out
 of a path by turning its tags into O. If that raises the score for every entity that could cover a token, whatever the
@@ -113,35 +112,14 @@ def backtrace(scores: AnyFloats, transitions: Transitions, packing: Packing, las
     return tags
 
 
-def viterbi_batch(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
-    """Return the best paths of several stretches, packed; overwrites the scores. *Shape* [K, N] to [N]"""
+def best_paths(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
+    """Return the best path of each stretch, packed; overwrites the scores. *Shape* [K, N] to [N]"""
     best_scores(scores, transitions, packing)
     begins = np.array([begin for begin, _ in packing.steps])
     ends = begins[packing.lengths[packing.order] - 1] + np.arange(packing.order.size)
     final = scores[:, ends]
     check_paths_exist(~(final.max(0) > -np.inf), packing, owner)
     return backtrace(scores, transitions, packing, final.argmax(0))
-
-
-def viterbi_single(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
-    """Return the best path of a single stretch. *Shape* [K, N] to [N]"""
-    emissions, n_tags = np.ascontiguousarray(scores.T), transitions.layout.n_tags
-    into, origin = np.ascontiguousarray(transitions.table.T), np.arange(n_tags) * n_tags
-    sums, index = np.empty_like(into), np.empty_like(origin)
-    pointers = np.empty(emissions.shape, np.intp)
-    best = emissions[0]
-    for emission, pointer in zip(emissions[1:], pointers[1:], strict=True):
-        np.add(into, best, out=sums)
-        sums.argmax(1, out=pointer)
-        np.add(pointer, origin, out=index)
-        sums.take(index, out=best, mode="clip")
-        best += emission
-    check_paths_exist(~(best.max(keepdims=True) > -np.inf), packing, owner)
-    tags: IntArray = np.empty(len(pointers), np.int64)
-    tags[-1] = tag = int(best.argmax())
-    for position in range(len(pointers) - 1, 0, -1):
-        tags[position - 1] = tag = pointers.item(position, tag)
-    return tags
 
 
 def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
@@ -169,10 +147,7 @@ def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) ->
     )
     scores[:, first] += np.where(at_start, transitions.start[:, None], table[layout.outside, :, None])
     scores[:, last] += np.where(at_end, transitions.end[:, None], table[:, layout.outside, None])
-    if first.size == 1:
-        tags[unsure] = viterbi_single(scores, transitions, stretches, owner)
-    else:
-        tags[unsure[stretches.forward]] = viterbi_batch(scores[:, stretches.forward], transitions, stretches, owner)
+    tags[unsure[stretches.forward]] = best_paths(scores[:, stretches.forward], transitions, stretches, owner)
     return tags
 
 

@@ -30,6 +30,21 @@ def mirror(layout: TagLayout) -> IntArray:
     return tags
 
 
+@lru_cache(maxsize=64)
+def parameter_of_score(layout: TagLayout) -> IntArray:
+    """Return, for each score of start, end and the table over all tags, the index of its parameter. The parameters are
+    start, end, outside and inside, joined, and then -inf for all that is forbidden. *Shape* [K + K + K K]
+    """
+    sizes = layout.n_open, layout.n_open, layout.n_open**2, 4 * layout.n_labels
+    start, end, outside, inside = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    scores = np.full((2 + layout.n_tags, layout.n_tags), sum(sizes))
+    scores[0, layout.openers], scores[1, layout.closers] = start, end
+    scores[2:][layout.closers, layout.openers] = outside.reshape(layout.n_open, layout.n_open)
+    for source, own in zip((layout.begin, layout.inside), inside.reshape(2, 2, layout.n_labels), strict=True):
+        same_type(scores[2:], layout, source)[:] = own
+    return scores.ravel()
+
+
 @dataclass(frozen=True)
 class Transitions:
     """Scores over all `K` tags, -inf for forbidden ones.
@@ -49,15 +64,10 @@ class Transitions:
     def of(cls, start: AnyFloats, end: AnyFloats, outside: AnyFloats, inside: AnyFloats) -> Transitions:
         """Make the tables of a CRF over `T` entity types. *Shape* [2T + 1], [2T + 1], [2T + 1, 2T + 1], [2, 2T]"""
         layout = TagLayout(inside.shape[1] // 2)
-        first, last = (np.full(layout.n_tags, -np.inf, start.dtype) for _ in range(2))
-        table = np.full((layout.n_tags, layout.n_tags), -np.inf, start.dtype)
-        first[layout.openers] = start
-        last[layout.closers] = end
-        table[layout.closers, layout.openers] = outside
-        for source, scores in zip((layout.begin, layout.inside), inside, strict=True):
-            same_type(table, layout, source)[:] = scores.reshape(2, layout.n_labels)
+        parameters = np.concatenate([start, end, outside.ravel(), inside.ravel(), np.full(1, -np.inf, start.dtype)])
+        scores = parameters[parameter_of_score(layout)].reshape(-1, layout.n_tags)
         largest = max(np.abs(learned).max(initial=0.0) for learned in (outside, inside))
-        return cls(layout, first, last, table, moderate=bool(largest < MODERATE))
+        return cls(layout, scores[0], scores[1], scores[2:], moderate=bool(largest < MODERATE))
 
     @cached_property
     def entity_gains(self) -> AnyFloats:

@@ -9,13 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import CheckpointFunction
 
-from .checkpointing import checkpointed
 from .dense import Linear, dropout
 from .ragged import Bucket, Ragged
 
@@ -147,6 +147,14 @@ class VanillaAttention(Attention):
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         return self.out(super().forward(x, ragged, *context))  # eq. 6
+
+
+def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
+    """Return `function(*inputs)`, recomputed in the backward pass with the same random numbers."""
+    if not torch.is_grad_enabled():
+        return function(*inputs)
+    # Not torch's `checkpoint`, whose first call imports its compiler: seconds and 80 MB in each process.
+    return cast(Tensor, CheckpointFunction.apply(function, True, *inputs))
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:

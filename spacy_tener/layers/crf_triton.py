@@ -33,9 +33,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..batching.sequences import Packing
-from ..crf.transitions import Transitions
+from ..crf.transitions import parameter_of_score
 from ..tagging import TagLayout
-from ..types import IntArray
 from .devices import on_device_together
 
 MOST_TAGS = 128
@@ -209,7 +208,7 @@ class _LogLikelihood(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, emissions: Tensor, batch: Batch, *weights: Tensor) -> Tensor:
         emissions = emissions.contiguous()
-        index, _ = _spread_indices(batch.layout.n_labels, emissions.device)
+        index, _ = _spread_indices(batch.layout, emissions.device)
         forbidden = emissions.new_full((1,), -torch.inf, dtype=torch.float32)
         spread = torch.cat([*(weight.flatten() for weight in weights), forbidden]).index_select(0, index)
         alpha = torch.empty_like(emissions, dtype=torch.float32)
@@ -227,9 +226,9 @@ class _LogLikelihood(torch.autograd.Function):
         d_emissions = torch.empty_like(alpha)
         d_spread = alpha.new_empty(len(batch.begins), len(spread))
         batch.launch(backward_kernel, emissions, spread, alpha, gradients[0].contiguous(), d_emissions, d_spread)
-        _, inverse = _spread_indices(batch.layout.n_labels, emissions.device)
-        joined = d_spread.sum(0).index_select(0, inverse)
-        parts = joined.split([shape.numel() for shape in ctx.shapes])
+        _, order = _spread_indices(batch.layout, emissions.device)
+        sizes = [shape.numel() for shape in ctx.shapes]
+        parts = d_spread.sum(0).index_select(0, order[: sum(sizes)]).split(sizes)
         d_weights = (part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
         return d_emissions.to(emissions.dtype), None, *d_weights
 
@@ -252,19 +251,11 @@ def log_likelihood(
 
 
 @functools.lru_cache(maxsize=64)
-def _spread_indices(n_labels: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the index of each score of the start, end and table over all tags among the CRF's parameters, joined, with
-    -inf after them; and the inverse, the index of each parameter among the scores. *Shape: [2 K + K K], [n_parameters]*
+def _spread_indices(layout: TagLayout, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the parameter of each score, and the scores in the order of their parameters, the forbidden ones last.
+
+    *Shape: [2 K + K K]* each
     """
-    layout = TagLayout(n_labels)
-    shapes = (layout.n_open,), (layout.n_open,), (layout.n_open, layout.n_open), (2, 2 * n_labels)
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-    numbers = np.split(np.arange(ends[-1], dtype=np.float64), ends[:-1])
-    tables = Transitions.of(*(part.reshape(shape) for part, shape in zip(numbers, shapes, strict=True)))
-    spread = np.concatenate([tables.start, tables.end, tables.table.ravel()])
-    learned = spread > -np.inf
-    index = np.where(learned, spread, ends[-1]).astype(np.int64)
-    inverse: IntArray = np.empty(ends[-1], np.int64)
-    inverse[index[learned]] = np.flatnonzero(learned)
-    index_there, inverse_there = on_device_together([index, inverse], device)
-    return index_there, inverse_there
+    index = parameter_of_score(layout)
+    there, order = on_device_together([index, np.argsort(index, kind="stable")], device)
+    return there, order

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from ..batching.sequences import as_lengths
 from ..settings import EXPONENT_LIMIT, RelationKind
-from .checkpointing import checkpointed
+from .attention import checkpointed
 from .dense import Linear
 from .devices import on_device
 from .ragged import Ragged, Segments

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from paper_forms import assert_slopes, backward_gradients
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -77,8 +78,8 @@ def assert_same_gradients(q_position: bool) -> None:
     got = attend(heads, Ragged.of(LENGTHS, heads=3), 0.0)
     weight = torch.randn_like(expected)
     assert torch.allclose(got, expected, atol=1e-12)
-    wanted = torch.autograd.grad((expected * weight).sum(), inputs(heads))
-    for a, b in zip(torch.autograd.grad((got * weight).sum(), inputs(heads)), wanted, strict=True):
+    wanted = backward_gradients((expected * weight).sum(), inputs(heads))
+    for a, b in zip(backward_gradients((got * weight).sum(), inputs(heads)), wanted, strict=True):
         assert torch.allclose(a, b, atol=1e-11)
 
 
@@ -102,7 +103,7 @@ def test_the_backward_pass_of_parts_makes_the_same_dropout_again() -> None:
         return attend(Heads(*parts, heads.table), ragged, 0.4)[:, 0]
 
     # Numerical gradients of one and the same dropout pattern.
-    assert torch.autograd.gradcheck(seeded, inputs(heads), atol=1e-5, fast_mode=True)
+    assert_slopes(seeded, *inputs(heads))
 
 
 @pytest.mark.usefixtures("in_parts")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paper_forms import reference_relation
+from paper_forms import backward_gradients, reference_relation
 from torch import Tensor, nn
 
 from spacy_tener.layers import relation
@@ -37,9 +37,9 @@ def tokens(lengths: list[int] = LENGTHS, width: int = WIDTH) -> Tensor:
     return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def gradients(output: Tensor, module: Relation, x: Tensor) -> tuple[Tensor, ...]:
+def gradients(output: Tensor, module: Relation, x: Tensor) -> list[Tensor]:
     weight = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
-    return torch.autograd.grad((output * weight).sum(), [x, *module.parameters()])
+    return backward_gradients((output * weight).sum(), [x, *module.parameters()])
 
 
 @pytest.mark.parametrize("kind", KINDS)
