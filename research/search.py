@@ -44,6 +44,7 @@ from spacy_tener.workbench.runs.engines import Engine, Task, run_tasks
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import MODEL, TrainingResult, TrainingRun, Watch, train
 
+from .on_ray import shared
 from .search_space import Space, as_settings
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Search:
 
     def run(self, trials: int, engine: Engine, note: Callable[[TrialRow], None] = lambda row: None) -> None:
         """Train until this number of trials has ended, with success or not. Interrupted trials do not count."""
-        worse = engine.shared(partial(_Pruning, self.folder)) if self.prune else None
+        worse = shared(engine, partial(_Pruning, self.folder)) if self.prune else None
         left = trials - sum(row.ended for row in self.rows)
         for trial, result in run_tasks(engine, (self._next(worse) for _ in range(left))):
             self._tell(trial, result)

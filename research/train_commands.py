@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from spacy_tener.cli import options
-from spacy_tener.cli._common import gpu_of_runs, msg, names, numbers, training_engine
+from spacy_tener.cli._common import gpu_of_runs, msg, names, numbers
 from spacy_tener.files import locked
 from spacy_tener.workbench.report.scores import read_scores
 from spacy_tener.workbench.runs.processes import interrupted_by_signals
@@ -17,6 +17,7 @@ from spacy_tener.workbench.runs.training import METRICS, OUTPUT
 
 from .app import command
 from .grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
+from .on_ray import training_engine
 from .report_commands import warn_table
 from .rows import make_table
 from .runs import find_runs
@@ -24,6 +25,10 @@ from .search import SAMPLERS, Search, SearchPlan, TrialRow, open_search
 from .search_space import find_space, read_space
 from .tables import format_table
 
+CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Ray: cores of a run (default: 1)", min=0)]
+GpusPerRun = Annotated[
+    float | None, typer.Option("--gpus-per-run", help="Ray: GPUs of a run, as 0.25 (default: 0)", min=0)
+]
 _SHOWN = 5
 _WIDEST = 60
 
@@ -47,8 +52,8 @@ def grid_cli(
     ] = False,
     engine: options.EngineName = "local",
     address: options.Address = None,
-    cpus_per_run: options.CpusPerRun = None,
-    gpus_per_run: options.GpusPerRun = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
 ) -> tuple[str, int]:
     """
     Train and score systems on corpora with several seeds.
@@ -134,8 +139,8 @@ def search_cli(
     code: options.Code = None,
     engine: options.EngineName = "local",
     address: options.Address = None,
-    cpus_per_run: options.CpusPerRun = None,
-    gpus_per_run: options.GpusPerRun = None,
+    cpus_per_run: CpusPerRun = None,
+    gpus_per_run: GpusPerRun = None,
     jobs: options.Jobs = None,
 ) -> None:
     """

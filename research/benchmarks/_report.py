@@ -16,7 +16,6 @@ from datetime import date
 from pathlib import Path
 from typing import TypeVar
 
-from spacy_tener.cli._common import training_engine
 from spacy_tener.manifest import installed_versions
 from spacy_tener.workbench.runs.engines import Engine
 
@@ -173,6 +172,8 @@ def engine_options(args: argparse.Namespace) -> list[str]:
 
 def engine(args: argparse.Namespace) -> AbstractContextManager[Engine]:
     """What these options choose."""
+    from research.on_ray import training_engine
+
     return training_engine(args.engine, args.address, args.cpus_per_run, args.gpus_per_run, args.jobs)
 
 

@@ -9,6 +9,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import srsly
@@ -18,6 +20,7 @@ from ray_nodes import FAKE, kill_second_node, two_nodes
 from typer.testing import CliRunner
 
 from research.__main__ import app
+from research.on_ray import RayEngine
 
 PLAIN = {"WASABI_LOG_FRIENDLY": "1"}
 GRID = ("grid", "out", "--configs", "configs", "--corpora", "red", "--systems", "tener,bad", "--seeds", "1,2")
@@ -127,17 +130,33 @@ def test_a_search_on_ray_draws_what_it_would_on_one_machine_and_stops_what_is_wo
     ("options", "said"),
     [
         (("--gpus-per-run", "0.5"), "--gpus-per-run: only for --engine ray"),
-        (("--engine", "spark"), "Unknown engine 'spark'"),
+        (("--engine", "spark"), "'spark' is not one of: local, ray"),
         (("--engine", "ray", "--gpu-id", "0"), "Ray chooses GPUs"),
         (("--engine", "ray", "--address", "127.0.0.1:1"), "There is no Ray cluster at 127.0.0.1:1"),
     ],
 )
 def test_what_cannot_be_run_is_said_before_anything_is_trained(here: Path, options: tuple[str, ...], said: str) -> None:
     code, _, messages = run(*GRID, *options)
-    assert (code, said in messages) == (1, True), messages
+    assert (code, said in messages) == (2, True), messages
     assert not (here / "out" / "red").exists()
 
 
 def test_without_ray_the_extra_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert 'pip install "ray[data]' in run(*GRID, "--engine", "ray")[2]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "at_once"),
+    [
+        ({"cpus": 2.0, "gpus": 0.0}, 2),
+        ({"cpus": 1.0, "gpus": 0.5}, 2),
+        ({"cpus": 8.0, "gpus": 0.0}, 1),
+        ({"cpus": 0.0, "gpus": 0.0}, 1),
+        ({"cpus": 1.0, "gpus": 0.0, "at_once": 3}, 3),
+    ],
+)
+def test_on_a_cluster_as_many_run_at_once_as_have_room_or_one_that_waits(wanted: dict[str, Any], at_once: int) -> None:
+    remote = SimpleNamespace(options=lambda **_: None)
+    cluster: Any = SimpleNamespace(remote=lambda _: remote, cluster_resources=lambda: {"CPU": 5.0, "GPU": 1.0})
+    assert RayEngine(cluster, **{"at_once": None, **wanted}).at_once == at_once

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,6 @@ from ..errors import MissingPackageError, RemedyError
 from ..pipeline.gpu import check_gpu, use_gpu
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.report.scores import read_json
-from ..workbench.runs.engines import Engine, on_ray, on_this_machine
 from . import tener_cli
 
 WRONG_INPUT: Final = 1
@@ -191,24 +190,6 @@ def numbers(option: str, text: str) -> list[int]:
     if not names(text) or not all(name.isdecimal() for name in names(text)):
         raise CommandLineError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
     return [int(name) for name in names(text)]
-
-
-def training_engine(
-    name: str,
-    address: str | None,
-    cpus: float | None,
-    gpus: float | None,
-    jobs: int | None,
-    *,
-    on_ray_at_once: int | None = None,
-) -> AbstractContextManager[Engine]:
-    """Return the engine that trains: processes on this machine, or Ray.
-
-    jobs: Trainings at once. Default: one on this machine; on Ray `on_ray_at_once`, or as many as there is room for.
-    """
-    if check_engine(name, {"--address": address, "--cpus-per-run": cpus, "--gpus-per-run": gpus}):
-        return on_ray(address, 1 if cpus is None else cpus, gpus or 0, jobs or on_ray_at_once)
-    return on_this_machine(jobs or 1, sys.stderr.write)
 
 
 def check_engine(name: str, options: Mapping[str, Any]) -> bool:

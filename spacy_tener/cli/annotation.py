@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,11 +17,13 @@ from spacy.vocab import Vocab
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
 from ..pipeline.finding import Recogniser, entity_finders
+from ..pipeline.gpu import check_gpu
 from ..workbench.annotation_tasks import TOOLS
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, ConfigError, missing_requirements, names_in
 from ..workbench.docbins import open_docbin, read_docs, repacked
 from ..workbench.languages import blank_pipeline
+from ..workbench.runs.engines import on_this_machine
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.silver import (
     LEAST_SURE,
@@ -48,14 +51,12 @@ from ._common import (
     CommandLineError,
     check_file,
     command,
-    gpu_of_runs,
     load_pipeline,
     msg,
     names,
     no_text,
     refuse_given,
     setup_gpu,
-    training_engine,
 )
 
 INTERFACE, BLANK = "-interface.xml", "blank:"
@@ -63,7 +64,7 @@ ANNOTATION_PAGE = "page"
 BY_ENDING = {".jsonl": "doccano", ".json": "labelstudio", ".html": ANNOTATION_PAGE}
 """Ending of `suggest`'s output -> format, where none is named."""
 PAGE, DOUBTS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
-TRAINING = ("dev", "folds", "settings", "jobs", "engine", "address", "cpus_per_run", "gpus_per_run")
+TRAINING = ("dev", "folds", "settings", "jobs")
 """Arguments of `review` that are about training."""
 
 
@@ -223,10 +224,6 @@ def review_cli(
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     jobs: options.Jobs = None,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
-    cpus_per_run: options.CpusPerRun = None,
-    gpus_per_run: options.GpusPerRun = None,
 ) -> None:
     """
     Rank doubts about gold annotation, which may be wrong there.
@@ -242,8 +239,7 @@ def review_cli(
     review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with the decisions of the page,
     and changes nothing else. It lists the decisions that no longer fit a changed corpus.
 
-    --jobs trains several models at once on this machine, --engine ray on a Ray cluster whose nodes share their files.
-    Needs Ray.
+    --jobs trains several models at once, which share the cores.
     """
     if apply is not None:
         if data is not None:
@@ -257,15 +253,18 @@ def review_cli(
     docs = list(read_docs(data, spacy.blank("xx").vocab))
     if not any(doc.ents for doc in docs):
         raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
-    where = training_engine(engine, address, cpus_per_run, gpus_per_run, jobs)
     if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
-        gpu = gpu_of_runs(gpu_id, engine, gpus_per_run)
-        crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu, code)
+        check_gpu(gpu_id)
+        crossing = _crossing(model_or_config, docs, output, dev, folds, settings or [], gpu_id, code)
 
         def begun(fold: int, trained: bool) -> None:
             msg.info(f"{crossing.folder(fold)}: {'trained already' if trained else 'training'}")
 
-        with interrupted_by_signals(), locked(output / ".lock"), where as trainer:
+        with (
+            interrupted_by_signals(),
+            locked(output / ".lock"),
+            on_this_machine(jobs or 1, sys.stderr.write) as trainer,
+        ):
             judged = list(cross_train(crossing, trainer, begun=begun))
             how = f"{folds} models judged the folds that they were not trained on."
             _write_review(output, judged, str(data), how, limit)

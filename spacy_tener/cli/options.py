@@ -37,10 +37,6 @@ Address = Annotated[
     str | None,
     typer.Option("--address", help="Ray: address of the cluster (default: RAY_ADDRESS, this machine's, or a new one)"),
 ]
-CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Ray: cores of a run (default: 1)", min=0)]
-GpusPerRun = Annotated[
-    float | None, typer.Option("--gpus-per-run", help="Ray: GPUs of a run, as 0.25 (default: 0)", min=0)
-]
 
 
 def output(what: str) -> Any:

@@ -7,14 +7,12 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from made_trainings import make_config, tener
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.workbench.runs.engines import RayEngine, Task, on_this_machine, run_tasks
+from spacy_tener.workbench.runs.engines import Task, on_this_machine, run_tasks
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import TrainingResult, TrainingRun, train
 
@@ -84,19 +82,3 @@ def test_tasks_can_be_sent_to_other_machines(tmp_path: Path) -> None:
     run = TrainingRun("1", tmp_path, make_config(tmp_path, tener()), test=tmp_path / "test.spacy")
     sent = pickle.loads(pickle.dumps(partial(train, run)))
     assert sent.args == (run,)
-
-
-@pytest.mark.parametrize(
-    ("wanted", "at_once"),
-    [
-        ({"cpus": 2.0, "gpus": 0.0}, 2),
-        ({"cpus": 1.0, "gpus": 0.5}, 2),
-        ({"cpus": 8.0, "gpus": 0.0}, 1),
-        ({"cpus": 0.0, "gpus": 0.0}, 1),
-        ({"cpus": 1.0, "gpus": 0.0, "at_once": 3}, 3),
-    ],
-)
-def test_on_a_cluster_as_many_run_at_once_as_have_room_or_one_that_waits(wanted: dict[str, Any], at_once: int) -> None:
-    remote = SimpleNamespace(options=lambda **_: None)
-    cluster: Any = SimpleNamespace(remote=lambda _: remote, cluster_resources=lambda: {"CPU": 5.0, "GPU": 1.0})
-    assert RayEngine(cluster, **{"at_once": None, **wanted}).at_once == at_once
