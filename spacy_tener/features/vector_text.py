@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -95,16 +96,20 @@ def read_text_vectors(names: RowFilter) -> FloatArray:
     lines = next(chunks, [])
     if not lines:
         raise InputError(path, "the file is empty", "Give a file with a string and its values on each line.")
-    lines[0] = lines[0].removeprefix(_BOM)
+    first = lines[0] = lines[0].removeprefix(_BOM)
     _refuse_other_formats(names.path, lines)
-    header = _HEADER.fullmatch(lines[0].strip())
-    width = int(header[2]) if header else _infer_width(names.path, lines[0])
+    header = _HEADER.fullmatch(first.strip())
+    width = int(header[2]) if header else _infer_width(names.path, first)
     names.check_width(width)
-    names.promised = int(header[1]) if header else None
-    reader = _LineReader(width, names)
-    tables = [reader.read(lines, skip=1 if header else 0), *map(reader.read, chunks)]
+    if header:
+        names.promised = int(header[1])
+        lines[0] = b""  # blank lines are passed over
+    tables, number = [], 1
+    for chunk in chain([lines], chunks):
+        tables.append(_read_rows(chunk, number, width, names))
+        number += len(chunk)
     if not names.rows_read:
-        reason = f"no vectors after the first line, `{lines[0].decode().strip()}`"
+        reason = f"no vectors after the first line, `{first.decode().strip()}`"
         raise InputError(path, reason, "Give a file with a string and its values on each line.")
     joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
     end = len(joined)
@@ -155,66 +160,51 @@ def _infer_width(path: Path, line: bytes) -> int:
     return width
 
 
-class _LineReader:
-    """Parser of lines into rows, which counts lines for its error messages."""
+def _read_rows(lines: list[bytes], first: int, width: int, names: RowFilter) -> FloatArray:
+    """Parse lines, of which the first has this number in the file. *Shape* [selected rows, width]"""
+    tails: dict[int, bytes] = {}
+    for number, line in enumerate(lines, first):
+        stripped = line.rstrip(b" \r\n")
+        if not stripped:
+            continue
+        name, _, tail = stripped.partition(b" ")
+        if not name or tail.count(b" ") != width - 1 or b"  " in stripped:
+            name, tail = _split(stripped, width, names.path, number)
+        try:
+            taken = names.take(name.decode("utf8"), f"line {number}")
+        except UnicodeDecodeError:
+            names.skip_nameless()
+            continue
+        if taken:
+            tails[number] = tail
+    # Every tail has `width` parts that are not empty. A part is converted to one or more numbers, or ends the
+    # conversion, so the count is right only if each part is one number.
+    flat = _parse(b" ".join(tails.values()))
+    if flat.size != len(tails) * width:
+        for number, tail in tails.items():
+            for part in tail.split(b" "):
+                if _parse(part + b" 0").size != 2:
+                    raise _broken(names.path, number, f"{_excerpt(part)} is not a number", tail)
+    table = flat.reshape(len(tails), width)
+    finite = np.isfinite(table).all(axis=1)
+    if not finite.all():
+        number, tail = list(tails.items())[int(np.argmin(finite))]
+        raise _broken(names.path, number, "a value is not finite (NaN or infinite)", tail)
+    return table
 
-    def __init__(self, width: int, names: RowFilter) -> None:
-        self._width = width
-        self._names = names
-        self._line = 0
 
-    def read(self, lines: list[bytes], skip: int = 0) -> FloatArray:
-        """Parse lines, without the first `skip`. *Shape* [selected rows, width]"""
-        tails: list[bytes] = []
-        numbers: list[int] = []
-        for number, line in enumerate(lines[skip:], self._line + skip + 1):
-            stripped = line.rstrip(b" \r\n")
-            if not stripped:
-                continue
-            name, tail = self._split(stripped, number)
-            try:
-                taken = self._names.take(name.decode("utf8"), f"line {number}")
-            except UnicodeDecodeError:
-                self._names.skip_nameless()
-                continue
-            if taken:
-                tails.append(tail)
-                numbers.append(number)
-        self._line += len(lines)
-        return self._to_numbers(tails, numbers)
-
-    def _split(self, line: bytes, number: int) -> tuple[bytes, bytes]:
-        """Split a line into its string and the text of exactly `width` values, separated by one space."""
-        name, _, tail = line.partition(b" ")
-        if name and tail.count(b" ") == self._width - 1 and b"  " not in line:
-            return name, tail
-        # Rare: the string contains spaces, or the line is broken.
-        name, *values = line.rsplit(b" ", self._width)
-        before, _, surplus = name.rpartition(b" ")
-        if not all(values) or (name.endswith(b" ") and name.strip()):
-            raise _broken(self._names.path, number, "two spaces in a row", line)
-        if len(values) < self._width or (before and _DECIMAL.fullmatch(surplus)):
-            found = sum(_NUMBER.fullmatch(part) is not None for part in line.split(b" ")[1:])
-            raise _broken(self._names.path, number, f"expected {self._width} values, but found {found}", line)
-        if not name:
-            raise _broken(self._names.path, number, "there is no string before the values", line)
-        return name, b" ".join(values)
-
-    def _to_numbers(self, tails: list[bytes], numbers: list[int]) -> FloatArray:
-        # Every tail has `width` parts that are not empty. A part is converted to one or more numbers, or ends the
-        # conversion, so the count is right only if each part is one number.
-        flat = _parse(b" ".join(tails))
-        if flat.size != len(tails) * self._width:
-            for number, tail in zip(numbers, tails, strict=True):
-                for part in tail.split(b" "):
-                    if _parse(part + b" 0").size != 2:
-                        raise _broken(self._names.path, number, f"{_excerpt(part)} is not a number", tail)
-        table = flat.reshape(len(tails), self._width)
-        finite = np.isfinite(table).all(axis=1)
-        if not finite.all():
-            row = int(np.argmin(finite))
-            raise _broken(self._names.path, numbers[row], "a value is not finite (NaN or infinite)", tails[row])
-        return table
+def _split(line: bytes, width: int, path: Path, number: int) -> tuple[bytes, bytes]:
+    """Split a line whose string contains spaces into it and the text of its values; raise if the line is broken."""
+    name, *values = line.rsplit(b" ", width)
+    before, _, surplus = name.rpartition(b" ")
+    if not all(values) or (name.endswith(b" ") and name.strip()):
+        raise _broken(path, number, "two spaces in a row", line)
+    if len(values) < width or (before and _DECIMAL.fullmatch(surplus)):
+        found = sum(_NUMBER.fullmatch(part) is not None for part in line.split(b" ")[1:])
+        raise _broken(path, number, f"expected {width} values, but found {found}", line)
+    if not name:
+        raise _broken(path, number, "there is no string before the values", line)
+    return name, b" ".join(values)
 
 
 def _parse(text: bytes) -> FloatArray:
