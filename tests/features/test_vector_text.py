@@ -41,24 +41,20 @@ def read(tmp_path: Path) -> Read:
 # Formats and packings
 
 
-def test_header_is_no_row(read: Read) -> None:
-    assert read("2 2\na 1 2\nb 3 4\n").strings == ["a", "b"]
-
-
-def test_without_a_header_the_first_line_is_a_row(read: Read) -> None:
-    vectors = read("the 1 2\nof 3 4\n")
-    assert vectors.strings == ["the", "of"]
+@pytest.mark.parametrize(
+    ("content", "strings"),
+    [
+        ("2 2\na 1 2\nb 3 4\n", ["a", "b"]),
+        ("the 1 2\nof 3 4\n", ["the", "of"]),
+        ("7 1 2\n8 3 4\n", ["7", "8"]),
+        ("New York 1 2\nof 3 4\n", ["New York", "of"]),
+    ],
+    ids=["header", "no header", "a digit that is no header", "a first string with a space"],
+)
+def test_a_header_is_no_row_and_a_row_is_no_header(read: Read, content: str, strings: list[str]) -> None:
+    vectors = read(content)
+    assert vectors.strings == strings
     assert vectors.table.tolist() == [[1, 2], [3, 4]]
-
-
-def test_digit_as_first_string_of_a_headerless_file_is_no_header(read: Read) -> None:
-    assert read("7 1 2\n8 3 4\n").strings == ["7", "8"]
-
-
-def test_first_string_with_spaces_does_not_hide_the_width(read: Read) -> None:
-    vectors = read("New York 1 2\nof 3 4\n")
-    assert vectors.strings == ["New York", "of"]
-    assert vectors.table.shape == (2, 2)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
@@ -175,46 +171,26 @@ def test_header_with_another_count_is_warned_about(read: Read, promised: int) ->
 # Files that are no vectors
 
 
-def test_empty_file_is_refused(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"some\.vec: the file is empty"):
-        read("")
+BINARY = b"2 2\na \x00\x00\x80?\x00\x00\x80?\nb \x00\x00\x80?\x00\x00\x80?\n"
 
 
-def test_empty_packed_file_is_refused(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"some\.vec: the file is empty"):
-        read(gzip.compress(b""))
-
-
-def test_header_alone_is_refused(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"no vectors after the first line, `5 2`"):
-        read("5 2\n")
-
-
-@pytest.mark.parametrize("text", ["今天天气很好\n", "just some words\n", '{"a": [1, 2]}\n', "a\t1\t2\n"])
-def test_other_text_is_refused(read: Read, text: str) -> None:
-    with pytest.raises(ValueError, match=r"some\.vec:1: expected a string and its values between spaces"):
-        read(text)
-
-
-def test_binary_word2vec_is_refused_with_the_way_to_convert_it(read: Read) -> None:
-    rows = b"".join(name + b" " + np.ones(2, dtype=np.float32).tobytes() + b"\n" for name in (b"a", b"b"))
-    with pytest.raises(ValueError, match=r"binary file.*load_word2vec_format"):
-        read(b"2 2\n" + rows)
-
-
-def test_text_in_utf16_is_refused(read: Read) -> None:
-    with pytest.raises(ValueError, match="not UTF-8"):
-        read("a 1 2\n".encode("utf-16"))
-
-
-def test_fasttext_model_is_refused_with_the_remedy(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"fastText model.*\.vec file"):
-        read(np.asarray([793712314, 12], dtype="<i4").tobytes() + bytes(100))
-
-
-def test_zip_archive_is_refused_with_the_remedy(read: Read) -> None:
-    with pytest.raises(ValueError, match=r"zip archive\. Unpack it"):
-        read(b"PK\x03\x04" + bytes(100))
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("", r"some\.vec: the file is empty"),
+        (gzip.compress(b""), r"some\.vec: the file is empty"),
+        ("5 2\n", r"no vectors after the first line, `5 2`"),
+        *((text, "1: expected a string and its values") for text in ("今天天气很好\n", "two words\n", "a\t1\t2\n")),
+        ('{"a": [1, 2]}\n', "1: expected a string and its values between spaces"),
+        (BINARY, r"binary file.*load_word2vec_format"),
+        ("a 1 2\n".encode("utf-16"), "not UTF-8"),
+        (np.asarray([793712314, 12], dtype="<i4").tobytes() + bytes(100), r"fastText model.*\.vec file"),
+        (b"PK\x03\x04" + bytes(100), r"zip archive\. Unpack it"),
+    ],
+)
+def test_what_is_no_file_of_vectors_is_refused_with_the_remedy(read: Read, content: str | bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read(content)
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])

@@ -49,29 +49,11 @@ def make_pipeline(rows: dict[str, list[float]] = ROWS) -> Language:
 
 
 def test_strings_and_rows_of_a_text_file_are_read_in_order(tmp_path: Path) -> None:
-    vectors = read_vectors(write_text(tmp_path / "chars.vec"))
+    vectors = read_vectors(str(write_text(tmp_path / "chars.vec")), width=3)
     assert vectors.strings == list(ROWS)
     assert vectors.table.dtype == np.float32
     np.testing.assert_array_equal(vectors.table, np.asarray(list(ROWS.values()), dtype=np.float32))
     assert vectors.table.shape == (3, 3)
-
-
-def test_path_may_be_a_string(tmp_path: Path) -> None:
-    assert read_vectors(str(write_text(tmp_path / "chars.vec"))).strings == list(ROWS)
-
-
-def test_wanted_width_is_accepted_where_the_file_has_it(tmp_path: Path) -> None:
-    assert read_vectors(write_text(tmp_path / "chars.vec"), width=3).table.shape == (3, 3)
-
-
-def test_rows_that_repeat_a_string_or_have_none_are_told(tmp_path: Path) -> None:
-    path = tmp_path / "chars.vec"
-    path.write_bytes(b"a 1\nb 2\n\xff 3\n7 4\n8 5\na 6\n")
-    with pytest.warns(UserWarning, match=r"1 rows (repeat|were left out)") as caught:
-        vectors = read_vectors(path, normalise=Normaliser(digits=True), keep=lambda string: string != "b")
-    assert vectors.strings == ["a", "0"]
-    assert vectors.table.tolist() == [[1], [4]]
-    assert len(caught) == 2
 
 
 # Duplicates, normalisation, choice
@@ -178,15 +160,6 @@ def test_pipeline_with_an_empty_table_is_refused(tmp_path: Path) -> None:
         read_vectors(tmp_path)
 
 
-def test_floret_vectors_are_refused(tmp_path: Path) -> None:
-    vocab = Vocab()
-    data = np.ones((4, 3), dtype=np.float32)
-    vocab.vectors = SpacyVectors(data=data, strings=vocab.strings, mode="floret", minn=1, maxn=2, hash_count=2)
-    vocab.to_disk(tmp_path)
-    with pytest.raises(ValueError, match="floret"):
-        read_vectors(tmp_path)
-
-
 def test_value_that_is_not_finite_names_the_string_of_a_directory(tmp_path: Path) -> None:
     make_pipeline({"好": [1, 2, 3], "坏": [1, float("nan"), 3]}).to_disk(tmp_path)
     with pytest.raises(ValueError, match="'坏' is not finite"):
@@ -199,19 +172,6 @@ def test_value_that_is_not_finite_names_the_string_of_a_directory(tmp_path: Path
 def test_missing_path_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere\.vec: there are no vectors: No such file"):
         read_vectors(tmp_path / "nowhere.vec")
-
-
-@pytest.mark.parametrize("source", ["word2vec", "glove", "directory"])
-def test_wrong_width_names_both_widths_and_the_remedy(tmp_path: Path, source: str) -> None:
-    path = tmp_path / source
-    if source == "directory":
-        make_pipeline().to_disk(path)
-    else:
-        write_text(path)
-    if source == "glove":
-        path.write_text(path.read_text(encoding="utf8").partition("\n")[2], encoding="utf8")
-    with pytest.raises(ValueError, match=r"width 3, but width 50 is wanted\. Set the width in the config to 3"):
-        read_vectors(path, width=50)
 
 
 # Models that compute vectors
@@ -267,11 +227,6 @@ def test_floret_vectors_without_strings_to_compute_are_refused_with_the_remedy(f
         read_vectors(floret[0])
 
 
-def test_width_of_floret_vectors_is_checked(floret: tuple[Path, Vocab]) -> None:
-    with pytest.raises(ValueError, match="width 3, but width 50 is wanted"):
-        read_vectors(floret[0], strings=["北京"], width=50)
-
-
 def test_table_of_floret_is_refused_with_the_command_that_makes_a_directory_of_it(tmp_path: Path) -> None:
     path = tmp_path / "zh.floret"
     path.write_text("2 3 1 2 2 2166136261 < >\n0 1 2 3\n1 4 5 6\n")
@@ -301,11 +256,6 @@ def test_only_wanted_rows_of_a_fasttext_model_are_computed(fasttext: tuple[Path,
     assert vectors.strings == ["上海", "北大"]
 
 
-def test_width_of_a_fasttext_model_is_checked(fasttext: tuple[Path, Any]) -> None:
-    with pytest.raises(ValueError, match="width 4, but width 50 is wanted"):
-        read_vectors(fasttext[0], width=50)
-
-
 def test_value_that_is_not_finite_names_the_string_of_a_fasttext_model(tmp_path: Path) -> None:
     model = FastText(SENTENCES, vector_size=4, min_count=1, min_n=1, max_n=1, bucket=50, epochs=1, workers=1)
     model.wv.vectors_vocab[model.wv.key_to_index["大学"]] = np.inf
@@ -327,6 +277,27 @@ def test_fasttext_model_without_gensim_is_refused_with_both_remedies(
     monkeypatch.setitem(sys.modules, "gensim.models.fasttext", None)
     with pytest.raises(ValueError, match=r"pip install .gensim.*\.vec file"):
         read_vectors(fasttext[0])
+
+
+# Widths
+
+
+@pytest.mark.parametrize("source", ["word2vec", "glove", "directory", "floret", "fasttext"])
+def test_wrong_width_names_both_widths_and_the_remedy(
+    tmp_path: Path, source: str, floret: tuple[Path, Vocab], fasttext: tuple[Path, Any]
+) -> None:
+    path = {"floret": floret[0], "fasttext": fasttext[0]}.get(source, tmp_path / source)
+    if source == "directory":
+        make_pipeline().to_disk(path)
+    elif source in ("word2vec", "glove"):
+        write_text(path)
+    if source == "glove":
+        path.write_text(path.read_text(encoding="utf8").partition("\n")[2], encoding="utf8")
+    own = 4 if source == "fasttext" else 3
+    with pytest.raises(
+        ValueError, match=rf"width {own}, but width 50 is wanted\. Set the width in the config to {own}"
+    ):
+        read_vectors(path, width=50, strings=["北京"])
 
 
 # Forms
