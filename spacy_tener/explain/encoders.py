@@ -32,7 +32,7 @@ _NAMES = {"transformer_encoder", "gated_relation_encoder", "flat", "flat_atssa",
 
 
 @dataclass(frozen=True)
-class Encoder:
+class MappedEncoder:
     """An encoder of a pipeline, and its torch module.
 
     module: For a pipeline that predicts without torch, a copy, so that the pipeline itself stays without.
@@ -42,14 +42,14 @@ class Encoder:
     module: nn.Module
 
 
-def find_encoders(models: Iterable[Model[Any, Any]]) -> list[Encoder]:
+def find_encoders(models: Iterable[Model[Any, Any]]) -> list[MappedEncoder]:
     """Return the encoders in some models that have maps to show."""
     nodes = [node for model in models for node in model.walk() if node.name in _NAMES]
     shims = [torch_shim(node) for node in nodes]
-    return [Encoder(shim, copy.copy(shim).module) for shim in shims if shim.is_built]
+    return [MappedEncoder(shim, copy.copy(shim).module) for shim in shims if shim.is_built]
 
 
-def record_maps(encoders: Sequence[Encoder], predict: Callable[[], object]) -> list[HeatMap]:
+def record_maps(encoders: Sequence[MappedEncoder], predict: Callable[[], object]) -> list[HeatMap]:
     """Return the maps of encoders for the one text that `predict` predicts."""
     calls: list[tuple[nn.Module, tuple[Any, ...]]] = []
     thread = threading.get_ident()

@@ -28,7 +28,7 @@ from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, 
 from .passages import PassageSpan, cut_passages, find_vocabulary, lexicon_words, radicals_of
 
 if TYPE_CHECKING:
-    from .encoders import Encoder
+    from .encoders import MappedEncoder
 
 Span = tuple[int, int]
 """Start and end in units of a view."""
@@ -181,7 +181,7 @@ class _Explainer:
             yield _passage(passage, view, words, maps if with_maps else [])
 
 
-def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[Encoder], str]:
+def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[MappedEncoder], str]:
     """Return the encoders that have maps, or why there are none."""
     try:
         require_torch()
