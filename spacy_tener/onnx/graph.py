@@ -23,7 +23,8 @@ _GRAPH_NODE, _GRAPH_TENSOR, _GRAPH_INPUT, _GRAPH_OUTPUT, _GRAPH_SPARSE = 1, 5, 1
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE, _NODE_DOMAIN = 1, 2, 4, 5, 7
 _ATTRIBUTE_NAME, _ATTRIBUTE_INT, _ATTRIBUTE_INTS, _ATTRIBUTE_TYPE = 1, 3, 8, 20
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_SPARSE = (5, 10), (6, 11), (22, 23)
-_FUNCTION_NODE, _TRAINING_GRAPHS, _SPARSE_TENSORS = 7, (1, 2), (1, 2)
+_FUNCTION_NODE, _FUNCTION_DOMAIN, _FUNCTION_DEFAULT = 7, 10, 11
+_TRAINING_GRAPHS, _SPARSE_TENSORS = (1, 2), (1, 2)
 _TENSOR_DIMS, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSOR_PLACE = 1, 8, 9, 13, 14
 _INT, _INTS = 2, 7
 _INT32, INT64 = 6, 7
@@ -152,8 +153,9 @@ class Graph:
             weights = {tensor.text(_TENSOR_NAME) for tensor in self.graph.messages(_GRAPH_TENSOR)}
             nodes, tensors = _parts(self.model)
             operators = {node.text(_NODE_OP) for node in nodes}
+            own = {function.text(_FUNCTION_DOMAIN) for function in self.model.messages(_MODEL_FUNCTION)}
             domains = {node.text(_NODE_DOMAIN) for node in nodes} | set(self.opsets)
-            reason = _outside(domains, operators, tensors)
+            reason = _outside(domains - own, operators, tensors)
         except (ValueError, RecursionError, UnicodeDecodeError):
             outputs = []
         if not outputs:
@@ -244,6 +246,7 @@ def _parts(model: Message) -> tuple[list[Message], list[Message]]:
     tensors: list[Message] = []
     for function in model.messages(_MODEL_FUNCTION):
         _add_nodes(function.messages(_FUNCTION_NODE), nodes, tensors)
+        _add_attributes(function.messages(_FUNCTION_DEFAULT), nodes, tensors)
     for training in model.messages(_MODEL_TRAINING):
         _add_graphs(training.messages(*_TRAINING_GRAPHS), nodes, tensors)
     _add_graphs(model.messages(_MODEL_GRAPH), nodes, tensors)
@@ -260,11 +263,15 @@ def _add_graphs(graphs: Iterable[Message], nodes: list[Message], tensors: list[M
 def _add_nodes(found: Iterable[Message], nodes: list[Message], tensors: list[Message]) -> None:
     for node in found:
         nodes.append(node)
-        for attribute in node.messages(_NODE_ATTRIBUTE):
-            tensors += attribute.messages(*_ATTRIBUTE_TENSORS)
-            sparse = attribute.messages(*_ATTRIBUTE_SPARSE)
-            tensors += (part for each in sparse for part in each.messages(*_SPARSE_TENSORS))
-            _add_graphs(attribute.messages(*_ATTRIBUTE_GRAPHS), nodes, tensors)
+        _add_attributes(node.messages(_NODE_ATTRIBUTE), nodes, tensors)
+
+
+def _add_attributes(found: Iterable[Message], nodes: list[Message], tensors: list[Message]) -> None:
+    for attribute in found:
+        tensors += attribute.messages(*_ATTRIBUTE_TENSORS)
+        sparse = attribute.messages(*_ATTRIBUTE_SPARSE)
+        tensors += (part for each in sparse for part in each.messages(*_SPARSE_TENSORS))
+        _add_graphs(attribute.messages(*_ATTRIBUTE_GRAPHS), nodes, tensors)
 
 
 def _outside(domains: set[str], operators: set[str], tensors: Iterable[Message]) -> str:

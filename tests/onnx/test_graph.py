@@ -34,6 +34,10 @@ def external(place="initializer"):
         plain.functions.append(
             helper.make_function("", "own", [], ["same"], [constant_node], [helper.make_opsetid("", 17)])
         )
+    elif place == "default":
+        given = helper.make_attribute("table", table)
+        made = helper.make_function("own", "own", [], ["same"], [], [helper.make_opsetid("", 17)], [], [given])
+        plain.functions.append(made)
     elif place == "sparse":
         values = onnx.SparseTensorProto(dims=[3])
         values.values.CopyFrom(table)
@@ -57,7 +61,7 @@ def split_in_two():
     ("data", "reason"),
     [
         *((external(place).SerializeToString(), "'table' are in another file")
-          for place in ("initializer", "constant", "branch", "function", "sparse")),
+          for place in ("initializer", "constant", "branch", "function", "default", "sparse")),
         (split_in_two(), "in another file"),
         (of_domain("my.library").SerializeToString(), "'my.library'"),
         (of_domain("com.microsoft", "EPContext").SerializeToString(), "EPContext"),
@@ -100,6 +104,15 @@ def test_a_file_is_written_as_it_was_read():
     assert [tensor.name for tensor in graph.inputs] == ["input_ids", "attention_mask", "token_type_ids"]
     assert [(tensor.name, tensor.shape) for tensor in graph.outputs] == [("states", (None, None, WIDTH))]
     assert graph.opsets == {"": 17}
+
+
+def test_functions_of_the_file_itself_are_its_own():
+    made = mean_encoder()
+    body = helper.make_node("Identity", ["x"], ["y"])
+    made.functions.append(helper.make_function("own", "Same", ["x"], ["y"], [body], [helper.make_opsetid("", 17)]))
+    made.graph.node.append(helper.make_node("Same", ["states"], ["more"], domain="own"))
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    assert "more" in Graph(made.SerializeToString(), "encoder.onnx").results
 
 
 def test_edits_give_valid_files():
