@@ -85,6 +85,7 @@ def _waits_for_client(connection: Any) -> tuple[Any, int] | None:
     """Return the state of a connection that waits for its client; None while the service works on a request.
 
     The server waits for a client to send complete headers, or to read a response. The state changes as it does so.
+    uvicorn has no timeout for either, and no public view of a connection: these attributes are its protocols' own.
     """
     cycle, unsent = connection.cycle, connection.transport.get_write_buffer_size()
     return (cycle, unsent) if unsent or cycle is None or cycle.response_complete else None
