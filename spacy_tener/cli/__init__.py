@@ -14,23 +14,21 @@ from spacy.cli._util import app
 from typer.core import TyperGroup
 from typer.main import get_command_from_info
 
-MODULES = {
-    "annotate": "texts",
-    "calibrate": "models",
-    "card": "models",
-    "config": "config",
-    "convert": "data",
-    "debug-data": "data",
-    "evaluate": "scores",
-    "explain": "texts",
-    "review": "annotation",
-    "serve": "texts",
-    "silver": "annotation",
-    "suggest": "annotation",
-    "trim": "models",
-    "vectors": "data",
+GROUPS = {
+    "Data": {"convert": "data", "debug-data": "data"},
+    "Annotating": {"suggest": "annotation", "review": "annotation", "silver": "annotation"},
+    "Training": {"config": "config", "vectors": "data"},
+    "Looking": {"evaluate": "scores", "explain": "texts"},
+    "Running": {
+        "calibrate": "models",
+        "trim": "models",
+        "card": "models",
+        "annotate": "texts",
+        "serve": "texts",
+    },
 }
-"""The module of each command, which adds it to `tener_cli`."""
+"""Group in the help -> its commands, each with the module that adds it to `tener_cli`."""
+MODULES = {name: module for commands in GROUPS.values() for name, module in commands.items()}
 
 
 class Commands(UserDict[str, Any]):
@@ -51,6 +49,13 @@ class Group(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = Commands(MODULES)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by groups."""
+        width = formatter.width - 6 - max(map(len, MODULES))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
 
 tener_cli = typer.Typer(name="tener", help="Named entity recognition with TENER and its relatives.", cls=Group)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from command_line import run_tener
 
-from spacy_tener.cli import MODULES, Commands
+from spacy_tener.cli import GROUPS
 from spacy_tener.cli._common import Messages
 from spacy_tener.errors import counted
 
@@ -30,17 +32,16 @@ def test_a_failure_ends_the_command_and_what_is_not_shown_is_not(capsys: pytest.
     assert capsys.readouterr().out == ""
 
 
-def test_every_command_that_loads_or_trains_a_pipeline_takes_code() -> None:
-    without = {"config", "convert", "vectors"}
-    for name in set(MODULES) - without:
-        assert "--code" in [option for each in Commands(MODULES)[name].params for option in each.opts], name
-
-
-def test_the_first_sentence_of_every_command_is_whole_in_the_help_of_the_group() -> None:
-    lines = run_tener("--help").stdout.partition("Commands:")[2].splitlines()
-    shown = {words[0]: words[1:] for words in map(str.split, lines) if words}
-    assert set(shown) == set(MODULES)
-    assert all(words[-1].endswith(".") and not words[-1].endswith("..") for words in shown.values()), shown
+def test_the_help_shows_groups_with_the_whole_first_sentence_of_each_command() -> None:
+    shown = run_tener("--help").stdout.partition("exit.\n")[2]
+    found = {
+        title: {words[0]: words[1:] for words in map(str.split, lines.splitlines())}
+        for title, lines in re.findall(r"^(\w+):\n((?: .+\n?)+)", shown, flags=re.M)
+    }
+    assert {title: list(commands) for title, commands in found.items()} == {
+        title: list(commands) for title, commands in GROUPS.items()
+    }
+    assert all(words[-1].endswith(".") and words[-1] != "..." for each in found.values() for words in each.values())
 
 
 @pytest.mark.parametrize(("number", "said"), [(0, "0 entities"), (1, "1 entity"), (1200, "1,200 entities")])
