@@ -173,7 +173,7 @@ def _config(grid: Grid, corpus: str, system: str) -> Config:
     names = sorted({*own, *names_in(BASES)})
     base = find_in(folder, corpus, "config", names, "--configs names a directory of yours.")
     overlays, settings = find_system(system, grid.configs and grid.configs / "models")
-    config = compose(base, overlays, [*settings, *grid.settings]).config
+    config = compose(base, overlays, [*settings, *grid.settings])
     config["paths"].update({part: str(grid.data / corpus / f"{part}.spacy") for part in ("train", "dev")})
     return config
 

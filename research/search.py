@@ -75,12 +75,12 @@ class SearchPlan:
 
     def config(self, values: Mapping[str, Any]) -> Config:
         """Return the config with sampled values."""
-        return with_settings(self.fixed, as_settings(values), [], "sampled from the space:")
+        return with_settings(self.fixed, as_settings(values), "sampled from the space:")
 
     @cached_property
     def fixed(self) -> Config:
         """The config before any setting is sampled."""
-        return compose(self.base, self.overlays, self.settings).config
+        return compose(self.base, self.overlays, self.settings)
 
     @property
     def described(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from spacy_tener.workbench.composing.files import corpus_reader
 
 @pytest.mark.parametrize("base", ["weibo", "wnut17", "sample"])
 def test_silver_stands_beside_the_corpus_of_the_config(base):
-    alone, both = (compose(base, overlays).config for overlays in ([], ["silver"]))
+    alone, both = (compose(base, overlays) for overlays in ([], ["silver"]))
     reader = both["corpora"]["train"]
     assert reader["readers"]["gold"] == alone["corpora"]["train"]
     assert reader["readers"]["silver"]["path"] == "${paths.silver}"
@@ -21,7 +21,7 @@ def test_silver_stands_beside_the_corpus_of_the_config(base):
 
 def test_the_taught_ask_their_teacher(tmp_path):
     make_config(tmp_path, tener()).to_disk(tmp_path / "base.cfg")
-    config = compose(tmp_path / "base.cfg", ["taught"]).config
+    config = compose(tmp_path / "base.cfg", ["taught"])
     teacher = config["initialize"]["components"]["tener_ner"]["teacher"]
     assert teacher["@misc"] == "spacy_tener.Teacher.v1"
     assert teacher["path"] == "${paths.teacher}"

@@ -44,7 +44,7 @@ def path_of(overlay: str) -> Path:
 
 @cache
 def composed(base: str, *overlays: str) -> Config:
-    return compose(CONFIGS / f"{base}.cfg", [path_of(name) for name in overlays]).config
+    return compose(CONFIGS / f"{base}.cfg", [path_of(name) for name in overlays])
 
 
 def loss_without_dropout(nlp: Language, examples: list[Example]) -> float:

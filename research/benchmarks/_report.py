@@ -186,9 +186,9 @@ def scores(runs: Sequence[Path], baseline: str, *options: object) -> tuple[str, 
 
 
 def overrides(*settings: str, steps: int | None = None) -> list[str]:
-    """Settings as options of `research grid`. steps: How long to train, the schedule of rates with it."""
+    """Settings as options of `research grid`. steps: How long to train."""
     if steps is not None:
-        settings = (*settings, f"training.max_steps={steps}", f"training.optimizer.learn_rate.total_steps={steps}")
+        settings = (*settings, f"training.max_steps={steps}")
     return [part for setting in settings for part in ("--set", setting)]
 
 

@@ -128,7 +128,7 @@ def trained(
         steps = (f"training.max_steps={args.steps}", f"training.eval_frequency={args.steps}")
         # Nothing is chosen by the dev part: the last weights are taken.
         dev = (f"paths.dev={args.data / CORPUS / 'dev.spacy'}", "corpora.dev.limit=20")
-        config = compose(CORPUS, overlays, [f"system.seed={seed}", *SMALL, *steps, *dev, *settings]).config
+        config = compose(CORPUS, overlays, [f"system.seed={seed}", *SMALL, *steps, *dev, *settings])
         train(init_nlp(config), folder, stdout=StringIO(), stderr=StringIO())
         write_text(done, "")
     return spacy.load(folder / "model-last")

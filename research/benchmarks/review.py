@@ -43,7 +43,7 @@ def main() -> None:
     docs = read(args.data / args.corpus / "train.spacy")
     planted = plant(docs, args.seed)
     settings = [f"paths.dev={args.data / args.corpus / 'dev.spacy'}", *STEPS, *SMALL]
-    crossing = Crossing(compose(find_base(args.corpus), settings=settings).config, docs, args.work, FOLDS)
+    crossing = Crossing(compose(find_base(args.corpus), settings=settings), docs, args.work, FOLDS)
     with _report.engine(args) as engine:
         crossed = list(
             cross_train(crossing, engine, begun=lambda fold, trained: print("fold", fold + 1, trained, flush=True))

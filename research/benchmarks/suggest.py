@@ -107,11 +107,10 @@ class Point:
                 f"paths.train={self.folder / 'train.spacy'}",
                 f"paths.dev={self.data('dev')}",
                 f"training.max_steps={STEPS}",
-                f"training.optimizer.learn_rate.total_steps={STEPS}",
                 f"training.eval_frequency={STEPS}",
                 "corpora.dev.limit=20",  # nothing is chosen by it: the last weights are taken
             ]
-            nlp = init_nlp(compose(find_base(self.corpus), settings=settings).config)
+            nlp = init_nlp(compose(find_base(self.corpus), settings=settings))
             train(nlp, self.folder, stdout=StringIO(), stderr=StringIO())
             write_text(done, "")
         return spacy.load(model)

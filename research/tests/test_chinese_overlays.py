@@ -49,7 +49,7 @@ def name_of(value: object) -> str:
 
 @cache
 def composed(base: str, overlays: tuple[str, ...]) -> Config:
-    return compose(CONFIGS / f"{base}.cfg", *find_system("+".join(overlays or ("tener",)))).config
+    return compose(CONFIGS / f"{base}.cfg", *find_system("+".join(overlays or ("tener",))))
 
 
 def settings(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

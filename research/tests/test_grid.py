@@ -285,7 +285,7 @@ def test_what_is_finished_is_scored_without_a_training_and_what_fails_is_not_sco
 @pytest.mark.parametrize("base", sorted(path.stem for path in CONFIGS.glob("*.cfg")))
 def test_the_overlay_ner_trains_as_spacys_own_config(base: str) -> None:
     corpus = load_config(CONFIGS / f"{base}.cfg")
-    ours = compose(CONFIGS / f"{base}.cfg", [CONFIGS / "models" / "ner.cfg"]).config
+    ours = compose(CONFIGS / f"{base}.cfg", [CONFIGS / "models" / "ner.cfg"])
     spacys = init_config(lang=corpus["nlp"]["lang"], pipeline=["ner"], optimize="efficiency", gpu=False)
     for section in ("training", "components", "initialize"):
         assert ours[section] == spacys[section], section

@@ -138,7 +138,7 @@ def test_every_ablation_is_made_and_every_point_of_the_sweeps() -> None:
 def test_a_sweep_goes_through_values_in_their_order(names: str, setting: str) -> None:
     values = []
     for system in PROJECT["vars"][names].split(","):
-        config = compose("resume", *find_system(system)).config
+        config = compose("resume", *find_system(system))
         values.append(config["components"]["tener_ner"]["model"]["tok2vec"][setting])
     assert values == sorted(set(values))
     assert len(values) == 6

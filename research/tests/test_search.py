@@ -89,7 +89,7 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Search]:
 @pytest.fixture
 def instantly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let trainings take no time: only what is drawn matters."""
-    config = compose("weibo").config
+    config = compose("weibo")
     monkeypatch.setattr(SearchPlan, "config", lambda plan, values: config)
     monkeypatch.setattr(SearchPlan, "check_files", lambda plan: None)
     monkeypatch.setattr(SearchPlan, "check", lambda plan: None)

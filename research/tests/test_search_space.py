@@ -100,7 +100,7 @@ def test_values_are_settings_that_compose_reads_back() -> None:
         f"{TOK2VEC}.ff_width": None,
         "training.optimizer.learn_rate.max_rate": 0.0009,
     }
-    config = compose(CONFIGS / "weibo.cfg", settings=as_settings(values)).config
+    config = compose(CONFIGS / "weibo.cfg", settings=as_settings(values))
     tok2vec = config["components"]["tener_ner"]["model"]["tok2vec"]
     assert (tok2vec["heads"], tok2vec["norm"], tok2vec["ff_width"]) == (8, "pre", None)
     assert config["training"]["optimizer"]["learn_rate"]["max_rate"] == pytest.approx(0.0009)

@@ -308,7 +308,7 @@ def _crossing(
     gpu_id: int,
     code: Path | None,
 ) -> Crossing:
-    composed = compose(config, settings=settings).config
+    composed = compose(config, settings=settings)
     if dev is not None:
         composed["paths"]["dev"] = str(dev)
     path = composed["paths"].get("dev")

@@ -37,25 +37,22 @@ def config_cli(
     replaces the whole section; any other section is merged key by key. Nothing else removes a key: set it to `null`, or
     remove a component by an nlp.pipeline without it. Overlays may leave out empty parent sections.
 
-    --set takes only keys that the filled config has. If max_steps changes and was equal to the total_steps of the
-    learning rate's schedule, total_steps changes too, unless it is set.
+    --set takes only keys that the filled config has.
     """
     if base is None:
         return described(), 0
     overlays, settings = overlays or [], settings or []
     check_file(output)
-    composed = compose(base, overlays, settings)
+    config = compose(base, overlays, settings)
     arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
     heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
-    text = f"{heading}\n\n{composed.config.to_str(interpolate=False)}\n"
+    text = f"{heading}\n\n{config.to_str(interpolate=False)}\n"
     if output is not None:
         if not force and output.is_file() and output.read_bytes() != text.encode("utf8"):
             raise RemedyError(f"{output}: exists with other content", "Choose another file, or give --force.")
         write_text(output, text)
-        msg.good(f"{output}: {', '.join(composed.config['nlp']['pipeline'])}")
-    for note in composed.notes:
-        msg.info(note)
-    msg.warn_list("Training with this config lacks", missing_requirements(composed.config))
+        msg.good(f"{output}: {', '.join(config['nlp']['pipeline'])}")
+    msg.warn_list("Training with this config lacks", missing_requirements(config))
     return text if output is None else "", 0
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from thinc.api import registry
+
+_ENDLESS = 1000
 
 
 class RateSchedule:
@@ -49,20 +52,25 @@ def warm_up(sgd: Any, component: str) -> None:
 
 
 @registry.schedules("spacy_tener.triangular.v1")
-def triangular(max_rate: float, total_steps: int, *, warmup: float = 0.01) -> RateSchedule:
+def triangular(max_rate: float, total_steps: int | str, *, warmup: float = 0.01) -> RateSchedule:
     """Make TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
 
     The first step already has a rate: `max_rate / (warmup * total_steps)`, or `max_rate` where warm-up is shorter than
     one step. From `total_steps` on the rate is 0.
 
     max_rate: the rate at the end of the warm-up.
-    total_steps: how many updates the training makes.
+    total_steps: how many updates the training makes, as `${training.max_steps}`. Where spaCy reads the optimizer's
+        section alone and leaves the variable as it is (`nlp.initialize()`, `nlp.resume_training()`), and for 0, no end
+        is known: the rate goes up as for 1,000 updates and stays.
     warmup: the part of the steps that goes up.
     """
+    endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
+    steps = _ENDLESS if endless else total_steps
     _check("triangular", "max_rate", max_rate, max_rate >= 0.0, "at least 0")
-    _check("triangular", "total_steps", total_steps, total_steps >= 1, "at least 1")
+    _check("triangular", "total_steps", total_steps, isinstance(steps, int) and steps >= 1, "a number of updates")
     _check("triangular", "warmup", warmup, 0.0 <= warmup < 1.0, "at least 0 and below 1")
-    return RateSchedule(_triangular(max_rate, total_steps, warmup * total_steps))
+    rates = _triangular(max_rate, int(steps), warmup * int(steps))
+    return RateSchedule(itertools.accumulate(rates, max) if endless else rates)
 
 
 def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float]:
@@ -96,6 +104,6 @@ def _inverse_time(rate: float, decay: float, steps_per_epoch: int) -> Iterator[f
         epoch += 1
 
 
-def _check(schedule: str, name: str, value: float, valid: bool, needed: str) -> None:
+def _check(schedule: str, name: str, value: float | str, valid: bool, needed: str) -> None:
     if not valid:
         raise ValueError(f"spacy_tener.{schedule}.v1: {name} must be {needed}, got {value}.")

@@ -60,11 +60,19 @@ def test_inverse_time_without_decay_is_constant() -> None:
     assert first(inverse_time(0.1, decay=0.0, steps_per_epoch=2), 5) == [0.1] * 5
 
 
+@pytest.mark.parametrize("total", [0, "${training.max_steps}"])
+def test_triangular_without_a_known_end_warms_up_and_stays(total: int | str) -> None:
+    """spaCy leaves the variable as it is where it reads the optimizer's section alone."""
+    rising = [step / 10 for step in range(1, 11)]
+    assert first(triangular(1.0, total, warmup=0.01), 2000) == pytest.approx([*rising, *[1.0] * 1990], abs=2e-3)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: triangular(-1.0, 10), r"triangular.v1: max_rate must be at least 0, got -1.0"),
-        (lambda: triangular(1.0, 0), r"triangular.v1: total_steps must be at least 1, got 0"),
+        (lambda: triangular(1.0, -1), r"triangular.v1: total_steps must be a number of updates, got -1"),
+        (lambda: triangular(1.0, "many"), r"triangular.v1: total_steps must be a number of updates, got many"),
         (lambda: triangular(1.0, 10, warmup=1.0), r"triangular.v1: warmup must be at least 0 and below 1, got 1.0"),
         (lambda: inverse_time(-0.1, decay=0.1, steps_per_epoch=1), r"inverse_time.v1: rate must be at least 0"),
         (lambda: inverse_time(0.1, decay=-0.1, steps_per_epoch=1), r"inverse_time.v1: decay must be at least 0"),

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -45,8 +44,6 @@ from .files import (
 
 CONFIG = "config.cfg"
 """The file of a pipeline's config in its directory."""
-MAX_STEPS = "training.max_steps"
-TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
 TOK2VEC = "components.tener_ner.model.tok2vec.@architectures"
 VARIABLE = re.compile(r"\$\{([^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
@@ -59,51 +56,41 @@ _CORRECT = "Correct or remove the value."
 _NO_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 
 
-@dataclass(frozen=True)
-class Composed:
-    """A complete config that keeps its variables (`${paths.train}`), and notes on settings that changed with others."""
-
-    config: Config
-    notes: tuple[str, ...]
-
-
-def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Composed:
+def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Config:
     """Merge overlays into a config, in order, then single settings; fill and validate the result.
+
+    It keeps its variables, as `${paths.train}`.
 
     base, overlays: Paths, or names of configs of the package: `weibo`, `flat-atssa`. The overlay `tener` changes
         nothing.
     settings: Each as `section.key=value`, with the value as in a config; a string needs no quotes. The filled config of
         all files must have the key.
-
-    If `max_steps` changes and `total_steps` of the schedule was equal to it, it changes too, unless it is set.
     """
     if repeated := [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]:
         raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
     config = read_config(find_base(base))
-    notes: list[str] = []
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
     for name, overlay in read.items():
         _check_shape(overlay, name)
         _check_overlay(overlay, config, name)
         _check_values(overlay, config, name)
         _check_system(overlay, config, name)
-        config = _merge(*_fill_here(config, overlay, name), notes)
+        config = _merge(*_fill_here(config, overlay, name))
     _check_initialize(read, config)
     _check_variables(read, config)
     with wrap_config_errors(" + ".join(map(str, [base, *overlays]))):
         config = fill(config)
-    config = with_settings(config, settings, notes)
-    return Composed(config, tuple(notes))
+    return with_settings(config, settings)
 
 
-def with_settings(config: Config, settings: Sequence[str], notes: list[str], what: str = "--set") -> Config:
+def with_settings(config: Config, settings: Sequence[str], what: str = "--set") -> Config:
     """Merge single settings into a filled config, as `compose` does; fill and validate the result.
 
     what: The name of the settings in messages.
     """
     for setting in settings:
         updates = _read_setting(setting, config, what)
-        config = _merge(config, updates, notes)
+        config = _merge(config, updates)
         if "@" in setting.partition("=")[0]:
             # Fill in the settings of the new function, which the next setting may change.
             with wrap_config_errors(f"{what} {setting}"):
@@ -114,17 +101,10 @@ def with_settings(config: Config, settings: Sequence[str], notes: list[str], wha
     return config
 
 
-def _merge(config: Config, updates: Config, notes: list[str]) -> Config:
-    """Return the config with the updates merged in. Notes get a line for each other setting that changes with them."""
+def _merge(config: Config, updates: Config) -> Config:
+    """Return the config with the updates merged in."""
     kept = _without_replaced_components(config, updates)
-    merged = Config(_ordered(kept.merge(updates), kept), is_interpolated=False, section_order=kept.section_order)
-    steps = _get(merged, MAX_STEPS)
-    if not steps or steps == _get(config, MAX_STEPS) or _get(config, MAX_STEPS) != _get(config, TOTAL_STEPS):
-        return merged
-    if _get(updates, TOTAL_STEPS) is None and _get(merged, TOTAL_STEPS) is not None:
-        merged["training"]["optimizer"]["learn_rate"]["total_steps"] = steps
-        notes.append(f"{TOTAL_STEPS} = {steps}, with {MAX_STEPS}")
-    return merged
+    return Config(_ordered(kept.merge(updates), kept), is_interpolated=False, section_order=kept.section_order)
 
 
 def _ordered(config: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def test_names_and_paths_make_the_same_config() -> None:
 
 
 def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, other = compose("weibo").config, compose("weibo", ["ner"]).config
+    config, other = compose("weibo"), compose("weibo", ["ner"])
     assert missing_requirements(config) == []
     monkeypatch.setitem(sys.modules, "torch", None)
     assert missing_requirements(other) == []
@@ -84,7 +84,7 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(
     base: str, overlays: list[str], package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ["paths.transformer=here"] if package == "transformers" else []
-    config = compose(base, overlays, settings).config
+    config = compose(base, overlays, settings)
     assert not any(package in line for line in missing_requirements(config))
     monkeypatch.setitem(sys.modules, package, None)
     said = f'needs the package {package}: pip install "'

@@ -34,7 +34,7 @@ def config_of(folder: Path, base: str, system: str, *settings: str) -> Config:
     paths = {"train": "train.spacy", "dev": "dev.spacy", "raw_text": "raw.txt.xz"}
     named = [f"paths.{name}={folder / file}" for name, file in paths.items()]
     overlays = [CONFIGS / "models" / f"{name}.cfg" for name in (system, "pretraining") if name != "tener"]
-    return compose(CONFIGS / f"{base}.cfg", overlays, [*named, *settings]).config
+    return compose(CONFIGS / f"{base}.cfg", overlays, [*named, *settings])
 
 
 def pretrain(config: Config, output: Path, *arguments: str) -> Path:
