@@ -1,4 +1,4 @@
-"""Probabilities of entities and of whole annotations, as methods of the component."""
+"""What a trained component does: it finds entities, and computes probabilities of entities and whole annotations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from spacy.pipeline import TrainablePipe
 from spacy.tokens import Doc, Span
 from spacy.training import Example
+from spacy.util import minibatch
 from spacy.vocab import Vocab
 
 from ..batching.sequences import ranges
@@ -22,7 +23,7 @@ from ..crf.scorer import PathScorer
 from ..models.tagger import TaggerModel, on_host
 from ..tagging import TagLayout
 from .decoding import Decoding, Probabilities, joined
-from .entities import FoundEntity, Place
+from .entities import FoundEntity, Place, UnitEntity, set_entities
 from .learning.targets import make_target
 from .settings import TEMPERATURE, TOKEN_LENGTH, NERSettings
 from .tags import LabelIndex, Mask, agreeing_tags, decodable_tags, join_masks
@@ -63,9 +64,9 @@ class Marginals:
 class ConfidentPipe(TrainablePipe):
     """A component with a CRF, and the probabilities that follow from it.
 
-    All methods here read a text as if it had no entities yet, `marginals` excepted: `doc.ents` is neither used nor
-    changed. Probabilities are exact, over Docs of any length, at the temperature in `cfg`: those of all readings of a
-    text add up to 1, and those of entities that exclude each other to at most 1.
+    All methods but `predict`, `pipe`, `set_annotations` and `marginals` read a text as if it had no entities yet:
+    `doc.ents` is neither used nor changed. Probabilities are exact, over Docs of any length, at the temperature in
+    `cfg`: those of all readings of a text add up to 1, and those of entities that exclude each other to at most 1.
     """
 
     vocab: Vocab
@@ -106,6 +107,57 @@ class ConfidentPipe(TrainablePipe):
     @property
     def _label_index(self) -> LabelIndex:
         return LabelIndex([self.vocab.strings[label] for label in self.cfg["labels"]])
+
+    def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
+        """Find the entities of a batch of Docs without changing them.
+
+        docs (Iterable[Doc]): The Docs.
+        RETURNS (List[List[UnitEntity]]): The entities of each Doc, in units of the view: tokens or characters.
+        """
+        return self._find(docs, self.settings)
+
+    def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[list[UnitEntity]]:
+        labels, found = self.labels, list[list[UnitEntity]]()
+        for views, decoding in self._decodings(docs, annotated=True):
+            if self._seen and settings.view == "tokens":
+                self._compare_tokens(views)
+            best = decoding.best()
+            weights, least = [1.0] * best.label.size, [0.0] * len(labels)
+            if settings.asks_probabilities:
+                weights, least = decoding.probabilities_of_few(best).tolist(), settings.thresholds(labels)
+            rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), weights, strict=True))
+            for part in decoding.per_text(best):
+                found.append([UnitEntity(a, z, labels[i], w) for a, z, i, w in rows[part] if w >= least[i]])
+        return found
+
+    def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
+        """Add entities to those that the Docs already have.
+
+        docs (Iterable[Doc]): The Docs.
+        scores (Sequence[Sequence[UnitEntity]]): What `predict` returned for them.
+        """
+        _set_annotations(docs, scores, self.settings)
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
+        """Add entities to a stream of Docs.
+
+        stream (Iterable[Doc]): The Docs.
+        batch_size (int): The number of Docs to process at once.
+        spans_key (Optional[str]): The group of probabilities for this call, if the settings have none; as in
+            `nlp.pipe(texts, component_cfg={"tener_ner": {"spans_key": "sc"}})`.
+        YIELDS (Doc): The Docs, in order.
+        """
+        settings, on_error = self.settings, self.get_error_handler()
+        if settings.spans_key or not spans_key:
+            yield from super().pipe(stream, batch_size=batch_size)
+            return
+        settings = replace(settings, spans_key=spans_key)
+        for docs in minibatch(stream, batch_size):
+            try:
+                _set_annotations(docs, self._find(docs, settings), settings)
+                yield from docs
+            except Exception as error:
+                on_error(self.name, self, docs, error)
 
     def scored(self, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
         """Find the entities of each Doc with their probabilities.
@@ -287,6 +339,11 @@ class ConfidentPipe(TrainablePipe):
                 f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
                 "larger batch_size, or load the pipeline on the CPU, by spacy.require_cpu() before spacy.load()."
             )
+
+
+def _set_annotations(docs: Iterable[Doc], found: Sequence[Sequence[UnitEntity]], settings: NERSettings) -> None:
+    for doc, entities in zip(docs, found, strict=True):
+        set_entities(view_of(doc, settings.view), entities, settings)
 
 
 def best_entities(ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding) -> list[list[FoundEntity]]:

@@ -2,8 +2,8 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,6 @@ from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
 from ..optim.schedules import warm_up
 from .confidence import ConfidentPipe
-from .entities import UnitEntity, set_entities
 from .learning.targets import Target, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, wrap_load_errors
@@ -232,57 +231,6 @@ class TenerNER(ConfidentPipe):
                 spans = layout.decode(np.where(known, target.tags, layout.outside))
                 yield target.view.piece(0, len(target.view)), Annotation(*spans, known=known)
 
-    def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
-        """Find the entities of a batch of Docs without changing them.
-
-        docs (Iterable[Doc]): The Docs.
-        RETURNS (List[List[UnitEntity]]): The entities of each Doc, in units of the view: tokens or characters.
-        """
-        return self._find(docs, self.settings)
-
-    def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[list[UnitEntity]]:
-        labels, found = self.labels, list[list[UnitEntity]]()
-        for views, decoding in self._decodings(docs, annotated=True):
-            if self._seen and settings.view == "tokens":
-                self._compare_tokens(views)
-            best = decoding.best()
-            weights, least = [1.0] * best.label.size, [0.0] * len(labels)
-            if settings.asks_probabilities:
-                weights, least = decoding.probabilities_of_few(best).tolist(), settings.thresholds(labels)
-            rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), weights, strict=True))
-            for part in decoding.per_text(best):
-                found.append([UnitEntity(a, z, labels[i], w) for a, z, i, w in rows[part] if w >= least[i]])
-        return found
-
-    def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
-        """Add entities to those that the Docs already have.
-
-        docs (Iterable[Doc]): The Docs.
-        scores (Sequence[Sequence[UnitEntity]]): What `predict` returned for them.
-        """
-        _set_annotations(docs, scores, self.settings)
-
-    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
-        """Add entities to a stream of Docs.
-
-        stream (Iterable[Doc]): The Docs.
-        batch_size (int): The number of Docs to process at once.
-        spans_key (Optional[str]): The group of probabilities for this call, if the settings have none; as in
-            `nlp.pipe(texts, component_cfg={"tener_ner": {"spans_key": "sc"}})`.
-        YIELDS (Doc): The Docs, in order.
-        """
-        settings, on_error = self.settings, self.get_error_handler()
-        if settings.spans_key or not spans_key:
-            yield from super().pipe(stream, batch_size=batch_size)
-            return
-        settings = replace(settings, spans_key=spans_key)
-        for docs in minibatch(stream, batch_size):
-            try:
-                _set_annotations(docs, self._find(docs, settings), settings)
-                yield from docs
-            except Exception as error:
-                on_error(self.name, self, docs, error)
-
     @property
     def _scorer_in_use(self) -> Callable[..., Any] | None:
         """The scoring method; spaCy's own counts tokens, so that the view `characters` has another."""
@@ -448,8 +396,3 @@ def _rebuild(
     pipe = TenerNER(vocab, model, name, scorer=scorer)
     pipe.cfg.update(cfg)
     return pipe
-
-
-def _set_annotations(docs: Iterable[Doc], found: Sequence[Sequence[UnitEntity]], settings: NERSettings) -> None:
-    for doc, entities in zip(docs, found, strict=True):
-        set_entities(view_of(doc, settings.view), entities, settings)
