@@ -137,7 +137,7 @@ def test_a_search_on_ray_draws_what_it_would_on_one_machine_and_stops_what_is_wo
 )
 def test_what_cannot_be_run_is_said_before_anything_is_trained(here: Path, options: tuple[str, ...], said: str) -> None:
     code, _, messages = run(*GRID, *options)
-    assert (code, said in messages) == (2, True), messages
+    assert (code, said in messages) == (1 if "cluster at" in said else 2, True), messages
     assert not (here / "out" / "red").exists()
 
 
