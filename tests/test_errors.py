@@ -21,7 +21,7 @@ def test_a_package_is_installed_in_a_version_that_we_accept(name: str, said: str
 
 @pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"all", "dev"}))
 def test_of_an_extra_all_packages_are_named(extra: str) -> None:
-    wanted = {re.split(r"[>\[]", text)[0] for text in EXTRAS[extra]}
+    wanted = {re.split(r"[>=\[]", text)[0] for text in EXTRAS[extra]}
     assert set(re.findall(r'"([\w-]+)', install(extra))) == wanted
 
 
