@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import Linear as Linear
 
 from ..types import FloatArray, IntArray
 
@@ -52,34 +52,6 @@ class Dropout(nn.Module):
         return f"p={self.p}"
 
 
-BLOCKS = (512, 128)
-"""Sizes of blocks of rows, from the largest."""
-STEP = 16
-"""Rows left over by the smallest block are padded with zeros to a multiple of this."""
-FEWEST_PRODUCTS = 1 << 21
-"""Minimum number of multiplications for which oneDNN's speed outweighs its fixed cost."""
-
-
-class Linear(nn.Linear):
-    """`x W^T + b`: `nn.Linear` with the same parameters.
-
-    On a CPU, torch multiplies float32 matrices with MKL, which does not use the AVX-512 units of AMD's processors;
-    oneDNN, which comes with torch too, does: the same layer, the same precision, nearly twice the speed forwards and
-    backwards (benchmarks/results/linear.md). But oneDNN compiles a kernel for every new number of rows, which takes
-    longer than the product itself, and keeps a thousand of them at almost a megabyte each; batches of text hardly ever
-    have the same number of rows twice. So rows are multiplied in blocks of a few fixed sizes. Where torch lacks the
-    operator, or on another device, it is `F.linear`.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """*Shape* [N, in] -> [N, out]"""
-        if not _use_onednn(x, self.weight) or torch.is_autocast_enabled("cpu"):
-            return F.linear(x, self.weight, self.bias)
-        if not torch.is_grad_enabled():
-            return _product(x, self.weight, self.bias)
-        return _OneDnnLinear.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
-
-
 class Projection(nn.Module):
     """Linear layer with the call of an encoder, between two parts of a model that differ in width.
 
@@ -94,90 +66,6 @@ class Projection(nn.Module):
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
         """*Shape* [N, width_in] -> [N, width_out]"""
         return self.linear(self.dropout(tokens))
-
-
-def _use_onednn(x: Tensor, weight: Tensor) -> bool:
-    return HAS_ONEDNN and x.is_cpu and x.dtype == torch.float32 and x.dim() == 2 and _large_enough(x, weight.numel())
-
-
-def _large_enough(rows: Tensor, n_weights: int) -> bool:
-    # At most one block of rows is multiplied at once.
-    return min(len(rows), BLOCKS[0]) * n_weights >= FEWEST_PRODUCTS
-
-
-def _blocks(n_rows: int) -> Iterator[tuple[slice, int]]:
-    """Yield the slice of each block, and the number of rows of padding after it."""
-    start = 0
-    for size in BLOCKS:
-        while n_rows - start >= size:
-            yield slice(start, start + size), 0
-            start += size
-    if start < n_rows:
-        yield slice(start, n_rows), -(n_rows - start) % STEP
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return `x W^T + b`. *Shape* x: [N, in]; weight: [out, in]; result: [N, out]"""
-    result = x.new_empty(len(x), len(weight))
-    for block, padding in _blocks(len(x)):
-        rows = x[block]
-        if not _large_enough(rows, weight.numel()):
-            result[block] = F.linear(rows, weight, bias)
-        elif padding:
-            result[block] = _onednn(F.pad(rows, (0, 0, 0, padding)), weight, bias)[: len(rows)]
-        else:
-            result[block] = _onednn(rows, weight, bias)
-    return result
-
-
-def _outer(dy: Tensor, x: Tensor) -> Tensor:
-    """Return `dy^T x`, the weight's gradient. *Shape* dy: [N, out]; x: [N, in]; result: [out, in]"""
-    result = x.new_zeros(dy.shape[1], x.shape[1])
-    for block, padding in _blocks(len(x)):
-        rows, d_rows = x[block], dy[block]
-        if not _large_enough(rows, result.numel()):
-            result.addmm_(d_rows.t(), rows)
-        else:
-            if padding:
-                rows, d_rows = (F.pad(part, (0, 0, 0, padding)) for part in (rows, d_rows))
-            result += _onednn(d_rows.t(), rows.t(), None)
-    return result
-
-
-def _onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-
-
-def _onednn_works() -> bool:
-    """Return whether the operator, private to torch's compiler, exists and computes the same as `F.linear`."""
-    x, weight, bias = torch.linspace(-1, 1, 128).split([48, 48, 32])
-    rows = x.view(STEP, 3), weight[:6].view(2, 3), bias[:2]
-    columns = rows[0].t(), weight.view(3, STEP).t().contiguous().t(), None
-    try:
-        return all(torch.allclose(_onednn(*given), F.linear(*given), atol=1e-5) for given in (rows, columns))
-    except (RuntimeError, AttributeError, TypeError):
-        return False
-
-
-HAS_ONEDNN = _onednn_works()
-
-
-class _OneDnnLinear(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return _product(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (dy,) = gradients
-        x, weight = ctx.saved_tensors
-        wants_x, wants_weight, wants_bias = ctx.needs_input_grad
-        return (
-            _product(dy, weight.t()) if wants_x else None,
-            _outer(dy, x) if wants_weight else None,
-            dy.sum(0) if wants_bias else None,
-        )
 
 
 UNKNOWN_ROW = 0
