@@ -178,7 +178,7 @@ BINARY = b"2 2\na \x00\x00\x80?\x00\x00\x80?\nb \x00\x00\x80?\x00\x00\x80?\n"
     ("content", "reason"),
     [
         ("", r"some\.vec: the file is empty"),
-        (gzip.compress(b""), r"some\.vec: the file is empty"),
+        (gzip.compress(b"", mtime=0), r"some\.vec: the file is empty"),
         ("5 2\n", r"no vectors after the first line, `5 2`"),
         *((text, "1: expected a string and its values") for text in ("今天天气很好\n", "two words\n", "a\t1\t2\n")),
         ('{"a": [1, 2]}\n', "1: expected a string and its values between spaces"),
