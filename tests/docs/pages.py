@@ -23,6 +23,7 @@ PAGES = {
         *sorted(ROOT.glob("docs/**/*.md")),
         ROOT / "research/README.md",
         ROOT / "research/papers.md",
+        ROOT / "research/project.md",
         ROOT / "research/results/README.md",
     )
 }

@@ -64,9 +64,11 @@ def test_every_config_and_overlay_is_in_a_table() -> None:
 
 def test_every_workflow_and_the_variables_of_the_page_are_those_of_the_project() -> None:
     project = yaml.safe_load((ROOT / "project.yml").read_text(encoding="utf8"))
-    workflows = re.findall(r"`(\w+)`", " ".join(_first_cells("docs/project.md", "Workflows")))
+    workflows = re.findall(r"`(\w+)`", " ".join(_first_cells("research/project.md", "Workflows")))
     assert sorted(workflows) == sorted(project["workflows"])
-    assert set(re.findall(r"`(\w+)`", " ".join(_first_cells("docs/project.md", "Variables")))) <= set(project["vars"])
+    assert set(re.findall(r"`(\w+)`", " ".join(_first_cells("research/project.md", "Variables")))) <= set(
+        project["vars"]
+    )
 
 
 def test_every_command_has_a_section() -> None:
