@@ -26,7 +26,7 @@ from spacy_tener.annotate.settings import AnnotateSettings, Answer
 from spacy_tener.cli import tener_cli
 from spacy_tener.explain import explain
 from spacy_tener.explain.explanation import Explanation
-from spacy_tener.pipeline.confidence import Parse
+from spacy_tener.pipeline.crf_pipe import Reading
 from spacy_tener.pipeline.entities import FoundEntity
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.words import PipelineWords
@@ -162,7 +162,7 @@ def _kind(schema: dict[str, Any]) -> str:
 def _records() -> Iterator[str]:
     settings = AnnotateSettings(probability=True, k_best=1)
     entity = FoundEntity(0, 1, "A", 1.0)
-    record = Answer("a", [entity], [Parse(1.0, [entity], 0.0)]).columns(settings)
+    record = Answer("a", [entity], [Reading(1.0, [entity], 0.0)]).columns(settings)
     yield from (f"tener annotate: {line}" for line in _keys(record))
     yield from (f"tener annotate --entities: {name}" for name in columns_of(settings))
     yield from (f"tener annotate --entities, counts: {name}" for name in COUNTED_COLUMNS)

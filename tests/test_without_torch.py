@@ -51,7 +51,7 @@ for path in map(pathlib.Path, sys.argv[2:]):
         "emissions": sums,
         "long": len(long.ents),
         "probabilities": [entity.probability for found in ner.scored(docs) for entity in found],
-        "k_best": [len(parses) for parses in ner.k_best(docs, k=3)],
+        "k_best": [len(readings) for readings in ner.k_best(docs, k=3)],
         "entropy": ner.entropy(docs),
     }
 print(json.dumps(answers))

@@ -21,7 +21,7 @@ from spacy.training import Example
 
 from spacy_tener.features.lexicon_sources import read_jieba
 from spacy_tener.models.bridge import torch_shim
-from spacy_tener.pipeline.finding import find_recogniser
+from spacy_tener.pipeline.finding import find_crf_pipe
 from spacy_tener.workbench.composing.files import BASES
 from spacy_tener.workbench.vectors.raw_text import find_texts, read_all
 
@@ -132,7 +132,7 @@ def grid(args: argparse.Namespace, configs: Path, system: str, *settings: str, s
 def ensemble(args: argparse.Namespace, runs: Path) -> str:
     """The three models as one, their emissions and the weights of their CRFs averaged."""
     whole, *pipelines = [spacy.load(runs / CORPUS / BASE / str(seed) / "model-best") for seed in (1, *SEEDS)]
-    model, *models = [find_recogniser(nlp).model for nlp in (whole, *pipelines)]
+    model, *models = [find_crf_pipe(nlp).model for nlp in (whole, *pipelines)]
     layer, *layers = [torch_shim(each.get_ref("output_layer")) for each in (model, *models)]
     layer.load_arrays(
         {name: np.mean([each.weights[name] for each in layers], axis=0) for name in layer.weights}, layer.sizes

@@ -14,7 +14,7 @@ from spacy.language import Language
 
 from ..errors import RemedyError
 from ..inputs import DamagedText, check_text
-from ..pipeline.finding import entity_finders, recognisers
+from ..pipeline.finding import crf_pipes, entity_finders
 from ..pipeline.gpu import use_gpu
 from .finding import Task, answer_each, batch_by_length, entity_task, reading_task
 from .settings import AnnotateSettings, Answer
@@ -78,7 +78,7 @@ class Annotator:
         k_best, probability = self.settings.k_best, self.settings.probability
         if not entity_finders(nlp):
             raise RemedyError("The pipeline has no component that finds entities", "Name one with a trained tener_ner.")
-        if k_best and not recognisers(nlp):
+        if k_best and not crf_pipes(nlp):
             raise RemedyError("The pipeline has no tener_ner, so it has no k best readings", "Leave k_best out.")
         self._nlp = nlp
         if k_best:

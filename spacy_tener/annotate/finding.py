@@ -11,9 +11,9 @@ from typing import Any
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from ..pipeline.confidence import ConfidentPipe, Parse
+from ..pipeline.crf_pipe import CRFPipe, Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
-from ..pipeline.finding import entity_finders, recognisers
+from ..pipeline.finding import crf_pipes, entity_finders
 from ..pipeline.settings import NERSettings
 from ..pipeline.windows import SizedT, batch_by_size
 
@@ -57,7 +57,7 @@ def entity_task(nlp: Language, *, probability: bool = True) -> Task:
 def reading_task(nlp: Language, k: int, *, probability: bool = True) -> Task:
     """Return a task that finds a pair for each text: its entities, and its k best readings by the first tener_ner, or
     none without one."""
-    return partial(_k_best, nlp, next(iter(recognisers(nlp).values()), None), k, probability)
+    return partial(_k_best, nlp, next(iter(crf_pipes(nlp).values()), None), k, probability)
 
 
 def reading_score(log_probability: float, characters: int) -> float:
@@ -78,8 +78,8 @@ def _entities(nlp: Language, probability: bool, texts: Sequence[str]) -> list[li
 
 
 def _k_best(
-    nlp: Language, pipe: ConfidentPipe | None, k: int, probability: bool, texts: Sequence[str]
-) -> list[tuple[list[FoundEntity], list[Parse]]]:
+    nlp: Language, pipe: CRFPipe | None, k: int, probability: bool, texts: Sequence[str]
+) -> list[tuple[list[FoundEntity], list[Reading]]]:
     if pipe is None:
         return [(entities, []) for entities in _entities(nlp, probability, texts)]
     with nlp.memory_zone():
@@ -88,18 +88,18 @@ def _k_best(
         names, asked = nlp.pipe_names, _asked(nlp, probability)
         before, others = names[: names.index(pipe.name)], names[names.index(pipe.name) :]
         docs = list(nlp.pipe(texts, batch_size=len(texts), disable=others, component_cfg=asked))
-        parses = pipe.k_best(docs, k)
+        readings = pipe.k_best(docs, k)
         found = _found_in(nlp, nlp.pipe(docs, batch_size=len(texts), disable=before, component_cfg=asked))
-        return list(zip(found, parses, strict=True))
+        return list(zip(found, readings, strict=True))
 
 
 def _asked(nlp: Language, probability: bool) -> dict[str, dict[str, Any]]:
     """Return the arguments of components that write probabilities: those without a `spans_key` get one."""
-    return {name: {"spans_key": _SPANS_KEY} for name in recognisers(nlp)} if probability else {}
+    return {name: {"spans_key": _SPANS_KEY} for name in crf_pipes(nlp)} if probability else {}
 
 
 def _found_in(nlp: Language, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
-    settings = [pipe.settings for pipe in recognisers(nlp).values()]
+    settings = [pipe.settings for pipe in crf_pipes(nlp).values()]
     settings = [replace(each, spans_key=each.spans_key or _SPANS_KEY) for each in settings]
     return [sorted(_found(doc, settings), key=lambda one: (one.start, one.end)) for doc in docs]
 

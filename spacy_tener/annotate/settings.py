@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import RemedyError
-from ..pipeline.confidence import Parse
+from ..pipeline.crf_pipe import Reading
 from ..pipeline.entities import FoundEntity
 
 
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
     text: str
     entities: Sequence[FoundEntity] = ()
-    k_best: Sequence[Parse] = ()
+    k_best: Sequence[Reading] = ()
     error: str | None = None
 
     def columns(self, settings: AnnotateSettings) -> dict[str, Any]:

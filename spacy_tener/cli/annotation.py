@@ -16,7 +16,7 @@ from spacy.vocab import Vocab
 
 from ..errors import RemedyError, counted
 from ..files import check_folder, locked, write_file, write_text
-from ..pipeline.finding import Recogniser, entity_finders
+from ..pipeline.finding import PipelineNER, entity_finders
 from ..pipeline.gpu import check_gpu
 from ..workbench.annotation_tasks import TOOLS
 from ..workbench.composing.compose import compose
@@ -181,7 +181,7 @@ def suggest_cli(
         )
     setup_gpu(gpu_id)
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
-    shown = names(labels) or ([] if blank else list(Recogniser.of(nlp).ner.labels))
+    shown = names(labels) or ([] if blank else list(PipelineNER.of(nlp).ner.labels))
     raw = read_all(find_texts(texts)[0])
     first = next(raw, None)
     if first is None:
@@ -232,9 +232,9 @@ def review_cli(
     command resumes a stopped review. With a pipeline, that pipeline judges all texts; if it was trained on them, it has
     learned wrong annotation too, and finds less of it.
 
-    A doubt is where the model's best parse differs from gold. They are ranked by how probable its entities are and how
-    improbable gold's; where it has none, by how rarely it misses one. review.html shows them to decide on in a browser,
-    review.jsonl has them as data; docs.jsonl has the probability of each text's gold annotation as a whole.
+    A doubt is where the model's best reading differs from gold. They are ranked by how probable its entities are and
+    how improbable gold's; where it has none, by how rarely it misses one. review.html shows them to decide on in a
+    browser, review.jsonl has them as data; docs.jsonl has the probability of each text's gold annotation as a whole.
 
     review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with the decisions of the page,
     and changes nothing else. It lists the decisions that no longer fit a changed corpus.

@@ -24,8 +24,8 @@ from thinc.api import Model as ThincModel
 from ..errors import RemedyError, counted
 from ..files import check_folder, writing
 from ..models.embed.tables import count_rows, table_nodes, trim
-from ..pipeline.confidence import ConfidentPipe
-from ..pipeline.finding import find_recogniser
+from ..pipeline.crf_pipe import CRFPipe
+from ..pipeline.finding import find_crf_pipe
 from ..pipeline.settings import TEMPERATURE
 from ..pipeline.units import View, view_of
 from ..workbench.calibration import (
@@ -72,11 +72,11 @@ def calibrate_cli(
     """
     Calibrate probabilities on annotated texts.
 
-    Fits the temperature of the CRF, so that of the entities given 0.8, eight in ten are right. The best parse of a text
-    stays the same; earlier thresholds are removed. Prints the expected calibration error (ECE) before and after, on
-    --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the thresholds above which nine
-    in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A label
-    that cannot keep the precision keeps its threshold. Needs scipy, of the extra train.
+    Fits the temperature of the CRF, so that of the entities given 0.8, eight in ten are right. The best reading of a
+    text stays the same; earlier thresholds are removed. Prints the expected calibration error (ECE) before and after,
+    on --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the thresholds above which
+    nine in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A
+    label that cannot keep the precision keeps its threshold. Needs scipy, of the extra train.
     """
     if (output is not None) == in_place:
         raise CommandLineError("One of --output and --in-place is needed", "Name a new directory by --output.")
@@ -88,7 +88,7 @@ def calibrate_cli(
         refuse_given(ctx, ["confidence"], "there are no thresholds to be sure of", "Ask for some by --precision 0.9.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
-    pipe = find_recogniser(nlp, component)
+    pipe = find_crf_pipe(nlp, component)
     outcomes = find_outcomes(nlp, pipe.name, read_examples(nlp, data), data)
     check_enough(outcomes, data)
     tested = find_outcomes(nlp, pipe.name, read_examples(nlp, test), test) if test else None
@@ -293,7 +293,7 @@ def trim_cli(
     """
     check_new(output)
     nlp = load_pipeline(model)
-    name = component or find_recogniser(nlp).name
+    name = component or find_crf_pipe(nlp).name
     layers = _with_rows(nlp, name)
     sources, _ = find_texts(texts)
     counts = count_rows(layers, minibatch(_inputs(nlp, name, sources), _AT_ONCE))
@@ -317,7 +317,7 @@ def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
         each: pipe.model for each, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
     }
     if name not in models:
-        find_recogniser(nlp, name)
+        find_crf_pipe(nlp, name)
     if table_nodes(models[name]):
         return models[name]
     others = [each for each, model in models.items() if table_nodes(model)]
@@ -328,7 +328,7 @@ def _with_rows(nlp: Language, name: str) -> ThincModel[Any, Any]:
 def _inputs(nlp: Language, name: str, sources: Sequence[str]) -> Iterator[Doc]:
     """Yield the inputs of the component's model: texts, annotated by the earlier components."""
     pipe = nlp.get_pipe(name)
-    view: View = pipe.settings.view if isinstance(pipe, ConfidentPipe) else "tokens"
+    view: View = pipe.settings.view if isinstance(pipe, CRFPipe) else "tokens"
     found = False
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
         for doc in nlp.pipe(make_docs(nlp, read_all(sources))):

@@ -19,10 +19,10 @@ from ..models.bridge import require_torch, torch_shim
 from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
 from ..models.embed.tables import Vocabulary
-from ..pipeline.confidence import Parse
+from ..pipeline.crf_pipe import Reading
 from ..pipeline.decoding import Probabilities
 from ..pipeline.entities import FoundEntity
-from ..pipeline.finding import Recogniser
+from ..pipeline.finding import PipelineNER
 from ..pipeline.units import DocView, has_place
 from .explanation import Evidence, ExplainedEntity, ExplainedText, Explanation, HeatMap, LexiconWord, Passage
 from .passages import PassageSpan, cut_passages, find_vocabulary, lexicon_words, radicals_of
@@ -69,16 +69,16 @@ def explain(
     RETURNS (Explanation): The data, which writes itself as JSON or as a page.
     """
     given: list[Text] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
-    recogniser = Recogniser.of(nlp, name)
-    explainer = _Explainer(recogniser, evidence=evidence, maps=maps)
-    docs = recogniser.read(text.predicted if isinstance(text, Example) else text for text in given)
-    ner = recogniser.ner
+    pipeline = PipelineNER.of(nlp, name)
+    explainer = _Explainer(pipeline, evidence=evidence, maps=maps)
+    docs = pipeline.read(text.predicted if isinstance(text, Example) else text for text in given)
+    ner = pipeline.ner
     columns = (docs, ner.scored(docs), ner.rivals(docs, rivals), ner.k_best(docs, k_best), ner.entropy(docs))
     explained = [
         replace(explainer(doc, found, others, best), entropy=entropy, gold=_gold(text))
         for text, doc, found, others, best, entropy in zip(given, *columns, strict=True)
     ]
-    return Explanation(recogniser.describe(), list(ner.labels), explainer.notes(), explained)
+    return Explanation(pipeline.describe(), list(ner.labels), explainer.notes(), explained)
 
 
 def _gold(text: Text) -> list[tuple[int, int, str]] | None:
@@ -89,10 +89,10 @@ def _gold(text: Text) -> list[tuple[int, int, str]] | None:
 class _Explainer:
     """The parts of a pipeline that explanations of its Docs need."""
 
-    def __init__(self, recogniser: Recogniser, *, evidence: bool, maps: bool) -> None:
-        models = recogniser.models
-        characters = recogniser.ner.settings.view == "characters"
-        self.recogniser = recogniser
+    def __init__(self, pipeline: PipelineNER, *, evidence: bool, maps: bool) -> None:
+        models = pipeline.models
+        characters = pipeline.ner.settings.view == "characters"
+        self.pipeline = pipeline
         self.mask = find_mask(models, one_character=characters) if evidence else None
         self.encoders, self.map_note = _find_encoders(models) if maps else ([], "")
         self.lexicon = find_vocabulary(models, LexiconVocabulary)
@@ -105,19 +105,19 @@ class _Explainer:
         return [note for note in (mask_note, self.map_note, word_note) if note]
 
     def __call__(
-        self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], k_best: list[Parse]
+        self, doc: Doc, found: list[FoundEntity], rivals: list[list[FoundEntity]], k_best: list[Reading]
     ) -> ExplainedText:
         """Explain a text. Its entropy and annotation are added by the caller."""
-        view = self.recogniser.view(doc)
+        view = self.pipeline.view(doc)
         possible = _possible(found, k_best)
         entities = [*found, *possible]
         spans = [cast(Span, view.unit_span(entity.start, entity.end)) for entity in entities]
         evidence: dict[int, list[Evidence]] = {}
         passages: list[Passage] = []
-        cut = cut_passages(view, spans[: len(found)], self.recogniser.ner.settings)
+        cut = cut_passages(view, spans[: len(found)], self.pipeline.ner.settings)
         for window, group in groupby(cut, key=lambda passage: passage.window):
             own = list(group)
-            piece = self.recogniser.piece(view, window)
+            piece = self.pipeline.piece(view, window)
             inside = {
                 index: (start - window.start, end - window.start, entities[index].label)
                 for index, (start, end) in enumerate(spans)
@@ -152,7 +152,7 @@ class _Explainer:
         reach = REACH if len(piece) < len(view) else len(view)
         places = _places_near(piece, entities, reach)
         docs = chain([piece], self.mask.copies(piece, places))
-        probabilities = self.recogniser.probabilities(docs, entities)
+        probabilities = self.pipeline.probabilities(docs, entities)
         odds = _log_odds(probabilities)
         chars = [view.char_span(offset + place, offset + place + 1) for place in places]
         return [
@@ -176,7 +176,7 @@ class _Explainer:
         if self.encoders and any(shown.values()):
             from .encoders import record_maps
 
-            maps = record_maps(self.encoders, lambda: self.recogniser.predict(piece))
+            maps = record_maps(self.encoders, lambda: self.pipeline.predict(piece))
         for passage, with_maps in shown.items():
             yield _passage(passage, view, words, maps if with_maps else [])
 
@@ -194,13 +194,13 @@ def _find_encoders(models: Sequence[Model[Any, Any]]) -> tuple[list[MappedEncode
     return encoders, "" if encoders else none
 
 
-def _possible(found: Sequence[FoundEntity], k_best: Sequence[Parse]) -> list[FoundEntity]:
+def _possible(found: Sequence[FoundEntity], k_best: Sequence[Reading]) -> list[FoundEntity]:
     """Return entities that only other readings have, with at least `MIN_POSSIBLE`, in the order of the text."""
     places = {(entity.start, entity.end, entity.label) for entity in found}
     others = {
         (entity.start, entity.end, entity.label): entity
-        for parse in k_best
-        for entity in parse.entities
+        for reading in k_best
+        for entity in reading.entities
         if (entity.probability or 0.0) >= MIN_POSSIBLE
     }
     return [others[place] for place in sorted(others.keys() - places)]

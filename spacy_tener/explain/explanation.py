@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..pages import make_page
-from ..pipeline.confidence import Parse
+from ..pipeline.crf_pipe import Reading
 from ..pipeline.entities import FoundEntity
 
 
@@ -118,7 +118,7 @@ class ExplainedText:
     text: str
     entities: list[ExplainedEntity]
     possible: list[ExplainedEntity]
-    k_best: list[Parse]
+    k_best: list[Reading]
     passages: list[Passage]
     entropy: float = 0.0
     gold: list[tuple[int, int, str]] | None = None

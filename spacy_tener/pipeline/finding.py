@@ -11,7 +11,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..errors import RemedyError
-from .confidence import ConfidentPipe
+from .crf_pipe import CRFPipe
 from .decoding import Probabilities
 from .units import DocView, view_of
 from .windows import Window
@@ -30,14 +30,14 @@ def known_labels(nlp: Language) -> set[str] | None:
     return {label for name in finding for label in told[name]}
 
 
-def recognisers(nlp: Language) -> dict[str, ConfidentPipe]:
+def crf_pipes(nlp: Language) -> dict[str, CRFPipe]:
     """Return all `tener_ner` components by name, in the order of the pipeline."""
-    return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, ConfidentPipe)}
+    return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, CRFPipe)}
 
 
-def find_recogniser(nlp: Language, name: str | None = None, *, what: str = "The pipeline") -> ConfidentPipe:
+def find_crf_pipe(nlp: Language, name: str | None = None, *, what: str = "The pipeline") -> CRFPipe:
     """Return a `tener_ner`. name: The component's; None for the first. what: The pipeline's name in a message."""
-    found = recognisers(nlp)
+    found = crf_pipes(nlp)
     if found and name is None:
         return next(iter(found.values()))
     if name in found:
@@ -49,22 +49,22 @@ def find_recogniser(nlp: Language, name: str | None = None, *, what: str = "The 
 
 
 @dataclass(frozen=True)
-class Recogniser:
-    """A `tener_ner` in its pipeline, which reads texts as the pipeline does.
+class PipelineNER:
+    """A `tener_ner` in its pipeline, with the components that texts and single windows pass before it.
 
     before: The names of the components that come before it.
     shared: Those of them whose vectors it listens to.
     """
 
     nlp: Language
-    ner: ConfidentPipe
+    ner: CRFPipe
     before: tuple[str, ...]
     shared: tuple[str, ...]
 
     @classmethod
-    def of(cls, nlp: Language, name: str | None = None) -> Recogniser:
+    def of(cls, nlp: Language, name: str | None = None) -> PipelineNER:
         """Find the component. name: Its name; None for the first `tener_ner` of the pipeline."""
-        ner = find_recogniser(nlp, name)
+        ner = find_crf_pipe(nlp, name)
         before = tuple(nlp.pipe_names[: nlp.pipe_names.index(ner.name)])
         upstream = {node.upstream_name for node in ner.model.walk() if hasattr(node, "upstream_name")}
         listened = [own for own in before if hasattr(nlp.get_pipe(own), "find_listeners")]

@@ -24,7 +24,7 @@ from ..models.embed.gazetteer import Annotation, gazetteers
 from ..models.embed.tables import check_loaded, observe
 from ..models.tagger import TaggerModel, crf, set_labels
 from ..optim.schedules import warm_up
-from .confidence import ConfidentPipe
+from .crf_pipe import CRFPipe
 from .learning.targets import Target, make_target
 from .learning.teaching import Teacher
 from .loading import OtherLabelsError, wrap_load_errors
@@ -101,7 +101,7 @@ def make_tener_ner(
     return TenerNER(nlp.vocab, model, name, settings=settings, scorer=scorer)
 
 
-class TenerNER(ConfidentPipe):
+class TenerNER(CRFPipe):
     """Named entity recognition by a CRF over any token-to-vector model.
 
     Behaves like spaCy's `ner` in all that both do (https://spacy.io/api/entityrecognizer).

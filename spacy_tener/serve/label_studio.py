@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..annotate.finding import reading_score
-from ..pipeline.confidence import Parse
+from ..pipeline.crf_pipe import Reading
 from ..pipeline.entities import FoundEntity
 from .access import Handler, ServiceRoute
 from .labelling_interface import TextTag, read_interface
@@ -159,12 +159,12 @@ async def predict(request: PredictRequest, served: Served, service: TheService) 
             except ServiceError as error:
                 refuse(number, error)
     answers = await service.answers(served, served.readings, [text for _, _, text in parts])
-    read: list[list[TextReading]] = [[] for _ in request.tasks]
+    read: list[list[TaskText]] = [[] for _ in request.tasks]
     for (number, tag, text), answer in zip(parts, answers, strict=True):
         if isinstance(answer, ServiceError):
             refuse(number, answer)
         else:
-            read[number].append(TextReading(tag, text, *answer))
+            read[number].append(TaskText(tag, text, *answer))
     return PredictResponse(results=[_prediction(each, served.model_version) for each in read], errors=errors)
 
 
@@ -179,21 +179,21 @@ async def webhook(request: WebhookRequest) -> WebhookResponse:
     return WebhookResponse(status="ignored", message="The service learns nothing from events: train on an export.")
 
 
-class TextReading(NamedTuple):
-    """The entities of a text. parses: Its best reading as a whole; empty without a `tener_ner`."""
+class TaskText(NamedTuple):
+    """The entities of a text. readings: Its best reading as a whole; empty without a `tener_ner`."""
 
     tag: TextTag
     text: str
     found: Sequence[FoundEntity]
-    parses: Sequence[Parse]
+    readings: Sequence[Reading]
 
 
-def _prediction(read: Sequence[TextReading], model_version: str) -> Prediction | list[Prediction]:
+def _prediction(read: Sequence[TaskText], model_version: str) -> Prediction | list[Prediction]:
     if not read:
         return []
     labelled = [(each, entity) for each in read for entity in each.found if entity.label in each.tag.labels]
     characters = sum(len(each.text) for each in read)
-    logs = [parse.log_probability for each in read for parse in each.parses]
+    logs = [reading.log_probability for each in read for reading in each.readings]
     return Prediction(
         result=[_region(number, *one) for number, one in enumerate(labelled)],
         score=reading_score(sum(logs), characters) if logs else None,
@@ -201,13 +201,13 @@ def _prediction(read: Sequence[TextReading], model_version: str) -> Prediction |
     )
 
 
-def _region(number: int, reading: TextReading, entity: FoundEntity) -> Region:
-    control, label = reading.tag.labels[entity.label]
-    covered = reading.text[entity.start : entity.end]
+def _region(number: int, text: TaskText, entity: FoundEntity) -> Region:
+    control, label = text.tag.labels[entity.label]
+    covered = text.text[entity.start : entity.end]
     return Region(
         id=f"entity-{number}",
         from_name=control,
-        to_name=reading.tag.name,
+        to_name=text.tag.name,
         value=RegionValue(start=entity.start, end=entity.end, text=covered, labels=[label]),
         score=entity.probability,
     )

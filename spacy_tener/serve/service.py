@@ -18,7 +18,7 @@ from ..annotate.finding import TOGETHER, Task, entity_task, labels, reading_task
 from ..explain import explain
 from ..files import digest
 from ..pipeline.entities import FoundEntity
-from ..pipeline.finding import find_recogniser, recognisers
+from ..pipeline.finding import crf_pipes, find_crf_pipe
 from ..pipeline.gpu import use_gpu
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
@@ -79,7 +79,7 @@ class Service:
                 entity_task(nlp),
                 reading_task(nlp, 1),
                 _model_version(name, nlp),
-                {form: partial(_explain_texts, name, nlp, form) for form in FORMS} if recognisers(nlp) else {},
+                {form: partial(_explain_texts, name, nlp, form) for form in FORMS} if crf_pipes(nlp) else {},
             )
             for name, nlp in models.items()
         }
@@ -159,7 +159,7 @@ class Service:
             raise ServiceError(422, "not_explained", message)
         self.check(text, limit=self.limits.explained)
         # Each character is masked once, and its window predicted again.
-        cost = len(text) * min(len(text), find_recogniser(served.nlp).settings.window)
+        cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.window)
         answer: str = await served.worker.answer(served.explanations[form], text, cost=cost)
         return answer
 

@@ -25,7 +25,7 @@ DIGITS = 4
 class Task:
     """A text with entities that models found.
 
-    probability: The probability of the parse that these entities are from, if it was computed.
+    probability: The probability of the reading that these entities are from, if it was computed.
     uncertainty: The uncertainty by which the text was chosen, if it was.
     score: The score of the best reading, see `reading_score`, if it was computed.
     """

@@ -17,7 +17,7 @@ from spacy.training import Example
 from ..crf.marginals import EntitySpans
 from ..errors import RemedyError, install
 from ..pipeline.decoding import Decoding, Probabilities
-from ..pipeline.finding import find_recogniser
+from ..pipeline.finding import find_crf_pipe
 from ..pipeline.scoring import CharComparison
 from ..types import BoolArray, IntArray
 
@@ -69,7 +69,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
 
     source: The file of the examples, for messages.
     """
-    pipe = find_recogniser(nlp, name)
+    pipe = find_crf_pipe(nlp, name)
     _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(example.predicted for example in examples))

@@ -13,7 +13,7 @@ from spacy.language import Language
 
 from ..errors import RemedyError
 from ..files import write_text, writing
-from ..pipeline.finding import find_recogniser
+from ..pipeline.finding import find_crf_pipe
 
 
 def check_new(output: Path) -> None:
@@ -25,7 +25,7 @@ def check_new(output: Path) -> None:
 def change_cfg(nlp: Language, name: str, changes: Mapping[str, Any], output: Path | None) -> Path:
     """Change a component's `cfg`, atomically: in the pipeline's own directory, or in a copy at `output`. Returns the
     directory."""
-    find_recogniser(nlp, name).cfg.update(changes)
+    find_crf_pipe(nlp, name).cfg.update(changes)
     if output is not None:
         write_pipeline(nlp, output)
         return output

@@ -22,7 +22,7 @@ from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.entities import Place, place_of
-from ..pipeline.finding import entity_finders, known_labels, recognisers
+from ..pipeline.finding import crf_pipes, entity_finders, known_labels
 from .vectors.raw_text import comes_once, make_docs
 
 FloatArray = NDArray[np.float64]
@@ -76,7 +76,7 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
 
 
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
-    found = recognisers(teacher)
+    found = crf_pipes(teacher)
     if not found:
         return [_certain(doc) for doc in teacher.pipe(make_docs(teacher, texts))]
     name, pipe = found.popitem()

@@ -15,7 +15,7 @@ from spacy.training import Example
 from spacy_tener.errors import RemedyError
 from spacy_tener.explain import explain
 from spacy_tener.explain.explaining import UNKNOWN, _overlap, _possible
-from spacy_tener.pipeline.confidence import Parse
+from spacy_tener.pipeline.crf_pipe import Reading
 from spacy_tener.pipeline.entities import FoundEntity
 
 TEXT = "吴重阳在中国银行工作。"
@@ -150,7 +150,7 @@ def test_an_entity_at_the_end_of_a_text_has_evidence(learned):
 def test_entities_of_other_readings_are_possible_from_two_percent_on():
     found = [FoundEntity(0, 2, "A", 0.9)]
     others = [FoundEntity(4, 5, "A", 0.02), FoundEntity(0, 2, "B", 0.5), FoundEntity(2, 3, "A", 0.0199), *found]
-    assert _possible(found, [Parse(0.5, found, 0.0), Parse(0.1, others, 0.0)]) == [others[1], others[0]]
+    assert _possible(found, [Reading(0.5, found, 0.0), Reading(0.1, others, 0.0)]) == [others[1], others[0]]
 
 
 @pytest.mark.parametrize(("start", "end", "expected"), [(0, 2, False), (1, 3, True), (3, 4, True), (5, 6, False)])

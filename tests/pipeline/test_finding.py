@@ -4,7 +4,7 @@ import pytest
 import spacy
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.pipeline.finding import find_recogniser, recognisers
+from spacy_tener.pipeline.finding import crf_pipes, find_crf_pipe
 
 
 @pytest.fixture(scope="module")
@@ -16,15 +16,15 @@ def nlp():
 
 
 def test_they_come_by_name_in_the_order_of_the_pipeline(nlp):
-    assert list(recognisers(nlp)) == ["first", "second"]
-    assert find_recogniser(nlp).name == "first"
-    assert find_recogniser(nlp, "second") is nlp.get_pipe("second")
+    assert list(crf_pipes(nlp)) == ["first", "second"]
+    assert find_crf_pipe(nlp).name == "first"
+    assert find_crf_pipe(nlp, "second") is nlp.get_pipe("second")
 
 
 def test_one_that_is_not_there_is_missed_with_what_there_is(nlp):
     with pytest.raises(
         RemedyError, match=r"no tener_ner named 'ner'\. Its components are: .*second\. Name first or second"
     ):
-        find_recogniser(nlp, "ner")
+        find_crf_pipe(nlp, "ner")
     with pytest.raises(RemedyError, match=r"^X has no tener_ner\. Its components are: none\. Name a pipeline"):
-        find_recogniser(spacy.blank("zh"), what="X")
+        find_crf_pipe(spacy.blank("zh"), what="X")

@@ -19,8 +19,8 @@ from ...files import digest
 from ...models.run import Rows
 from ...models.tagger import TaggerModel, crf, on_host
 from ...tagging import TagLayout
-from ..confidence import ConfidentPipe, Parse
-from ..finding import find_recogniser
+from ..crf_pipe import CRFPipe, Reading
+from ..finding import find_crf_pipe
 from ..units import DocView, view_of
 from ..windows import DocReader
 from .soft_targets import EmissionTarget, Key, PathTarget, SoftTarget, SoftTargetStore
@@ -42,7 +42,7 @@ class Teacher:
     def __init__(
         self,
         nlp: Language,
-        pipe: ConfidentPipe,
+        pipe: CRFPipe,
         *,
         share: float,
         temperature: float,
@@ -111,14 +111,14 @@ class Teacher:
         own = [view_of(doc, pipe.settings.view) for doc in docs]
         same = [np.array_equal(mine.places(), view.places()) for mine, view in zip(own, views, strict=True)]
         others = [doc for doc, equal in zip(docs, same, strict=True) if not equal]
-        parses = iter(pipe.k_best(others, self.k_best))
+        readings = iter(pipe.k_best(others, self.k_best))
         model, reader = pipe.model, DocReader.of(pipe.model, pipe.settings)
         groups = reader.groups([view for view, equal in zip(own, same, strict=True) if equal]) if any(same) else []
         scores = iter(row for group in groups for row in _per_view(model, reader.emissions(model, group), group))
         return [
             EmissionTarget(next(scores) / self.temperature)
             if equal
-            else _path_target(view, next(parses), labels, self.temperature / pipe.temperature)
+            else _path_target(view, next(readings), labels, self.temperature / pipe.temperature)
             for view, equal in zip(views, same, strict=True)
         ]
 
@@ -168,7 +168,7 @@ def load_teacher(
         remedy = "Set `path` in this section of the config to a trained pipeline, such as by --paths.teacher."
         raise RemedyError("spacy_tener.Teacher.v1: path is not set", remedy)
     nlp = spacy.load(path)
-    pipe = find_recogniser(nlp, component, what=f"spacy_tener.Teacher.v1: the pipeline {path}")
+    pipe = find_crf_pipe(nlp, component, what=f"spacy_tener.Teacher.v1: the pipeline {path}")
     if not pipe.labels:
         raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Use a trained pipeline.")
     return Teacher(
@@ -182,7 +182,7 @@ def load_teacher(
     )
 
 
-def _path_target(view: DocView, readings: Sequence[Parse], labels: Sequence[str], temperature: float) -> PathTarget:
+def _path_target(view: DocView, readings: Sequence[Reading], labels: Sequence[str], temperature: float) -> PathTarget:
     """Return the teacher's k best readings as tags of a view, with weights. Entities that do not align with its units,
     or that start or end in white space, are left out."""
     layout, index, units = TagLayout(len(labels)), {label: i for i, label in enumerate(labels)}, view.units()

@@ -14,9 +14,9 @@ from spacy.training import Example
 from spacy.util import minibatch
 
 from ...pages import make_page
-from ...pipeline.confidence import best_entities, probabilities_of_places
+from ...pipeline.crf_pipe import best_entities, probabilities_of_places
 from ...pipeline.entities import Place, place_of
-from ...pipeline.finding import recognisers
+from ...pipeline.finding import crf_pipes
 from .scores import Found, Scores, comparison_of, total
 
 BATCH = 256
@@ -68,7 +68,7 @@ def _overlaps(gold: Sequence[Place], found: Sequence[Place]) -> Iterator[tuple[b
 def compare_texts(nlp: Language, examples: Iterable[Example]) -> Iterator[tuple[Example, list[Pair]]]:
     """Compare both sides of each example as the pipeline's scorer does, with the probabilities of its `tener_ner`."""
     compare = comparison_of(nlp)
-    ner = next(iter(recognisers(nlp).values()), None)
+    ner = next(iter(crf_pipes(nlp).values()), None)
     if ner is None:
         yield from ((example, _pairs(example, compare(example), {}, {})) for example in examples)
         return

@@ -1,4 +1,4 @@
-"""Reviews of gold annotation: ranks doubts, where a model's best parse differs from it.
+"""Reviews of gold annotation: ranks doubts, where a model's best reading differs from it.
 
 In cross-validation, each fold of a corpus is judged by a model trained on the other folds:
 
@@ -25,9 +25,9 @@ from thinc.api import Config
 
 from ...errors import RemedyError, counted
 from ...files import write_file
-from ...pipeline.confidence import best_entities, gold_masks, probabilities_of_places
+from ...pipeline.crf_pipe import best_entities, gold_masks, probabilities_of_places
 from ...pipeline.entities import FoundEntity, place_of
-from ...pipeline.finding import Recogniser
+from ...pipeline.finding import PipelineNER
 from ..composing.files import ConfigError, corpus_reader
 from ..runs.engines import Engine, Task, run_tasks
 from ..runs.training import MODEL, TrainingRun, is_trained, train
@@ -39,7 +39,7 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Doubt:
-    """Where the gold annotation and the model's best parse differ.
+    """Where the gold annotation and the model's best reading differ.
 
     doc: The number of the Doc in its corpus, from 0.
     gold: Gold entities that the model does not find, with its probabilities for them.
@@ -121,10 +121,10 @@ def judge(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[JudgedDoc]
 
 
 def _judge(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[JudgedDoc]:
-    recogniser = Recogniser.of(nlp)
-    ner = recogniser.ner
+    pipeline = PipelineNER.of(nlp)
+    ner = pipeline.ner
     own_tokens = not nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
-    read_docs = recogniser.read(doc.text if own_tokens else _bare(nlp, doc) for _, doc in batch)
+    read_docs = pipeline.read(doc.text if own_tokens else _bare(nlp, doc) for _, doc in batch)
     known = [
         Example(bare, _with_known_labels(doc, ner.labels)) for bare, (_, doc) in zip(read_docs, batch, strict=True)
     ]

@@ -17,8 +17,8 @@ from spacy.util import minibatch
 
 from ...annotate.finding import reading_score
 from ...errors import check_choice
-from ...pipeline.confidence import ConfidentPipe
-from ...pipeline.finding import Recogniser, recognisers
+from ...pipeline.crf_pipe import CRFPipe
+from ...pipeline.finding import PipelineNER, crf_pipes
 from ..annotation_tasks import Task
 
 BATCH = 256
@@ -44,7 +44,7 @@ class Suggestion:
     uncertainty: float
 
 
-def by_entropy(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
+def by_entropy(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
     """Return the entropy over all readings, in nats, divided by the square root of the number of tokens.
 
     Entropy grows with length, and would rank the longest texts first; entropy per token would rank the shortest first.
@@ -52,13 +52,13 @@ def by_entropy(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
     return [value / math.sqrt(max(1, len(doc))) for doc, value in zip(docs, ner.entropy(docs), strict=True)]
 
 
-def by_margin(ner: ConfidentPipe, docs: Sequence[Doc]) -> list[float]:
+def by_margin(ner: CRFPipe, docs: Sequence[Doc]) -> list[float]:
     """Return 1 minus the difference in probability of the two best readings."""
     found = ner.k_best(docs, k=2)
     return [1.0 - readings[0].probability + sum(each.probability for each in readings[1:]) for readings in found]
 
 
-MEASURES: dict[str, Callable[[ConfidentPipe, Sequence[Doc]], list[float]]] = {
+MEASURES: dict[str, Callable[[CRFPipe, Sequence[Doc]], list[float]]] = {
     "entropy": by_entropy,
     "margin": by_margin,
 }
@@ -82,13 +82,13 @@ def suggest(
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
-    """Return texts with the entities of the pipeline's best parse that have one of the labels; without entities if it
+    """Return texts with the entities of the pipeline's best reading that have one of the labels; without entities if it
     has no `tener_ner`."""
-    if not recognisers(nlp):
+    if not crf_pipes(nlp):
         return [Task(nlp.tokenizer(each.text), (), 0.0, each.uncertainty, 0.0) for each in chosen]
-    recogniser = Recogniser.of(nlp)
-    docs = recogniser.read(each.text for each in chosen)
-    readings = recogniser.ner.k_best(docs, k=1)
+    pipeline = PipelineNER.of(nlp)
+    docs = pipeline.read(each.text for each in chosen)
+    readings = pipeline.ner.k_best(docs, k=1)
     tasks = []
     for doc, (best,), each in zip(docs, readings, chosen, strict=True):
         entities = [own for own in best.entities if own.label in labels]
@@ -145,11 +145,11 @@ def _measured(nlp: Language | None, texts: Iterable[str], by: str) -> Iterator[t
     if nlp is None:
         yield from ((index, text, variety(text)) for index, text in enumerate(texts))
         return
-    recogniser = Recogniser.of(nlp)
+    pipeline = PipelineNER.of(nlp)
     rest = enumerate(texts)
     while batch := list(itertools.islice(rest, BATCH)):
         with nlp.memory_zone():
-            values = MEASURES[by](recogniser.ner, recogniser.read(text for _, text in batch))
+            values = MEASURES[by](pipeline.ner, pipeline.read(text for _, text in batch))
         for (index, text), value in zip(batch, values, strict=True):
             yield index, text, value * variety(text)
 

@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.pipeline.finding import Recogniser
+from spacy_tener.pipeline.finding import PipelineNER
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.workbench.suggestions import suggest as module
 from spacy_tener.workbench.suggestions.suggest import (
@@ -46,9 +46,9 @@ def nlp(learned: dict[str, Language], train: Callable[..., Language]) -> Languag
 def by_hand(nlp: Language, texts: Sequence[str], measure: str) -> dict[str, float]:
     """From all readings of each text."""
     found = {}
-    recogniser = Recogniser.of(nlp)
-    for doc in recogniser.read(texts):
-        (readings,) = recogniser.ner.k_best([doc], k=5_000)
+    pipeline = PipelineNER.of(nlp)
+    for doc in pipeline.read(texts):
+        (readings,) = pipeline.ner.k_best([doc], k=5_000)
         shares = np.array([each.probability for each in readings])
         entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
         found[doc.text] = float(entropy) if measure == "entropy" else 1.0 - shares[0] + shares[1:2].sum()

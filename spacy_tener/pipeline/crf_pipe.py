@@ -37,8 +37,8 @@ _LONGER = 1.2
 
 
 @dataclass(frozen=True)
-class Parse:
-    """One of the k best readings of a text (a path of the CRF) with its entities.
+class Reading:
+    """One possible set of entities of a whole text: a path of the CRF.
 
     entities: The probability of each is its marginal over all readings, not of this one alone.
     log_probability: Also finite for a long text, where `probability` underflows to 0.
@@ -61,7 +61,7 @@ class Marginals:
     outside: Probabilities
 
 
-class ConfidentPipe(TrainablePipe):
+class CRFPipe(TrainablePipe):
     """A component with a CRF, and the probabilities that follow from it.
 
     All methods but `predict`, `pipe`, `set_annotations` and `marginals` read a text as if it had no entities yet:
@@ -210,12 +210,12 @@ class ConfidentPipe(TrainablePipe):
             answers.append(decoding.probabilities(repeated).reshape(len(views), len(spans)))
         return np.concatenate(answers)
 
-    def k_best(self, docs: Iterable[Doc], k: int = 5) -> list[list[Parse]]:
+    def k_best(self, docs: Iterable[Doc], k: int = 5) -> list[list[Reading]]:
         """Find the k most probable readings of each Doc as a whole, best first; fewer where there are fewer.
 
         docs (Iterable[Doc]): The Docs.
         k (int): Maximum number of readings of a Doc.
-        RETURNS (List[List[Parse]]): For each Doc, its readings. An empty Doc has one, of no entities.
+        RETURNS (List[List[Reading]]): For each Doc, its readings. An empty Doc has one, of no entities.
         """
         answers = []
         for views, decoding in self._decodings(docs):
@@ -224,7 +224,7 @@ class ConfidentPipe(TrainablePipe):
             entities = iter(_entities(self.labels, views, spans, decoding.probabilities(spans)))
             for text in paths:
                 answers.append(
-                    [Parse(float(np.exp(log_p)), [next(entities) for _ in own.label], log_p) for log_p, own in text]
+                    [Reading(float(np.exp(log_p)), [next(entities) for _ in own.label], log_p) for log_p, own in text]
                 )
         return answers
 
@@ -346,7 +346,7 @@ def _set_annotations(docs: Iterable[Doc], found: Sequence[Sequence[UnitEntity]],
         set_entities(view_of(doc, settings.view), entities, settings)
 
 
-def best_entities(ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding) -> list[list[FoundEntity]]:
+def best_entities(ner: CRFPipe, views: Sequence[DocView], decoding: Decoding) -> list[list[FoundEntity]]:
     """Return the same as `scored`, for a group from `_decodings`."""
     best = decoding.best()
     found = _entities(ner.labels, views, best, decoding.probabilities_of_few(best))
@@ -354,7 +354,7 @@ def best_entities(ner: ConfidentPipe, views: Sequence[DocView], decoding: Decodi
 
 
 def probabilities_of_places(
-    ner: ConfidentPipe, views: Sequence[DocView], decoding: Decoding, places: Sequence[Sequence[Place]]
+    ner: CRFPipe, views: Sequence[DocView], decoding: Decoding, places: Sequence[Sequence[Place]]
 ) -> list[list[float]]:
     """Return the same as `_probabilities_of_each`, for a group from `_decodings`."""
     labels, rows = ner.labels, dict[int, tuple[int, ...]]()
@@ -373,7 +373,7 @@ def probabilities_of_places(
     return [weights[start:end].tolist() for start, end in itertools.pairwise(ends)]
 
 
-def gold_masks(ner: ConfidentPipe, examples: Iterable[Example]) -> list[Mask]:
+def gold_masks(ner: CRFPipe, examples: Iterable[Example]) -> list[Mask]:
     """Return a mask of the tags that agree with the gold annotation of each example, for `likelihood`."""
     settings, index = ner.settings, ner._label_index
     targets = (make_target(each, settings.view, index, None) for each in examples)
