@@ -145,6 +145,8 @@ class SpellingVocabulary(Vocabulary):
     digits: Read every digit as 0.
     """
 
+    part = "tables"
+
     def __init__(self, name: str, *, digits: bool) -> None:
         super().__init__((name,))
         self._digits = digits
@@ -223,6 +225,8 @@ def build_radical_embed(config: RadicalConfig, source: RadicalSource | None = No
 
 class RadicalVocabulary(SpellingVocabulary):
     """The radicals seen in training, and the radicals of all characters in the source."""
+
+    part = "radicals.tables"
 
     def __init__(self, name: str, *, digits: bool) -> None:
         super().__init__(name, digits=digits)

@@ -53,7 +53,10 @@ class Vocabulary(ABC):
     """The strings that an embedder knows: a table of keys for each of its module's tables of rows.
 
     names: The tables.
+    part: The name of the `EmbeddingTables` in the embedder's module; empty if they are the module.
     """
+
+    part = ""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.tables = {name: StringTable() for name in names}
@@ -67,6 +70,10 @@ class Vocabulary(ABC):
         """Remove all strings."""
         self.tables = {name: StringTable() for name in self.tables}
         self.pretrained = {}
+
+    def weight_of(self, name: str) -> str:
+        """Return the name of a table's rows among the module's weights."""
+        return ".".join(filter(None, (self.part, "tables", name)))
 
     def heights(self) -> dict[str, int]:
         """Return the number of rows of each table, with its unknown row."""
@@ -160,9 +167,8 @@ def table_nodes(model: Model[Any, Any]) -> list[Model[Any, Any]]:
 
 def _tables(model: Model[Any, Any]) -> EmbeddingTables:
     """Return the tables in an embedder's module."""
-    from ...layers.dense import EmbeddingTables
-
-    return next(part for part in torch_shim(model).module.modules() if isinstance(part, EmbeddingTables))
+    tables: EmbeddingTables = torch_shim(model).module.get_submodule(model.attrs["vocabulary"].part)
+    return tables
 
 
 def look_up(
@@ -312,7 +318,7 @@ def _trim(node: Model[Any, Any], kept: dict[str, IntArray], half: bool) -> list[
     shim, vocabulary = torch_shim(node), node.attrs["vocabulary"]
     arrays, made = dict(shim.weights), []
     for name, rows in kept.items():
-        [weight] = [each for each in arrays if f".{each}".endswith(f".tables.{name}")]
+        weight = vocabulary.weight_of(name)
         table: StringTable = vocabulary.tables[name]
         before, n_before = arrays[weight], len(table)
         vocabulary.tables[name] = StringTable(table.keys[rows[1:] - 1])
