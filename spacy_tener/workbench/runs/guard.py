@@ -23,7 +23,11 @@ def end_with_parent() -> None:
 
 
 def write_logs_by_line() -> None:
-    """Make spaCy's logger flush each line for readers of the log. By default it buffers some thirty lines."""
+    """Make spaCy's logger flush each line for readers of the log. By default it buffers some thirty lines.
+
+    Only in this process, which runs spaCy and nothing else: PYTHONUNBUFFERED does not reach files, and a logger of our
+    own would stand in the config of every trained pipeline.
+    """
     from spacy.training import loggers
 
     vars(loggers)["open"] = partial(open, buffering=1)
