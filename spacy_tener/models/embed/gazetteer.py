@@ -19,10 +19,9 @@ from ...features.keys import MULTIPLIER, Keys, search
 from ...features.lexicon import Lexicon
 from ...features.lexicon_sources import jieba_lexicon
 from ...features.word_lists import ListedWord, find_layered
-from ...settings import Probability, Settings, Size
+from ...settings import Probability, Size, check_each, named
 from ...types import BoolArray, IntArray
 from ..bridge import EmbedModel
-from ..settings import expand_config
 from .lexicon import WordVocabulary
 from .tables import EmbedInput, init_tables, table_embedder, table_shim
 
@@ -30,24 +29,14 @@ MATCH = "match"
 _NO_WORD = np.uint64(2**64 - 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GazetteerConfig(Settings):
-    """Settings of the embedder of a gazetteer.
-
-    width: Width of the rows.
-    max_words: Maximum number of words that begin with the same token, the longest first; None for no limit.
-    dropout: Dropout on the rows.
-    word_dropout: Probability that a token is read as unknown in training.
-    """
-
-    width: Size = 24
-    max_words: Size | None = 5
-    dropout: Probability = 0.3
-    word_dropout: Probability = 0.01
-
-
-@expand_config()
-def build_gazetteer_embed(lexicon: Callable[[], Lexicon] | None = None, *, config: GazetteerConfig) -> EmbedModel:
+@named("spacy_tener.GazetteerEmbed.v1")
+def build_gazetteer_embed(
+    lexicon: Callable[[], Lexicon] | None = None,
+    width: int = 24,
+    max_words: int | None = 5,
+    dropout: float = 0.3,
+    word_dropout: float = 0.01,
+) -> EmbedModel:
     """Embed each token by how often the longest word that covers it was an entity in training.
 
     Registered as `spacy_tener.GazetteerEmbed.v1`. There is a row for each combination of the frequency (never, seldom,
@@ -58,11 +47,18 @@ def build_gazetteer_embed(lexicon: Callable[[], Lexicon] | None = None, *, confi
 
     lexicon (Optional[Callable[[], Lexicon]]): The words, with their kinds as tags, such as `spacy_tener.WordList.v1`
         over a directory of lists; `spacy_tener.JiebaLexicon.v1` if there is none.
+    width (int): Width of the rows.
+    max_words (Optional[int]): Maximum number of words that begin with the same token, the longest first; None for no
+        limit.
+    dropout (float): Dropout on the rows.
+    word_dropout (float): Probability that a token is read as unknown in training.
     """
-    vocabulary = GazetteerVocabulary(config.max_words)
-    shim = table_shim({MATCH: config.width}, word_dropout={MATCH: config.word_dropout}, dropout=config.dropout)
+    check_each(Size, width=width, max_words=max_words)
+    check_each(Probability, dropout=dropout, word_dropout=word_dropout)
+    vocabulary = GazetteerVocabulary(max_words)
+    shim = table_shim({MATCH: width}, word_dropout={MATCH: word_dropout}, dropout=dropout)
     init = partial(_init, source=lexicon or jieba_lexicon())
-    return table_embedder("gazetteer_embed", vocabulary, shim, width=config.width, init=init)
+    return table_embedder("gazetteer_embed", vocabulary, shim, width=width, init=init)
 
 
 @dataclass(frozen=True)

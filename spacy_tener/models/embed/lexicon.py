@@ -18,12 +18,11 @@ from ...features.keys import Keys, StringTable
 from ...features.lexicon import Lexicon, Match, warn_if_empty
 from ...features.lexicon_sources import jieba_lexicon
 from ...features.word_lists import LayeredMatch, WordList, WordLists, find_layered
-from ...settings import Count, Probability, Settings, Size
+from ...settings import Count, Probability, Size, check_each, named
 from ...types import IntArray
 from ..batches import token_counts
 from ..parts import own_layer
 from ..run import HostRun, Rows
-from ..settings import expand_config
 from .listed import KnownWords, Likes, like_words
 from .tables import EmbedInput, Vocabulary, init_tables, load_vectors, look_up, table_shim
 
@@ -45,39 +44,18 @@ class LatticeWords:
 LexiconModel = Model[list[Doc], LatticeWords]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LexiconConfig(Settings):
-    """Settings of the embedder of a lexicon's words.
-
-    width: Width of the words' rows.
-    tag_width: Width of the row of the word's tag, which is joined (a part of speech in jieba's dictionary, the list's
-        name in word lists), and helps with words that are not in training; 0 leaves tags out, as in the papers.
-    max_words: Maximum number of words that begin with the same token, the longest first, to limit memory for text of
-        nested words; None for no limit.
-    dropout: Dropout on the rows.
-    word_dropout: Probability that a word is read as unknown in training.
-    vectors: Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
-    normalize_vectors: Scale pretrained rows to unit length, which random rows have on average.
-    whiten_vectors: Before that, whiten pretrained rows, as for `spacy_tener.CharEmbed.v1`.
-    """
-
-    width: Size = 50
-    tag_width: Count = 0
-    max_words: Size | None = 5
-    dropout: Probability = 0.3
-    word_dropout: Probability = 0.01
-    vectors: str | Path | None = None
-    normalize_vectors: bool = True
-    whiten_vectors: bool = False
-
-    @property
-    def widths(self) -> dict[str, int]:
-        """The width of each table."""
-        return {WORD: self.width, TAG: self.tag_width} if self.tag_width else {WORD: self.width}
-
-
-@expand_config()
-def build_lexicon_embed(lexicon: Callable[[], Lexicon] | None = None, *, config: LexiconConfig) -> LexiconModel:
+@named("spacy_tener.LexiconEmbed.v1")
+def build_lexicon_embed(
+    lexicon: Callable[[], Lexicon] | None = None,
+    width: int = 50,
+    tag_width: int = 0,
+    max_words: int | None = 5,
+    dropout: float = 0.3,
+    word_dropout: float = 0.01,
+    vectors: str | Path | None = None,
+    normalize_vectors: bool = True,
+    whiten_vectors: bool = False,
+) -> LexiconModel:
     """Find the words of a lexicon in each Doc, overlapping and nested ones included, and embed each by its own row.
 
     Registered as `spacy_tener.LexiconEmbed.v1`. The lexicon is read once, by `initialize`, and saved with the model. A
@@ -85,17 +63,36 @@ def build_lexicon_embed(lexicon: Callable[[], Lexicon] | None = None, *, config:
     row, which word dropout trains. So a larger lexicon does not slow down training.
 
     lexicon (Optional[Callable[[], Lexicon]]): Source of the words; `spacy_tener.JiebaLexicon.v1` if there is none.
+    width (int): Width of the words' rows.
+    tag_width (int): Width of the row of the word's tag, which is joined (a part of speech in jieba's dictionary, the
+        list's name in word lists), and helps with words that are not in training; 0 leaves tags out, as in the papers.
+    max_words (Optional[int]): Maximum number of words that begin with the same token, the longest first, to limit
+        memory for text of nested words; None for no limit.
+    dropout (float): Dropout on the rows.
+    word_dropout (float): Probability that a word is read as unknown in training.
+    vectors (Optional[Union[str, Path]]): Pretrained rows for words, as for `spacy_tener.CharEmbed.v1`.
+    normalize_vectors (bool): Scale pretrained rows to unit length, which random rows have on average.
+    whiten_vectors (bool): Before that, whiten pretrained rows, as for `spacy_tener.CharEmbed.v1`.
     """
-    widths = config.widths
+    check_each(Size, width=width, max_words=max_words)
+    check_each(Count, tag_width=tag_width)
+    check_each(Probability, dropout=dropout, word_dropout=word_dropout)
+    widths = {WORD: width, TAG: tag_width} if tag_width else {WORD: width}
     # A dropped word keeps its tag, as unknown words do in prediction.
-    word_dropout = {WORD: config.word_dropout, TAG: 0.0}
+    dropped = {WORD: word_dropout, TAG: 0.0}
     return own_layer(
         "lexicon_embed",
         _compute,
-        init=partial(_init, source=lexicon or jieba_lexicon(), config=config),
+        init=partial(
+            _init,
+            source=lexicon or jieba_lexicon(),
+            vectors=vectors,
+            whiten=whiten_vectors,
+            unit_length=normalize_vectors,
+        ),
         dims={"nO": sum(widths.values())},
-        attrs={"vocabulary": LexiconVocabulary(widths, config.max_words)},
-        shims=[table_shim(widths, word_dropout=word_dropout, dropout=config.dropout)],
+        attrs={"vocabulary": LexiconVocabulary(widths, max_words)},
+        shims=[table_shim(widths, word_dropout=dropped, dropout=dropout)],
     )
 
 
@@ -189,7 +186,9 @@ def _init(
     Y: Any = None,
     *,
     source: Callable[[], Lexicon],
-    config: LexiconConfig,
+    vectors: str | Path | None,
+    whiten: bool,
+    unit_length: bool,
 ) -> None:
     vocabulary: LexiconVocabulary = model.attrs["vocabulary"]
     lexicon = source()
@@ -198,14 +197,14 @@ def _init(
     load_vectors(
         model,
         WORD,
-        config.vectors,
+        vectors,
         to_keys=vocabulary.word_keys,
-        whiten=config.whiten_vectors,
-        unit_length=config.normalize_vectors,
+        whiten=whiten,
+        unit_length=unit_length,
         keep=lexicon.__contains__,
         strings=lexicon.words,
     )
-    if config.vectors is not None:
+    if vectors is not None:
         covered = vocabulary.pretrained[WORD] - 1
         logger.info("Pretrained word vectors: %d of the lexicon's %d words have one", covered, len(lexicon))
 

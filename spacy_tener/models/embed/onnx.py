@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any
@@ -17,14 +16,13 @@ from thinc.model import deserialize_attr, serialize_attr
 from ...onnx.encoder import Encoder
 from ...onnx.lac import lac_encoder
 from ...runtime.dense import Projection as Projecting
-from ...settings import Count, Probability, Settings, Size
+from ...settings import Count, Probability, Size, check_each, named
 from ...types import FloatArray
 from ..batches import token_counts
 from ..bridge import EmbedModel
 from ..parts import chain_layers, own_layer, ragged_layer
 from ..run import HostRun, Rows
 from ..serialize import from_safetensors, to_safetensors
-from ..settings import expand_config
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,24 +37,10 @@ EncoderSource = Callable[[], Encoder]
 _Key = tuple[str, bytes]
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnnxEmbedConfig(Settings):
-    """Settings of the embedder of an ONNX file.
-
-    width: Width of the output, by a trained linear layer.
-    dropout: Dropout on the encoder's features.
-    cache: Maximum size in megabytes of the features that are kept in memory during training, which reads each text of
-        train and dev again and again; further ones, up to 20 times as many, are in a temporary file. A token takes 4
-        bytes for each feature. 0 keeps none.
-    """
-
-    width: Size = 100
-    dropout: Probability = 0.3
-    cache: Count = 500
-
-
-@expand_config()
-def build_onnx_embed(encoder: EncoderSource | None = None, *, config: OnnxEmbedConfig) -> EmbedModel:
+@named("spacy_tener.OnnxEmbed.v1")
+def build_onnx_embed(
+    encoder: EncoderSource | None = None, width: int = 100, dropout: float = 0.3, cache: int = 500
+) -> EmbedModel:
     """Embed each token by the features of a pretrained encoder in an ONNX file, as they are, and a linear layer.
 
     Registered as `spacy_tener.OnnxEmbed.v1`. Join it with `spacy_tener.CharEmbed.v1` by `spacy_tener.JoinEmbed.v1`. The
@@ -65,17 +49,23 @@ def build_onnx_embed(encoder: EncoderSource | None = None, *, config: OnnxEmbedC
 
     encoder (Optional[Callable[[], Encoder]]): The encoder: `spacy_tener.OnnxEncoder.v1`, or the default,
         `spacy_tener.LacEncoder.v1`.
+    width (int): Width of the output, by a trained linear layer.
+    dropout (float): Dropout on the encoder's features.
+    cache (int): Maximum size in megabytes of the features that are kept in memory during training, which reads each
+        text of train and dev again and again; further ones, up to 20 times as many, are in a temporary file. A token
+        takes 4 bytes for each feature. 0 keeps none.
     """
+    check_each(Size, width=width)
+    check_each(Probability, dropout=dropout)
+    check_each(Count, cache=cache)
     features: EmbedModel = own_layer(
         "onnx_features",
         _compute,
         init=_init,
         dims={"nO": None},
-        attrs={"features": FrozenFeatures(encoder or lac_encoder(), config.cache * _MB)},
+        attrs={"features": FrozenFeatures(encoder or lac_encoder(), cache * _MB)},
     )
-    project = ragged_layer(
-        "project", partial(_build_projection, dropout=config.dropout), Projecting, width_out=config.width
-    )
+    project = ragged_layer("project", partial(_build_projection, dropout=dropout), Projecting, width_out=width)
     return chain_layers(features, project)
 
 

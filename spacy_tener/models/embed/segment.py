@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,8 @@ from ...features.segmenter import (
     with_listed_words,
 )
 from ...features.word_lists import WordLists
-from ...settings import Probability, Settings, Size
+from ...settings import Probability, Size, check_each, named
 from ..bridge import EmbedModel
-from ..settings import expand_config
 from .tables import EmbedInput, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
@@ -34,22 +32,10 @@ _TAGS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SegmentConfig(Settings):
-    """Settings of the embedder of a segmenter's words.
-
-    width: Width of the rows.
-    dropout: Dropout on the rows.
-    word_dropout: Probability that a token is read as unknown in training.
-    """
-
-    width: Size = 32
-    dropout: Probability = 0.3
-    word_dropout: Probability = 0.01
-
-
-@expand_config()
-def build_segment_embed(segmenter: SegmenterSource | None = None, *, config: SegmentConfig) -> EmbedModel:
+@named("spacy_tener.SegmentEmbed.v1")
+def build_segment_embed(
+    segmenter: SegmenterSource | None = None, width: int = 32, dropout: float = 0.3, word_dropout: float = 0.01
+) -> EmbedModel:
     """Embed each token by its position in its word, as found by a segmenter, and by the word's part of speech.
 
     Registered as `spacy_tener.SegmentEmbed.v1`. There is a row for each combination of a character's position in its
@@ -63,10 +49,15 @@ def build_segment_embed(segmenter: SegmenterSource | None = None, *, config: Seg
 
     segmenter (Optional[Callable[[], Segmenter]]): The segmenter: `spacy_tener.TokenSegmenter.v1`, or
         `spacy_tener.JiebaSegmenter.v1`, the default.
+    width (int): Width of the rows.
+    dropout (float): Dropout on the rows.
+    word_dropout (float): Probability that a token is read as unknown in training.
     """
+    check_each(Size, width=width)
+    check_each(Probability, dropout=dropout, word_dropout=word_dropout)
     vocabulary = SegmentVocabulary((segmenter or jieba_segmenter())())
-    shim = table_shim({SEGMENT: config.width}, word_dropout={SEGMENT: config.word_dropout}, dropout=config.dropout)
-    return table_embedder("segment_embed", vocabulary, shim, width=config.width, init=_init)
+    shim = table_shim({SEGMENT: width}, word_dropout={SEGMENT: word_dropout}, dropout=dropout)
+    return table_embedder("segment_embed", vocabulary, shim, width=width, init=_init)
 
 
 class SegmentVocabulary(Vocabulary):
