@@ -71,7 +71,7 @@ def install(name: str) -> str:
     """
     known = [Requirement(line) for line in requires(__title__) or ()]
     of_extra = [each for each in known if each.marker and each.marker.evaluate({"extra": name})]
-    wanted = of_extra or [each for each in known if each.name.replace("-", "_") == name]
+    wanted = of_extra or [each for each in known if each.name.replace("-", "_") == name.replace("-", "_")]
     for each in wanted:
         each.marker = None
     return " ".join(["pip install", *dict.fromkeys(f'"{each}"' for each in wanted)])

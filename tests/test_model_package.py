@@ -77,7 +77,7 @@ def make_wheel(folder: Path, tok2vec: dict[str, Any], steps: int) -> Wheel:
     nlp.to_disk(folder / "model-best")
     DocBin(docs=[examples[0].reference]).to_disk(folder / "test.spacy")
     srsly.write_json(folder / "metrics.json", nlp.evaluate(list(Corpus(folder / "test.spacy")(nlp))))
-    card = [str(folder / name) for name in ("model-best", "described")]
+    card = [str(folder / "model-best"), "--output", str(folder / "described")]
     options = ["--metrics", str(folder / "metrics.json"), "--name", "letters-tiny", "--version", VERSION]
     result = CliRunner().invoke(
         app, ["tener", "card", *card, *options, "--license", "CC BY 4.0", "--corpus", "letters"]

@@ -272,9 +272,8 @@ def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
     # Modules of other layers are not accessed, which would switch them from numpy to torch.
     shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
     readers = (getattr(shim.module, "reader", None) for shim in shims if shim.is_built)
-    for holder in (model, *readers):
-        tokenizer = getattr(holder, "tokenizer", None)
-        if token := getattr(tokenizer, "mask_token", None):
+    for holder in (getattr(model, "tokenizer", None), *readers):
+        if token := getattr(holder, "mask_token", None):
             yield token
 
 

@@ -52,6 +52,7 @@ class PieceReader:
     before, after: Special pieces around a text.
     size: Maximum length of a window, without special pieces.
     overlap: Pieces of context on each side of a window's own part.
+    mask_token: The string that the tokenizer reads as a masked piece; None if it has none.
     """
 
     encode: Callable[[list[str]], Encoded]
@@ -59,6 +60,7 @@ class PieceReader:
     after: IntArray
     size: int
     overlap: int
+    mask_token: str | None = None
 
     @classmethod
     def of(cls, tokenizer: Any, *, longest: int, overlap: int) -> PieceReader:
@@ -69,7 +71,7 @@ class PieceReader:
         sample = tokenizer("a", return_special_tokens_mask=True)
         before, after = special_pieces(sample["input_ids"], sample["special_tokens_mask"])
         size = longest - len(before) - len(after)
-        return cls(partial(_encode_fast, tokenizer), before, after, size, overlap)
+        return cls(partial(_encode_fast, tokenizer), before, after, size, overlap, tokenizer.mask_token)
 
     def __call__(self, docs: Sequence[Doc]) -> Pieces:
         texts = [doc.text for doc in docs]
