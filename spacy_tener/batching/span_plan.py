@@ -10,10 +10,10 @@ columns gives all the scores that it needs, and few that it does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +148,10 @@ class PositionWindows:
         return first + self.spans.heads[own.queries] - own.firsts[own.kinds]
 
 
-Groups = tuple[tuple[Any, ...], tuple[Any, ...]]
+ArrayT = TypeVar("ArrayT")
+"""An array or tensor of the computation's library."""
+GroupT = TypeVar("GroupT")
+Groups = tuple[tuple[GroupT, ...], tuple[GroupT, ...]]
 """Groups with characters, their queries indexed among the characters only; and the groups of all spans."""
 Put = Callable[[Sequence[NDArray[Any] | None]], Sequence[Any]]
 """Sends arrays of the plan to the device of the computation, as arrays or tensors of its library; None stays None."""
@@ -158,7 +161,7 @@ GROUP = 48
 
 
 @dataclass(frozen=True)
-class QueryGroup:
+class QueryGroup(Generic[ArrayT]):
     """G neighbouring spans of a sentence as queries. Their keys are all L spans of the sentence.
 
     sentence: index of the sentence.
@@ -175,38 +178,45 @@ class QueryGroup:
     queries: slice
     keys: slice
     place: int
-    columns: Any
-    windows: Any
-    kinds: Any
-    shifts: Any
-
-    def pairs(self) -> Any:
-        """Return the index of the product of each query and key among the group's *[G, C]*. *Shape: [G * L]*"""
-        alike = len(self.windows) == 1
-        return ((self.windows if alike else self.windows[self.kinds]) + self.shifts).reshape(-1)
+    columns: ArrayT
+    windows: ArrayT
+    kinds: ArrayT
+    shifts: ArrayT
 
 
 @dataclass(frozen=True)
-class SpanPlan:
+class AttentionPlan(Generic[GroupT]):
+    """What attention reads of a plan: queries, which are all rows or the characters; keys are all of their sentence.
+
+    groups: the groups of queries.
+    lengths: keys of each sentence.
+    most: queries of the sentence that has most.
+    """
+
+    groups: tuple[GroupT, ...]
+    lengths: tuple[int, ...]
+    most: int
+
+
+@dataclass(frozen=True)
+class SpanPlan(Generic[ArrayT, GroupT]):
     """Rows and groups of a batch of lattices. Rows are spans, sentence after sentence: the characters, then the words.
 
-    lengths: spans of each sentence.
     characters: the rows of all characters, in the order of the batch. *Shape: [N]*
     order: index of each row among all characters, followed by all words. *Shape: [N + W]*
     distances: the distances from query to key that each row of the position table embeds: head and head, head and tail,
         tail and head, tail and tail. *Shape: [R, 4]*
     longest: characters of the longest sentence. All distances are smaller, in absolute value.
-    by_characters: the groups for characters as queries, indexed among the characters only.
-    by_all: the groups for all rows as queries; None where words are not planned as queries.
+    by_characters: for characters as queries, indexed among the characters only.
+    planned_by_all: for all rows as queries; None where words are not planned as queries.
     """
 
-    lengths: tuple[int, ...]
-    characters: Any
-    order: Any
-    distances: Any
+    characters: ArrayT
+    order: ArrayT
+    distances: ArrayT
     longest: int
-    by_characters: tuple[Any, ...]
-    by_all: tuple[Any, ...] | None
+    by_characters: AttentionPlan[GroupT]
+    planned_by_all: AttentionPlan[GroupT] | None
 
     @classmethod
     def of(
@@ -214,45 +224,38 @@ class SpanPlan:
         lattice: Lattice,
         *,
         word_queries: bool,
-        put: Put = list,
-        lay_out: Callable[[PositionWindows, IntArray, Put], Groups] | None = None,
-    ) -> SpanPlan:
+        put: Put,
+        lay_out: Callable[[PositionWindows, IntArray, Put], Groups[GroupT]],
+    ) -> SpanPlan[ArrayT, GroupT]:
         """Plan a batch.
 
         word_queries: plan words as queries too. The last layer needs none, as its output for words is not used.
-        lay_out: makes the groups from the windows and the position row of each column, *Shape: [C]*; None for
-            `query_groups`.
+        lay_out: makes the groups from the windows and the position row of each column, *Shape: [C]*.
         """
         spans = LatticeSpans.of(lattice)
         windows = PositionWindows.of(spans, QueryGroups.of(spans, most=GROUP, words=word_queries))
         distances, columns = _distinct(windows.columns(), lattice.longest)
-        by_characters, by_all = (lay_out or query_groups)(windows, columns, put)
+        by_characters, by_all = lay_out(windows, columns, put)
         own = spans.places[: lattice.n_characters], np.argsort(spans.places), distances
         characters, order, distances = put(own)
+        lengths = tuple(spans.counts.tolist())
         return cls(
-            lengths=tuple(spans.counts.tolist()),
             characters=characters,
             order=order,
             distances=distances,
             longest=lattice.longest,
-            by_characters=by_characters,
-            by_all=by_all if word_queries else None,
+            by_characters=AttentionPlan(by_characters, lengths, lattice.longest),
+            planned_by_all=AttentionPlan(by_all, lengths, max(lengths, default=0)) if word_queries else None,
         )
 
-    def groups(self, n_queries: int) -> tuple[Any, ...]:
-        """Return the groups for `n_queries` queries, either all characters or all rows."""
-        if n_queries == len(self.characters):
-            return self.by_characters
-        if n_queries != len(self.order):
-            raise ValueError(
-                f"Queries are the {len(self.characters)} characters of a batch or all of its {len(self.order)} spans: "
-                f"got {n_queries} queries."
-            )
-        if self.by_all is None:
+    @property
+    def by_all(self) -> AttentionPlan[GroupT]:
+        """The plan for all rows as queries."""
+        if self.planned_by_all is None:
             raise ValueError(
                 "Words are among the queries, but the plan is for characters only: make it with word_queries=True."
             )
-        return self.by_all
+        return self.planned_by_all
 
 
 def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
@@ -266,8 +269,8 @@ def _distinct(columns: IntArray, longest: int) -> tuple[IntArray, IntArray]:
     return np.stack([offset, offset - key + 1, offset + query - 1, offset + query - key], axis=1), inverse
 
 
-def query_groups(windows: PositionWindows, columns: IntArray, put: Put, kind: type[QueryGroup] = QueryGroup) -> Groups:
-    """Return each group as a `QueryGroup`, or as `kind`, a subclass of it."""
+def query_groups(windows: PositionWindows, columns: IntArray, put: Put, kind: Callable[..., GroupT]) -> Groups[GroupT]:
+    """Return each group, as the `QueryGroup` that `kind` makes."""
     spans, own = windows.spans, windows.query_groups
     n_kinds = np.bincount(own.kind_groups, minlength=len(own.counts))
     kinds = own.kinds - starts(n_kinds)[own.groups]
@@ -279,14 +282,14 @@ def query_groups(windows: PositionWindows, columns: IntArray, put: Put, kind: ty
         strict=True,
     )
     n_characters, words_before = spans.characters.tolist(), starts(spans.counts - spans.characters).tolist()
-    of_characters, groups = [], []
+    of_characters, groups = list[GroupT](), list[GroupT]()
     for sentence, begin, count, rows, begins, kinds, shifts in parts:
         first, length, words = int(spans.begins[sentence]), int(spans.counts[sentence]), words_before[sentence]
-        queries, keys = slice(begin, begin + count), slice(first, first + length)
-        group = kind(sentence, queries, keys, begin - first, rows, begins.reshape(-1, length), kinds, shifts)
-        groups.append(group)
-        if group.place < n_characters[sentence]:
-            of_characters.append(replace(group, queries=slice(begin - words, begin + count - words)))
+        place, keys = begin - first, slice(first, first + length)
+        own_parts = keys, place, rows, begins.reshape(-1, length), kinds, shifts
+        groups.append(kind(sentence, slice(begin, begin + count), *own_parts))
+        if place < n_characters[sentence]:
+            of_characters.append(kind(sentence, slice(begin - words, begin + count - words), *own_parts))
     return tuple(of_characters), tuple(groups)
 
 

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from ..batching.lattice import Lattice
-from ..batching.span_plan import SpanPlan
+from ..batching.span_plan import AttentionPlan
 from ..settings import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
 from .attention import AdaptedAttention, Attention, RelativePositions
 from .dense import Linear
 from .fusion import CoverSegments, WordFusion
 from .ragged import Ragged, Segments
 from .selection import Selection, SelectiveAttention
-from .span_plan import arrange, plan_spans
+from .span_plan import Queries, TensorPlan, arrange, plan_spans
 from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans, span_layer
 from .transformer import TransformerLayer, each_layer
 
@@ -56,9 +56,9 @@ class FlatEncoder(nn.Module):
         x = self.char_input(chars)
         rows = arrange(plan, x, self.word_input(words))
         for layer in inner:
-            rows = layer(rows, plan, relative)
+            rows = layer(rows, plan.by_all, relative)
         x = rows.index_select(0, plan.characters) if inner else x
-        x = last(x, plan, relative, last.attention_input(rows))
+        x = last(x, plan.by_characters, relative, last.attention_input(rows))
         return self.output_norm(x)
 
     def attention_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
@@ -69,7 +69,7 @@ class FlatEncoder(nn.Module):
         plan = plan_spans(lattice, word_queries=True, device=chars.device, rectangles=False)
         relative = self.positions(plan)
         rows = arrange(plan, self.char_input(chars), self.word_input(words))
-        return each_layer(self.layers, TransformerLayer.weights, rows, plan, relative)
+        return each_layer(self.layers, TransformerLayer.weights, rows, plan.by_all, relative)
 
 
 def context_attention(config: AtssaConfig) -> Attention:
@@ -174,7 +174,9 @@ class MectLayer(nn.Module):
             span_layer(config, key_projection=False, places=config.random_attention) for _ in range(config.n_streams)
         )
 
-    def forward(self, rows: Streams, plan: SpanPlan, relative: Streams, streams: Streams | None = None) -> list[Tensor]:
+    def forward(
+        self, rows: Streams, plan: AttentionPlan[Queries], relative: Streams, streams: Streams | None = None
+    ) -> list[Tensor]:
         """Run attention and feed-forward of each stream.
 
         rows: all spans, as keys and values. *Shape: [N + W, d]* each
@@ -186,12 +188,10 @@ class MectLayer(nn.Module):
         heads = [attention.heads(x, plan, *others) for attention, x, *others in self._read(streams, rows, relative)]
         # One pass for all streams: the products of a sentence are so small that calls take as long.
         p = self.dropout if self.training else 0.0
-        mixed = (
-            attend_spans(SpanHeads.joined(heads), plan.groups(len(streams[0])), p).flatten(1).chunk(len(heads), dim=1)
-        )
+        mixed = attend_spans(SpanHeads.joined(heads), plan.groups, p).flatten(1).chunk(len(heads), dim=1)
         return [layer.complete(x, own) for layer, x, own in zip(self._layers(), streams, mixed, strict=True)]
 
-    def weights(self, rows: Streams, plan: SpanPlan, relative: Streams) -> list[list[Tensor]]:
+    def weights(self, rows: Streams, plan: AttentionPlan[Queries], relative: Streams) -> list[list[Tensor]]:
         """Return the attention map of each sentence, for each stream of keys. *Shape: [h, L, L]* each"""
         return [attention.weights(x, plan, *others) for attention, x, *others in self._read(rows, rows, relative)]
 
@@ -246,10 +246,10 @@ class MectEncoder(nn.Module):
         streams = self._streams(chars, radicals)
         rows = self._rows(streams, words, plan)
         for layer in inner:
-            rows = layer(rows, plan, relative)
+            rows = layer(rows, plan.by_all, relative)
         if inner:
             streams = [stream.index_select(0, plan.characters) for stream in rows]
-        streams = last(rows, plan, relative, streams)
+        streams = last(rows, plan.by_characters, relative, streams)
         normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
         return self.fusion(torch.cat(normed, dim=-1))  # eq. 14
 
@@ -262,9 +262,9 @@ class MectEncoder(nn.Module):
         plan = self._plan(chars, radicals, words, lattice, word_queries=True, rectangles=False)
         relative = [positions(plan) for positions in self.positions]
         rows = self._rows(self._streams(chars, radicals), words, plan)
-        return each_layer(self.layers, MectLayer.weights, rows, plan, relative)
+        return each_layer(self.layers, MectLayer.weights, rows, plan.by_all, relative)
 
-    def _plan(self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice, **options: Any) -> SpanPlan:
+    def _plan(self, chars: Tensor, radicals: Tensor, words: Tensor, lattice: Lattice, **options: Any) -> TensorPlan:
         for given in (chars, radicals):
             lattice.check_rows(characters=len(given), words=len(words))
         return plan_spans(lattice, device=chars.device, **options)
@@ -274,7 +274,7 @@ class MectEncoder(nn.Module):
         given = [torch.cat((chars, radicals), dim=-1)] if self.config.n_streams == 1 else [chars, radicals]
         return [project(part) for project, part in zip(self.inputs, given, strict=True)]
 
-    def _rows(self, streams: Streams, words: Tensor, plan: SpanPlan) -> list[Tensor]:
+    def _rows(self, streams: Streams, words: Tensor, plan: TensorPlan) -> list[Tensor]:
         """Return each stream's rows for all spans; that of radicals has zeros for words. *Shape: [N + W, d]* each"""
         lattice, *radicals = streams
         of_words = self.word_input(words)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from ..types import IntArray
 from .devices import on_device_together
 
 
-class GroupViews(QueryGroup):
+class GroupViews(QueryGroup[Tensor]):
     """A single group, by views: its G queries, L keys and C columns, which are rows of the position table.
 
     Arrays that `take` returns have the heads first, and for each head all n groups. `add` adds gradients to the rows
@@ -136,7 +137,7 @@ PRICE = 1 << 20
 PAIRS_AT_ONCE = 1 << 21
 
 
-def rectangles_of(windows: PositionWindows, columns: IntArray, put: Put) -> Groups:
+def rectangles_of(windows: PositionWindows, columns: IntArray, put: Put) -> Groups[GroupRectangle]:
     """Return the groups of a batch in a few rectangles. See `SpanPlan.of`."""
     spans, own = windows.spans, windows.query_groups
     words_before = starts(spans.counts - spans.characters)[own.sentences]
@@ -209,6 +210,7 @@ def _padded_ranges(begins: IntArray, counts: IntArray, most: int | None = None) 
 
 
 Queries = GroupViews | GroupRectangle
+TensorPlan = SpanPlan[Tensor, Queries]
 
 
 def plan_spans(
@@ -217,7 +219,7 @@ def plan_spans(
     word_queries: bool = False,
     device: torch.device | str = "cpu",
     rectangles: bool | None = None,
-) -> SpanPlan:
+) -> TensorPlan:
     """Plan a batch, with its arrays as tensors.
 
     word_queries: plan words as queries too. The last layer needs none, as its output for words is not used.
@@ -225,12 +227,12 @@ def plan_spans(
     """
     device = torch.device(device)
     rectangles = device.type != "cpu" if rectangles is None else rectangles
-    lay_out = rectangles_of if rectangles else partial(query_groups, kind=GroupViews)
+    lay_out: Any = rectangles_of if rectangles else partial(query_groups, kind=GroupViews)
     return SpanPlan.of(
         lattice, word_queries=word_queries, put=partial(on_device_together, device=device), lay_out=lay_out
     )
 
 
-def arrange(plan: SpanPlan, characters: Tensor, words: Tensor) -> Tensor:
+def arrange(plan: TensorPlan, characters: Tensor, words: Tensor) -> Tensor:
     """Return the spans of a batch in its plan's order. *Shape* characters: [N, d]; words: [W, d]; result: [N + W, d]"""
     return torch.cat((characters, words)).index_select(0, plan.order)

@@ -25,12 +25,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..batching.span_plan import SpanPlan
+from ..batching.span_plan import AttentionPlan
 from ..settings import DISTANCES, StackConfig, check_distances
 from ..settings import RANDOM_BLOCK as BLOCK
 from .attention import WHOLE_MAP, mirrored, sinusoids, split_heads
 from .dense import Linear, dropout
-from .span_plan import Queries
+from .span_plan import GroupViews, Queries, TensorPlan
 from .transformer import TransformerLayer
 
 
@@ -59,7 +59,7 @@ class SpanPositions(nn.Module):
         bound = 1.0 / math.sqrt(len(distances) * width)
         nn.init.uniform_(self.fuse.weight, -bound, bound)
 
-    def forward(self, plan: SpanPlan) -> Tensor:
+    def forward(self, plan: TensorPlan) -> Tensor:
         """Return the embeddings. *Shape: [R, d]*"""
         width, n = self.fuse.in_features, len(self.kinds)
         terms = self.fuse(_symmetric(plan.longest, width, self.fuse.weight)).view(-1, width)
@@ -284,35 +284,50 @@ class SpanAttention(nn.Module):
         self.random = RandomAttention(n_heads=n_heads, places=places) if places else None
 
     def forward(
-        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
+        self,
+        x: Tensor,
+        plan: AttentionPlan[Queries],
+        relative: Tensor,
+        rows: Tensor | None = None,
+        query_input: Tensor | None = None,
     ) -> Tensor:
         """Attend within each sentence.
 
         x: the spans that are queries: the characters of a batch, or all. *Shape: [n, d]*. Returns *Shape: [n, d]*
 
-        plan: of the batch.
+        plan: of the batch, for these queries.
         relative: the relative positions, `SpanPositions()(plan)`. *Shape: [R, d]*
         rows: all spans, if they are not `x`. *Shape: [N + W, d]*
         query_input: input of the queries, if it is another stream than `x` (MECT's cross). *Shape: [n, d]*
         """
         heads = self.heads(x, plan, relative, rows, query_input)
-        return attend_spans(heads, plan.groups(len(x)), self.dropout if self.training else 0.0).flatten(1)
+        return attend_spans(heads, plan.groups, self.dropout if self.training else 0.0).flatten(1)
 
     def weights(
-        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
+        self,
+        x: Tensor,
+        plan: AttentionPlan[Queries],
+        relative: Tensor,
+        rows: Tensor | None = None,
+        query_input: Tensor | None = None,
     ) -> list[Tensor]:
         """Return the attention map of each sentence. Its keys are its characters, then its words. *Shape: [h, n, L]*
         each
         """
         heads = self.heads(x, plan, relative, rows, query_input)
-        # The plan must have single groups, not rectangles.
         maps = [[heads.q.new_zeros(self.n_heads, 0, length)] for length in plan.lengths]
-        for group in plan.groups(len(x)):
+        for group in plan.groups:
+            assert isinstance(group, GroupViews), "the plan must have single groups, not rectangles"
             maps[group.sentence].append(span_weights(heads, group))
         return [torch.cat(parts, dim=1) for parts in maps]
 
     def heads(
-        self, x: Tensor, plan: SpanPlan, relative: Tensor, rows: Tensor | None = None, query_input: Tensor | None = None
+        self,
+        x: Tensor,
+        plan: AttentionPlan[Queries],
+        relative: Tensor,
+        rows: Tensor | None = None,
+        query_input: Tensor | None = None,
     ) -> SpanHeads:
         """Return queries, keys, values (eq. 6) and positions by head."""
         rows = x if rows is None else rows
@@ -321,17 +336,16 @@ class SpanAttention(nn.Module):
         queries, q_position = q + self.u, q + self.v
         if self.scale != 1.0:
             queries, q_position = queries * self.scale, q_position * self.scale
-        return SpanHeads(queries, q_position, k, v, r, self._bias(len(x), plan))
+        return SpanHeads(queries, q_position, k, v, r, self._bias(plan))
 
     def _split(self, projection: nn.Module, x: Tensor) -> Tensor:
         return split_heads(projection(x), self.n_heads)
 
-    def _bias(self, n_queries: int, plan: SpanPlan) -> Tensor | None:
+    def _bias(self, plan: AttentionPlan[Queries]) -> Tensor | None:
         """Return the random attention for the positions of queries and keys."""
         if self.random is None:
             return None
-        keys = max(plan.lengths, default=0)
-        return self.random(plan.longest if n_queries == len(plan.characters) else keys, keys)
+        return self.random(plan.most, max(plan.lengths, default=0))
 
 
 def span_layer(config: StackConfig, **options: Any) -> TransformerLayer:

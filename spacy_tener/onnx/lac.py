@@ -92,7 +92,7 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
 
     LAC's transitions are small: nine of ten tokens have a tag whose lead over each other one is larger than all that
     its neighbours' tags could change. These have that tag on every best path, and only the stretches between remain.
-    `crf.decode` has no use for such pairs of any two tags: it knows the few that its tagging allows.
+    The decoder of `crf` does not fit: it adds up only the pairs of tags that a `TagLayout` allows, and LAC scores all.
     """
     tags: IntArray = emissions.argmax(axis=1)
     # The most that a tag b can gain on a tag a by the tag before, if there is one, and by the tag after. *Shape* [a, b]

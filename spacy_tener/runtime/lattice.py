@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..batching.lattice import Lattice
-from ..batching.span_plan import SpanPlan
+from ..batching.span_plan import AttentionPlan
 from ..settings import DISTANCES, MECT_DISTANCES, AtssaConfig, FlatConfig, MectConfig
 from ..types import FloatArray
 from .attention import AdaptedAttention, Rectangle, divided, in_rectangles
 from .dense import Linear
 from .fusion import WordFusion
 from .selection import SelectiveAttention
-from .spans import SpanAttention, SpanHeads, SpanPositions, attend_spans
+from .spans import Queries, SpanAttention, SpanHeads, SpanPositions, attend_spans, plan_spans
 from .transformer import TransformerLayer, output_norm
 from .weights import Weights
 
@@ -37,14 +37,14 @@ class FlatEncoder:
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """*Shape* chars: [N, char_width]; words: [W, word_width]; result: [N, d]"""
         *inner, last = self.layers
-        plan = SpanPlan.of(lattice, word_queries=bool(inner))
+        plan = plan_spans(lattice, word_queries=bool(inner))
         relative = self.positions(plan)
         x = self.char_input(chars)
         rows = np.concatenate((x, self.word_input(words)))[plan.order]
         for layer in inner:
-            rows = layer(rows, plan, relative)
+            rows = layer(rows, plan.by_all, relative)
         x = rows[plan.characters] if inner else x
-        mixed = last.attention(last.attention_input(x), plan, relative, last.attention_input(rows))
+        mixed = last.attention(last.attention_input(x), plan.by_characters, relative, last.attention_input(rows))
         return self.output_norm(last.complete(x, mixed))
 
 
@@ -101,7 +101,7 @@ class MectEncoder:
     def __call__(self, chars: FloatArray, radicals: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
         """*Shape* chars, radicals: [N, ..]; words: [W, word_width]; result: [N, d]"""
         *inner, last = self.layers
-        plan = SpanPlan.of(lattice, word_queries=bool(inner))
+        plan = plan_spans(lattice, word_queries=bool(inner))
         relative = [positions(plan) for positions in self.positions]
         given = [chars, radicals] if self.config.n_streams == 2 else [np.concatenate((chars, radicals), axis=1)]
         streams = [project(part) for project, part in zip(self.inputs, given, strict=True)]
@@ -110,10 +110,10 @@ class MectEncoder:
         beside = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
         rows = [np.concatenate(pair)[plan.order] for pair in zip(streams, beside, strict=True)]
         for layer in inner:
-            rows = self._layer(layer, rows, rows, plan, relative)
+            rows = self._layer(layer, rows, rows, plan.by_all, relative)
         if inner:
             streams = [stream[plan.characters] for stream in rows]
-        streams = self._layer(last, rows, streams, plan, relative)
+        streams = self._layer(last, rows, streams, plan.by_characters, relative)
         normed = [norm(stream) for norm, stream in zip(self.output_norms, streams, strict=True)]
         return normed[0] if self.fusion is None else self.fusion(np.concatenate(normed, axis=1))
 
@@ -122,7 +122,7 @@ class MectEncoder:
         layers: Sequence[TransformerLayer],
         rows: Sequence[FloatArray],
         streams: Sequence[FloatArray],
-        plan: SpanPlan,
+        plan: AttentionPlan[Queries],
         relative: Sequence[FloatArray],
     ) -> list[FloatArray]:
         """Run one layer of each stream. rows: all spans, as keys and values; streams: the spans that are queries."""
@@ -133,10 +133,9 @@ class MectEncoder:
             layer.attention.heads(x, plan, *others)  # type: ignore[attr-defined]
             for layer, x, *others in zip(layers, own, relative, keys, queries, strict=True)
         ]
-        groups = plan.groups(len(streams[0]))
         if len(rows[0]) > FEW_ROWS:
-            parts = [divided(attend_spans(each, groups)) for each in heads]
+            parts = [divided(attend_spans(each, plan.groups)) for each in heads]
         else:
-            mixed = divided(attend_spans(SpanHeads.joined(heads), groups))
+            mixed = divided(attend_spans(SpanHeads.joined(heads), plan.groups))
             parts = [part.copy() for part in np.split(mixed, len(layers), axis=1)]
         return [layer.complete(x, part) for layer, x, part in zip(layers, streams, parts, strict=True)]

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from ..batching.span_plan import QueryGroup, SpanPlan
+from ..batching.lattice import Lattice
+from ..batching.span_plan import AttentionPlan, QueryGroup, SpanPlan, query_groups
 from ..settings import DISTANCES, StackConfig
 from ..settings import RANDOM_BLOCK as BLOCK
-from ..types import FloatArray
+from ..types import FloatArray, IntArray
 from .attention import divided, exponentials, interleave, sinusoids, values_layer
 from .dense import Linear, relu
 from .weights import Weights
 
 KEPT = 512
 """Maximum length in characters whose table of positions is cached; windows of long texts are shorter."""
+
+Queries = QueryGroup[IntArray]
+ArrayPlan = SpanPlan[IntArray, Queries]
+
+
+def plan_spans(lattice: Lattice, *, word_queries: bool) -> ArrayPlan:
+    """Plan a batch. word_queries: plan words as queries too."""
+    return SpanPlan.of(lattice, word_queries=word_queries, put=list, lay_out=partial(query_groups, kind=QueryGroup))
 
 
 class SpanPositions:
@@ -32,7 +42,7 @@ class SpanPositions:
         self.fuse = Linear(weights.part("fuse"))
         self._kept: tuple[int, FloatArray] | None = None
 
-    def __call__(self, plan: SpanPlan) -> FloatArray:
+    def __call__(self, plan: ArrayPlan) -> FloatArray:
         """Return the relative positions. *Shape: [R, d]*"""
         zero, terms = self._terms(plan.longest)
         rows = plan.distances[:, self.kinds] + zero
@@ -88,7 +98,7 @@ class SpanHeads:
         return cls(q, q_position, k, v, table, np.concatenate(biases) if biases else None)
 
 
-def attend_spans(heads: SpanHeads, groups: Sequence[QueryGroup]) -> FloatArray:
+def attend_spans(heads: SpanHeads, groups: Sequence[Queries]) -> FloatArray:
     """Return sums of weighted values, with the sums of weights in the last column. *Returns Shape: [n, h, d_k + 1]*"""
     n_heads, n_queries, _ = heads.q.shape
     mixed = np.empty((n_queries, n_heads, heads.v.shape[2]), np.float32)
@@ -96,7 +106,7 @@ def attend_spans(heads: SpanHeads, groups: Sequence[QueryGroup]) -> FloatArray:
         scores = heads.q[:, group.queries] @ heads.k[:, group.keys].swapaxes(1, 2)
         products = heads.q_position[:, group.queries] @ heads.table[group.columns].transpose(1, 2, 0)
         # np.take of single numbers is fastest along one row at a time.
-        scores += np.take(products.reshape(n_heads, -1), group.pairs(), axis=1).reshape(scores.shape)
+        scores += np.take(products.reshape(n_heads, -1), _pairs(group), axis=1).reshape(scores.shape)
         if heads.bias is not None:
             _add_bias(scores, heads.bias, group)
         weights = _exponentials(scores)
@@ -108,7 +118,14 @@ def _exponentials(scores: FloatArray) -> FloatArray:
     return exponentials(scores.swapaxes(1, 2)).swapaxes(1, 2)
 
 
-def _add_bias(scores: FloatArray, bias: FloatArray, group: QueryGroup) -> None:
+def _pairs(group: Queries) -> IntArray:
+    """Return the index of the product of each query and key among the group's *[G, C]*. *Shape: [G * L]*"""
+    # Queries of a single kind need no selection.
+    windows = group.windows if len(group.windows) == 1 else group.windows[group.kinds]
+    return (windows + group.shifts).reshape(-1)
+
+
+def _add_bias(scores: FloatArray, bias: FloatArray, group: Queries) -> None:
     reach = bias.shape[-1]
     queries = max(min(scores.shape[1], reach - group.place), 0)
     scores[:, :queries, :reach] += bias[:, group.place : group.place + queries, : scores.shape[2]]
@@ -144,17 +161,17 @@ class SpanAttention:
             self.blocks = weights.shaped("random.blocks", along**2, config.heads * BLOCK**2)
 
     def __call__(
-        self, x: FloatArray, plan: SpanPlan, relative: FloatArray, rows: FloatArray | None = None
+        self, x: FloatArray, plan: AttentionPlan[Queries], relative: FloatArray, rows: FloatArray | None = None
     ) -> FloatArray:
         """Attend within each sentence. x: the spans that are queries, *Shape: [n, d]*; rows: all spans, if they are not
         x, *Shape: [N + W, d]*
         """
-        return divided(attend_spans(self.heads(x, plan, relative, rows), plan.groups(len(x))))
+        return divided(attend_spans(self.heads(x, plan, relative, rows), plan.groups))
 
     def heads(
         self,
         x: FloatArray,
-        plan: SpanPlan,
+        plan: AttentionPlan[Queries],
         relative: FloatArray,
         rows: FloatArray | None = None,
         query_input: FloatArray | None = None,
@@ -169,19 +186,17 @@ class SpanAttention:
         table = self.position(relative)
         table = table.reshape(len(table), self.n_heads, table.shape[1] // self.n_heads)
         q, q_position, k, v = map(self._split, (q, q + self.v_less_u, k, read[:, :width]))
-        return SpanHeads(q, q_position, k, v, table, self._bias(len(x), plan))
+        return SpanHeads(q, q_position, k, v, table, self._bias(plan))
 
     def _split(self, x: FloatArray) -> FloatArray:
         """Split the last dimension by head. *Shape: [n, h w] -> [h, n, w]*"""
         return x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads).swapaxes(0, 1)
 
-    def _bias(self, n_queries: int, plan: SpanPlan) -> FloatArray | None:
+    def _bias(self, plan: AttentionPlan[Queries]) -> FloatArray | None:
         """Return the random attention for the positions of queries and keys. *Returns Shape: [h, queries, keys]*"""
         if self.blocks is None:
             return None
-        most = max(plan.lengths, default=0)
-        queries = min(plan.longest if n_queries == len(plan.characters) else most, self.places)
-        keys = min(most, self.places)
+        queries, keys = min(plan.most, self.places), min(max(plan.lengths, default=0), self.places)
         down, across = (np.arange(-(-n // BLOCK)) for n in (queries, keys))
         blocks: FloatArray = self.blocks[down[:, None] * -(-self.places // BLOCK) + across]
         square = blocks.reshape(len(down), len(across), self.n_heads, BLOCK, BLOCK).transpose(2, 0, 3, 1, 4)

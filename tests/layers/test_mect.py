@@ -214,7 +214,7 @@ def test_the_maps_are_those_that_outputs_are_made_with(options: dict[str, Any]) 
     for i, (own, weights) in enumerate(zip(encoder.layers[0].streams, maps(encoder, batch), strict=True)):
         values = own.attention.value(read[i]).view(len(rows[i]), HEADS, -1)
         expected = torch.einsum("hij,jhd->ihd", weights[:, :8], values).flatten(1)
-        got = own.attention(read[i][:8], plan, relative[i], read[i], read[1 - i][:8])
+        got = own.attention(read[i][:8], plan.by_characters, relative[i], read[i], read[1 - i][:8])
         assert torch.allclose(got, expected)
 
 

@@ -55,23 +55,23 @@ class Setting:
     def all_ask(self, *, cross: bool = False) -> Tensor:
         plan = plan_spans(self.lattice, word_queries=True)
         rows = arrange(plan, self.characters, self.words)
-        return self.attention(rows, plan, self.positions(plan), None, self.others if cross else None)
+        return self.attention(rows, plan.by_all, self.positions(plan), None, self.others if cross else None)
 
     def characters_ask(self, *, cross: bool = False) -> Tensor:
         plan = plan_spans(self.lattice)
         rows = arrange(plan, self.characters, self.words)
         query_input = self.others[plan.characters] if cross else None
-        return self.attention(self.characters, plan, self.positions(plan), rows, query_input)
+        return self.attention(self.characters, plan.by_characters, self.positions(plan), rows, query_input)
 
     def reference(self, *, cross: bool = False) -> list[Tensor]:
         """For each sentence. *Shape: [L, d]*"""
         plan = plan_spans(self.lattice)
         rows = arrange(plan, self.characters, self.words)
-        query_input = self.others if cross else rows
+        query_input, lengths = self.others if cross else rows, plan.by_characters.lengths
         return [
             reference_span_attention(self.attention, self.positions, x, q, torch.from_numpy(spans))
             for x, q, spans in zip(
-                rows.split(plan.lengths), query_input.split(plan.lengths), sentences_of(self.lattice), strict=True
+                rows.split(lengths), query_input.split(lengths), sentences_of(self.lattice), strict=True
             )
         ]
 
@@ -191,7 +191,7 @@ def test_scores_by_hand() -> None:
         setting.positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
     plan = plan_spans(lattice, word_queries=True)
     rows = arrange(plan, setting.characters, setting.words)
-    (got,) = attention.weights(rows, plan, setting.positions(plan))
+    (got,) = attention.weights(rows, plan.by_all, setting.positions(plan))
     x, spans = rows.tolist(), [(0, 0), (1, 1), (0, 1)]
     for i, query in enumerate(spans):
         scores = []
@@ -221,7 +221,7 @@ def test_the_order_of_words_changes_nothing_but_the_bias() -> None:
 def maps_of(setting: Setting) -> Iterator[Tensor]:
     plan = plan_spans(setting.lattice, word_queries=True)
     rows = arrange(plan, setting.characters, setting.words)
-    yield from setting.attention.weights(rows, plan, setting.positions(plan))
+    yield from setting.attention.weights(rows, plan.by_all, setting.positions(plan))
 
 
 def test_maps_are_probabilities_over_characters_then_words() -> None:
@@ -240,7 +240,7 @@ def test_maps_of_characters_alone_have_their_rows_only() -> None:
     setting = Setting(random_lattice(LENGTHS))
     plan = plan_spans(setting.lattice)
     rows = arrange(plan, setting.characters, setting.words)
-    own = setting.attention.weights(setting.characters, plan, setting.positions(plan), rows)
+    own = setting.attention.weights(setting.characters, plan.by_characters, setting.positions(plan), rows)
     for weights, whole, length in zip(own, maps_of(setting), setting.lattice.lengths, strict=True):
         assert torch.allclose(weights, whole[:, :length], atol=1e-12)
 

@@ -10,15 +10,14 @@ from lattices import any_lattice, lattice_of, random_lattice
 from torch import Tensor
 
 from spacy_tener.batching.lattice import Lattice
-from spacy_tener.batching.span_plan import QueryGroup, SpanPlan
 from spacy_tener.layers import span_plan, spans
-from spacy_tener.layers.span_plan import plan_spans
+from spacy_tener.layers.span_plan import GroupViews, TensorPlan, plan_spans
 from spacy_tener.layers.spans import SpanHeads, attend_spans, span_weights
 
 HEADS, HEAD_WIDTH = 2, 3
 
 
-def random_heads(plan: SpanPlan, *, bias_size: int = 0) -> SpanHeads:
+def random_heads(plan: TensorPlan, *, bias_size: int = 0) -> SpanHeads:
     """Queries for all rows of a plan."""
     torch.manual_seed(0)
     n, n_positions = len(plan.order), len(plan.distances)
@@ -27,12 +26,12 @@ def random_heads(plan: SpanPlan, *, bias_size: int = 0) -> SpanHeads:
     return SpanHeads(*(part.requires_grad_() for part in parts), bias=None if bias is None else bias.requires_grad_())
 
 
-def plan_of(lattice: Lattice) -> tuple[SpanPlan, tuple[QueryGroup, ...]]:
+def plan_of(lattice: Lattice) -> tuple[TensorPlan, tuple[GroupViews, ...]]:
     plan = plan_spans(lattice, word_queries=True)
-    return plan, plan.groups(len(plan.order))
+    return plan, plan.by_all.groups
 
 
-def slow_map(heads: SpanHeads, group: QueryGroup) -> Tensor:
+def slow_map(heads: SpanHeads, group: GroupViews) -> Tensor:
     """Pair by pair. *Shape: [h, G, L]*"""
     queries, keys = range(group.queries.start, group.queries.stop), range(group.keys.start, group.keys.stop)
     columns = group.columns[group.pairs().view(len(queries), -1) % len(group.columns)]
@@ -79,9 +78,11 @@ def test_maps_of_long_sentences_are_not_kept(monkeypatch: pytest.MonkeyPatch) ->
     plan, groups = plan_of(random_lattice([20, 90]))
     heads = random_heads(plan)
     inputs = sum(part.numel() for part in heads.parts if part is not None)
-    assert numbers_kept(attend_spans(heads, groups, 0.0)) - inputs == HEADS * sum(length**2 for length in plan.lengths)
+    assert numbers_kept(attend_spans(heads, groups, 0.0)) - inputs == HEADS * sum(
+        length**2 for length in plan.by_all.lengths
+    )
     monkeypatch.setattr(spans, "WHOLE_MAP", 50)
-    assert numbers_kept(attend_spans(heads, groups, 0.0)) - inputs == HEADS * plan.lengths[0] ** 2
+    assert numbers_kept(attend_spans(heads, groups, 0.0)) - inputs == HEADS * plan.by_all.lengths[0] ** 2
 
 
 def test_a_gradient_of_a_gradient_is_refused() -> None:
@@ -111,7 +112,7 @@ def mixed_and_gradients(lattice: Lattice, *, rectangles: bool, words: bool, bias
     n = len(plan.order) if words else len(plan.characters)
     queries = [part.detach()[:n].requires_grad_() for part in (heads.q, heads.q_position)]
     parts = [*queries, *heads.parts[2:]]
-    mixed = attend_spans(SpanHeads(*parts), plan.groups(n), 0.0)
+    mixed = attend_spans(SpanHeads(*parts), (plan.by_all if words else plan.by_characters).groups, 0.0)
     leaves = [part for part in parts if part is not None]
     return [mixed, *torch.autograd.grad(mixed.sin().sum(), leaves, allow_unused=True)]
 
@@ -134,8 +135,8 @@ def test_rectangles_of_many_sentences_mix_and_learn_what_single_groups_do(
 
 def test_rectangles_are_few_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lattice = random_lattice([7, 9, 60, 8, 10, 64, 9, 2])
-    assert len(plan_spans(lattice, rectangles=True).by_characters) == 1
+    assert len(plan_spans(lattice, rectangles=True).by_characters.groups) == 1
     monkeypatch.setattr(span_plan, "PAIRS_AT_ONCE", 20_000)
-    for rectangle in plan_spans(lattice, word_queries=True, rectangles=True).by_all or ():
+    for rectangle in plan_spans(lattice, word_queries=True, rectangles=True).by_all.groups:
         (n, queries), keys, columns = (rectangle.rows[which].shape for which in ("queries", "keys", "columns"))
         assert n == 1 or n * queries * (keys[1] + columns[1]) <= 20_000

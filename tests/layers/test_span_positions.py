@@ -9,8 +9,7 @@ import torch
 from lattices import lattice_of, random_lattice, sentences_of
 from paper_forms import reference_span_positions
 
-from spacy_tener.batching.span_plan import SpanPlan
-from spacy_tener.layers.span_plan import plan_spans
+from spacy_tener.layers.span_plan import TensorPlan, plan_spans
 from spacy_tener.layers.spans import DISTANCES, SpanPositions
 
 CHOICES = [DISTANCES, ("hh", "tt"), ("th",), ("tt", "ht", "hh")]
@@ -21,12 +20,12 @@ def make(width: int = 12, distances: tuple[str, ...] = DISTANCES) -> SpanPositio
     return SpanPositions(width=width, distances=distances).double()
 
 
-def rows_of_pairs(positions: SpanPositions, plan: SpanPlan, sentence: int) -> torch.Tensor:
+def rows_of_pairs(positions: SpanPositions, plan: TensorPlan, sentence: int) -> torch.Tensor:
     """The table's rows for all pairs of a sentence. *Shape: [L, L, d]*"""
     table, parts = positions(plan), []
-    for group in plan.by_all or ():
+    for group in plan.by_all.groups:
         if group.sentence == sentence:
-            columns = group.pairs().view(-1, plan.lengths[sentence]) % len(group.columns)
+            columns = group.pairs().view(-1, plan.by_all.lengths[sentence]) % len(group.columns)
             parts.append(table[group.columns[columns]])
     return torch.cat(parts)
 
