@@ -44,7 +44,7 @@ Trained = tuple[Language, list[str]]
 def make_pipelines() -> dict[str, Trained]:
     """Return a trained pipeline of each kind, with texts to try it on. What they are made of is written here."""
     systems = {name: {**tok2vec, "width": 8} for name, tok2vec in small_tok2vecs(Path()).items()}
-    systems["MECT"]["random_attention"] = 30
+    systems["MECT"] |= {"random_attention": 30, "radicals": {**systems["MECT"]["radicals"], "radical_width": 8}}
     characters = {**systems["TENER"]["embed"], "width": 8, "bigram_width": 4}
     lexicon = systems["FLAT"]["words"]["lexicon"]
     segments = {

@@ -8,20 +8,20 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ..errors import RemedyError
 
-_SIZE = 16
-_KEY = "spacy_tener"
-_BEFORE = b'\\"checksum\\": \\"'
-"""Text before the checksum in the header, which is JSON inside JSON."""
+_CHECKSUM = "checksum"
+_VALUES = "values.json"
+"""Name of the array with all parts that are neither arrays nor bytes."""
 
 
 def to_safetensors(parts: Mapping[str, Any]) -> bytes:
     """Return a safetensors file with arrays, bytes, and other values that JSON can hold.
 
-    Bytes are arrays of uint8 there; the other values and the checksum are JSON in the header's metadata.
+    Bytes are arrays of uint8 there, and so is the JSON of the other values. The checksum is in the header's metadata.
     """
     arrays, values = {}, {}
     for name, part in parts.items():
@@ -31,30 +31,33 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
             arrays[name] = np.frombuffer(part, dtype=np.uint8)
         else:
             values[name] = part
-    metadata = json.dumps({"checksum": "0" * 2 * _SIZE, "values": values})
-    data = bytearray(save(arrays, {_KEY: metadata}))
-    begin = data.index(_BEFORE) + len(_BEFORE)
-    data[begin : begin + 2 * _SIZE] = _checksum(data, begin)
-    return bytes(data)
+    arrays[_VALUES] = np.frombuffer(json.dumps(values).encode(), dtype=np.uint8)
+    return save(arrays, {_CHECKSUM: _checksum(arrays)})
 
 
 def from_safetensors(data: bytes) -> dict[str, Any]:
     """Return the parts of a file of `to_safetensors`, after verifying its checksum."""
-    begin = data.find(_BEFORE) + len(_BEFORE)
-    if data[begin : begin + 2 * _SIZE] != _checksum(data, begin):
+    try:
+        arrays = load(data)
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        intact = header["__metadata__"] == {_CHECKSUM: _checksum(arrays)}
+    except (SafetensorError, KeyError, ValueError):
+        intact = False
+    if not intact:
         raise RemedyError(
             "The checksum of a part of the model is wrong",
             "The file is damaged, or spacy_tener did not write it. Restore it from a copy, or train again.",
         )
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    parts: dict[str, Any] = json.loads(header["__metadata__"][_KEY])["values"]
-    for name, array in load(data).items():
+    parts: dict[str, Any] = json.loads(arrays.pop(_VALUES).tobytes())
+    for name, array in arrays.items():
         parts[name] = array.tobytes() if array.dtype == np.uint8 else array
     return parts
 
 
-def _checksum(data: bytes | bytearray, begin: int) -> bytes:
-    """Return the checksum of all bytes except its own, which start at `begin`."""
-    digest = blake2b(memoryview(data)[:begin], digest_size=_SIZE)
-    digest.update(memoryview(data)[begin + 2 * _SIZE :])
-    return digest.hexdigest().encode()
+def _checksum(arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    """Return a digest of the arrays' names, dtypes, shapes and bytes."""
+    digest = blake2b(digest_size=16)
+    for name, array in sorted(arrays.items()):
+        digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

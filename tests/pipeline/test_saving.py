@@ -308,5 +308,6 @@ def test_what_is_saved_is_plain(saved):
     assert cfg == {"labels": ["GPE", "ORG", "PER"], "token_length": 1.0, **asdict(NERSettings())}
     message = srsly.msgpack_loads((saved / "tener_ner" / "model").read_bytes())
     blocks = [safetensors.numpy.load(shim) for shims in message["shims"] for shim in shims]
+    assert all(json.loads(block.pop("values.json").tobytes()) for block in blocks)
     assert all(array.dtype == "f" for block in blocks for array in block.values())
     assert len(blocks) == 3
