@@ -33,7 +33,7 @@ EMBED = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "dropout": 0
 WORDS = {
     "@architectures": "spacy_tener.LexiconEmbed.v1",
     "width": 8,
-    "lexicon": {"@misc": "spacy_tener.JiebaLexicon.v1", "min_frequency": 500},
+    "lexicon": {"@misc": "spacy_tener.JiebaLexicon.v1"},
 }
 RADICALS = {"@architectures": "spacy_tener.RadicalEmbed.v1"}
 TENER = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "dropout": 0.0, "embed": EMBED}
