@@ -1,4 +1,4 @@
-"""`python -m spacy tener grid`: every run in processes of its own, whatever becomes of the others."""
+"""`python -m research grid`: every run in processes of its own, whatever becomes of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m spacy tener plot`: directories in, a figure out."""
+"""`python -m research plot`: directories in, a figure out."""
 
 from __future__ import annotations
 

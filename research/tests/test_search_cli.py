@@ -1,4 +1,4 @@
-"""`python -m spacy tener search`: two real trainings of a few steps, and what is said."""
+"""`python -m research search`: two real trainings of a few steps, and what is said."""
 
 from __future__ import annotations
 

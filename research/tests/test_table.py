@@ -1,4 +1,4 @@
-"""`python -m spacy tener table`: directories in, one table out."""
+"""`python -m research table`: directories in, one table out."""
 
 from __future__ import annotations
 
