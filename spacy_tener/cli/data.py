@@ -121,6 +121,9 @@ def convert_cli(
 
     Tags that are invalid after the tag before them are read as conlleval reads them (an I-X after O or after another
     type begins an entity). These and all other corrections are counted and reported.
+
+    Where entities overlap, --overlap longest keeps the longest, and --overlap spans all, in `doc.spans["sc"]` for a
+    `spancat`; `doc.ents` has the longest.
     """
     with of_command_line():
         reading = CorpusOptions(
@@ -149,7 +152,7 @@ def convert_cli(
         outputs += [report.output] * bool(report.docs)
         incorrect += report.incorrect
     for name, readers in _USED_BY.items():
-        if formats and formats.isdisjoint(readers):
+        if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
             for option in given_options(ctx, [name]):
                 meant = f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}."
                 msg.warn(f"{option} did nothing", meant)
@@ -189,6 +192,7 @@ def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
         "Tokens without annotation": report.missing,
         **({"Spans known to be wrong": report.incorrect} if report.incorrect else {}),
         "Entities": report.entities,
+        **({"Entities that overlap a longer one": report.overlapping} if report.overlapping else {}),
         **{f"  {label}": count for label, count in sorted(report.labels.items())},
     }
     scheme = [("Tag scheme", report.scheme)] if report.scheme else []

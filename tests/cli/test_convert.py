@@ -107,6 +107,10 @@ def test_overlaps_and_offsets_follow_the_options(tmp_path: Path) -> None:
     assert result.code == 0
     assert "Spans left out for a longer one that they overlap: 1" in result.text
     assert [entity.text for entity in docs(tmp_path / "a.spacy")[0].ents] == ["北京大学"]
+    result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--offsets", "utf16", "--overlap", "spans")
+    assert {"Entities 2", "Entities that overlap a longer one 1", "LOC 1", "ORG 1"} <= set(result.lines)
+    (doc,) = docs(tmp_path / "a.spacy")
+    assert [span.text for span in doc.spans["sc"]] == ["北京", "北京大学"]
 
 
 def test_decisions_are_counted_and_the_way_to_learn_them_is_named(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from itertools import chain, islice
 from pathlib import Path, PurePath
 
 from spacy.language import Language
+from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
@@ -141,6 +142,7 @@ class ConversionReport:
     sentences: Sentences, or texts of the JSON formats.
     missing: Tokens without annotation.
     incorrect: Spans known not to be entities of their label.
+    overlapping: Entities in `doc.spans` that are not in `doc.ents`, for a longer one there.
     """
 
     source: str
@@ -154,6 +156,7 @@ class ConversionReport:
     tokens: int = 0
     missing: int = 0
     incorrect: int = 0
+    overlapping: int = 0
     labels: Counter[str] = field(default_factory=Counter)
     notes: Notes = field(default_factory=Notes)
 
@@ -202,7 +205,9 @@ def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, pro
         report.tokens += len(doc)
         report.missing += int((doc.to_array("ENT_IOB") == 0).sum())
         report.incorrect += len(doc.spans.get(INCORRECT, ()))
-        report.labels.update(entity.label_ for entity in doc.ents)
+        entities = doc.spans.get(DEFAULT_SPANS_KEY, doc.ents)
+        report.overlapping += len(entities) - len(doc.ents)
+        report.labels.update(entity.label_ for entity in entities)
     if report.docs:
         write_file(job.output, lambda file: file.write(binary.to_bytes()))
     elif left_out := report.notes.counts[Event.LEFT_OUT]:
@@ -215,6 +220,7 @@ def _convert(job: ConversionJob, reading: CorpusOptions, making: DocOptions, pro
 def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report: ConversionReport) -> Iterator[Doc]:
     report.lang = making.lang or ""
     nlp: Language | None = blank_pipeline(report.lang) if report.lang else None
+    overlapping = reading.overlap == "spans"
     for source in job.sources:
         reader = CorpusReader(source, reading)
         items = iter(reader)
@@ -226,9 +232,11 @@ def _docs(job: ConversionJob, reading: CorpusOptions, making: DocOptions, report
                 spaces = making.has_spaces(report.lang)
                 for group in group_sentences(chain(head, items), making.n_sents):
                     if isinstance(group, AnnotatedText):
-                        yield text_to_doc(nlp.tokenizer, group, note=reader.note)
+                        yield text_to_doc(nlp.tokenizer, group, note=reader.note, overlapping=overlapping)
                     else:
-                        yield sentences_to_doc(nlp.vocab, group, spaces=spaces, note=reader.note)
+                        yield sentences_to_doc(
+                            nlp.vocab, group, spaces=spaces, note=reader.note, overlapping=overlapping
+                        )
             elif source in job.found and not reader.notes.counts:
                 report.notes.add(Event.STRAY, f"{source}: there is no annotated sentence or text in it")
         except CorpusError as error:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
+from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
@@ -34,53 +35,65 @@ def group_sentences(
         yield group
 
 
-def sentences_to_doc(vocab: Vocab, sentences: Sequence[Sentence], *, spaces: bool, note: Note) -> Doc:
+def sentences_to_doc(
+    vocab: Vocab, sentences: Sequence[Sentence], *, spaces: bool, note: Note, overlapping: bool = False
+) -> Doc:
     """Return one Doc of some sentences, with a token for each token of the corpus.
 
     spaces: Put a space after each token.
+    overlapping: Write all entities to `doc.spans`, too: those that overlap a longer one are not in `doc.ents`.
     """
     words = list(chain.from_iterable(sentence.tokens for sentence in sentences))
     starts: list[bool | int | None] = [index == 0 for sentence in sentences for index in range(len(sentence.tokens))]
     doc = Doc(vocab, words=words, spaces=[spaces] * len(words), sent_starts=starts)
     entities: list[Span] = []
+    others: list[Span] = []
     missing: set[int] = set()
     offset = 0
     for sentence in sentences:
-        trimmed = _without_blank_edges(sentence, note)
-        entities += [Span(doc, offset + span.start, offset + span.end, span.label) for span in trimmed]
+        for group, spans in ((entities, sentence.spans), (others, sentence.overlapping)):
+            trimmed = _without_blank_edges(sentence, spans, note)
+            group += [Span(doc, offset + span.start, offset + span.end, span.label) for span in trimmed]
         missing.update(offset + index for index in sentence.missing)
         offset += len(sentence.tokens)
     _set_entities(doc, entities, missing)
+    if overlapping:
+        doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *others])
     return doc
 
 
-def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: Note) -> Doc:
+def text_to_doc(tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: Note, overlapping: bool = False) -> Doc:
     """Return the Doc that the tokenizer makes of a text.
 
     An entity that does not align with tokens leaves missing annotation on the tokens that it touches.
+
+    overlapping: As in `sentences_to_doc`.
     """
     doc = tokenizer(text.text)
     starts = {token.idx: token.i for token in doc}
     ends = {token.idx + len(token): token.i + 1 for token in doc}
     entities: list[Span] = []
+    others: list[Span] = []
     incorrect: list[Span] = []
     unknown = list(text.missing)
-    for span in (*text.spans, *text.incorrect):
-        if span.start in starts and span.end in ends:
-            known = incorrect if span in text.incorrect else entities
-            known.append(Span(doc, starts[span.start], ends[span.end], span.label))
-        else:
-            unknown.append((span.start, span.end))
-            note(Event.MISALIGNED, f"{span.label} {text.text[span.start : span.end][:40]!r}", text.line)
+    for known, spans in ((entities, text.spans), (others, text.overlapping), (incorrect, text.incorrect)):
+        for span in spans:
+            if span.start in starts and span.end in ends:
+                known.append(Span(doc, starts[span.start], ends[span.end], span.label))
+            else:
+                unknown.append((span.start, span.end))
+                note(Event.MISALIGNED, f"{span.label} {text.text[span.start : span.end][:40]!r}", text.line)
     _set_entities(doc, entities, _touched(doc, unknown))
     if incorrect:
         doc.spans[INCORRECT] = incorrect
+    if overlapping:
+        doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *others])
     return doc
 
 
-def _without_blank_edges(sentence: Sentence, note: Note) -> Iterator[EntitySpan]:
-    """Yield the entities without white space tokens at their edges, which spaCy forbids."""
-    for span in sentence.spans:
+def _without_blank_edges(sentence: Sentence, spans: Sequence[EntitySpan], note: Note) -> Iterator[EntitySpan]:
+    """Yield entities of a sentence without white space tokens at their edges, which spaCy forbids."""
+    for span in spans:
         solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
         line = sentence.line + span.start
         if not solid:

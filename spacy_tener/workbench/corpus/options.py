@@ -13,7 +13,7 @@ TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER, LLM = "jsonl", "labelstudio", "clue
 TOKENS, GLINER, BRAT, CONLL_2012 = "tokens", "gliner", "brat", "conll2012"
 FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS, GLINER, BRAT, CONLL_2012)
 UNITS = ("codepoint", "utf16")
-OVERLAPS = ("error", "longest")
+OVERLAPS = ("error", "longest", "spans")
 ANSWERS = ("auto", "complete", "binary")
 ANNOTATORS = ("first", "agreement", "majority", "error")
 

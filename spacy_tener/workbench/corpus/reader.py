@@ -151,8 +151,8 @@ class CorpusReader:
             note = partial(self.note, line=line)
             if is_suggestion(record):
                 note(Event.SUGGESTED, f"'{' '.join(tokens)[:40]}'")
-            kept, unknown = resolve_token_spans(tokens, entities, note, self.options.overlap)
-            return [Sentence(tokens, kept, unknown, line, self.items == 0)]
+            kept, others, unknown = resolve_token_spans(tokens, entities, note, self.options.overlap)
+            return [Sentence(tokens, kept, unknown, line, self.items == 0, others)]
         if self.format != TOKENS:
             texts = PARSERS[self.format](record, partial(self.note, line=line), self.options)
             return self._texts(texts, line)

@@ -51,13 +51,18 @@ class EntitySpan:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A tokenized sentence of a corpus. missing: Indices of tokens with missing annotation."""
+    """A tokenized sentence of a corpus.
+
+    missing: Indices of tokens with missing annotation.
+    overlapping: As in `AnnotatedText`.
+    """
 
     tokens: tuple[str, ...]
     spans: tuple[EntitySpan, ...]
     missing: tuple[int, ...] = ()
     line: int = 1
     starts_document: bool = False
+    overlapping: tuple[EntitySpan, ...] = ()
 
     @property
     def text(self) -> str:
@@ -72,6 +77,7 @@ class AnnotatedText:
     spans: The spans of the file; after `resolve_spans` sorted and without overlaps.
     missing: Ranges of characters with missing annotation, except where entities cover them.
     incorrect: Spans known not to be entities of their label. They may overlap.
+    overlapping: Spans that `resolve_spans` took out of `spans` for a longer one.
     """
 
     text: str
@@ -80,6 +86,7 @@ class AnnotatedText:
     line: int = 1
     starts_document: bool = True
     incorrect: tuple[EntitySpan, ...] = ()
+    overlapping: tuple[EntitySpan, ...] = ()
 
 
 class Event(Enum):
@@ -164,7 +171,8 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
     A span that is left out for a longer one leaves missing annotation on the characters that the longer one does not
     cover: they are in an entity, so not `O`. Discontinuous spans leave missing annotation, too.
 
-    overlap: `error`, or `longest` to keep the longest of overlapping spans, the first of equally long ones.
+    overlap: `error`; `longest` to keep the longest of overlapping spans, the first of equally long ones; or `spans`,
+        the same, and nothing is noted as left out, since the Doc keeps the others too.
     """
     spans, incorrect = (cleaned(group, raw.text, note) for group in (raw.spans, raw.incorrect))
     if both := spans.keys() & incorrect.keys():
@@ -172,14 +180,14 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
         raise RecordError(reason, "Decide on one of them.")
     kept, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), note, overlap)
     missing = (*((span.start, span.end) for span in dropped), *raw.missing)
-    return AnnotatedText(raw.text, tuple(kept), missing, line, incorrect=tuple(incorrect))
+    return AnnotatedText(raw.text, tuple(kept), missing, line, incorrect=tuple(incorrect), overlapping=tuple(dropped))
 
 
 def resolve_token_spans(
     tokens: tuple[str, ...], spans: Sequence[EntitySpan], note: Note, overlap: str
-) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
-    """Return entities over tokens that are in bounds, have a label and do not overlap, and the tokens with missing
-    annotation: those that only spans cover which are left out for a longer one."""
+) -> tuple[tuple[EntitySpan, ...], tuple[EntitySpan, ...], tuple[int, ...]]:
+    """Return entities over tokens that are in bounds, have a label and do not overlap; those taken out for a longer
+    one; and the tokens with missing annotation, which only the latter cover."""
     for span in spans:
         where = f"entity {span.start}-{span.end - 1}"
         if not 0 <= span.start < span.end <= len(tokens):
@@ -196,7 +204,7 @@ def resolve_token_spans(
     kept, dropped = _without_overlaps(dict.fromkeys(spans), shown, note, overlap)
     covered = {index for span in kept for index in range(span.start, span.end)}
     missing = {index for span in dropped for index in range(span.start, span.end)} - covered
-    return tuple(kept), tuple(sorted(missing))
+    return tuple(kept), tuple(dropped), tuple(sorted(missing))
 
 
 def _without_overlaps(
@@ -207,11 +215,12 @@ def _without_overlaps(
     kept = longest(ordered)
     if overlap == "error" and len(kept) < len(ordered):
         left, right = next((left, right) for left, right in pairwise(ordered) if left.end > right.start)
-        remedy = "Remove one of them, or keep the longest with `--overlap longest`."
+        remedy = "Remove one of them, or keep the longest with `--overlap longest`, all with `--overlap spans`."
         raise RecordError(f"{shown(left)} and {shown(right)} overlap", remedy)
     dropped = [span for span in ordered if span not in kept]
-    for span in dropped:
-        note(Event.OVERLAP, shown(span))
+    if overlap == "longest":
+        for span in dropped:
+            note(Event.OVERLAP, shown(span))
     return kept, dropped
 
 

@@ -318,7 +318,7 @@ def test_a_json_file_that_is_named_as_columns_is_refused(tmp_path: Path) -> None
 def test_unknown_rules_are_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"Unknown unit of offsets 'bytes'\. Use one of: codepoint, utf16"):
         CorpusOptions(offsets="bytes")
-    with pytest.raises(ValueError, match=r"Unknown way to read overlaps 'first'\. Use one of: error, longest"):
+    with pytest.raises(ValueError, match=r"Unknown way to read overlaps 'first'\. Use one of: error, longest, spans"):
         CorpusOptions(overlap="first")
 
 

@@ -3,6 +3,7 @@ line."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 import written
 from conversion import convert
+from spacy.tokens import DocBin
+from spacy.vocab import Vocab
 from written import SENTENCES, Sentence
 
 from spacy_tener.errors import InputError
@@ -59,13 +62,15 @@ def in_the_middle_of_blank_lines(data: bytes) -> bytes:
     return b"\n\n" + data + b"\n \n"
 
 
-def write(folder: Path, name: str, change: Callable[[bytes], bytes], **options: bool) -> Path:
-    """Write the corpus in a format. Offsets of brat count the line ends of its text, which stays as it is."""
+def write(
+    folder: Path, name: str, change: Callable[[bytes], bytes], corpus: list[Sentence] = CORPUS, **options: bool
+) -> Path:
+    """Write a corpus in a format. Offsets of brat count the line ends of its text, which stays as it is."""
     path = folder / f"{name}.txt"
     if name != BRAT:
-        path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](CORPUS, **options).encode()))
+        path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](corpus, **options).encode()))
         return path
-    text, annotations = written.brat(CORPUS, **options)
+    text, annotations = written.brat(corpus, **options)
     path.write_text(text, encoding="utf8", newline="")
     path.with_suffix(".ann").write_bytes(change(annotations.encode()))
     return path.with_suffix(".ann")
@@ -153,6 +158,46 @@ def test_one_damaged_record_is_refused_with_its_line_and_nothing_is_written(tmp_
         convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=FORMATS.get(name, name)))
     assert caught.value.line == lines[0]
     assert not (tmp_path / "out.spacy").exists()
+
+
+NESTED: list[Sentence] = [(list("在北京大学医学院"), [(1, 3, "LOC"), (1, 5, "ORG"), (1, 8, "ORG")]), (list("好"), [])]
+
+
+def llm_by_name(corpus: list[Sentence]) -> str:
+    """spacy-llm's other shape, of names by label; its spans follow each other."""
+    texts = map(written.text_of, corpus)
+    records = [
+        {"text": text, "entities": {x: [n for *_, y, n in own if y == x] for *_, x, _ in own}} for text, own in texts
+    ]
+    return "\n".join(map(json.dumps, records))
+
+
+@pytest.mark.parametrize("name", [*WITH_OFFSETS, "gliner", "llm_by_name", BRAT])
+def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(WITHOUT_OFFSETS, "llm_by_name", llm_by_name)
+    path = write(tmp_path, name, same, NESTED)
+    with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
+        convert([path], tmp_path / "out.spacy", making=DocOptions(lang="zh"))
+    (report,) = convert([path], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"), making=DocOptions("zh"))
+    first, *others = DocBin().from_disk(tmp_path / "out.spacy").get_docs(Vocab())
+    assert [(span.text, span.label_) for span in first.spans["sc"]] == [
+        ("北京", "LOC"),
+        ("北京大学", "ORG"),
+        ("北京大学医学院", "ORG"),
+    ]
+    assert [(ent.text, ent.label_) for ent in first.ents] == [("北京大学医学院", "ORG")]
+    assert all(token.ent_iob for token in first)
+    # A text without entities has no spans, which is annotation too.
+    assert [len(doc.spans["sc"]) for doc in others] == [0] * (name != BRAT)
+    assert (report.entities, report.overlapping, report.notes.counts) == (3, 2, {})
+
+
+@pytest.mark.parametrize("name", written.COLUMNS)
+def test_columns_have_their_entities_as_spans_too(tmp_path: Path, name: str) -> None:
+    convert([write(tmp_path, name, same)], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"))
+    docs = list(DocBin().from_disk(tmp_path / "out.spacy").get_docs(Vocab()))
+    assert sum(len(doc.ents) for doc in docs) > 5
+    assert all(list(doc.spans["sc"]) == list(doc.ents) for doc in docs)
 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
