@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import spacy.errors
 import yaml
 from commands import root_command
 from pages import PAGES, ROOT, anchors, prose
@@ -46,7 +47,7 @@ def test_registered_names_exist(page: str) -> None:
 
 
 def test_table_of_extras_is_complete() -> None:
-    table = re.findall(r"^\| `(\w+)` \|", section("README.md", "Extras"), flags=re.M)
+    table = re.findall(r"^\| `(\w+)` \|", section("README.md", "Install"), flags=re.M)
     assert sorted(table) == sorted(PROJECT["optional-dependencies"])
 
 
@@ -152,3 +153,12 @@ def numbers(text: str) -> list[float]:
 def test_tables_of_scores_say_where_they_are_from(page: str) -> None:
     for table in re.findall(r"(?<!-->\n)(?:(?<=\n\n)|(?<=\A))((?:\|.*\n)+)", PAGES[page].read_text(encoding="utf8")):
         assert "±" not in table, f"{page}: {table.splitlines()[0]}"
+
+
+def test_messages_on_the_page_of_errors_are_the_programs() -> None:
+    """Each part of a quoted message that is not a name or a number."""
+    sources = [*ROOT.glob("spacy_tener/**/*.py"), Path(spacy.errors.__file__)]
+    said = re.sub(r"\"\s*f?\"", "", "".join(path.read_text(encoding="utf8") for path in sources))
+    shown = re.findall(r"^\| `([^`|]+)`", PAGES["docs/errors.md"].read_text(encoding="utf8"), flags=re.M)
+    parts = [part.strip(" '") for message in shown for part in message.split("...")]
+    assert [part for part in parts if part not in said] == []
