@@ -175,6 +175,9 @@ def card_cli(
     version: Annotated[str | None, typer.Option("--version", help="Version of the package")] = None,
     license: Annotated[str | None, typer.Option("--license", help="Licence of the package")] = None,
     author: Annotated[str | None, typer.Option("--author", help="Author of the package")] = None,
+    limitation: Annotated[
+        list[str] | None, typer.Option("--limitation", help="What it fails at, for the card; may be repeated")
+    ] = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     force: options.Force = False,
@@ -207,6 +210,7 @@ def card_cli(
         training=_count(training) if training else None,
         speed=_measure(model, speed, gpu_id) if speed else None,
         megabytes=size_mb(model),
+        limitations=limitation or (),
     )
     with writing(output):
         shutil.rmtree(output, ignore_errors=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from ...about import __title__, __version__
 from ...errors import RemedyError
 from ...manifest import installed_versions
 from ..composing.files import entries
@@ -50,6 +51,7 @@ class Card:
     training: The size of the training corpus.
     speed: Characters and tokens per second over raw text, and the machine.
     megabytes: The pipeline's size on disk.
+    limitations: What it fails at, beside what the scores and the corpus tell.
     """
 
     meta: Mapping[str, Any]
@@ -60,6 +62,7 @@ class Card:
     training: TrainingSize | None
     speed: str | None
     megabytes: float
+    limitations: Sequence[str] = ()
 
     @property
     def package(self) -> str:
@@ -133,8 +136,8 @@ def render_card(card: Card) -> str:
         card.meta["description"],
         markdown_table(("Feature", "Description"), _features(card)),
         "## Use",
-        "The wheel depends on spaCy and `spacy_tener`, which can also be installed from a clone.",
-        f"    pip install {wheel}",
+        f"It needs spaCy, and `{__title__}`, which is on no index: `pip wheel --no-deps CLONE` makes its wheel.",
+        f"    pip install {__title__}-{__version__}-py3-none-any.whl {wheel}",
         "```python\nimport spacy\n\n"
         f'nlp = spacy.load("{card.package}")\ndoc = nlp("{text}")\n'
         "print([(ent.text, ent.label_) for ent in doc.ents])\n```",
@@ -240,6 +243,7 @@ def _limitations(card: Card) -> Iterable[str]:
         yield "It learned on the corpus' own tokens. spaCy's tokenizer may cut raw text otherwise."
     elif card.config["nlp"].get("tokenizer", {}).get("segmenter") == "char":
         yield "Its tokens are single characters."
+    yield from card.limitations
 
 
 def _link(source: Mapping[str, str]) -> str:

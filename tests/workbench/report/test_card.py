@@ -10,6 +10,7 @@ import pytest
 import srsly
 from spacy.schemas import ModelMetaSchema, validate
 
+from spacy_tener.about import __version__
 from spacy_tener.errors import RemedyError
 from spacy_tener.workbench.report.card import (
     CORPORA,
@@ -124,7 +125,7 @@ def test_a_corpus_that_nobody_knows_has_its_name_only() -> None:
 
 def test_the_code_shown_names_package_and_wheel() -> None:
     text = section(CARD, "Use")
-    assert "pip install zh_weibo_tener-1.2.0-py3-none-any.whl" in text
+    assert f"pip install spacy_tener-{__version__}-py3-none-any.whl zh_weibo_tener-1.2.0-py3-none-any.whl" in text
     assert 'spacy.load("zh_weibo_tener")' in text
     code = text.partition("```python\n")[2].partition("```")[0]
     compile(code, "card", "exec")
@@ -144,6 +145,8 @@ def test_limitations_follow_from_the_results() -> None:
     assert "Its tokens are single characters." in text
     enough = {"PER": Confusion(100, 0, 0), "GPE": Confusion(50, 0, 49)}
     assert "are rough: GPE." in section(replace(CARD, test=replace(TEST, counts=enough)), "Limitations")
+    own = "Names of after 2014 are found less often."
+    assert section(replace(CARD, limitations=[own]), "Limitations").endswith(f"- {own}")
 
 
 def test_the_corpus_own_tokens_are_said_to_be_kept() -> None:
