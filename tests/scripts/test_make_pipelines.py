@@ -1,0 +1,58 @@
+"""Wheels of trained pipelines: from a corpus to an empty environment that predicts, explains and serves."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import make_pipelines
+import pytest
+from make_pipelines import Recipe, main, write_index
+from trained import UNSEEN, trained
+
+
+@pytest.mark.slow
+def test_a_wheel_with_its_card_and_checksum_works_in_an_empty_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = Recipe("sample", "sample_quick", "CC0-1.0", ("It learned for a minute.",), lambda _: trained("tener"))
+    monkeypatch.setattr(make_pipelines, "RECIPES", {"sample": recipe})
+    monkeypatch.setitem(make_pipelines.TEXTS, "zh", UNSEEN)
+    packages = tmp_path / "packages"
+    # research/convert_corpus.py writes to corpus/, as for the project.
+    main(["sample", f"--output={packages}", f"--work={tmp_path / 'work'}"])
+    wheel = packages / "zh_sample_quick-1.0.0-py3-none-any.whl"
+    assert f"{wheel.name}: " in capsys.readouterr().out
+    assert "- It learned for a minute." in (packages / f"{wheel.stem}.md").read_text(encoding="utf8")
+    table = (packages / "README.md").read_text(encoding="utf8")
+    assert "Chinese sample corpus of spacy_tener | CC0-1.0 |" in table
+    for line in (packages / "SHA256SUMS").read_text(encoding="utf8").splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((packages / name).read_bytes()).hexdigest() == digest
+    assert len(list(packages.glob("*.whl"))) == 2
+
+
+def test_only_wheels_of_pipelines_are_in_the_table(tmp_path: Path) -> None:
+    make_pipelines.build_own_wheel(tmp_path)
+    write_index(tmp_path)
+    (own,) = tmp_path.glob("*.whl")
+    assert own.name in (tmp_path / "SHA256SUMS").read_text(encoding="utf8")
+    assert own.name not in (tmp_path / "README.md").read_text(encoding="utf8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["weiboo"], "unknown: weiboo; there are weibo"),
+        (["wnut17-small", "--tweets", "none.txt"], "none.txt is missing"),
+    ],
+    ids=["name", "raw text"],
+)
+def test_what_is_missing_is_said_before_anything_starts(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as error:
+        main([*arguments, f"--output={tmp_path / 'packages'}"])
+    assert error.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "packages").exists()
