@@ -90,8 +90,9 @@ def _flat(module: FlatEncoder, chars: Tensor, words: Tensor, lattice: Lattice) -
 @heat_maps.register
 def _atssa(module: AtssaEncoder, *inputs: Any) -> list[HeatMap]:
     (fusion,) = module.word_weights(*inputs)
-    kept = [array(only) for (only,) in module.kept_keys(*inputs)] if module.config.selects else None
-    return [HeatMap("words", 1, "", array(fusion)), *_attention(module.attention_weights(*inputs), kept=kept)]
+    maps = module.attention_weights(*inputs)
+    kept = [array((only > 0).sum(-1)) for (only,) in maps] if module.config.selects else None
+    return [HeatMap("words", 1, "", array(fusion)), *_attention(maps, kept=kept)]
 
 
 @heat_maps.register

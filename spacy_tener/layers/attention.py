@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointFunction
 
 from .dense import Linear, dropout
-from .ragged import Bucket, Ragged
+from .ragged import Ragged
 
 # Maximum length of cached tables. Lengths are rounded up to powers of two, so that few tables serve all batches.
 LONGEST_KEPT = 8192
@@ -75,11 +75,11 @@ WHOLE_MAP = 512
 # Number of scores computed at once for longer sequences: about what fits into a core's own cache.
 SCORES_AT_ONCE = 1 << 20
 
-Weighting = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
+Weighting = Callable[[Tensor, Tensor | None], Tensor]
 """Function from scores to attention weights, in place of softmax.
 
-It gets the scores, -inf at padded keys, *Shape: [n, h, T, L]*, `Heads.per_query`, *[n, h, T, w'']*, and a mask of real
-queries, *[n, T]*, or None for all of them.
+It gets the scores, -inf at padded keys, *Shape: [n, h, T, L]*, and `Heads.per_query`, zeros at padded queries,
+*[n, h, T, w'']*.
 """
 
 
@@ -99,6 +99,10 @@ class Heads:
     q_position: Tensor | None = None
     table: Tensor | None = None
     per_query: Tensor | None = None
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return self.q, self.k, self.v, self.q_position, self.table, self.per_query
 
 
 class Attention(nn.Module, ABC):
@@ -173,7 +177,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
         mixed = _on_device(heads, ragged, p)
     else:
         padded = zip(_pad(heads, ragged), ragged.buckets, strict=True)
-        mixed = [_plain(own, bucket, p, weighting) for own, bucket in padded]
+        mixed = [_plain(own, bucket.key_mask, p, weighting) for own, bucket in padded]
     return ragged.join(mixed).view(heads.v.shape[0], -1)
 
 
@@ -181,7 +185,7 @@ def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = N
     """Return the attention map of each sequence. *Shape: [h, length, length]* each"""
     maps = [heads.q.new_zeros(ragged.heads, 0, 0) for _ in ragged.lengths]
     for padded, bucket in zip(_pad(heads, ragged), ragged.buckets, strict=True):
-        weights = _map(padded, bucket, weighting)
+        weights = _map(padded, bucket.key_mask, weighting)
         for row, sequence in enumerate(bucket.sequences):
             length = ragged.lengths[sequence]
             maps[sequence] = weights[row, :, :length, :length]
@@ -189,13 +193,13 @@ def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = N
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
-    """Return the heads of each bucket, padded. *Shape: [n, h, L, ..]*, but for `table`: *[L, w']*"""
+    """Yield the heads of each bucket, padded. *Shape: [n, h, L, ..]*, but for `table`: *[L, w']*"""
     none = [None] * len(ragged.buckets)
-    parts = (heads.q, heads.k, heads.v, heads.q_position, heads.per_query)
-    q, k, v, q_position, per_query = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in parts)
-    table = heads.table
-    tables = none if table is None else [table[: bucket.length] for bucket in ragged.buckets]
-    return map(Heads, q, k, v, q_position, tables, per_query)
+    parts = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in (heads.q, heads.k, heads.v, heads.q_position))
+    per_query = none if heads.per_query is None else ragged.pad(heads.per_query.flatten(0, 1), zeros=True)
+    for bucket, (*own, others) in zip(ragged.buckets, zip(*parts, per_query, strict=True), strict=True):
+        table = None if heads.table is None else heads.table[: bucket.length]
+        yield Heads(*cast("list[Tensor]", own), table, others)
 
 
 def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
@@ -216,61 +220,30 @@ def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:
     return mixed
 
 
-def _plain(padded: Heads, bucket: Bucket, p: float, weighting: Weighting | None) -> Tensor:
+def _plain(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
     """Compute one bucket by matrix products. *Returns Shape: [n, h, L, d_k]*
 
     torch's fused CPU kernel takes neither dropout nor values narrower than keys, and is slower at every length.
     """
-    if padded.q.shape[2] <= WHOLE_MAP:
-        return _mix(padded, bucket, p, weighting)
-    joined = _with_positions(padded)
-    n, h, length, _ = joined.q.shape
-    step = max(SCORES_AT_ONCE // (n * h * length), 32)
-    queries = joined.q.split(step, dim=2)
-    per_query = [None] * len(queries) if joined.per_query is None else joined.per_query.split(step, dim=2)
-    cuts = [slice(begin, begin + step) for begin in range(0, length, step)]
+    n, h, length, _ = padded.q.shape
+    if length <= WHOLE_MAP:
+        return _mix(key_mask, p, weighting, *padded.tensors)
     # Memory grows with the length and not with its square: maps are recomputed in the backward pass.
-    attended = partial(checkpointed, _mix_queries, joined.k, joined.v, bucket, p, weighting)
-    return torch.cat([attended(*some) for some in zip(cuts, queries, per_query, strict=True)], dim=2)
+    step = max(SCORES_AT_ONCE // (n * h * length), 32)
+    mix, (q, k, v, q_position, table, per_query) = partial(checkpointed, _mix, key_mask, p, weighting), padded.tensors
+    parts = [[None] * len(q.split(step, dim=2)) if x is None else x.split(step, dim=2) for x in (q_position, per_query)]
+    queries = zip(q.split(step, dim=2), *parts, strict=True)
+    return torch.cat([mix(own, k, v, places, table, others) for own, places, others in queries], dim=2)
 
 
-def _mix_queries(
-    k: Tensor,
-    v: Tensor,
-    bucket: Bucket,
-    p: float,
-    weighting: Weighting | None,
-    cut: slice,
-    q: Tensor,
-    per_query: Tensor | None,
-) -> Tensor:
-    """Compute the queries `q` of a bucket, which are the slice `cut` of all. *Returns Shape: [n, h, cut, d_k]*"""
-    return _mix(Heads(q, k, v, per_query=per_query), bucket, p, weighting, cut)
+def _mix(key_mask: Tensor | None, p: float, weighting: Weighting | None, *tensors: Tensor) -> Tensor:
+    """Mix the values for some queries of a bucket. tensors: those of its `Heads`. *Returns Shape: [n, h, T, d_k]*"""
+    heads = Heads(*tensors)
+    return torch.matmul(dropout(_map(heads, key_mask, weighting), p, training=True), heads.v)
 
 
-def _with_positions(padded: Heads) -> Heads:
-    """Concatenate queries with queries to positions, and keys with positions: one product gives the whole score."""
-    if padded.q_position is None or padded.table is None:
-        return padded
-    table = padded.table.expand(*padded.k.shape[:3], -1)
-    queries, keys = torch.cat((padded.q, padded.q_position), dim=-1), torch.cat((padded.k, table), dim=-1)
-    return Heads(queries, keys, padded.v, per_query=padded.per_query)
-
-
-def _mix(padded: Heads, bucket: Bucket, p: float, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
-    return torch.matmul(dropout(_map(padded, bucket, weighting, queries), p, training=True), padded.v)
-
-
-def _map(padded: Heads, bucket: Bucket, weighting: Weighting | None, queries: slice = slice(None)) -> Tensor:
-    """Return the attention map of a bucket, or of the slice `queries` of it. *Returns Shape: [n, h, T, L]*"""
-    scores = _scores(padded, bucket.key_mask)
-    if weighting is None:
-        return torch.softmax(scores, dim=-1)
-    return weighting(scores, padded.per_query, None if bucket.mask is None else bucket.mask[:, queries])
-
-
-def _scores(padded: Heads, key_mask: Tensor | None) -> Tensor:
-    """Return scores, -inf at padded keys. q, q_position: *Shape: [n, h, T, ..]*. Returns *Shape: [n, h, T, L]*"""
+def _map(padded: Heads, key_mask: Tensor | None, weighting: Weighting | None) -> Tensor:
+    """Return the attention map of some queries of a bucket. *Returns Shape: [n, h, T, L]*"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
     if padded.q_position is None or padded.table is None:
@@ -281,7 +254,7 @@ def _scores(padded: Heads, key_mask: Tensor | None) -> Tensor:
     scores = scores.view(shape)
     if key_mask is not None:
         scores += key_mask
-    return scores
+    return torch.softmax(scores, dim=-1) if weighting is None else weighting(scores, padded.per_query)
 
 
 @dataclass(frozen=True)

@@ -119,12 +119,6 @@ class AtssaEncoder(nn.Module):
         """Return the attention map of each sentence in each layer, in evaluation. *Shape: [h, length, length]* each"""
         return each_layer(self.layers, TransformerLayer.weights, *self._read(chars, words, lattice))
 
-    def kept_keys(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[list[Tensor]]:
-        """Return the number of keys that each query of each sentence keeps in each layer. *Shape: [h, length]*
-        each
-        """
-        return each_layer(self.layers, _kept_keys, *self._read(chars, words, lattice))
-
     def word_weights(self, chars: Tensor, words: Tensor, lattice: Lattice) -> list[Tensor]:
         """Return the attention of each character to each word of its sentence, 0 for words that do not cover it.
 
@@ -147,12 +141,6 @@ class AtssaEncoder(nn.Module):
         if not self.config.selects:
             return x, ragged, relative
         return x, ragged, relative, Segments.of_sequences(lattice.lengths, device=x.device)
-
-
-def _kept_keys(layer: TransformerLayer, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
-    if isinstance(layer.attention, SelectiveAttention):
-        return layer.attention.kept(layer.attention_input(x), ragged, *context)
-    return [x.new_full((ragged.heads, length), length, dtype=torch.int64) for length in ragged.lengths]
 
 
 Streams = Sequence[Tensor]

@@ -31,13 +31,11 @@ class Bucket:
 
     sequences: indices of its sequences in the batch, the longest first. *Shape: n*
     length: length of the longest sequence.
-    mask: True at real tokens, or None if there is no padding. *Shape: [n, length]*
-    key_mask: added to scores, -inf at padded keys, else 0; or None. *Shape: [n, 1, 1, length]*
+    key_mask: added to scores, -inf at padded keys, else 0; None if there is no padding. *Shape: [n, 1, 1, length]*
     """
 
     sequences: tuple[int, ...]
     length: int
-    mask: Tensor | None
     key_mask: Tensor | None
 
 
@@ -86,7 +84,7 @@ class Ragged:
         begins = starts(sizes)
         order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
         cuts = cuts_by_cost(sizes[order] if by_tokens else sizes[order] ** 2, price)
-        rectangles, own_masks, key_masks, rows, masks = [], [], [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
+        rectangles, key_masks, rows, masks = [], [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for begin, end in pairwise(cuts):
             sequences = order[begin:end]
             own = sizes[sequences, None]
@@ -96,16 +94,14 @@ class Ragged:
             rows.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             masks.append(np.repeat(mask, heads, axis=0).ravel())
             rectangles.append((tuple(sequences.tolist()), len(column)))
-            own_masks.append(None if mask.all() else mask)
             key_masks.append(None if mask.all() else np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None])
         to_padded, real = np.concatenate(rows), np.concatenate(masks)
         to_flat = np.empty(sizes.sum() * heads, np.int64)
         to_flat[to_padded[real]] = np.flatnonzero(real)
         some = None if real.all() else real[:, None].astype(np.float32)
-        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, some, *own_masks, *key_masks
-        positions, padded, flat, in_slots, *parts = on_device_together(arrays, device)
-        of_buckets = zip(rectangles, parts[: len(key_masks)], parts[len(key_masks) :], strict=True)
-        buckets = (Bucket(*own, mask, key_mask) for own, mask, key_mask in of_buckets)
+        arrays = ranges(np.zeros_like(sizes), sizes), to_padded, to_flat, some, *key_masks
+        positions, padded, flat, in_slots, *there = on_device_together(arrays, device)
+        buckets = (Bucket(*own, key_mask) for own, key_mask in zip(rectangles, there, strict=True))
         return cls(tuple(sizes.tolist()), heads, tuple(buckets), positions, padded, flat, in_slots)
 
     @property

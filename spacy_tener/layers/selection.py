@@ -82,23 +82,16 @@ class Selection:
     alpha: float = 50.0
     tau: float = 1.0
 
-    def kept(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
-        """Return `z` at prediction, 1 or 0. *Returns Shape: [n, h, T, L]*"""
-        scores = scores.detach()
-        above = scores - self.bound(scores, per_query).detach()
-        # Arithmetic rather than a comparison: comparing and selecting are not vectorised on a CPU.
-        return above.sign_().add_(1.0).clamp_(max=1.0)
-
-    def decide(self, scores: Tensor, per_query: Tensor | None, real: Tensor | None) -> Tensor:
+    def decide(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
         """Return the attention map in prediction, and in training with "top_k"."""
-        weights = torch.softmax(scores, dim=-1) * self.kept(scores, per_query, real)
+        above = (scores - self.bound(scores, per_query)).detach()
+        # z by arithmetic rather than a comparison: comparing and selecting are not vectorised on a CPU.
+        weights = torch.softmax(scores, dim=-1) * above.sign_().add_(1.0).clamp_(max=1.0)
         return weights / _row_sums(weights)
 
-    def sample(
-        self, scores: Tensor, per_query: Tensor | None, real: Tensor | None, penalty: Penalty | None = None
-    ) -> Tensor:
+    def sample(self, scores: Tensor, per_query: Tensor | None, penalty: Penalty | None = None) -> Tensor:
         """Return the attention map in training with "threshold". penalty: records the penalty on z."""
-        return _Sample.apply(scores, per_query, real, self, penalty)  # type: ignore[no-untyped-call]
+        return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
 
     def bound(self, scores: Tensor, per_query: Tensor | None) -> Tensor:
         """Return `T~` (eq. 8). *Returns Shape: [n, h, T, 1]*"""
@@ -171,11 +164,6 @@ class SelectiveAttention(AdaptedAttention):
         """Return the attention map of each sequence at prediction. *Shape: [h, length, length]* each"""
         return attention_maps(self.heads(x, *context), ragged, self.selection.decide)
 
-    def kept(self, x: Tensor, ragged: Ragged, *context: Any) -> list[Tensor]:
-        """Return the number of keys that each query of each sequence keeps at prediction. *Shape: [h, length]* each"""
-        z = attention_maps(self.heads(x, *context), ragged, self.selection.kept)
-        return [kept.sum(-1).long() for kept in z]
-
 
 def kth_largest(x: Tensor, k: int) -> Tensor:
     """Return the k-th largest number of each row, -inf if there are fewer. Equal numbers count separately.
@@ -197,31 +185,25 @@ def logistic_noise(like: Tensor) -> Tensor:
 
 
 class _Sample(torch.autograd.Function):
-    """Attention map of eq. 8, 9 and 17. Its gradient includes the penalty's (eq. 19), `lambda / L` per z of a real
-    query.
-    """
+    """Attention map of eq. 8, 9 and 17. Its gradient includes the penalty's (eq. 19), `lambda / L` per z."""
 
     @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, per_query: Tensor, real: Tensor | None, selection: Selection, penalty: Penalty | None
-    ) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, per_query: Tensor, selection: Selection, penalty: Penalty | None) -> Tensor:
         bound = selection.bound(scores, per_query)
         above = scores - bound
         at_bound = _zeros_of(above) if selection.k else None
         z = above.mul_(selection.alpha).add_(logistic_noise(scores)).div_(selection.tau).sigmoid_()
         weights = torch.softmax(scores, dim=-1).mul_(z)
         weights.div_(_row_sums(weights))
-        ctx.save_for_backward(weights, z, at_bound, bound, per_query, real)
+        ctx.save_for_backward(weights, z, at_bound, bound, per_query)
         ctx.slope = selection.alpha / selection.tau
         ctx.penalty = penalty
         return weights
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        weights, z, at_bound, bound, per_query, real = ctx.saved_tensors
+        weights, z, at_bound, bound, per_query = ctx.saved_tensors
         threshold, factor = per_query[..., :1], per_query[..., 1:]
-        if real is not None:
-            factor = factor * real[:, None, :, None]
         if ctx.penalty is not None:
             ctx.penalty.record((z.sum(dim=-1, keepdim=True) * factor).sum())
         d_scores = gradients[0] * weights
@@ -234,7 +216,7 @@ class _Sample(torch.autograd.Function):
         d_threshold = d_bound * (threshold <= bound)
         if at_bound is not None:
             d_scores.addcmul_(at_bound, d_bound - d_threshold)
-        return d_scores, torch.cat((d_threshold, torch.zeros_like(d_threshold)), dim=-1), None, None, None
+        return d_scores, torch.cat((d_threshold, torch.zeros_like(d_threshold)), dim=-1), None, None
 
 
 def _row_sums(weights: Tensor) -> Tensor:

@@ -52,8 +52,8 @@ def test_each_row_of_a_bucket_is_one_sequence_with_its_mask(lengths: list[int], 
             assert torch.equal(
                 padded[row, :, length:], padded[row, :, length - 1 : length].expand_as(padded[row, :, length:])
             )
-            mask = torch.ones(bucket.length, dtype=torch.bool) if bucket.mask is None else bucket.mask[row]
-            assert mask.tolist() == [t < length for t in range(bucket.length)]
+            mask = torch.zeros(bucket.length) if bucket.key_mask is None else bucket.key_mask[row, 0, 0]
+            assert mask.exp().tolist() == [t < length for t in range(bucket.length)]
 
 
 @settings(max_examples=40, deadline=None)
@@ -78,7 +78,7 @@ def test_buckets_hold_similar_lengths_longest_first(lengths: list[int]) -> None:
 def test_equal_lengths_need_one_bucket_and_no_mask() -> None:
     ragged = Ragged.of([30] * 20, heads=4)
     assert len(ragged.buckets) == 1
-    assert ragged.buckets[0].mask is None
+    assert ragged.buckets[0].key_mask is None
     assert ragged.real is None
 
 
@@ -118,7 +118,7 @@ def mean_of_sequence(ragged: Ragged, x: torch.Tensor) -> torch.Tensor:
     """Every row times the mean of its sequence's rows: real rows mix, padding must not."""
     parts = []
     for padded, bucket in zip(ragged.pad(x), ragged.buckets, strict=True):
-        keep = 1.0 if bucket.mask is None else bucket.mask[:, None, :, None].double()
+        keep = 1.0 if bucket.key_mask is None else bucket.key_mask.double().exp().transpose(2, 3)
         count = torch.tensor([ragged.lengths[s] for s in bucket.sequences], dtype=x.dtype).view(-1, 1, 1, 1)
         parts.append(padded * (padded * keep).sum(2, keepdim=True) / count)
     return ragged.join(parts)

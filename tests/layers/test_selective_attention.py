@@ -117,13 +117,12 @@ def test_prediction_is_the_papers(options: dict[str, Any]) -> None:
     module, x = make(**options).eval(), tokens(sum(LENGTHS))
     expected = paper_batch(module, x, LENGTHS, samples=False)
     assert (run(module, x, LENGTHS) - expected).abs().max() < 1e-10
-    maps, kept = module.weights(x, *context(LENGTHS, x)), module.kept(x, *context(LENGTHS, x))
-    for own, weights, counts in zip(x.split(LENGTHS), maps, kept, strict=True):
+    for own, weights in zip(x.split(LENGTHS), module.weights(x, *context(LENGTHS, x)), strict=True):
         assert weights.shape == (HEADS, len(own), len(own))
         if len(own):
             _, wanted, z = paper(module, own)
             assert torch.allclose(weights, wanted, atol=1e-12)
-            assert torch.equal(counts, z.sum(-1).long())
+            assert torch.equal(weights > 0, z > 0)
 
 
 @each_variant
@@ -163,11 +162,10 @@ def test_the_gradient_of_a_sampled_map_is_that_of_its_numbers(k: int) -> None:
     scores = torch.randn(2, 2, 5, 5, dtype=torch.float64)
     scores[1, :, :, 4] = -torch.inf
     per_query = torch.cat((torch.randn(2, 2, 5, 1), torch.zeros(2, 2, 5, 1)), dim=-1).double().requires_grad_()
-    real = torch.tensor([[True] * 5, [True] * 4 + [False]])
 
     def seeded(finite: Tensor, per_query: Tensor) -> Tensor:
         torch.manual_seed(4)
-        return selection.sample(torch.where(scores.isinf(), scores, finite), per_query, real)
+        return selection.sample(torch.where(scores.isinf(), scores, finite), per_query)
 
     finite = scores.clamp(min=-9.0).requires_grad_()
     assert torch.autograd.gradcheck(seeded, (finite, per_query))
@@ -209,18 +207,10 @@ def test_the_penalty_of_a_text_does_not_grow_with_its_batch() -> None:
 def test_at_least_k_keys_stay_and_all_of_a_shorter_sentence() -> None:
     module, x = make(k=3).eval(), tokens(sum(LENGTHS))
     assert module.threshold is not None
-    kept = torch.cat([counts.flatten() for counts in module.kept(x, *context(LENGTHS, x))])
+    kept = torch.cat([(weights > 0).sum(-1).flatten() for weights in module.weights(x, *context(LENGTHS, x))])
     fewest = torch.cat([torch.full((HEADS * length,), min(length, 3)) for length in LENGTHS])
     assert (kept >= fewest).all()
     assert kept.unique().numel() > 3, "queries should keep different numbers of keys"
-
-
-def test_the_map_is_zero_outside_of_what_is_kept_and_sums_to_one() -> None:
-    module, x = make().eval(), tokens(sum(LENGTHS))
-    places = context(LENGTHS, x)
-    for weights, counts in zip(module.weights(x, *places), module.kept(x, *places), strict=True):
-        assert torch.equal((weights > 0).sum(-1), counts)
-        assert torch.allclose(weights.sum(-1), torch.ones(HEADS, weights.shape[1], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -240,8 +230,8 @@ def test_top_k_keeps_exactly_the_k_largest(training: bool) -> None:
     assert module.threshold is None
     places = context(LENGTHS, x)
     mixed = run(module, x, LENGTHS).split(LENGTHS)
-    for own, got, counts in zip(x.split(LENGTHS), mixed, module.kept(x, *places), strict=True):
-        assert (counts == min(len(own), 4)).all()
+    for own, got, weights in zip(x.split(LENGTHS), mixed, module.weights(x, *places), strict=True):
+        assert ((weights > 0).sum(-1) == min(len(own), 4)).all()
         if len(own):
             scores = reference_scores(module, own)
             lowest = torch.sort(scores, descending=True).values[..., :4][..., -1:]
@@ -263,7 +253,7 @@ def test_a_key_is_kept_with_the_probability_of_equation_9(alpha: float, above: f
     scores = torch.full((1, 1, n, n), above, dtype=torch.float64)
     per_query = torch.zeros(1, 1, n, 2, dtype=torch.float64)
     torch.manual_seed(0)
-    weights = Selection(k=0, alpha=alpha, tau=1e-6).sample(scores, per_query, None)
+    weights = Selection(k=0, alpha=alpha, tau=1e-6).sample(scores, per_query)
     expected = 1 / (1 + math.exp(-alpha * above))
     # 5 standard deviations of a mean over 40,000 draws.
     assert abs((weights > 0).double().mean() - expected) < 5 * (expected * (1 - expected)) ** 0.5 / n
@@ -301,7 +291,7 @@ def test_equal_scores_at_the_bound_share_its_gradient() -> None:
     """The gradient must not depend on which of several equal keys is called the k-th."""
     scores = torch.tensor([[[[1.0, 1.0, 1.0, 2.0]]]], dtype=torch.float64, requires_grad=True)
     per_query = torch.tensor([[[[5.0, 0.5]]]], dtype=torch.float64)
-    weights = Selection(k=3, alpha=1.0).sample(scores, per_query, None)
+    weights = Selection(k=3, alpha=1.0).sample(scores, per_query)
     (gradient,) = torch.autograd.grad(weights, scores, torch.zeros_like(weights))
     z = torch.sigmoid(scores.detach() - 1.0)
     slopes = 0.5 * z * (1 - z)  # the penalty's, of each z

@@ -145,20 +145,20 @@ class PretrainedTransformer(nn.Module):
         at_once = self._at_once(device)
         with computes as transformer:
             read = [
-                torch.cat(list(self._read(transformer, ids[:, 0, :, 0], bucket.mask, at_once)))
+                torch.cat(list(self._read(transformer, ids[:, 0, :, 0], bucket.key_mask, at_once)))
                 for ids, bucket in zip(windows, ragged.buckets, strict=True)
             ]
         return ragged.join([part[:, None] for part in read])
 
     def _read(
-        self, transformer: Callable[..., Any], ids: Tensor, mask: Tensor | None, at_once: int
+        self, transformer: Callable[..., Any], ids: Tensor, key_mask: Tensor | None, at_once: int
     ) -> Iterator[Tensor]:
         """Yield the rows of windows of one length, some windows at a time.
 
-        ids, mask: *Shape: [n, L]*; at_once: pieces. Each result: *Shape: [<= n, L, width]*
+        ids: *Shape: [n, L]*; key_mask: of the bucket; at_once: pieces. Each result: *Shape: [<= n, L, width]*
         """
         n_layers, step = self.config.layers, max(1, at_once // ids.shape[1])
-        masks = torch.ones_like(ids) if mask is None else mask.long()
+        masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
         for some, real in zip(ids.split(step), masks.split(step), strict=True):
             output = transformer(
                 input_ids=some, attention_mask=real, output_hidden_states=n_layers > 1, return_dict=True
