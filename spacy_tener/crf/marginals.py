@@ -1,25 +1,13 @@
-"""Probabilities of entities under a CRF, the probable entities, and the entropy of the distribution over paths.
-
-Those computed from a `ForwardBackward` are exact. For a few entities of many sequences, `span_probabilities` is
-quicker: it sums the exponentials themselves, in float64, rescaled every few steps. That is half the work of a step in
-log-space, and float64 has room for scores that are hundreds apart. Where that is not enough, the sums forwards and
-backwards differ, and the caller falls back to log-space (`forward.py`). Both directions run side by side, with a row
-for each tag as in `decode.py`; read backwards, an entity begins with its E (`mirror`).
-"""
+"""Probabilities of entities under a CRF, the probable entities, and the entropy of the distribution over paths."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..batching.sequences import Packing, ranges
-from ..tagging import TagLayout
 from ..types import AnyFloats, IntArray
 from .forward import ForwardBackward, zero_neg_inf
-from .transitions import Transitions, inside_scores, mirror
 
 
 class EntitySpans(NamedTuple):
@@ -180,135 +168,3 @@ def expected_moves(passes: ForwardBackward, total: AnyFloats) -> AnyFloats:
 def finite(scores: AnyFloats) -> AnyFloats:
     """Return scores with 0 for -inf: forbidden paths have probability 0 and add nothing to an expectation."""
     return zero_neg_inf(scores.copy())
-
-
-Sums = NDArray[np.float64]
-
-SPREAD = 100.0
-"""Where the emissions of a token are further apart, log-space is used, even though float64 could hold each."""
-SCALED_EVERY = 4
-"""Steps between rescalings. Exponentiated emissions are at most 1, and transitions rarely above e^10."""
-
-
-@dataclass(frozen=True)
-class ScaledSums:
-    """Scaled forward and backward sums over all paths up to each tag, with its own emission.
-
-    emissions: relative to the largest of their token. *Shape* [N, K]
-    sums: forwards; and backwards, over mirrored tags; packed. *Shape* [2, K, N]
-    scales: logarithm of the factor divided out up to each group of steps. *Shape* [2, n_groups, n_filled]
-    """
-
-    transitions: Transitions
-    packing: Packing
-    emissions: Sums
-    sums: Sums
-    scales: Sums
-
-    @classmethod
-    def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ScaledSums:
-        """Sum over the paths of emissions. *Shape* [N, K], flat rows; -inf forbids a tag"""
-        relative = (emissions - emissions.max(1, keepdims=True)).astype(np.float64)
-        swap, weights = mirror(transitions.layout), np.exp(relative)
-        sums = np.empty((2, *weights.T.shape))
-        sums[0], sums[1] = weights[packing.forward].T, weights[packing.backward].T[swap]
-        return cls(transitions, packing, relative, sums, scaled_recursion(sums, transitions, packing))
-
-    def places(self, sequence: IntArray, step: IntArray) -> tuple[IntArray, tuple[IntArray, IntArray]]:
-        """Return the indices of a step of each sequence in `sums` (packed row) and `scales` (group and column)."""
-        column = np.empty(self.packing.n_sequences, np.int64)
-        column[self.packing.order] = np.arange(self.packing.order.size)
-        begins = np.array([begin for begin, _ in self.packing.steps])
-        return begins[step] + column[sequence], (step // SCALED_EVERY, column[sequence])
-
-    def log_partitions(self, sequence: IntArray) -> Sums:
-        """Return log Z of each sequence, summed forwards and summed backwards. *Shape* [n] to [2, n]"""
-        row, (group, column) = self.places(sequence, self.packing.lengths[sequence] - 1)
-        start, swap = self.transitions.both_ways()[0].astype(np.float64), mirror(self.transitions.layout)
-        last = self.sums[:, :, row] * np.exp(start[::-1, swap, None])
-        sums: Sums = np.log(last.sum(1)) + self.scales[:, group, column]
-        return sums
-
-    def log_probabilities(self, spans: EntitySpans) -> tuple[Sums, bool]:
-        """Return the log-probability of each span as one entity; and True if log Z agrees in both directions.
-
-        *Shape* [n_spans]
-        """
-        layout = self.transitions.layout
-        single = spans.end - spans.start == 1
-        first, scale_first = self.places(spans.sequence, spans.start)
-        last, scale_last = self.places(spans.sequence, self.packing.lengths[spans.sequence] - spans.end)
-        tag = spans.label + np.where(single, layout.single.start, layout.begin.start)
-        ahead = np.log(self.sums[0, tag, first]) + self.scales[0][scale_first]
-        behind = np.log(self.sums[1, tag, last]) + self.scales[1][scale_last]
-        row = self.packing.offsets[spans.sequence] + spans.start
-        between = np.where(single, -self.emissions[row, tag], self._between(spans, row))
-        total, backwards = self.log_partitions(spans.sequence)
-        reliable = bool((np.abs(total - backwards) < 1e-9 * (1.0 + np.abs(total))).all())
-        forbidden = np.isneginf(ahead) | np.isneginf(behind)
-        return np.where(forbidden, -np.inf, ahead + between + behind - total), reliable
-
-    def _between(self, spans: EntitySpans, row: IntArray) -> Sums:
-        """Return the score between the first and last token of each span of two or more tokens. *Shape* [n_spans]"""
-        layout, table = self.transitions.layout, self.transitions.table
-        begin, end, inside = (block.start + spans.label for block in (layout.begin, layout.end, layout.inside))
-        count = np.maximum(spans.end - spans.start - 2, 0)
-        owner = np.repeat(np.arange(count.size), count)
-        emitted = np.bincount(owner, self.emissions[ranges(row + 1, count), inside[owner]], minlength=count.size)
-        through = table[begin, inside] + (count - 1) * table[inside, inside] + table[inside, end]
-        scores: Sums = emitted + np.where(count == 0, table[begin, end], through)
-        return scores
-
-
-def scaled_recursion(sums: Sums, transitions: Transitions, packing: Packing) -> Sums:
-    """Overwrite packed, exponentiated emissions with scaled sums over paths, and return the scales."""
-    start, table = transitions.both_ways()
-    layout, widest = transitions.layout, packing.sizes[0]
-    moves = np.exp(table, dtype=np.float64)
-    outside = np.ascontiguousarray(moves[:, layout.closers, layout.openers].swapaxes(1, 2))
-    inside: Sums = np.stack([inside_scores(way, layout) for way in moves]).astype(np.float64, copy=False)[..., None]
-    scales = np.zeros((2, 1 + (len(packing.steps) - 1) // SCALED_EVERY, widest))
-    previous = sums[:, :, :widest]
-    previous *= np.exp(start, dtype=np.float64)[..., None]
-    space = np.empty(2 * layout.n_tags * widest)
-    reached = space.reshape(2, layout.n_tags, widest)
-    for step, (begin, end) in enumerate(packing.steps[1:], 1):
-        if end - begin != reached.shape[-1]:
-            width = end - begin
-            reached = space[: 2 * layout.n_tags * width].reshape(2, layout.n_tags, width)
-        previous = previous[:, :, : end - begin]
-        advance(previous, outside, inside, reached, layout)
-        if not step % SCALED_EVERY:
-            largest = reached.max(1)
-            group = step // SCALED_EVERY
-            scales[:, group] = scales[:, group - 1]
-            scales[:, group, : end - begin] += np.log(largest)
-            reached /= largest[:, None]
-        previous = sums[:, :, begin:end]
-        previous *= reached
-    return scales
-
-
-def advance(previous: Sums, outside: Sums, inside: Sums, reached: Sums, layout: TagLayout) -> None:
-    """Write the sums over paths to each tag of the next token, without its emissions. *Shape* [2, K, n]"""
-    np.matmul(outside, previous[:, layout.closers], out=reached[:, layout.openers])
-    continued = reached[:, layout.continuers].reshape(2, 2, layout.n_labels, -1)
-    np.multiply(previous[:, None, layout.begin], inside[:, 0], out=continued)
-    continued += previous[:, None, layout.inside] * inside[:, 1]
-
-
-def span_probabilities(
-    emissions: AnyFloats, transitions: Transitions, packing: Packing, spans: EntitySpans
-) -> Sums | None:
-    """Return the probability of each span as one entity; None where scores are too far apart for scaled sums.
-
-    *Shape* [N, K] to [n_spans]
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-        sums = ScaledSums.of(emissions, transitions, packing)
-        # Both directions may lose the same path at a token where it is far below the others.
-        far = np.count_nonzero(sums.emissions > -SPREAD) < np.count_nonzero(sums.emissions > -np.inf)
-        if far:
-            return None
-        found, reliable = sums.log_probabilities(spans)
-        return np.exp(found) if reliable else None

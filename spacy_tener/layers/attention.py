@@ -195,11 +195,12 @@ def attention_maps(heads: Heads, ragged: Ragged, weighting: Weighting | None = N
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
     """Yield the heads of each bucket, padded. *Shape: [n, h, L, ..]*, but for `table`: *[L, w']*"""
     none = [None] * len(ragged.buckets)
-    parts = (none if x is None else ragged.pad(x.flatten(0, 1)) for x in (heads.q, heads.k, heads.v, heads.q_position))
+    parts: Any = (
+        none if x is None else ragged.pad(x.flatten(0, 1)) for x in (heads.q, heads.k, heads.v, heads.q_position)
+    )
     per_query = none if heads.per_query is None else ragged.pad(heads.per_query.flatten(0, 1), zeros=True)
-    for bucket, (*own, others) in zip(ragged.buckets, zip(*parts, per_query, strict=True), strict=True):
-        table = None if heads.table is None else heads.table[: bucket.length]
-        yield Heads(*cast("list[Tensor]", own), table, others)
+    for bucket, q, k, v, q_position, others in zip(ragged.buckets, *parts, per_query, strict=True):
+        yield Heads(q, k, v, q_position, None if heads.table is None else heads.table[: bucket.length], others)
 
 
 def _on_device(heads: Heads, ragged: Ragged, p: float) -> list[Tensor]:

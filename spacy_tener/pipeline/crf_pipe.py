@@ -124,7 +124,7 @@ class CRFPipe(TrainablePipe):
             best = decoding.best()
             weights, least = [1.0] * best.label.size, [0.0] * len(labels)
             if settings.asks_probabilities:
-                weights, least = decoding.probabilities_of_few(best).tolist(), settings.thresholds(labels)
+                weights, least = decoding.probabilities(best).tolist(), settings.thresholds(labels)
             rows = list(zip(best.start.tolist(), best.end.tolist(), best.label.tolist(), weights, strict=True))
             for part in decoding.per_text(best):
                 found.append([UnitEntity(a, z, labels[i], w) for a, z, i, w in rows[part] if w >= least[i]])
@@ -349,7 +349,7 @@ def _set_annotations(docs: Iterable[Doc], found: Sequence[Sequence[UnitEntity]],
 def best_entities(ner: CRFPipe, views: Sequence[DocView], decoding: Decoding) -> list[list[FoundEntity]]:
     """Return the same as `scored`, for a group from `_decodings`."""
     best = decoding.best()
-    found = _entities(ner.labels, views, best, decoding.probabilities_of_few(best))
+    found = _entities(ner.labels, views, best, decoding.probabilities(best))
     return [found[part] for part in decoding.per_text(best)]
 
 

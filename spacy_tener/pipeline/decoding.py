@@ -56,18 +56,9 @@ class Decoding:
 
     def probabilities(self, spans: EntitySpans) -> Probabilities:
         """Return the marginal probability that each span is an entity. *Shape* [n_spans]"""
-        return span_marginals(self.passes, spans).astype(np.float64, copy=False)
-
-    def probabilities_of_few(self, spans: EntitySpans) -> Probabilities:
-        """Return the same in half the time, if no other probabilities are computed. *Shape* [n_spans]"""
         if not spans.label.size:
             return np.zeros(0)
-        if "passes" in vars(self):  # computed already
-            return self.probabilities(spans)
-        found = self.crf.span_probabilities(
-            self.emissions, self.lengths, spans, self.allowed, temperature=self.temperature
-        )
-        return found.astype(np.float64, copy=False)
+        return span_marginals(self.passes, spans).astype(np.float64, copy=False)
 
     def k_best(self, k: int) -> list[list[tuple[float, EntitySpans]]]:
         """Return the k best paths of each text, or fewer, best first: each one's log probability and entities."""

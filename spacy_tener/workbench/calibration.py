@@ -59,7 +59,7 @@ class Outcomes:
 
     def probabilities(self, temperature: float = 1.0) -> Probabilities:
         """Return the probability of each counted entity at a temperature. *Shape* [n]"""
-        found = [replace(own, temperature=temperature).probabilities_of_few(best) for own, best in self.decodings]
+        found = [replace(own, temperature=temperature).probabilities(best) for own, best in self.decodings]
         counted: Probabilities = np.concatenate(found)[self.counted]
         return counted
 

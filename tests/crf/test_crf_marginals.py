@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import crf_brute_force as brute
 import numpy as np
 import pytest
@@ -150,3 +152,15 @@ def test_a_span_that_is_not_in_its_sequence_is_named(span):
     values = ", ".join(str(value) for value in span)
     with pytest.raises(ValueError, match=rf"span 1 .*\({values}\)"):
         brute.found_spans(CRF(1), torch.zeros(5, 5), [2, 3], spans)
+
+
+def test_a_path_that_falls_far_behind_and_is_the_best_in_the_end_keeps_its_probability():
+    """Over eight tokens it falls behind by 1,600, more than exponentials of float64 have room for."""
+    crf = CRF(1)
+    emissions = torch.zeros(10, crf.layout.n_tags)
+    emissions[1:9, crf.layout.inside] = -200.0
+    emissions[9, crf.layout.end] = 1605.0
+    emissions[1:, crf.layout.begin] = -torch.inf
+    (found,) = brute.found_spans(crf, emissions, [10], EntitySpans(*np.array([[0, 0, 10, 0]]).T))
+    # Others have an entity of one token or none at each token, or begin with one of two tokens.
+    assert found.item() == pytest.approx(math.exp(5) / (math.exp(5) + 2**10 + 2**8), rel=1e-6)

@@ -33,7 +33,7 @@ def expected(pipe, doc):
 
 def test_nothing_is_weighed_or_written_where_it_is_off(learned, monkeypatch):
     nlp = learned()
-    monkeypatch.setattr("spacy_tener.pipeline.decoding.Decoding.probabilities_of_few", None)
+    monkeypatch.setattr("spacy_tener.pipeline.decoding.Decoding.probabilities", None)
     doc = nlp(TEXT)
     assert len(doc.ents) == 2
     assert not doc.spans
