@@ -5,7 +5,8 @@ It stands between two comments of a page, and is made of signatures, docstrings 
     <!-- reference: spacy_tener.TENER.v1 -->
     <!-- end of reference -->
 
-A name is a registered one, a class by its dotted path with the methods to list, or `tener COMMAND`.
+A name is a registered one, a class by its dotted path with the methods to list, or `tener COMMAND`. Registered names
+behind the word `short` get a line each, with the defaults of their arguments; their docstrings have the rest.
 tests/docs holds the pages to what this writes.
 """
 
@@ -29,6 +30,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 REFERENCE = re.compile(r"^(<!-- reference: (.+?) -->)\n.*?^(<!-- end of reference -->)$", re.M | re.S)
 ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?: \((.+?)\))?: ")
+# Options that the page of commands explains once for all.
+SHARED = {"--gpu-id", "--code", "--force", "--component"}
 RETURNED = ("RETURNS", "YIELDS", "RAISES")
 
 
@@ -42,10 +45,23 @@ def reference(name: str) -> str:
     if name.startswith("tener "):
         return "\n" + options(name.removeprefix("tener ")) + "\n"
     name, *listed = name.split()
+    if name == "short":
+        return "\n".join(["", *map(short, listed), ""])
     target = load(name)
     if name in entry_points():
         return "\n".join(["", f"### `{name}`", "", *described(target, defaults(name, target)), ""])
     return "\n".join(["", f"### `{target.__name__}`", "", *described(target, {}), *methods(target, listed), ""])
+
+
+def short(name: str) -> str:
+    """Return a registered name, the first paragraph of its docstring, and its arguments with their defaults."""
+    text, _, _ = parse(inspect.getdoc(load(name)) or "", inspect.signature(load(name)).parameters)
+    given = {
+        argument: "" if default == "required" else f" = {default}"
+        for argument, default in defaults(name, load(name)).items()
+    }
+    arguments = ", ".join(f"`{argument}{default}`" for argument, default in given.items())
+    return f"- `{name}`: {line(text.split(chr(10) * 2)[0])}" + (f" {arguments}." if arguments else "")
 
 
 def entry_points() -> dict[str, str]:
@@ -65,6 +81,8 @@ def options(command: str) -> str:
     group: Any = typer.main.get_group(tener_cli)
     entries = []
     for parameter in group.commands[command].params:
+        if SHARED & set(parameter.opts):
+            continue
         names = [*parameter.opts, *parameter.secondary_opts]
         if parameter.param_type_name == "argument":
             names = [parameter.name.upper()]

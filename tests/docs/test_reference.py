@@ -11,9 +11,10 @@ from make_reference import REFERENCE, described, entry_points, fill, load, parse
 from pages import PAGES
 
 REFERENCES = {
-    match[2] if match[2].startswith("tener ") else match[2].split()[0]
+    name
     for path in PAGES.values()
     for match in REFERENCE.finditer(path.read_text(encoding="utf8"))
+    for name in ([match[2]] if match[2].startswith("tener ") else match[2].split())
 }
 NAMES = [name for name in entry_points() if name != "tener"]
 
