@@ -18,6 +18,7 @@ from ..errors import MissingPackageError, install
 from ..models.bridge import require_torch, torch_shim
 from ..models.embed.characters import RadicalVocabulary
 from ..models.embed.lexicon import LexiconVocabulary
+from ..models.embed.onnx import FrozenFeatures
 from ..models.embed.tables import Vocabulary
 from ..pipeline.crf_pipe import Reading
 from ..pipeline.decoding import Probabilities
@@ -268,10 +269,12 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Mask
 
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
-    """Yield mask tokens of transformers' tokenizers: of this package's embedder, and of spacy-transformers' model."""
+    """Yield mask tokens of transformers' tokenizers: of this package's embedders, and of spacy-transformers' model."""
     # Modules of other layers are not accessed, which would switch them from numpy to torch.
     shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
-    readers = (getattr(shim.module, "reader", None) for shim in shims if shim.is_built)
+    readers = [getattr(shim.module, "reader", None) for shim in shims if shim.is_built]
+    features = (node.attrs.get("features") for node in model.walk())
+    readers += [each.encoder.reader for each in features if isinstance(each, FrozenFeatures)]
     for holder in (getattr(model, "tokenizer", None), *readers):
         if token := getattr(holder, "mask_token", None):
             yield token

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from spacy.tokens import Doc
@@ -33,7 +33,9 @@ _AT_ONCE = 2048
 """Maximum number of pieces, with padding, that are computed at once."""
 _PIECES_PER_CALL = 32
 """Cost of one more call, in pieces of padding."""
+_MASK_TOKENS = "[MASK]", "<mask>"
 _PROCESS = os.getpid()
+Pooling = Literal["mean", "first"]
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ class WordPieces:
     def reader(self, window: int, overlap: int) -> PieceReader:
         sample = self._tokenizer.encode("a")
         before, after = special_pieces(sample.ids, sample.special_tokens_mask)
-        return PieceReader(self.encode, before, after, window - len(before) - len(after), overlap)
+        mask_token = next((each for each in _MASK_TOKENS if self._tokenizer.token_to_id(each) is not None), None)
+        return PieceReader(self.encode, before, after, window - len(before) - len(after), overlap, mask_token)
 
 
 Vocabulary = Characters | WordPieces
@@ -131,6 +134,7 @@ class Encoder:
     about: Whatever is known of the encoder: `name`, `origin`, `licence`.
     window: Maximum number of pieces, with special ones, that are read at once.
     overlap: Pieces of context on each side of a window's own part.
+    pooling: The features of a token: the mean of its pieces, or those of the first one.
     source: The file's name in messages.
     """
 
@@ -144,6 +148,7 @@ class Encoder:
         about: Mapping[str, str] | None = None,
         window: int = 512,
         overlap: int = 64,
+        pooling: Pooling = "mean",
         source: str = "The encoder's file",
     ) -> None:
         parsed = Graph(graph, source)
@@ -162,7 +167,7 @@ class Encoder:
             parsed.use_lengths(self._inputs[LENGTHS].name)
         self.graph = bytes(parsed)
         self._at_once = 1 if parsed.by_batch else _AT_ONCE
-        self.window, self.overlap = window, overlap
+        self.window, self.overlap, self.pooling = window, overlap, pooling
         self._opset = parsed.opsets.get("", 0)
         self._lock = threading.Lock()
         self._sessions: dict[tuple[int, bool], Any] = {}
@@ -207,9 +212,9 @@ class Encoder:
         """Return the data to save."""
         vocabulary = self.vocabulary
         known = {"tokenizer": vocabulary.json} if isinstance(vocabulary, WordPieces) else vars_of(vocabulary)
-        own = {"window": self.window, "overlap": self.overlap, "outputs": list(self.outputs), "about": self.about}
+        own = {"window": self.window, "overlap": self.overlap, "pooling": self.pooling, "about": self.about}
         inputs = {role: each.name for role, each in self._inputs.items()}
-        return {**own, **known, "inputs": inputs, "graph": self.graph}
+        return {**own, **known, "inputs": inputs, "outputs": list(self.outputs), "graph": self.graph}
 
     @classmethod
     def from_parts(cls, parts: dict[str, Any]) -> Encoder:
@@ -221,7 +226,7 @@ class Encoder:
         return cls(parts.pop("graph"), vocabulary, source="The saved encoder", **parts)
 
     def __call__(self, docs: Sequence[Doc], *, gpu: bool = False) -> FloatArray:
-        """Return the features of all tokens of Docs: the mean of their pieces' rows; 0 for a token without a piece.
+        """Return the features of all tokens of Docs, from their pieces' rows; 0 for a token without a piece.
 
         *Shape: [N, width]*
         """
@@ -229,12 +234,13 @@ class Encoder:
 
     def features(self, pieces: Pieces, *, gpu: bool = False) -> FloatArray:
         """Return the features of all tokens. *Shape: [N, width]*"""
-        rows = self.rows(pieces.ids, pieces.lengths, gpu=gpu)[pieces.rows]
-        if len(rows) == pieces.n_tokens and np.array_equal(pieces.tokens, np.arange(pieces.n_tokens)):
+        pairs = pieces.firsts() if self.pooling == "first" else pieces
+        rows = self.rows(pieces.ids, pieces.lengths, gpu=gpu)[pairs.rows]
+        if len(rows) == pairs.n_tokens and np.array_equal(pairs.tokens, np.arange(pairs.n_tokens)):
             return rows
-        made = np.zeros((pieces.n_tokens, rows.shape[1]), dtype=np.float32)
+        made = np.zeros((pairs.n_tokens, rows.shape[1]), dtype=np.float32)
         if len(rows):
-            tokens, first, counts = np.unique(pieces.tokens, return_index=True, return_counts=True)
+            tokens, first, counts = np.unique(pairs.tokens, return_index=True, return_counts=True)
             made[tokens] = np.add.reduceat(rows, first, axis=0) / counts[:, None].astype(np.float32)
         return made
 

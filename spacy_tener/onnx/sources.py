@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,13 +26,14 @@ def onnx_encoder(
     outputs: list[str] | None = None,
     window: int = 512,
     overlap: int = 64,
+    pooling: Literal["mean", "first"] = "mean",
     origin: str = "",
     licence: str = "",
 ) -> EncoderSource:
     """Read an encoder from an ONNX file, float32 or quantised, and the vocabulary that belongs to it.
 
     Registered as `spacy_tener.OnnxEncoder.v1`. The text itself is split, independently of the tokens: a token gets the
-    mean of all pieces that overlap it, and zeros if there is none.
+    pieces that overlap it, and zeros if there is none.
 
     path (Optional[Union[str, Path]]): The file, with all of its weights.
     vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers, for pieces of words; or a
@@ -44,6 +46,7 @@ def onnx_encoder(
     window (int): Maximum number of pieces, with special ones, that are read at once. Longer texts are read in
         overlapping windows. `tener_ner` passes windows of 200 tokens.
     overlap (int): Pieces of context on each side of a window's own part.
+    pooling (Literal["mean", "first"]): The features of a token: the "mean" of its pieces, or those of the "first" one.
     origin (str): Where the encoder is from, for meta.json.
     licence (str): Its licence, for meta.json.
     """
@@ -52,17 +55,13 @@ def onnx_encoder(
             f"spacy_tener.OnnxEncoder.v1: window is {window} and overlap {overlap}",
             "A window must be at least 16 pieces longer than twice the overlap.",
         )
-    return partial(_read, path, vocabulary, inputs, outputs, window, overlap, {"origin": origin, "licence": licence})
+    about = {"origin": origin, "licence": licence}
+    settings = {"inputs": inputs, "outputs": outputs, "window": window, "overlap": overlap, "pooling": pooling}
+    return partial(_read, path, vocabulary, about, settings)
 
 
 def _read(
-    path: str | Path | None,
-    vocabulary: str | Path | None,
-    inputs: dict[str, str] | None,
-    outputs: list[str] | None,
-    window: int,
-    overlap: int,
-    about: dict[str, str],
+    path: str | Path | None, vocabulary: str | Path | None, about: dict[str, str], settings: dict[str, Any]
 ) -> Encoder:
     if not path:
         raise RemedyError(
@@ -74,10 +73,7 @@ def _read(
         known = _read_vocabulary(Path(vocabulary) if vocabulary else _beside(file))
     except OSError as error:
         raise InputError(str(error.filename or file), error.strerror or str(error), "Check the path.") from error
-    about = {"name": file.stem, **about}
-    return Encoder(
-        graph, known, inputs=inputs, outputs=outputs, about=about, window=window, overlap=overlap, source=str(file)
-    )
+    return Encoder(graph, known, about={"name": file.stem, **about}, source=str(file), **settings)
 
 
 def _beside(file: Path) -> Path:

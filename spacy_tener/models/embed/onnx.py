@@ -39,7 +39,7 @@ _Key = tuple[str, bytes]
 
 @named("spacy_tener.OnnxEmbed.v1")
 def build_onnx_embed(
-    encoder: EncoderSource | None = None, width: int = 100, dropout: float = 0.3, cache: int = 500
+    encoder: EncoderSource | None = None, width: int | None = 100, dropout: float = 0.3, cache: int = 500
 ) -> EmbedModel:
     """Embed each token by the features of a pretrained encoder in an ONNX file, as they are, and a linear layer.
 
@@ -49,7 +49,8 @@ def build_onnx_embed(
 
     encoder (Optional[Callable[[], Encoder]]): The encoder: `spacy_tener.OnnxEncoder.v1`, or the default,
         `spacy_tener.LacEncoder.v1`.
-    width (int): Width of the output, by a trained linear layer.
+    width (Optional[int]): Width of the output, by a trained linear layer. None for the features themselves, without
+        that layer and its dropout.
     dropout (float): Dropout on the encoder's features.
     cache (int): Maximum size in megabytes of the features that are kept in memory during training, which reads each
         text of train and dev again and again; further ones, up to 20 times as many, are in a temporary file. A token
@@ -65,6 +66,8 @@ def build_onnx_embed(
         dims={"nO": None},
         attrs={"features": FrozenFeatures(encoder or lac_encoder(), cache * _MB)},
     )
+    if width is None:
+        return features
     project = ragged_layer("project", partial(_build_projection, dropout=dropout), Projecting, width_out=width)
     return chain_layers(features, project)
 

@@ -160,11 +160,14 @@ class PretrainedTransformer(nn.Module):
         n_layers, step = self.config.layers, max(1, at_once // ids.shape[1])
         masks = torch.ones_like(ids) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
         for some, real in zip(ids.split(step), masks.split(step), strict=True):
-            output = transformer(
-                input_ids=some, attention_mask=real, output_hidden_states=n_layers > 1, return_dict=True
-            )
-            last = output.last_hidden_state
-            yield (last if n_layers == 1 else torch.stack(output.hidden_states[-n_layers:]).mean(dim=0)).float()
+            yield mean_of_layers(transformer, some, real, n_layers).float()
+
+
+def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, n_layers: int) -> Tensor:
+    """Return the mean of a transformer's last layers. *Shape:* [n, L], [n, L] to [n, L, width]"""
+    output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=n_layers > 1, return_dict=True)
+    last: Tensor = output.last_hidden_state
+    return last if n_layers == 1 else torch.stack(output.hidden_states[-n_layers:]).mean(dim=0)
 
 
 class FeatureCache:

@@ -1,0 +1,71 @@
+"""Trained pipelines with a transformer, converted to run without torch, and what they find beside the old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from spacy.language import Language
+from thinc.api import Model
+
+from ..errors import RemedyError
+from ..pipeline.requirements import TRANSFORMER, add_requirements
+from .vectors.raw_text import make_docs
+
+if TYPE_CHECKING:
+    from ..models.transformer.export import Precision
+
+_SHARED = "transformer", "curated_transformer"
+"""Factories of components whose transformer others share."""
+
+
+def to_onnx(nlp: Language, precision: Precision) -> list[str]:
+    """Let ONNX Runtime compute all of a pipeline's transformers, in place. Returns the exporting packages whose
+    versions the conversion was not tested with."""
+    if shared := [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory in _SHARED]:
+        raise RemedyError(
+            f"The transformer of '{shared[0]}', which components share, cannot be converted",
+            "Train with the overlay transformer or transformer-frozen instead of transformer-shared.",
+        )
+    pipes: dict[str, Any] = {
+        name: pipe for name, pipe in nlp.pipeline if isinstance(getattr(pipe, "model", None), Model)
+    }
+    found = [(pipe, node) for pipe in pipes.values() for node in pipe.model.walk() if node.name == "transformer_embed"]
+    if not found:
+        raise RemedyError("The pipeline has no transformer", "There is nothing to convert: it needs no torch.")
+    from ..models.transformer.export import other_versions, to_onnx_embed
+
+    others = other_versions()
+    for pipe, node in found:
+        made = to_onnx_embed(node, precision)
+        pipe.model.replace_node(node, made)
+        pipe.model = made if pipe.model is node else pipe.model
+    for name in pipes:
+        config = nlp.get_pipe_config(name)
+        config["model"] = _converted(config["model"])
+    nlp.meta["requirements"] = [each for each in nlp.meta.get("requirements", []) if each not in TRANSFORMER]
+    add_requirements(nlp)
+    return others
+
+
+def _converted(section: Any) -> Any:
+    """Return a section of a config with each embedder of a transformer replaced."""
+    from ..models.transformer.export import to_onnx_section
+
+    if not isinstance(section, Mapping):
+        return section
+    if section.get("@architectures") == "spacy_tener.TransformerEmbed.v1":
+        return to_onnx_section(section)
+    return {name: _converted(each) for name, each in section.items()}
+
+
+def changed_entities(old: Language, new: Language, texts: Sequence[str]) -> tuple[int, list[tuple[str, str, str]]]:
+    """Return how many entities of texts two pipelines both find, and the others: which one finds it, label, text."""
+    same, others = 0, []
+    for before, after in zip(old.pipe(make_docs(old, texts)), new.pipe(make_docs(new, texts)), strict=True):
+        found = [{(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents} for doc in (before, after)]
+        same += len(found[0] & found[1])
+        for start, end, label in sorted(found[0] ^ found[1]):
+            which = "old" if (start, end, label) in found[0] else "new"
+            others.append((which, label, before.text[start:end]))
+    return same, others

@@ -1,0 +1,214 @@
+"""Transformers of trained pipelines in ONNX: equal features and entities, and what cannot be converted."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import sys
+
+import numpy as np
+import pytest
+import spacy
+import torch
+from command_line import run_tener
+from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs
+from spacy.tokens import DocBin
+from tiny_transformer import save_tiny_transformer
+from trained import trained
+
+from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.models.transformer import export
+from spacy_tener.workbench.to_onnx import changed_entities, to_onnx
+
+WORDS = ["Yorkers", " ", "joined", "acme,", "a.b.c.d", "吴重阳", "iphones"]
+LONG = "今天天气很好。" * 60
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bert")
+    return save_tiny_transformer(path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
+def transformer(name, **settings):
+    return {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0, **settings}
+
+
+def learned(tok2vec, **settings):
+    nlp = pipeline(tok2vec, **settings)
+    examples = examples_of(nlp)
+    nlp.initialize(lambda: examples)
+    return nlp
+
+
+def rows(nlp, docs):
+    return np.concatenate(nlp.get_pipe("tener_ner").model.get_ref("tok2vec").predict(docs))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"pooling": "first", "layers": 2}, {"frozen": True, "window": 30, "overlap": 7}], ids=str
+)
+def test_features_are_those_of_torch_for_pieces_windows_and_layers(settings, tiny, tmp_path):
+    nlp = learned(transformer(tiny, **settings))
+    docs = [
+        spacy.tokens.Doc(nlp.vocab, words=WORDS),
+        *map(nlp.make_doc, ["", "京", LONG, *(text for text, _ in TEXTS)]),
+    ]
+    expected = rows(nlp, docs)
+    assert to_onnx(nlp, "float32") == []
+    nlp.to_disk(tmp_path / "converted")
+    for made in (nlp, spacy.load(tmp_path / "converted")):
+        np.testing.assert_allclose(rows(made, docs), expected, atol=1e-4)
+    assert not {"torch", "transformers"} & {each.split(">")[0] for each in made.meta["requirements"]}
+    assert {"onnxruntime>=1.19", "tokenizers>=0.19"} <= set(made.meta["requirements"])
+    config = made.config["components"]["tener_ner"]["model"]["tok2vec"]
+    assert config["@architectures"] == "spacy_tener.OnnxEmbed.v1"
+    wanted = {"pooling": "mean", "window": 512, "overlap": 64, **settings}
+    assert all(config["encoder"][name] == wanted[name] for name in ("pooling", "window", "overlap"))
+
+
+def test_beside_another_embedder_only_the_transformer_is_replaced(tiny, tmp_path):
+    tok2vec = small_tok2vecs(tmp_path)["TENER"]
+    joined = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": transformer(tiny)}
+    nlp = learned({**tok2vec, "embed": joined})
+    docs = [nlp.make_doc(text) for text, _ in TEXTS]
+    expected = rows(nlp, docs)
+    to_onnx(nlp, "float32")
+    copy = spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
+    np.testing.assert_allclose(rows(copy, docs), expected, atol=1e-4)
+
+
+def test_int8_finds_the_same_entities_and_is_read_in_any_batch():
+    nlp = spacy.load(trained("converted"))
+    docs = [nlp.make_doc(text) for text, _ in TEXTS]
+    alone = np.concatenate([rows(nlp, [doc]) for doc in docs])
+    np.testing.assert_allclose(rows(nlp, docs), alone, atol=1e-5)
+    assert [
+        [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in nlp.pipe(t for t, _ in TEXTS)
+    ] == [entities for _, entities in TEXTS]
+    [known] = nlp.meta["encoders"]
+    assert (known["name"], len(known["digest"])) == ("bert, int8", 64)
+
+
+def test_a_component_that_is_a_transformer_is_converted_for_its_listeners(tiny):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tok2vec", config={"model": transformer(tiny)})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
+    nlp.add_pipe("tener_ner", config={"model": {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": listener}})
+    examples = examples_of(nlp)
+    nlp.initialize(lambda: examples)
+    before = nlp.get_pipe("tener_ner").entropy(list(nlp.pipe([TEXTS[0][0]])))
+    to_onnx(nlp, "float32")
+    again = spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
+    for made in (nlp, again):
+        after = made.get_pipe("tener_ner").entropy(list(made.pipe([TEXTS[0][0]])))
+        np.testing.assert_allclose(after, before, atol=1e-3)
+
+
+def test_changed_entities_are_counted_and_shown():
+    old, new = spacy.blank("zh"), spacy.blank("zh")
+    for nlp, last in ((old, "大学"), (new, "北京大学")):
+        patterns = [{"label": "PER", "pattern": "李华"}, {"label": "ORG", "pattern": last}]
+        nlp.add_pipe("entity_ruler").add_patterns(
+            [{**each, "pattern": [{"ORTH": c} for c in each["pattern"]]} for each in patterns]
+        )
+    same, changed = changed_entities(old, new, ["李华在北京大学", "李华"])
+    assert same == 2
+    assert changed == [("new", "ORG", "北京大学"), ("old", "ORG", "大学")]
+
+
+def test_the_command_converts_checks_and_scores_both(tiny, tmp_path):
+    nlp = learned(transformer(tiny))
+    nlp.to_disk(tmp_path / "old")
+    before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
+    (tmp_path / "raw.txt").write_text("\n".join(text for text, _ in TEXTS), encoding="utf8")
+    DocBin(docs=[example.reference for example in examples_of(nlp)]).to_disk(tmp_path / "gold.spacy")
+    arguments = (tmp_path / "old", tmp_path / "raw.txt", "--onnx", "int8", "--test", tmp_path / "gold.spacy")
+    ran = run_tener("trim", *arguments, "-o", tmp_path / "new")
+    assert ran.code == 0, ran.text
+    assert "8 texts: " in ran.text
+    assert [line.split()[0] for line in ran.lines if line.startswith(("old ", "new ")) and "." in line] == [
+        "old",
+        "new",
+    ]
+    assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()} == before
+    ran = run_tener("trim", *arguments, "-o", tmp_path / "new")
+    assert ran.code
+    assert "exists already" in ran.text
+    ran = run_tener("trim", *arguments, "-o", tmp_path / "newer", "--half")
+    assert ran.code
+    assert "--half: --onnx keeps all rows" in ran.text
+    ran = run_tener("trim", tmp_path / "new", *arguments[1:], "-o", tmp_path / "newer")
+    assert ran.code
+    assert "The pipeline has no transformer" in ran.text
+
+
+def test_the_other_commands_work_with_it(tmp_path):
+    nlp, model = spacy.blank("zh"), trained("converted")
+    gold = [example.reference for _ in range(5) for example in examples_of(nlp)]
+    for doc in gold[:30]:
+        doc.ents = []
+    DocBin(docs=gold).to_disk(tmp_path / "gold.spacy")
+    (tmp_path / "raw.jsonl").write_text(json.dumps({"text": TEXTS[0][0]}), encoding="utf8")
+    for arguments in [
+        ("calibrate", model, tmp_path / "gold.spacy", "--output", tmp_path / "calibrated"),
+        (
+            "annotate",
+            tmp_path / "calibrated",
+            tmp_path / "raw.jsonl",
+            "--output",
+            tmp_path / "annotated",
+            "--format",
+            "jsonl",
+        ),
+        ("evaluate", tmp_path / "calibrated", tmp_path / "gold.spacy"),
+    ]:
+        ran = run_tener(*arguments)
+        assert ran.code == 0, ran.text
+    assert "PER" in "".join(path.read_text("utf8") for path in (tmp_path / "annotated").glob("*.jsonl"))
+
+
+def refused(nlp, *parts, error=RemedyError):
+    with pytest.raises(error) as caught:
+        to_onnx(nlp, "int8")
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_transformer_that_components_share_is_refused_with_a_remedy():
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("transformer")
+    refused(nlp, "'transformer', which components share", "overlay transformer")
+
+
+def test_packages_that_are_missing_or_of_other_versions_are_told(tiny, monkeypatch):
+    nlp = learned(transformer(tiny))
+    for package in ("onnx", "onnxruntime"):
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, package, None)
+            refused(nlp, f"the package {package}, ", "pip install", error=MissingPackageError)
+    found = importlib.metadata.version
+    monkeypatch.setattr(export, "version", lambda name: "2.99.0" if name == "torch" else found(name))
+    assert to_onnx(nlp, "float32") == ["torch 2.99.0"]
+
+
+class Length(torch.nn.Module):
+    """A layer that the exporter takes for what it is for one length."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows + float(rows.shape[1])
+
+
+class Sorting(torch.nn.Module):
+    """A layer that ONNX has no operator for."""
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.svd(rows)[0] @ rows
+
+
+@pytest.mark.parametrize(("layer", "reason"), [(Length(), "are not those of torch"), (Sorting(), "linalg_svd")])
+def test_a_transformer_that_cannot_be_exported_is_told(layer, reason, tiny):
+    nlp = learned(transformer(tiny))
+    module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module
+    module.transformer.embeddings.LayerNorm = torch.nn.Sequential(module.transformer.embeddings.LayerNorm, layer)
+    refused(nlp, reason, "tested with: torch 2.13", "needs torch")
