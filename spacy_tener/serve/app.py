@@ -121,12 +121,6 @@ health_checks = APIRouter(tags=["operation"])
 pages = APIRouter(include_in_schema=False)
 
 
-@api.get("/models")
-async def list_models(service: TheService) -> schema.ModelsResponse:
-    """List the models, the default first, and the limits of a request."""
-    return schema.ModelsResponse(models=[served.info for served in service.models.values()], limits=service.limits)
-
-
 @api.post("/entities", responses=ERRORS)
 async def find_entities(request: schema.TextRequest, service: TheService) -> schema.TextResponse:
     """Find the entities of one text, each with its probability."""
@@ -164,6 +158,12 @@ async def explain_text(request: schema.ExplanationRequest, service: TheService) 
     The data is that of `spacy_tener.explain`, with offsets in characters."""
     content = await service.explanation(request.text, request.model, request.format)
     return Response(content, media_type="text/html" if request.format == "html" else "application/json")
+
+
+@api.get("/models")
+async def list_models(service: TheService) -> schema.ModelsResponse:
+    """List the models, the default first, and the limits of a request."""
+    return schema.ModelsResponse(models=[served.info for served in service.models.values()], limits=service.limits)
 
 
 @health_checks.get("/health", responses={503: {"model": schema.HealthResponse}})

@@ -56,22 +56,23 @@ class LineRequest(BaseModel):
 class EntityOut(BaseModel):
     model_config = ConfigDict(title="Entity")
 
-    start: int
-    end: int = Field(description="Offset after the last character.")
-    label: str
-    text: str
+    start: int = Field(examples=[0])
+    end: int = Field(description="Offset after the last character.", examples=[3])
+    label: str = Field(examples=["PER"])
+    text: str = Field(examples=["王小明"])
     probability: float | None = Field(
-        description="Probability of this entity with this label. null if a component other than tener_ner found it."
+        description="Probability of this entity with this label. null if a component other than tener_ner found it.",
+        examples=[0.98],
     )
 
 
 class TextResponse(BaseModel):
-    model: str
+    model: str = Field(examples=["zh"])
     entities: list[EntityOut]
 
 
 class BatchResponse(BaseModel):
-    model: str
+    model: str = Field(examples=["zh"])
     answers: list[list[EntityOut]] = Field(description="The entities of each text, in the order of the request.")
 
 
@@ -87,7 +88,7 @@ class ErrorResponse(BaseModel):
 class LineResponse(BaseModel):
     """A line of a stream's response: entities or an error."""
 
-    line: int = Field(description="Number of the line that is answered, from 1.")
+    line: int = Field(description="Number of the line that is answered, from 1.", examples=[1])
     id: str | int | None = None
     entities: list[EntityOut] | None = None
     error: ErrorDetail | None = None

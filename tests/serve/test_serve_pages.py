@@ -98,6 +98,7 @@ class Page:
 def test_entities_appear_as_one_types(page, size):
     page.open(size=size)
     page.shows_the_sample()
+    assert page.find("sample").is_displayed()
     page.find("input").clear()
     page.find("input").send_keys("王小明")
     page.shows("王小明")
@@ -105,12 +106,17 @@ def test_entities_appear_as_one_types(page, size):
     page.shows("王小明", "上海")
     assert page.find("count").text == "7"
     assert page.find("shown").text == "2 entities"
+    assert not page.find("sample").is_displayed()
+    assert not page.find("nothing").is_displayed()
     # JavaScript counts this one character as two.
     page.enter("😀𠮷王小明去了上海")
     page.browser.wait(lambda: page.find("text").text.startswith("😀𠮷"))
     page.shows_all("😀𠮷王小明去了上海")
     assert page.find("count").text == "9"
+    page.enter("今天天气很好")
+    page.browser.wait(lambda: page.find("nothing").text == "No entities were found in this text.")
     page.enter("")
+    page.browser.wait(lambda: not page.find("nothing").is_displayed())
     page.shows()
     assert not page.find("explain").is_enabled()
     page.is_well()
@@ -164,6 +170,8 @@ def test_entities_are_put_in_order_and_filtered_by_label(page):
     assert page.find("hidden").text == f", {len(found) - len(others)} hidden"
     button.click()
     assert len(page.entities()) == len(found)
+    page.browser.run("document.querySelectorAll('#labels button').forEach((node) => node.click())")
+    assert page.find("nothing").text == "All entities are hidden: show more labels, or less sure ones."
 
 
 @pytest.mark.slow
@@ -346,6 +354,15 @@ def test_the_schema_is_shown(page, size):
     page.browser.wait(lambda: page.find("main").text)
     titles = [node.text for node in page.browser.driver.find_elements("css selector", ".route h2 code")]
     assert titles == list(page.served.client.get("/openapi.json").json()["paths"])
+    assert titles[0] == "/v1/entities"
+    linked = page.browser.driver.find_elements("css selector", "#contents a")
+    assert [node.text for node in linked] == titles
+    linked[1].click()
+    section = "return document.querySelector(location.hash).ariaLabel"
+    assert page.browser.run(section) == titles[1]
+    shown = page.browser.run("return document.querySelector('[aria-label=\"Example of a response\"]').textContent")
+    entity = {"start": 0, "end": 3, "label": "PER", "text": "王小明", "probability": 0.98}
+    assert shown == json.dumps({"model": "zh", "entities": [entity]}, ensure_ascii=False, indent=2)
     assert "Leave out entities less probable than this." in page.find("main").text
     page.is_well()
 

@@ -41,12 +41,30 @@ const content = (holder) => {
 
 function body(title, holder) {
   const { type, own } = content(holder);
-  return type ? [el("h3", {}, title), el("p", { class: "quiet" }, type), ...(own?.properties ? fields(own) : [])] : [];
+  if (!type) return [];
+  const shown = example(own);
+  const lines = shown && Object.keys(shown).length ? [el("pre", { tabindex: "0", "aria-label": `Example of a ${title.toLowerCase()}` }, written(type, shown))] : [];
+  return [el("h3", {}, title), el("p", { class: "quiet" }, type), ...lines, ...(own?.properties ? fields(own) : [])];
 }
 
-function example({ own }) {
-  const values = Object.entries(own.properties).filter(([, each]) => each.examples);
-  return JSON.stringify(Object.fromEntries(values.map(([name, each]) => [name, each.examples[0]])));
+/** The example of a schema: its own, or that of its parts. Parts without one are left out. */
+function example(part) {
+  const own = resolve(part);
+  if (own?.examples) return own.examples[0];
+  if (own?.type === "array") return [example(own.items)];
+  if (!own?.properties) return undefined;
+  return Object.fromEntries(Object.entries(own.properties).map(([name, each]) => [name, example(each)]).filter(([, value]) => value !== undefined));
+}
+
+// An object of a stream is a line.
+const written = (type, value) => (type.includes("ndjson") ? JSON.stringify(value) : JSON.stringify(value, null, 2));
+
+function indented(text, type) {
+  try {
+    return type?.startsWith("application/json") ? JSON.stringify(JSON.parse(text), null, 2) : text;
+  } catch {
+    return text;
+  }
 }
 
 // --- trying a request
@@ -54,7 +72,7 @@ function example({ own }) {
 function form(path, method, route) {
   const request = content(route.requestBody);
   const place = el("input", { type: "text", value: path.slice(1), spellcheck: "false", "aria-label": "Path of the request" });
-  const sent = request.type && el("textarea", { rows: "3", spellcheck: "false", "aria-label": "Body of the request" }, example(request));
+  const sent = request.type && el("textarea", { rows: "5", spellcheck: "false", "aria-label": "Body of the request" }, written(request.type, example(request.own)));
   const button = el("button", { class: "plain first" }, "Send");
   const command = el("pre", { tabindex: "0", "aria-label": "The request as curl" });
   const status = el("p", { class: "quiet", role: "status" });
@@ -70,7 +88,7 @@ function form(path, method, route) {
     try {
       const options = sent ? { headers: { "Content-Type": request.type }, body: sent.value } : {};
       const got = await send(place.value, { method: method.toUpperCase(), ...options });
-      const text = await got.text();
+      const text = indented(await got.text(), got.headers.get("content-type"));
       status.textContent = `${got.status} ${got.statusText} · ${Math.round(performance.now() - started)} ms · ${got.headers.get("content-type") || "no content"}`;
       answer.textContent = text.length > MOST ? `${text.slice(0, MOST)} …` : text;
       answer.hidden = !text;
@@ -85,12 +103,19 @@ function form(path, method, route) {
   return own;
 }
 
+const idOf = (path) => path.slice(1).replaceAll("/", "-");
+
+function contents(routes) {
+  const items = routes.map(([path, , route]) => el("li", {}, el("a", { href: `#${idOf(path)}` }, code(path)), ` ${route.summary}`));
+  return el("nav", { id: "contents", class: "card", "aria-label": "Contents" }, el("h2", {}, "Contents"), el("ul", {}, ...items));
+}
+
 function draw([path, method, route]) {
   const query = (route.parameters || []).map((each) => row(each.name, kind(each.schema), each.schema.description || each.description));
   const { 200: good, ...others } = route.responses;
   const bad = Object.entries(others).map(([status, each]) => row(status, each.description));
   const text = (route.description || "").split("\n\n").map((each) => el("p", {}, each));
-  return el("section", { class: "route", "aria-label": path },
+  return el("section", { class: "route", "aria-label": path, id: idOf(path) },
     el("h2", {}, el("span", { class: `method ${method}` }, method.toUpperCase()), code(path)), ...text,
     el("details", {}, el("summary", {}, "Try it"), form(path, method, route)),
     ...(query.length ? [el("h3", {}, "Query parameters"), table(...query)] : []),
@@ -99,4 +124,6 @@ function draw([path, method, route]) {
 }
 
 const routes = Object.entries(schema.paths).flatMap(([path, methods]) => Object.entries(methods).map(([method, route]) => [path, method, route]));
-$("main").replaceChildren(...routes.map(draw));
+$("main").replaceChildren(contents(routes), ...routes.map(draw));
+// The page was empty when the browser looked for the part that its address names.
+document.getElementById(location.hash.slice(1))?.scrollIntoView();

@@ -73,6 +73,8 @@ function draw() {
   $("text").replaceChildren(...marked(state.text, entities, mark));
   list.show([...entities].sort(ORDERS[$("order").value]));
   const hidden = state.entities.length - entities.length;
+  $("nothing").textContent = hidden ? "All entities are hidden: show more labels, or less sure ones." : "No entities were found in this text.";
+  $("nothing").hidden = entities.length > 0 || !state.text.trim();
   $("hidden").textContent = hidden ? `, ${hidden.toLocaleString("en")} hidden` : "";
   $("least").textContent = `${$("minimum").value} %`;
   $("command").hidden = true;
@@ -165,7 +167,7 @@ function choose() {
   $("about").textContent = [description || name, spoken, version === "0.0.0" ? "" : version].filter(Boolean).join(" · ");
   state.hidden.clear();
   Object.assign(state, { text: "", explained: null }); // by another model
-  $("labels").replaceChildren(...labels.map((label) => {
+  const filters = labels.map((label) => {
     const button = el("button", { type: "button", class: "chip", "aria-pressed": "true", style: { "--h": hue(label) } }, label || "no label");
     button.addEventListener("click", () => {
       const isShown = state.hidden.delete(label) || !state.hidden.add(label);
@@ -173,7 +175,8 @@ function choose() {
       draw();
     });
     return button;
-  }));
+  });
+  $("labels").replaceChildren(el("span", { class: "quiet" }, "Show"), ...filters);
   for (const part of ["input", "text", "list"]) $(part).lang = language;
   askSoon();
 }
@@ -187,8 +190,12 @@ async function begin() {
   $("choose").hidden = models.length < 2;
   $("most").textContent = limits.characters.toLocaleString("en");
   if (!$("input").value) $("input").value = SAMPLES[models[0].language] || "";
+  $("sample").hidden = !$("input").value || $("input").value !== SAMPLES[models[0].language];
   choose();
-  $("input").addEventListener("input", askSoon);
+  $("input").addEventListener("input", () => {
+    $("sample").hidden = true;
+    askSoon();
+  });
   $("model").addEventListener("change", choose);
 }
 
