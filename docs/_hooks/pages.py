@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 # File of the repository -> the page or picture that it becomes.
 BORROWED = {
     "README.md": "index.md",
+    "README.zh.md": "zh/index.md",
     "assets/README.md": "corpora.md",
     "assets/sample/README.md": "sample.md",
     "research/README.md": "benchmarks.md",

@@ -20,12 +20,17 @@ PAGES = {
     path.relative_to(ROOT).as_posix(): path
     for path in (
         ROOT / "README.md",
+        ROOT / "README.zh.md",
         *sorted(ROOT.glob("docs/**/*.md")),
         ROOT / "research/README.md",
         ROOT / "research/papers.md",
         ROOT / "research/project.md",
         ROOT / "research/results/README.md",
     )
+}
+# Chinese page -> the page in English whose code it has.
+CHINESE = {"README.zh.md": "README.md"} | {
+    page: page.replace("/zh/", "/") for page in PAGES if page.startswith("docs/zh/")
 }
 LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile"}
 FENCE = re.compile(r"^(?:<!-- test: (?P<how>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)

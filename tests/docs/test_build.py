@@ -16,6 +16,9 @@ FETCHED = re.compile(
 )
 
 
+FOUND = "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.getAttribute('href'))"
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("site")
@@ -29,12 +32,20 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     assert [path.name for path in pages if FETCHED.search(path.read_text(encoding="utf8"))] == []
 
 
-def test_the_site_is_searched_as_files_without_a_server(site: Path, browser: Browser) -> None:
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("temperature of the CRF", r"component\.html|confidence\.html"),
+        ("词", r"zh/choosing\.html"),
+        ("词典", r"zh/choosing\.html"),
+        ("主动学习", r"zh/index\.html"),
+    ],
+)
+def test_the_site_is_searched_as_files_without_a_server(query: str, page: str, site: Path, browser: Browser) -> None:
     browser.open((site / "confidence.html").as_uri())
     field = browser.driver.find_element("css selector", "input.md-search__input")
     browser.run("arguments[0].focus()", field)
-    field.send_keys("temperature of the CRF")
-    found = "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.getAttribute('href'))"
-    links = browser.wait(lambda: browser.run(found))
-    assert any(re.search(r"component\.html|confidence\.html", link) for link in links)
+    field.send_keys(query)
+    links = browser.wait(lambda: browser.run(FOUND))
+    assert any(re.search(page, link) for link in links)
     assert browser.said() == []

@@ -1,0 +1,64 @@
+"""A Chinese page has the code, names, numbers and links of the page in English, whose code is the one that is run."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from pages import CHINESE, PAGES, blocks, prose
+from test_links import LINK
+
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+LATIN = re.compile(r"[a-z]{3,}(?:[ ,.]+[a-z]{2,}){5,}", re.I)
+TRANSLATED = {PAGES[english].resolve(): PAGES[chinese].resolve() for chinese, english in CHINESE.items()}
+
+
+@pytest.mark.parametrize("page", CHINESE)
+def test_code_is_that_of_the_page_in_english(page: str) -> None:
+    def code(page: str) -> list[tuple[str, str, str, str]]:
+        return [(block.language, block.code, block.kind, block.added) for block in blocks(page)]
+
+    assert code(page) == code(CHINESE[page])
+
+
+@pytest.mark.parametrize("page", CHINESE)
+def test_headings_names_and_numbers_are_those_of_the_page_in_english(page: str) -> None:
+    assert said(page) == said(CHINESE[page]), f"change {page} as {CHINESE[page]} was changed"
+
+
+@pytest.mark.parametrize("page", CHINESE)
+def test_links_are_those_of_the_page_in_english_and_lead_to_chinese_pages(page: str) -> None:
+    """And the two pages link to each other, above their first heading but one."""
+    own, english = PAGES[page].resolve(), PAGES[CHINESE[page]].resolve()
+    there = targets(CHINESE[page])
+    assert own in there
+    assert targets(page) == {TRANSLATED.get(target, target) for target in there - {own}} | {english}
+    for path, other in ((own, english), (english, own)):
+        start = path.read_text(encoding="utf8").split("\n## ")[0]
+        assert f"]({Path(os.path.relpath(other, path.parent)).as_posix()})" in start
+
+
+@pytest.mark.parametrize("page", CHINESE)
+def test_no_sentence_is_left_in_english(page: str) -> None:
+    assert LATIN.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", prose(page))) == []
+
+
+def said(page: str) -> dict[str, object]:
+    """What a page says in any language. Of numbers, those of two digits or more: smaller ones may be words."""
+    text = prose(page)
+    plain = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", "", text)
+    return {
+        "headings": [len(marks) for marks in re.findall(r"^(#+) ", text, flags=re.M)],
+        "rows": [line.count(" | ") for line in re.findall(r"^\|.*", text, flags=re.M)],
+        "names": set(re.findall(r"`([^`]+)`", " ".join(text.split()))),
+        "numbers": {number for number in NUMBER.findall(plain) if len(number) > 1},
+    }
+
+
+def targets(page: str) -> set[Path | str]:
+    """Where the links of a page lead, less the headings there."""
+    links = [link for link in LINK.findall(prose(page)) if not link.startswith("#")]
+    here = PAGES[page].parent
+    return {link if "://" in link else (here / link.partition("#")[0]).resolve() for link in links}
