@@ -38,7 +38,7 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
         ("temperature of the CRF", r"component\.html|confidence\.html"),
         ("词", r"zh/choosing\.html"),
         ("词典", r"zh/choosing\.html"),
-        ("主动学习", r"zh/index\.html"),
+        ("主动学习", r"zh/annotating\.html"),
     ],
 )
 def test_the_site_is_searched_as_files_without_a_server(query: str, page: str, site: Path, browser: Browser) -> None:
