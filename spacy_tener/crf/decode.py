@@ -2,7 +2,7 @@
 
 A time step is a handful of operations on a few hundred numbers, where numpy's calls cost a third of torch's.
 `best_paths` advances all sequences together, with a row for each tag, `[K, n]`, so that a step works on neighbouring
-columns. It keeps no back-pointers: `backtrace` computes those of the best path anew, by the very same sums.
+columns. It keeps no back-pointers: going back, it computes those of the best path anew, by the very same sums.
 
 `surely_outside` finds most tokens that are O on every best path before any path is computed. An entity can be taken out
 of a path by turning its tags into O. If that raises the score for every entity that could cover a token, whatever the
@@ -63,76 +63,46 @@ def surely_outside(scores: AnyFloats, transitions: Transitions, packing: Packing
     return ~unsure
 
 
-def best_scores(scores: AnyFloats, transitions: Transitions, packing: Packing) -> None:
-    """Overwrite packed emissions with the score of the best path that ends in each tag. *Shape* [K, N]"""
-    layout, table, widest = transitions.layout, transitions.table, packing.sizes[0]
-    outside = np.ascontiguousarray(table[layout.closers, layout.openers])[:, :, None]
-    from_begin, from_inside = inside_scores(transitions.table, layout)[..., None]
-    reached_space = np.empty(layout.n_tags * widest, scores.dtype)
-    sums_space = np.empty(layout.n_open**2 * widest, scores.dtype)
-    previous, width = scores[:, :widest], 0
+def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[IntArray, AnyFloats]:
+    """Return the best path of each sequence, packed, and their scores; overwrites the emissions.
+
+    scores: packed emissions. table: of pairs of tags, `[from, to]`. *Shape* [K, N], [K, K] to [N], [n_filled]
+    """
+    pairs, space = table[:, :, None], np.empty((*table.shape, packing.sizes[0]), scores.dtype)
+    previous = scores[:, : packing.sizes[0]]
     for begin, end in packing.steps[1:]:
-        if end - begin != width:
-            # The buffers shrink as sequences end.
-            width = end - begin
-            reached = reached_space[: layout.n_tags * width].reshape(layout.n_tags, width)
-            sums = sums_space[: layout.n_open**2 * width].reshape(layout.n_open, layout.n_open, width)
-            opened = reached[layout.openers]
-            continued = reached[layout.continuers].reshape(2, layout.n_labels, width)
-        previous, current = previous[:, :width], scores[:, begin:end]
-        np.add(previous[layout.closers, None], outside, out=sums)
-        np.maximum.reduce(sums, axis=0, out=opened)
-        np.maximum(previous[layout.begin] + from_begin, previous[layout.inside] + from_inside, out=continued)
-        current += reached
-        previous = current
-
-
-def check_paths_exist(impossible: BoolArray, packing: Packing, owner: IntArray) -> None:
-    """Raise if a sequence has no path, naming it. owner: the sequence of each packed stretch."""
-    if impossible.any():
-        sequences = np.unique(owner[packing.order[impossible]]).tolist()
-        raise ValueError(
-            f"no path of allowed tags with a finite score for sequence(s) {sequences}: the tags allowed for "
-            "neighbouring tokens contradict each other, or the emissions are not finite"
-        )
-
-
-def backtrace(scores: AnyFloats, transitions: Transitions, packing: Packing, last: IntArray) -> IntArray:
-    """Return the tags of the paths that end in the best last tags. *Shape* [n_filled] to [N], both packed"""
-    tags = np.empty(scores.shape[1], np.int64)
-    into = np.ascontiguousarray(transitions.table.T)
+        sums = np.add(previous[:, None, : end - begin], pairs, out=space[..., : end - begin])
+        previous = scores[:, begin:end]
+        previous += sums.max(axis=0)
+    tags, into = np.empty(scores.shape[1], np.int64), np.ascontiguousarray(table.T)
+    best, sizes = np.empty(packing.sizes[0], scores.dtype), [*packing.sizes, 0]
     for step in range(len(packing.steps) - 1, -1, -1):
         begin, end = packing.steps[step]
-        running = packing.sizes[step + 1] if step + 1 < len(packing.sizes) else 0
-        if running:
-            arriving = into[tags[end : end + running]]
-            arriving += scores[:, begin : begin + running].T
-            arriving.argmax(1, out=tags[begin : begin + running])
-        tags[begin + running : end] = last[running : end - begin]
-    return tags
+        running = sizes[step + 1]
+        arriving = into[tags[end : end + running]]
+        arriving += scores[:, begin : begin + running].T
+        arriving.argmax(1, out=tags[begin : begin + running])
+        ended = scores[:, begin + running : end]
+        ended.argmax(0, out=tags[begin + running : end])
+        best[running : end - begin] = ended.max(0)
+    return tags, best
 
 
-def best_paths(scores: AnyFloats, transitions: Transitions, packing: Packing, owner: IntArray) -> IntArray:
-    """Return the best path of each stretch, packed; overwrites the scores. *Shape* [K, N] to [N]"""
-    best_scores(scores, transitions, packing)
-    begins = np.array([begin for begin, _ in packing.steps])
-    ends = begins[packing.lengths[packing.order] - 1] + np.arange(packing.order.size)
-    final = scores[:, ends]
-    check_paths_exist(~(final.max(0) > -np.inf), packing, owner)
-    return backtrace(scores, transitions, packing, final.argmax(0))
+def decode_between(
+    scores: AnyFloats,
+    start: AnyFloats,
+    table: AnyFloats,
+    end: AnyFloats,
+    packing: Packing,
+    tags: IntArray,
+    unsure: IntArray,
+) -> None:
+    """Write the tags of the best path for the unsure tokens, where those of all others are known.
 
-
-def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
-    """Return the best path of each sequence; of equal ones, the one with the lowest tag at the last token that differs.
-
-    *Shape* [N, K] to [N], flat rows; -inf in emissions forbids a tag
+    scores: emissions, flat rows. tags: of all tokens. unsure: indices of tokens. *Shape* [K, N]; [N]; [U]
     """
-    layout, table = transitions.layout, transitions.table
-    tags: IntArray = np.full(len(emissions), layout.outside, np.int64)
-    scores = np.ascontiguousarray(emissions.T)
-    unsure = np.flatnonzero(~surely_outside(scores, transitions, packing))
     if not unsure.size:
-        return tags
+        return
     # A stretch ends where the next unsure token is not its neighbour, or is another sequence's.
     sequence = packing.sequence[unsure]
     opens = np.diff(unsure, prepend=-2) > 1
@@ -140,14 +110,30 @@ def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) ->
     first = np.flatnonzero(opens)
     last = np.append(first[1:], unsure.size) - 1
     stretches, owner = Packing(last - first + 1), sequence[first]
+    begins, ends = unsure[first], unsure[last] + 1
+    at_start, at_end = packing.offsets[owner] == begins, (packing.offsets + packing.lengths)[owner] == ends
     scores = scores[:, unsure]
-    at_start, at_end = (
-        packing.offsets[owner] == unsure[first],
-        (packing.offsets + packing.lengths)[owner] == unsure[last] + 1,
-    )
-    scores[:, first] += np.where(at_start, transitions.start[:, None], table[layout.outside, :, None])
-    scores[:, last] += np.where(at_end, transitions.end[:, None], table[:, layout.outside, None])
-    tags[unsure[stretches.forward]] = best_paths(scores[:, stretches.forward], transitions, stretches, owner)
+    scores[:, first] += np.where(at_start, start[:, None], table[tags[begins - 1]].T)
+    scores[:, last] += np.where(at_end, end[:, None], table[:, tags[np.minimum(ends, tags.size - 1)]])
+    found, best = best_paths(scores[:, stretches.forward], table, stretches)
+    impossible = owner[stretches.order[~(best > -np.inf)]]
+    if impossible.size:
+        raise ValueError(
+            f"no path of allowed tags with a finite score for sequence(s) {np.unique(impossible).tolist()}: the tags "
+            "allowed for neighbouring tokens contradict each other, or the emissions are not finite"
+        )
+    tags[unsure[stretches.forward]] = found
+
+
+def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
+    """Return the best path of each sequence; of equal ones, the one with the lowest tag at the last token that differs.
+
+    *Shape* [N, K] to [N], flat rows; -inf in emissions forbids a tag
+    """
+    tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
+    scores = np.ascontiguousarray(emissions.T)
+    unsure = np.flatnonzero(~surely_outside(scores, transitions, packing))
+    decode_between(scores, transitions.start, transitions.table, transitions.end, packing, tags, unsure)
     return tags
 
 

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from hashlib import sha256
 from importlib.util import find_spec
 from io import BytesIO
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
 from ..batching.sequences import Packing
+from ..crf.decode import decode_between
 from ..errors import MissingPackageError, RemedyError, install
 from ..features.characters import JoinedText
 from ..features.keys import Keys
@@ -92,7 +92,6 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
 
     LAC's transitions are small: nine of ten tokens have a tag whose lead over each other one is larger than all that
     its neighbours' tags could change. These have that tag on every best path, and only the stretches between remain.
-    The decoder of `crf` does not fit: it adds up only the pairs of tags that a `TagLayout` allows, and LAC scores all.
     """
     tags: IntArray = emissions.argmax(axis=1)
     # The most that a tag b can gain on a tag a by the tag before, if there is one, and by the tag after. *Shape* [a, b]
@@ -100,34 +99,8 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
     rivals = (emissions + gain[tags] + _MARGIN > emissions.max(axis=1, keepdims=True)).sum(axis=1)
     unsure = np.flatnonzero(rivals > 1)
-    if not unsure.size:
-        return tags
-    sequence = packing.sequence[unsure]
-    opens = (np.diff(unsure, prepend=-2) > 1) | (np.diff(sequence, prepend=-1) > 0)
-    first = np.flatnonzero(opens)
-    last = np.append(first[1:], unsure.size) - 1
-    scores = emissions[unsure]
-    after = packing.offsets[sequence[first]] < unsure[first]
-    scores[first[after]] += transitions[tags[unsure[first[after]] - 1]]
-    before = unsure[last] + 1 < (packing.offsets + packing.lengths)[sequence[last]]
-    scores[last[before]] += transitions[:, tags[unsure[last[before]] + 1]].T
-    stretches = Packing(last - first + 1)
-    tags[unsure[stretches.forward]] = _viterbi(scores[stretches.forward], transitions, stretches)
-    return tags
-
-
-def _viterbi(scores: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:
-    """Return the best paths, packed; overwrites the scores. *Shape* [N, K] to [N]"""
-    for (before, _), (begin, end) in pairwise(packing.steps):
-        running = scores[before : before + end - begin]
-        scores[begin:end] += (running[:, :, None] + transitions).max(axis=1)
-    tags = np.empty(len(scores), dtype=np.int64)
-    sizes = [*packing.sizes, 0]
-    for step in range(len(packing.steps) - 1, -1, -1):
-        begin, end = packing.steps[step]
-        running = scores[begin:end].copy()
-        running[: sizes[step + 1]] += transitions[:, tags[end : end + sizes[step + 1]]].T
-        tags[begin:end] = running.argmax(axis=1)
+    edges = np.zeros(len(transitions), transitions.dtype)
+    decode_between(np.ascontiguousarray(emissions.T), edges, transitions, edges, packing, tags, unsure)
     return tags
 
 
