@@ -44,6 +44,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return LINK.sub(lambda match: match[1] + _link(match[2], source, page.file.src_uri) + match[3], markdown)
 
 
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Say of a page in Chinese that it is: browsers choose the forms of characters, and voices, by that."""
+    return output.replace('<html lang="en"', '<html lang="zh"', 1) if page.file.src_uri.startswith("zh/") else output
+
+
 def _link(target: str, source: str, page: str) -> str:
     """A link as written in a file of the repository, as it must be in the page made of that file."""
     path = os.path.normpath((PurePosixPath(source).parent / target).as_posix())

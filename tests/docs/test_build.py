@@ -16,6 +16,7 @@ FETCHED = re.compile(
 )
 
 
+LANGUAGE = re.compile(r"<html[^>]*\blang=\"?(\w+)")
 FOUND = "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.getAttribute('href'))"
 
 
@@ -30,6 +31,11 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     pages = [*site.rglob("*.html"), *site.rglob("*.css")]
     assert pages
     assert [path.name for path in pages if FETCHED.search(path.read_text(encoding="utf8"))] == []
+
+
+def test_every_page_says_its_language(site: Path) -> None:
+    said = {path: LANGUAGE.findall(path.read_text(encoding="utf8")) for path in site.rglob("*.html")}
+    assert said == {path: ["zh" if path.parent.name == "zh" else "en"] for path in said}
 
 
 @pytest.mark.parametrize(
