@@ -170,8 +170,8 @@ class Lac(Pipe):
         first_words: IntArray,
     ) -> None:
         """Write the words that are whole tokens to `doc.spans`."""
-        for label in self.tagger.labels:
-            self.vocab.strings.add(label)
+        # By their names, which a Doc of another vocabulary, as of a pipeline that sources this component, may lack.
+        names = {self.vocab.strings.add(label): label for label in ("", *self.tagger.labels)}
         begins = text.starting[firsts]
         ends = text.ending[firsts + division.lengths - 1]
         whole = (begins >= 0) & (ends >= 0)
@@ -180,7 +180,8 @@ class Lac(Pipe):
             own = slice(first_words[place], first_words[place + 1] - 1)
             rows = np.stack((begins[own], ends[own]), axis=1)[whole[own]] - offsets[place]
             tags = division.tags[own][whole[own]]
-            spans = [Span(doc, a, z + 1, label=tag) for (a, z), tag in zip(rows.tolist(), tags.tolist(), strict=True)]
+            places = zip(rows.tolist(), tags.tolist(), strict=True)
+            spans = [Span(doc, first, last + 1, label=names[tag]) for (first, last), tag in places]
             doc.spans[key] = SpanGroup(doc, name=key, spans=spans)
 
     def score(self, examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:

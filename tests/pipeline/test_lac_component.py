@@ -55,6 +55,14 @@ def test_texts_have_the_same_entities_alone_in_batches_and_in_processes(shared):
     assert shared("").ents == ()
 
 
+def test_another_pipeline_may_source_it_before_it_has_read_a_text(nlp):
+    other = spacy.blank("zh")
+    other.add_pipe("lac", source=nlp)
+    doc = other(TEXT)
+    assert entities(doc) == ENTITIES
+    assert [span.label_ for span in doc.spans["lac"]][:4] == ["PER", "p", "LOC", "v"]
+
+
 def test_a_long_text_is_read_in_windows(shared):
     doc = shared.get_pipe("lac")(make_char_tokenizer()(shared)(TEXT * 4400))
     assert len(doc) > 100_000
