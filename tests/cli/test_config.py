@@ -124,6 +124,15 @@ def test_an_overlay_is_named_once(overlay) -> None:
     assert refusal("segment", path, "segment").reason == "Overlays named twice: segment"
 
 
+@pytest.mark.parametrize("names", [("segment", "lac"), ("gazetteer", "lac"), ("gazetteer", "mect")])
+def test_an_overlay_of_which_a_later_one_leaves_nothing_is_refused(names: tuple[str, str]) -> None:
+    first, later = names
+    with pytest.raises(ConfigError, match=f"^{first}: nothing of it is left, as {later} replaces it") as raised:
+        compose("weibo", names)
+    assert raised.value.remedy == f"Put {first} last, or leave it out."
+    assert compose("weibo", names[::-1])
+
+
 def test_keys_are_added_and_the_later_overlay_wins(overlay) -> None:
     first = overlay(f"[{TOK2VEC}]\nwidth = 64\nheads = 2\n")
     second = overlay(f"[{TOK2VEC}]\nwidth = 96\n")

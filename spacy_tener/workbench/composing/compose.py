@@ -76,6 +76,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
         _check_values(overlay, config, name)
         _check_system(overlay, config, name)
         config = _merge(*_fill_here(config, overlay, name))
+    _check_replaced(read, config)
     _check_initialize(read, config)
     _check_variables(read, config)
     with wrap_config_errors(" + ".join(map(str, [base, *overlays]))):
@@ -157,6 +158,28 @@ def _check_overlay(overlay: Config, config: Config, name: str) -> None:
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
             raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+
+
+def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
+    """Refuse an overlay with functions if later ones leave nothing of it. One of plain values may be overridden."""
+    left, names = _values(config), list(overlays)
+    for place, (name, overlay) in enumerate(overlays.items()):
+        later = names[place + 1 :]
+        # Two overlays may wrap by the same function: it is of the later one then.
+        own = _values(overlay).difference(*(_values(overlays[other]) for other in later))
+        has_function = any(not key for key, _ in own)
+        if has_function and own.isdisjoint(left):
+            reason = f"{name}: nothing of it is left, as {' or '.join(later)} replaces it"
+            raise ConfigError(reason, f"Put {name} last, or leave it out.")
+
+
+def _values(config: Config) -> set[tuple[str, str]]:
+    """Return the values of a config that are no variables, with their names but for paths; of functions, the values
+    alone, which stay when a later overlay wraps them."""
+    rows = ((key, srsly.json_dumps(value)) for key, value in entries(config) if not isinstance(value, Mapping))
+    return {
+        ("" if "@" in key else key, value) for key, value in rows if not ("${" in value or key.startswith("paths."))
+    }
 
 
 def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
