@@ -14,11 +14,12 @@ from ..files import write_text
 from ..workbench.composing.compose import compose
 from ..workbench.composing.files import BASES, OVERLAYS, SYSTEMS, description, missing_requirements, names_in
 from . import options
-from ._common import check_file, command, msg
+from ._common import check_file, command, msg, refuse_given
 
 
 @command("config", prints_result=True)
 def config_cli(
+    ctx: typer.Context,
     base: Annotated[str | None, typer.Argument(help="Config: a name from the package, as weibo, or a path")] = None,
     overlays: options.Overlays = None,
     settings: options.Settings = None,
@@ -40,7 +41,11 @@ def config_cli(
     --set takes only keys that the filled config has.
     """
     if base is None:
+        why, remedy = "there is no config to compose", "Name one first, as in `tener config weibo`."
+        refuse_given(ctx, ["settings", "output", "force"], why, remedy)
         return described(), 0
+    if output is None:
+        refuse_given(ctx, ["force"], "there is no file to overwrite", "Name one by --output.")
     overlays, settings = overlays or [], settings or []
     check_file(output)
     config = compose(base, overlays, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,10 +42,20 @@ from ..workbench.corpus.options import (
 from ..workbench.docbins import open_docbin
 from ..workbench.runs.processes import interrupted_by_signals
 from ..workbench.vectors.raw_text import find_texts
-from ..workbench.vectors.strings import KINDS, TextSettings
+from ..workbench.vectors.strings import KINDS, WORDS, TextSettings
 from ..workbench.vectors.training import MIN_COUNTS, TrainingSettings, make_vectors
 from . import options
-from ._common import command, given_options, is_spacys, load_pipeline, msg, names, of_command_line, spacys_words
+from ._common import (
+    command,
+    given_options,
+    is_spacys,
+    load_pipeline,
+    msg,
+    names,
+    of_command_line,
+    refuse_given,
+    spacys_words,
+)
 
 _EXAMPLES = 10
 _NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
@@ -141,6 +152,8 @@ def convert_cli(
             tag_names=tag_names,
         )
     making = DocOptions(lang=None if lang == "auto" else lang, n_sents=n_sents, spaces=spaces)
+    if not any(map(os.path.isdir, inputs)):
+        refuse_given(ctx, ["glob"], "no input is a directory", "Leave it out.")
     jobs, left_out = plan_jobs(inputs, output, glob=glob or None, join=join)
     if left_out:
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
@@ -262,6 +275,7 @@ def _factory(name: str, component: Mapping[str, Any]) -> str:
 
 @command("vectors")
 def vectors_cli(
+    ctx: typer.Context,
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a directory")],
     kinds: Annotated[
@@ -300,6 +314,9 @@ def vectors_cli(
 
     Digits and case must be read as by the config's embedders: by default digits are read as 0, and case is kept.
     """
+    if WORDS not in names(kinds):
+        why = "only for words, which get no vectors here"
+        refuse_given(ctx, ["lang", "lexicon", "all_matches"], why, "Leave it out, or add words to --kinds.")
     counts = {kind: MIN_COUNTS.get(kind, 1) if min_count is None else min_count for kind in names(kinds)}
     training = TrainingSettings(
         width=width, epochs=epochs, window=window, negative=negative, seed=seed, workers=workers

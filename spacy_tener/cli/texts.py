@@ -7,7 +7,7 @@ import re
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from spacy.language import Language
@@ -18,7 +18,7 @@ from ..annotate.entity_tables import COUNTS, ENTITIES, PARQUET, TABLE_FORMATS
 from ..annotate.local import Progress, annotate_locally
 from ..annotate.on_ray import Actors, annotate_on_ray
 from ..annotate.output import OUTPUTS, AnnotationJob, write_counts
-from ..annotate.reading import ReadOptions, find_sources
+from ..annotate.reading import TEXT, ReadOptions, find_sources
 from ..cluster import connected
 from ..errors import RemedyError, counted, install
 from ..files import write_text
@@ -42,10 +42,6 @@ from ._common import (
     setup_gpu,
 )
 from .scores import read_examples
-
-if TYPE_CHECKING:
-    pass
-
 
 _FILE = re.compile(r"\S+\.(txt|json|jsonl|ndjson|spacy)(\.\w+)?")
 
@@ -115,6 +111,11 @@ def annotate_cli(
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
     sources, left_out = find_sources(inputs, output)
     msg.warn_list("Files of other kinds, left out", left_out, most=5)
+    formats = {each.format for each in sources}
+    if TEXT not in formats:
+        refuse_given(ctx, ["whole_files"], "no input is a text file", "Leave it out.")
+    if formats <= {"parquet", "spacy"}:
+        refuse_given(ctx, ["encoding"], f"no encoding is read from {' and '.join(sorted(formats))}", "Leave it out.")
     reading = ReadOptions(encoding, whole_files, part_size)
     job = AnnotationJob(annotator, sources, output, reading, format, n_processes, entities, document)
     size = sum(each.size for each in sources)
@@ -150,6 +151,7 @@ def _least_and_most(actors: str | None) -> tuple[int, int | None]:
 
 @command("explain", prints_result=True)
 def explain_cli(
+    ctx: typer.Context,
     model: options.Model,
     text: Annotated[
         str,
@@ -157,7 +159,7 @@ def explain_cli(
             help="A text; a file: a text a line, JSONL, .spacy; a directory of .spacy; - for standard input"
         ),
     ],
-    output: Annotated[Path | None, options.output("a file: .html, .json, .png or .svg (default: print JSON)")] = None,
+    output: Annotated[Path | None, options.output("a file: .html or .json (default: print JSON)")] = None,
     limit: Annotated[int, options.limit("of a file")] = 100,
     component: options.Component = None,
     evidence: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
@@ -176,6 +178,8 @@ def explain_cli(
 
     if output is not None and output.suffix not in (".html", ".json"):
         raise CommandLineError(f"{output}: no format has this ending", "Use .html or .json.")
+    if not (text == STDIN or _FILE.fullmatch(text) or os.path.exists(text)):
+        refuse_given(ctx, ["limit"], "there is one text", "Leave it out, or name a file of texts.")
     check_file(output)
     setup_gpu(gpu_id, silent=output is None)
     nlp = load_pipeline(model)

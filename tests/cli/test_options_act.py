@@ -1,0 +1,501 @@
+"""Each option of each command changes the result of a command that ends well without it, or is refused where it cannot.
+
+The options are those that the commands themselves name: a new one fails here until it has a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+import spacy
+from command_line import Ran, run_tener
+from fastapi import FastAPI
+from made_trainings import make_config, tener
+from small_systems import TEXTS
+from spacy.tokens import Doc, DocBin
+from trained import trained
+
+from spacy_tener.annotate.local import annotate_locally
+from spacy_tener.annotate.output import PartStats
+from spacy_tener.cli import MODULES, Commands
+from spacy_tener.workbench.composing.compose import fill
+from spacy_tener.workbench.runs.processes import Processes
+
+COMMANDS = Commands(MODULES)
+PRINTED = "printed"
+GPU = "GPU 7 cannot be used"
+
+
+class Row(NamedTuple):
+    """An option that changes something.
+
+    words: The option as it is written, with its value.
+    base: The command line that it is added to; the command's own by default.
+    result: Where the change shows: a pattern of files, or what is printed.
+    codes: The exit status without it and with it.
+    says: What is printed with it.
+    """
+
+    words: str
+    base: str = ""
+    result: str = PRINTED
+    codes: tuple[int, int] = (0, 0)
+    says: str = ""
+
+
+def on_gpu(words: str = "--gpu-id 7", base: str = "") -> Row:
+    return Row(words, base, codes=(0, 1), says=GPU)
+
+
+IMPORTED = Row("--code code.py", says="the code is imported")
+BASES = {
+    "convert": "convert two.txt -o out",
+    "debug-data": "debug-data my.cfg",
+    "suggest": "suggest model text.txt -o out.jsonl -n 4",
+    "review": "review my.cfg gold.spacy -o out --folds 2",
+    "silver": "silver model text.txt -o out",
+    "config": "config weibo",
+    "vectors": "vectors text.txt -o out --kinds chars --width 4",
+    "evaluate": "evaluate model doubtful.spacy",
+    "explain": "explain model text.txt -n 3",
+    "calibrate": "calibrate model doubtful.spacy -o out",
+    "card": "card model -o out --metrics scores.json",
+    "trim": "trim model text.txt -o out",
+    "annotate": "annotate model text.txt -o out -f jsonl --processes 1",
+    "serve": "serve model --port 0",
+}
+REVIEWED = "review model gold.spacy -o out"
+ON_RAY = "annotate model text.txt -o out -f jsonl --engine ray"
+WORDS = "vectors text.txt -o out --kinds words --width 4 --min-count 1"
+ROWS = {
+    "convert": {
+        "output": Row("--output other", result="other/*"),
+        "format": Row("--from columns", "convert weibo.txt -o out", result="*.spacy"),
+        "lang": Row("--lang en", result="*.spacy"),
+        "scheme": Row("--scheme BIO"),
+        "n_sents": Row("--n-sents 0", result="*.spacy"),
+        "spaces": Row("--spaces yes", result="*.spacy"),
+        "offsets": Row("--offsets utf16", "convert emoji.jsonl -o out", result="*.spacy"),
+        "overlap": Row("--overlap longest", "convert overlap.jsonl -o out", codes=(1, 0)),
+        "answers": Row("--answers complete", "convert binary.jsonl -o out", result="*.spacy"),
+        "annotators": Row("--annotators agreement", "convert studio.json -o out", result="*.spacy"),
+        "texts": Row("--texts title,body", "convert studio.json -o out", result="*.spacy"),
+        "glob": Row("--glob *.bmes", "convert corpora -o out", result="*.spacy"),
+        "encoding": Row("--encoding gb18030", "convert gb18030.txt -o out", codes=(1, 0)),
+        "token_column": Row("--token-column 2", "convert three.txt -o out", result="*.spacy"),
+        "tag_column": Row("--tag-column 2", "convert three.txt -o out", result="*.spacy"),
+        "tag_names": Row("--tag-names O,B-PER", "convert tokens.jsonl -o out", codes=(1, 0)),
+        "join": Row("--join", "convert corpora -o out.spacy", codes=(1, 0)),
+        "include_nt": Row("--include-nt", "convert pt.v4_gold_conll -o out", result="*.spacy"),
+    },
+    "debug-data": {
+        # It ends with 1, as the corpus is tiny.
+        "code": IMPORTED._replace(codes=(1, 1)),
+        "ignore_warnings": Row("--ignore-warnings", codes=(1, 1)),
+        "verbose": Row("--verbose", codes=(1, 1)),
+        "no_format": Row("--no-format", codes=(1, 1)),
+    },
+    "suggest": {
+        "output": Row("--output other.jsonl", result="other*"),
+        "limit": Row("-n 2", result="out.jsonl"),
+        "format": Row("--format prodigy", result="out.jsonl"),
+        "labels": Row("--labels PER", "suggest model text.txt -o out.html", result="out.html"),
+        "measure": Row("--measure margin", "suggest model raw.txt -o out.jsonl -n 20", result="out.jsonl"),
+        "known": Row("--known known.txt", result="out.jsonl"),
+        "gpu_id": on_gpu(),
+        "code": IMPORTED,
+    },
+    "review": {
+        "output": Row("--output other", result="other/*"),
+        "apply": Row("--apply decisions.json", "review gold.spacy -o out.spacy", result="out.spacy", codes=(2, 0)),
+        "dev": Row("--dev doubtful.spacy", result="trained.txt"),
+        "folds": Row("--folds 3", result="trained.txt"),
+        "settings": Row("--set training.max_steps=9", result="trained.txt"),
+        "limit": Row("--limit 1", "review model doubtful.spacy -o out", result="out/review.html"),
+        "gpu_id": on_gpu(base=REVIEWED),
+        "code": Row("--code code.py", REVIEWED, says="the code is imported"),
+        "jobs": Row("--jobs 2", result="at_once.txt"),
+    },
+    "silver": {
+        "output": Row("--output other", result="other/*"),
+        "sure": Row("--sure 1", result="*.spacy"),
+        "outside": Row("--outside 1", result="*.spacy"),
+        "limit": Row("--limit 2", result="*.spacy"),
+        "part_size": Row("--part-size 3", result="*.spacy"),
+        "gpu_id": on_gpu(),
+        "code": IMPORTED,
+    },
+    "config": {
+        "settings": Row("--set training.max_steps=9", says="max_steps = 9"),
+        "output": Row("--output out.cfg", result="out.cfg"),
+        "force": Row("--force", "config weibo -o known.txt", codes=(1, 0)),
+    },
+    "vectors": {
+        "output": Row("--output other", result="other/*"),
+        "kinds": Row("--kinds chars,bigrams", result="*.vec"),
+        "lang": Row("--lang en", WORDS, result="*.vec"),
+        "width": Row("--width 5", result="*.vec"),
+        "epochs": Row("--epochs 4", result="*.vec"),
+        "window": Row("--window 1", result="*.vec"),
+        "negative": Row("--negative 1", result="*.vec"),
+        "min_count": Row("--min-count 2", result="*.vec"),
+        "digits": Row("--keep-digits", result="*.vec"),
+        "lower": Row("--lower", result="*.vec"),
+        "lexicon": Row("--lexicon names.txt", WORDS, result="*.vec"),
+        "all_matches": Row("--all-matches", WORDS, result="*.vec"),
+        "seed": Row("--seed 2", result="*.vec"),
+        "workers": Row("--workers 2", says="differ from run to run"),
+    },
+    "evaluate": {
+        "output": Row("--output scores.txt", result="scores.txt"),
+        "page": Row("--page page.html", result="page.html"),
+        "explained": Row("--explain 1", "evaluate model doubtful.spacy --page p.html", result="p*.html"),
+        "gold_preproc": Row("--gold-preproc", "evaluate model words.spacy"),
+        "displacy_path": Row("--displacy-path drawn", result="drawn/*"),
+        "displacy_limit": Row("-dl 1", "evaluate model doubtful.spacy -dp drawn", result="drawn/*"),
+        "gpu_id": on_gpu(),
+        "code": IMPORTED,
+    },
+    "explain": {
+        "output": Row("--output out.html", result="out.html"),
+        "limit": Row("--limit 1"),
+        "component": Row("--component ner2", codes=(0, 1)),
+        "evidence": Row("--no-evidence"),
+        "maps": Row("--no-maps"),
+        "gpu_id": on_gpu(),
+        "code": IMPORTED,
+    },
+    "calibrate": {
+        "output": Row("--output other", result="other/*"),
+        "in_place": Row("--in-place", "calibrate mine doubtful.spacy", result="mine/tener_ner/cfg", codes=(2, 0)),
+        "test": Row("--test gold.spacy"),
+        "precision": Row("--precision 0.2", result="out/tener_ner/cfg"),
+        "confidence": Row(
+            "--confidence 0.5",
+            "calibrate model doubtful.spacy -o out --precision 0.5",
+            codes=(1, 0),
+        ),
+        "component": Row("--component ner2", codes=(0, 1)),
+        "gpu_id": on_gpu(),
+        "code": IMPORTED,
+    },
+    "card": {
+        "output": Row("--output other", result="other/README.md"),
+        "metrics": Row("--metrics better.json", result="out/README.md"),
+        "corpus": Row("--corpus weibo", result="out/README.md"),
+        "training": Row("--training gold.spacy", result="out/README.md"),
+        "speed": Row("--speed gold.spacy", result="out/README.md"),
+        "name": Row("--name mine", result="out/meta.json"),
+        "version": Row("--version 9.9.9", result="out/meta.json"),
+        "license": Row("--license MIT", result="out/meta.json"),
+        "author": Row("--author Ann", result="out/meta.json"),
+        "limitation": Row("--limitation rain", result="out/README.md"),
+        "gpu_id": on_gpu(base="card model -o out --metrics scores.json --speed gold.spacy"),
+        "code": IMPORTED._replace(base="card model -o out --metrics scores.json --speed gold.spacy"),
+        "force": Row("--force", "card model -o mine --metrics scores.json", codes=(1, 0)),
+    },
+    "trim": {
+        "output": Row("--output other", result="other/meta.json"),
+        "min_count": Row("--min-count 2"),
+        "half": Row("--half", result="out/tener_ner/*"),
+        "component": Row("--component ner2", codes=(0, 1)),
+        "code": IMPORTED,
+    },
+    "annotate": {
+        "output": Row("--output other", result="other/part*"),
+        "format": Row("--format spacy", result="out/part*"),
+        "text": Row("--text content", "annotate model rows.jsonl -o out -f jsonl --processes 1", result="out/part*"),
+        "probability": Row("--probability", result="out/part*"),
+        "k_best": Row("--k-best 2", result="out/part*"),
+        "prefix": Row("--prefix x_", result="out/part*"),
+        "entities": Row("--entities jsonl", result="out/_entities/*"),
+        "document": Row(
+            "--document id",
+            "annotate model rows.jsonl -o out -f jsonl --processes 1 --entities jsonl",
+            result="out/_entities/*",
+        ),
+        "counts": Row("--counts", BASES["annotate"] + " --entities parquet", result="out/_counts/*"),
+        "encoding": Row(
+            "--encoding gb18030", "annotate model gb18030.txt -o out -f jsonl --processes 1", "out/part*", codes=(1, 0)
+        ),
+        "whole_files": Row("--whole-files", result="out/part*"),
+        "part_size": Row("--part-size 3", result="out/part*"),
+        "processes": Row("--processes 2", result="processes.txt"),
+        "gpu_id": on_gpu(),
+        "code": IMPORTED,
+        "engine": Row("--engine ray", "annotate model text.txt -o out -f jsonl", result="ray.txt"),
+        "address": Row("--address 10.0.0.1:9", ON_RAY, result="ray.txt"),
+        "actors": Row("--actors 2,4", ON_RAY, result="ray.txt"),
+        "cpus_per_actor": Row("--cpus-per-actor 2", ON_RAY, result="ray.txt"),
+        "gpus_per_actor": Row("--gpus-per-actor 2", ON_RAY, result="ray.txt"),
+    },
+    "serve": {
+        "host": Row("--host localhost", "serve model --port 0 --host 127.0.0.9"),
+        "port": Row("--port 20517"),
+        "max_characters": Row("--max-characters 3"),
+        "max_explained": Row("--max-explained 3"),
+        "max_texts": Row("--max-texts 1"),
+        "max_body": Row("--max-body 9"),
+        "timeout": Row("--timeout 9"),
+        "queue": Row("--queue 9"),
+        "max_connections": Row("--max-connections 9"),
+        "api_key_file": Row("--api-key-file key.txt"),
+        "allow_origin": Row("--allow-origin https://a.example"),
+        "access_log": Row("--access-log"),
+        "gpu_id": on_gpu(),
+        "code": IMPORTED,
+    },
+}
+NOWHERE = [
+    ("config --set training.max_steps=9 --output out.cfg --force", "--set, --output, --force"),
+    ("config weibo --force", "--force"),
+    ("vectors text.txt -o out --kinds chars --lexicon names.txt", "--lexicon"),
+    ("vectors text.txt -o out --kinds chars,bigrams --all-matches", "--all-matches"),
+    ("vectors text.txt -o out --kinds chars --lang en", "--lang"),
+    ("explain model 王小明去了上海 --limit 3", "--limit"),
+    ("convert two.txt -o out --glob *.bmes", "--glob"),
+    ("annotate model rows.jsonl -o out -f jsonl --whole-files", "--whole-files"),
+    ("annotate model gold.spacy -o out -f jsonl --encoding gb18030", "--encoding"),
+]
+"""Command lines with options that do nothing there, and are refused."""
+
+
+def _docs(path: Path, texts: Sequence[tuple[str, list[tuple[int, int, str]]]]) -> None:
+    nlp, docs = spacy.blank("zh"), DocBin()
+    for text, entities in texts:
+        doc = nlp.make_doc(text)
+        doc.ents = [doc.char_span(start, end, label=label) for start, end, label in entities]
+        docs.add(doc)
+    docs.to_disk(path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every file that a row names."""
+    folder = tmp_path_factory.mktemp("options")
+    (folder / "model").symlink_to(trained("tener"))
+    _docs(folder / "gold.spacy", TEXTS * 2)
+    doubtful = [
+        (
+            text,
+            [
+                (a, z, ("ORG" if label != "ORG" else "PER") if (n + i) % 3 == 0 else label)
+                for i, (a, z, label) in enumerate(entities)
+            ],
+        )
+        for n, (text, entities) in enumerate(TEXTS * 5)
+    ]
+    _docs(folder / "doubtful.spacy", doubtful)
+    words = Doc(spacy.blank("zh").vocab, words=["王小明", "去", "了", "上海"], spaces=[False] * 4)
+    words.ents = [words.char_span(0, 3, label="PER"), words.char_span(5, 7, label="GPE")]
+    DocBin(docs=[words]).to_disk(folder / "words.spacy")
+    fill(make_config(folder, tener(), max_steps=1)).to_disk(folder / "my.cfg")
+    for part in ("train", "dev"):
+        shutil.copy(folder / "gold.spacy", folder / f"{part}.spacy")
+    spans = [{"start": 0, "end": 1, "label": "PER"}]
+    marked = [
+        {"from_name": "label", "to_name": "t", "type": "labels", "value": {"start": 0, "end": end, "labels": ["PER"]}}
+        for end in (2, 3)
+    ]
+    records: dict[str, list[Any]] = {
+        "emoji.jsonl": [{"text": "😂王小明", "label": [[2, 3, "PER"]]}],
+        "overlap.jsonl": [{"text": "北京大学", "label": [[0, 2, "LOC"], [0, 4, "ORG"]]}],
+        "binary.jsonl": [{"text": "王小明", "spans": spans, "_is_binary": True, "answer": "accept"}],
+        "decisions.json": [
+            [
+                {
+                    "text": TEXTS[3][0],
+                    "doc": 3,
+                    "corpus": "gold.spacy",
+                    "decisions": [{"gold": [[0, 1, "GPE"]], "entities": [[0, 1, "ORG"]]}],
+                }
+            ]
+        ],
+        "tokens.jsonl": [{"tokens": ["王"], "ner_tags": [1]}],
+        "rows.jsonl": [{"text": "王小明去了上海", "content": "北京大学在北京", "id": "d"}],
+        "scores.json": [{"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": {}}],
+        "better.json": [{"ents_p": 0.9, "ents_r": 0.9, "ents_f": 0.9, "ents_per_type": {}}],
+        "studio.json": [
+            [
+                {
+                    "data": {"title": "王小明说", "body": "北京很大"},
+                    "annotations": [
+                        {"id": n, "result": [{**each, "to_name": "title"}]} for n, each in enumerate(marked)
+                    ],
+                }
+            ]
+        ],
+    }
+    texts = {
+        "text.txt": "\n".join([*(text for text, _ in TEXTS), "A8a9京"]),
+        "raw.txt": "\n".join(
+            [f"{one}王{two}海" for one in "吴重阳在中国银行工作" for two in "昨天去了南京大学"] + ["王海"]
+        ),
+        "known.txt": "A8a9京",
+        "names.txt": "去了上海\n",
+        "key.txt": "secret",
+        "code.py": "print('the code is imported')\n",
+        "two.txt": "王 I-PER\n小 I-PER\n\n京 I-GPE\n",
+        "weibo.txt": "王0 I-PER\n小1 I-PER\n",
+        "three.txt": "王 O I-PER\n小 I-PER O\n",
+        "pt.v4_gold_conll": "#begin document (pt/b); part 000\npt/b 0 0 Ann NNP * - - - - * -\n\n#end document\n",
+        **{name: "\n".join(json.dumps(each) for each in each_file) for name, each_file in records.items()},
+    }
+    for name, content in texts.items():
+        (folder / name).write_text(content + "\n", encoding="utf8")
+    (folder / "gb18030.txt").write_bytes("王 O\n海 B-PER\n".encode("gb18030"))
+    (folder / "corpora").mkdir()
+    for name in ("a.bmes", "b.txt"):
+        shutil.copy(folder / "two.txt", folder / "corpora" / name)
+    return folder
+
+
+WITHOUT: dict[str, tuple[Outcome, Outcome]] = {}
+"""Command lines -> what two runs of each made."""
+
+
+class Outcome(NamedTuple):
+    """What a command printed and wrote."""
+
+    code: int
+    printed: str
+    files: dict[str, bytes]
+
+    def seen(self, result: str) -> object:
+        """Return what a row compares."""
+        if result == PRINTED:
+            return self.printed
+        return {name: content for name, content in self.files.items() if Path(name).match(result)}
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trainings that copy a pipeline, and a service, a cluster and processes that say how they were started."""
+    running, lock = [0, 0], threading.Lock()
+
+    def run(self: Processes, arguments: Sequence[str], log: Path, *, poll: Callable[[], bool]) -> int:
+        config, output = Path(arguments[1]), Path(arguments[3])
+        with lock:
+            running[0] += 1
+            running[1] = max(running)
+        time.sleep(0.1)
+        shutil.copytree(trained("tener"), output / "model-best")
+        meta = json.loads((output / "model-best/meta.json").read_text(encoding="utf8"))
+        meta["performance"] = scores = {"ents_f": 50.0}
+        row = {"step": 1, "score": 0.5, "scores": scores}
+        (output / "training.jsonl").write_text(json.dumps(row) + "\n", encoding="utf8")
+        poll()
+        (output / "model-best/meta.json").write_text(json.dumps(meta), encoding="utf8")
+        steps = [line for line in config.read_text(encoding="utf8").splitlines() if re.match("max_steps|dev = ", line)]
+        with lock, Path("trained.txt").open("a", encoding="utf8") as file:
+            running[0] -= 1
+            print(output.name if running[1] == 1 else "", *steps, file=file)
+            Path("at_once.txt").write_text(str(running[1]), encoding="utf8")
+        return 0
+
+    async def ask(app: FastAPI) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a") as client:
+            return await client.post("/v1/entities", headers={"Origin": "https://a.example"})
+
+    def serve(app: FastAPI, sock: Any, started: Callable[[], None], *, access_log: bool) -> None:
+        answer = asyncio.run(ask(app))
+        origin = answer.headers.get("access-control-allow-origin")
+        host, port = sock.getsockname()
+        print(host, port if port < 32768 else "any", answer.status_code, origin, access_log, app.state.service.limits)
+
+    def on_ray(job: Any, *arguments: Any) -> Any:
+        with Path("ray.txt").open("a", encoding="utf8") as file:
+            print(arguments[1:], file=file)
+        return PartStats(texts=1)
+
+    @contextmanager
+    def connected(where: str | None) -> Iterator[None]:
+        Path("ray.txt").write_text(repr(where), encoding="utf8")
+        yield
+
+    def locally(job: Any, progress: Any) -> Any:
+        Path("processes.txt").write_text(str(job.processes), encoding="utf8")
+        return annotate_locally(job, progress)
+
+    monkeypatch.setattr(Processes, "run", run)
+    monkeypatch.setattr("spacy_tener.serve.serve", serve)
+    monkeypatch.setattr("spacy_tener.cli.texts.annotate_on_ray", on_ray)
+    monkeypatch.setattr("spacy_tener.cli.texts.connected", connected)
+    monkeypatch.setattr("spacy_tener.cli.texts.annotate_locally", locally)
+    monkeypatch.setattr("spacy_tener.models.embed.tables.FEW", 2)
+    monkeypatch.delenv("WASABI_LOG_FRIENDLY")
+
+
+@pytest.fixture
+def outcome(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubs: None) -> Callable[[str], Outcome]:
+    """Run a command in a new directory with all files."""
+    made: list[Path] = []
+
+    def run(words: str) -> Outcome:
+        folder = tmp_path / str(len(made))
+        made.append(folder)
+        shutil.copytree(shared, folder, symlinks=True)
+        if "mine" in words.split():
+            shutil.copytree(shared / "model", folder / "mine")
+        monkeypatch.chdir(folder)
+        before = {path for path in folder.rglob("*") if "mine" not in path.parts}
+        ran: Ran = run_tener(*words.split())
+        files = {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file() and path not in before
+        }
+        measured = r"[\d,.]+ (characters/s|tokens per second|s\b)|(?<=\d )\d+\.\d$"
+        printed = re.sub(measured, "...", ran.text.replace(str(folder), ""))
+        return Outcome(ran.code, printed, files)
+
+    return run
+
+
+def test_the_table_has_each_option_of_each_command() -> None:
+    options = {
+        command: {each.name for each in COMMANDS[command].params if each.param_type_name == "option"}
+        for command in MODULES
+    }
+    assert {command: set(rows) for command, rows in ROWS.items()} == options
+
+
+@pytest.mark.parametrize(
+    ("command", "row"),
+    [
+        pytest.param(command, row, id=f"{command}-{name}")
+        for command, rows in ROWS.items()
+        for name, row in rows.items()
+    ],
+)
+def test_an_option_changes_the_result(outcome: Callable[[str], Outcome], command: str, row: Row) -> None:
+    base = row.base or BASES[command]
+    if base not in WITHOUT:
+        WITHOUT[base] = outcome(base), outcome(base)
+    without, again = WITHOUT[base]
+    with_it = outcome(f"{base} {row.words}")
+    assert (without.code, with_it.code) == row.codes, (without.printed, with_it.printed)
+    assert without.seen(row.result) == again.seen(row.result)
+    assert without.seen(row.result) != with_it.seen(row.result), with_it.printed
+    assert row.says in with_it.printed
+    assert not row.says or row.says not in without.printed
+
+
+@pytest.mark.parametrize(("words", "options"), NOWHERE)
+def test_an_option_that_would_do_nothing_is_refused(
+    outcome: Callable[[str], Outcome], words: str, options: str
+) -> None:
+    refused = outcome(words)
+    assert (refused.code, refused.files) == (2, {}), refused.printed
+    assert options in refused.printed
