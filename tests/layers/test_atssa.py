@@ -91,12 +91,6 @@ def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any
     assert torch.allclose(encoder(chars, words, lattice), torch.cat(rows), atol=1e-10)
 
 
-def test_words_change_what_their_characters_become() -> None:
-    encoder = make().eval()
-    chars, words, lattice = batch([9])
-    assert not torch.allclose(encoder(chars, words, lattice), encoder(chars, words + 1.0, lattice))
-
-
 @each_variant
 def test_maps_are_of_each_layer_and_sentence(options: dict[str, Any]) -> None:
     encoder = make(**options).eval()

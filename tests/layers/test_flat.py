@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -81,26 +80,6 @@ def test_outputs_and_all_gradients_are_the_papers(options: dict[str, Any]) -> No
         assert torch.allclose(found, gradient, atol=1e-9)
 
 
-def test_words_matter_and_so_do_their_places() -> None:
-    encoder = make()
-    chars, words, lattice = inputs(lattice_of((8, [(1, 2)])))
-    out = encoder(chars, words, lattice)
-    assert not torch.allclose(encoder(chars, words + 1, lattice), out, atol=1e-3)
-    assert not torch.allclose(encoder(chars, words, lattice_of((8, [(4, 6)]))), out, atol=1e-3)
-
-
-def test_the_residual_is_there() -> None:
-    """The released code adds attention's output to itself: then nothing would be left of the input."""
-    encoder = make(layers=1)
-    (layer,) = encoder.layers
-    with torch.no_grad():
-        layer.attention.value.weight.zero_()
-        layer.feed_forward.narrow.weight.zero_()
-        layer.feed_forward.narrow.bias.zero_()
-    chars, words, lattice = inputs(random_lattice(LENGTHS))
-    assert torch.allclose(encoder(chars, words, lattice), F.layer_norm(encoder.char_input(chars), (24,)), atol=1e-4)
-
-
 @pytest.mark.parametrize("options", KINDS)
 def test_maps_are_probabilities_of_every_span(options: dict[str, Any]) -> None:
     encoder = make(**options)
@@ -123,27 +102,3 @@ def test_maps_are_those_that_the_encoder_used() -> None:
     summed = layer.attention_norm(rows + mixed)
     expected = layer.feed_forward_norm(summed + feed_forward(layer, summed))[:5]
     assert torch.allclose(encoder(chars, words, lattice), expected, atol=1e-11)
-
-
-def test_it_learns_which_word_lies_over_a_character() -> None:
-    torch.manual_seed(0)
-    encoder = FlatEncoder(FlatConfig(width=16, heads=2, dropout=0.0), char_width=4, word_width=4)
-    head = torch.nn.Linear(16, 2)
-    rng = np.random.default_rng(0)
-    begins = rng.integers(0, 8, 64)
-    lattice = lattice_of(*((10, [(int(begin), int(begin) + 2)]) for begin in begins))
-    covered = torch.tensor([[begin <= i <= begin + 2 for i in range(10)] for begin in begins]).long().view(-1)
-    # All characters are alike, and all words: only their places can tell.
-    chars, words = torch.ones(640, 4), torch.ones(64, 4)
-    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=0.01)
-    for _ in range(60):
-        optimizer.zero_grad()
-        F.cross_entropy(head(encoder(chars, words, lattice)), covered).backward()
-        optimizer.step()
-    right = head(encoder(chars, words, lattice)).argmax(1) == covered
-    assert right.float().mean() > 0.95
-
-
-def test_positions_are_shared_by_all_layers() -> None:
-    one, three = (sum(p.numel() for p in make(layers=n).positions.parameters()) for n in (1, 3))
-    assert one == three

@@ -130,50 +130,6 @@ def test_gates_are_those_of_equations_4_to_8_by_hand() -> None:
     assert got.flatten().tolist() == pytest.approx(expected, abs=1e-15)
 
 
-def test_the_mean_is_that_of_equation_5_by_hand() -> None:
-    module = make("mean", width=1)
-    with torch.no_grad():
-        module.left.weight.fill_(0.7)
-        module.left.bias.fill_(-0.1)
-        module.right.weight.fill_(-1.3)
-    got = module(torch.tensor([[0.5], [-0.8]], dtype=torch.float64), [2])
-    mean = -1.3 * (0.5 - 0.8) / 2
-    assert got.flatten().tolist() == pytest.approx([math.tanh(0.7 * i - 0.1 + mean) for i in (0.5, -0.8)], abs=1e-15)
-
-
-def test_attention_has_one_gate_for_all_channels() -> None:
-    module, x = make("attention"), tokens([2])
-    assert module.left.weight.shape == module.right.weight.shape == (1, WIDTH)
-    a, b = module.left(x), module.right(x)
-    first = (torch.sigmoid(a[0] + b[0]) * x[0] + torch.sigmoid(a[0] + b[1]) * x[1]) / 2
-    assert torch.allclose(module(x, [2])[0], torch.tanh(first), atol=1e-14)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sequences_do_not_see_each_other(kind: str) -> None:
-    module, x = make(kind), tokens()
-    before = module(x, LENGTHS).split(LENGTHS)
-    x[8:38] = 1e6
-    after = module(x, LENGTHS).split(LENGTHS)
-    assert all(torch.equal(before[sequence], after[sequence]) for sequence in (0, 1, 2, 4))
-    assert not torch.equal(before[3], after[3])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_token_reads_every_other_of_its_sequence(kind: str) -> None:
-    module, x = make(kind), tokens().requires_grad_()
-    (gradient,) = torch.autograd.grad(module(x, LENGTHS)[8:38].sum(), x)
-    read = gradient.abs().sum(1) > 0
-    assert read.tolist() == [8 <= token < 38 for token in range(50)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_order_makes_no_difference(kind: str) -> None:
-    module, x = make(kind), tokens([9])
-    order = torch.randperm(9, generator=torch.Generator().manual_seed(2))
-    assert torch.allclose(module(x[order], [9]), module(x, [9])[order], atol=1e-13)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
 def test_batches_without_tokens_are_legal(kind: str, lengths: list[int]) -> None:

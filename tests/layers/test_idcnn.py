@@ -99,11 +99,6 @@ def test_the_first_convolution_starts_xavier_uniform() -> None:
     assert not encoder.widen.product.bias.any()
 
 
-def test_iterations_share_their_weights() -> None:
-    counts = [sum(p.numel() for p in make(iterations=n).parameters()) for n in (1, 5)]
-    assert counts == [3 * INPUT * WIDTH + WIDTH + 3 * (3 * WIDTH * WIDTH + WIDTH)] * 2
-
-
 def test_dropout_comes_before_each_application_of_the_block() -> None:
     x = tokens()
     once, thrice = (make(random=False, iterations=n, dropout=0.5) for n in (1, 3))

@@ -349,16 +349,6 @@ def test_prediction_in_parts_has_a_gradient_too(options: dict[str, Any]) -> None
     assert_slopes(lambda x: run(module, x, [40]), x)
 
 
-def test_thresholds_are_of_each_query_and_head() -> None:
-    module, x = make(), tokens(9)
-    thresholds = module.thresholds(x, context([4, 5], x)[2])
-    assert thresholds.shape == (9, HEADS)
-    assert module.threshold is not None
-    mean = x[4:].mean(0)
-    own = torch.cat((x[6], mean, x[6] * mean, x[6] - mean))
-    assert torch.allclose(thresholds[6], module.threshold.weight @ own)
-
-
 def test_thresholds_cost_one_matrix_and_a_fixed_one_nothing() -> None:
     sizes = [sum(p.numel() for p in make(adaptive=adaptive).parameters()) for adaptive in (True, False)]
     assert sizes[0] - sizes[1] == 4 * WIDTH * HEADS

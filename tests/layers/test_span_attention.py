@@ -204,20 +204,6 @@ def test_scores_by_hand() -> None:
         assert got[0, i].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
 
 
-def test_moving_a_word_moves_attention() -> None:
-    outputs = []
-    for words in ([(0, 1)], [(3, 4)], [(0, 2)]):
-        outputs.append(Setting(lattice_of((6, words))).characters_ask())
-    assert not torch.allclose(outputs[0], outputs[1], atol=1e-3)
-    assert not torch.allclose(outputs[0], outputs[2], atol=1e-3)
-
-
-def test_the_order_of_words_changes_nothing_but_the_bias() -> None:
-    setting, turned = (Setting(lattice_of((9, words))) for words in ([(0, 1), (4, 7)], [(4, 7), (0, 1)]))
-    turned.characters, turned.words = setting.characters, setting.words.flip(0)
-    assert torch.allclose(setting.characters_ask(), turned.characters_ask(), atol=1e-12)
-
-
 def maps_of(setting: Setting) -> Iterator[Tensor]:
     plan = plan_spans(setting.lattice, word_queries=True)
     rows = arrange(plan, setting.characters, setting.words)

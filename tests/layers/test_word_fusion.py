@@ -95,39 +95,6 @@ def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
         assert (a - b).abs().max() < 1e-11
 
 
-def test_a_character_without_words_gets_zeros() -> None:
-    fusion, own = make(), lattice(SENTENCES)
-    fused = fusion(*rows(own), CoverSegments(own))
-    covered = torch.zeros(own.n_characters, dtype=torch.bool)
-    covered[[0, 1, 2, 3, 4, 5, 6, 10, 11, 13, 14]] = True
-    assert torch.equal(fused.any(dim=1), covered)
-
-
-def test_a_character_with_one_word_gets_that_words_value() -> None:
-    fusion, own = make(), lattice(SENTENCES)
-    chars, words = rows(own)
-    fused = fusion(chars, words, CoverSegments(own))
-    assert torch.allclose(fused[13:15], fusion.value(words[-1:]).expand(2, -1))
-
-
-def test_a_sentence_is_read_alone() -> None:
-    fusion, own = make(), lattice(SENTENCES)
-    chars, words = rows(own)
-    whole = fusion(chars, words, CoverSegments(own))
-    first = lattice(SENTENCES[:1])
-    assert torch.allclose(fusion(chars[:7], words[:6], CoverSegments(first)), whole[:7], atol=1e-14)
-
-
-def test_the_order_of_the_words_does_not_matter() -> None:
-    fusion = make()
-    spans = SENTENCES[0][1]
-    chars, words = rows(lattice(SENTENCES[:1]))
-    order = [3, 0, 5, 1, 4, 2]
-    shuffled = lattice([(7, [spans[i] for i in order])])
-    fused = fusion(chars, words, CoverSegments(lattice(SENTENCES[:1])))
-    assert torch.allclose(fusion(chars, words[order], CoverSegments(shuffled)), fused, atol=1e-14)
-
-
 @pytest.mark.parametrize("sentences", [[], [(0, [])], [(4, []), (2, [])]])
 def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, list[tuple[int, int]]]]) -> None:
     fusion, own = make(), lattice(sentences)
