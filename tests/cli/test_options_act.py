@@ -209,6 +209,9 @@ ROWS = {
         "output": Row("--output other", result="other/meta.json"),
         "min_count": Row("--min-count 2"),
         "half": Row("--half", result="out/tener_ner/*"),
+        # Its conversion of transformers is tried beside them; this pipeline has none.
+        "onnx": Row("--onnx int8", codes=(0, 1)),
+        "test": Row("--test gold.spacy", says="Tokens/s"),
         "component": Row("--component ner2", codes=(0, 1)),
         "code": IMPORTED,
     },
@@ -260,6 +263,7 @@ ROWS = {
 NOWHERE = [
     ("config --set training.max_steps=9 --output out.cfg --force", "--set, --output, --force"),
     ("config weibo --force", "--force"),
+    ("trim model text.txt -o out --onnx int8 --min-count 2 --half", "--min-count, --half"),
     ("vectors text.txt -o out --kinds chars --lexicon names.txt", "--lexicon"),
     ("vectors text.txt -o out --kinds chars,bigrams --all-matches", "--all-matches"),
     ("vectors text.txt -o out --kinds chars --lang en", "--lang"),
