@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 
 from ..pipeline.crf_pipe import CRFPipe, Reading
 from ..pipeline.entities import CHAR_OFFSETS, SCORES, FoundEntity, Place, place_of, read_places
-from ..pipeline.finding import crf_pipes, entity_finders
+from ..pipeline.finding import crf_pipes, entity_finders, span_finders
 from ..pipeline.settings import NERSettings
 from ..pipeline.windows import SizedT, batch_by_size
 
@@ -68,7 +68,7 @@ def reading_score(log_probability: float, characters: int) -> float:
 
 def labels(nlp: Language) -> list[str]:
     """Return the entity labels of a pipeline's components."""
-    named = (nlp.pipe_labels.get(name, ()) for name in entity_finders(nlp))
+    named = (nlp.pipe_labels.get(name, ()) for name in (*entity_finders(nlp), *span_finders(nlp)))
     return sorted({label for names in named for label in names})
 
 
@@ -101,10 +101,12 @@ def _asked(nlp: Language, probability: bool) -> dict[str, dict[str, Any]]:
 def _found_in(nlp: Language, docs: Iterable[Doc]) -> list[list[FoundEntity]]:
     settings = [pipe.settings for pipe in crf_pipes(nlp).values()]
     settings = [replace(each, spans_key=each.spans_key or _SPANS_KEY) for each in settings]
-    return [sorted(_found(doc, settings), key=lambda one: (one.start, one.end)) for doc in docs]
+    keys = {pipe.key for pipe in span_finders(nlp).values()}
+    return [sorted(_found(doc, settings, keys), key=lambda one: (one.start, one.end, one.label)) for doc in docs]
 
 
-def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[FoundEntity]:
+def _found(doc: Doc, settings: Sequence[NERSettings], keys: Iterable[str] = ()) -> Iterator[FoundEntity]:
+    """Yield the entities of `doc.ents`, and others in the groups of `doc.spans` with these keys."""
     groups = [doc.spans[each.spans_key] for each in settings if each.spans_key in doc.spans]
     known = {place: float(score) for group in reversed(groups) for place, score in read_places(group, SCORES)}
     exact = {
@@ -117,6 +119,10 @@ def _found(doc: Doc, settings: Sequence[NERSettings]) -> Iterator[FoundEntity]:
         place = place_of(ent)
         start, end = exact.get(place, place[:2])
         yield FoundEntity(start, end, ent.label_, known.get(place))
+    groups = [doc.spans[key] for key in keys]
+    others = {place_of(one): float(p) for group in groups for one, p in zip(group, group.attrs[SCORES], strict=True)}
+    for place in others.keys() - set(map(place_of, doc.ents)):
+        yield FoundEntity(*place, others[place])
 
 
 def _overlap_priority(row: tuple[Place, Sequence[int]]) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spacy.language import Language
+from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, DocBin
 from spacy.util import filter_spans, get_package_path, is_package
 
@@ -17,6 +18,7 @@ from ..errors import RemedyError, check_choice, install
 from ..files import check_folder, digest, locked, writing
 from ..inputs import file_system, is_remote
 from ..manifest import Folder, LocalFolder, Manifest, file_input
+from ..pipeline.finding import span_finders
 from .annotator import Annotator
 from .entity_tables import (
     COUNTED_COLUMNS,
@@ -284,7 +286,8 @@ def write_counts(job: AnnotationJob) -> None:
 
 
 def _spacy_bytes(rows: Sequence[Row], nlp: Language, settings: AnnotateSettings) -> bytes:
-    """Return a `.spacy` file. Entities are expanded to whole tokens; `user_data` has all columns but the text."""
+    """Return a `.spacy` file. Entities are expanded to whole tokens; `user_data` has all columns but the text.
+    As `convert --overlap spans` does, `doc.spans["sc"]` has all entities of a pipeline that finds overlapping ones."""
     with nlp.memory_zone():
         return DocBin(docs=[_doc(row, nlp, settings) for row in rows], store_user_data=True).to_bytes()
 
@@ -295,7 +298,10 @@ def _doc(row: Row, nlp: Language, settings: AnnotateSettings) -> Doc:
     doc = nlp.make_doc(row[settings.text]) if readable else Doc(nlp.vocab)
     places = [(each["start"], each["end"], each["label"]) for each in row[settings.entities]]
     spans = [doc.char_span(start, end, label=label, alignment_mode="expand") for start, end, label in places]
-    doc.set_ents(filter_spans([span for span in spans if span is not None]))
+    found = [span for span in spans if span is not None]
+    doc.set_ents(filter_spans(found))
+    if span_finders(nlp):
+        doc.spans[DEFAULT_SPANS_KEY] = found
     doc.user_data.update(packable({name: row[name] for name in row if not readable or name != settings.text}))
     return doc
 

@@ -223,7 +223,7 @@ def review_cli(
     limit: Annotated[int, options.limit("on the page; the JSONL has all")] = 500,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
-    jobs: options.Jobs = 1,
+    jobs: options.Jobs = None,
 ) -> None:
     """
     Rank doubts about gold annotation, which may be wrong there.
@@ -263,7 +263,7 @@ def review_cli(
         with (
             interrupted_by_signals(),
             locked(output / ".lock"),
-            on_this_machine(jobs, sys.stderr.write) as trainer,
+            on_this_machine(jobs or 1, sys.stderr.write) as trainer,
         ):
             judged = list(cross_train(crossing, trainer, begun=begun))
             how = f"{folds} models judged the folds that they were not trained on."
@@ -309,6 +309,9 @@ def _crossing(
     code: Path | None,
 ) -> Crossing:
     composed = compose(config, settings=settings)
+    if not any({"tener_ner", None} & {each.get("factory")} for each in composed["components"].values()):
+        reason = f"{config}: there is no tener_ner in its pipeline, which is {', '.join(composed['nlp']['pipeline'])}"
+        raise ConfigError(reason, "Name a config with one: its probabilities are what judges the annotation.")
     if dev is not None:
         composed["paths"]["dev"] = str(dev)
     path = composed["paths"].get("dev")

@@ -19,7 +19,7 @@ from spacy.training import Example
 from ..errors import RemedyError, counted
 from ..files import write_text
 from ..pages import displacy_options
-from ..pipeline.finding import known_labels
+from ..pipeline.finding import entity_finders, known_labels, span_finders
 from ..workbench.docbins import NamingCorpus
 from ..workbench.report.errors import compare_texts, errors_page, surest_errors
 from ..workbench.report.scores import CountingScorer, parse_scores
@@ -82,6 +82,9 @@ def evaluate_cli(
         refuse_given(ctx, ["displacy_limit"], "there is no directory to draw to", "Name one by --displacy-path.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
+    for pipe in () if entity_finders(nlp) else span_finders(nlp).values():
+        remedy = f"Score it by `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
+        raise RemedyError(f"{model}: its entities are in doc.spans['{pipe.key}'], and may overlap", remedy)
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
     # Warm up, so that loading a dictionary, say, does not count for the speed.
     deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)

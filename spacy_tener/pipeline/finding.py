@@ -1,4 +1,4 @@
-"""Finding a pipeline's `tener_ner`, and other components that assign `doc.ents`."""
+"""Finding a pipeline's `tener_ner`, and other components that find entities."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spacy.language import Language
+from spacy.pipeline import SpanCategorizer
 from spacy.tokens import Doc
 from thinc.api import Model
 
@@ -20,6 +21,11 @@ from .windows import Window
 def entity_finders(nlp: Language) -> list[str]:
     """Return the names of all components that assign `doc.ents`."""
     return [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
+
+
+def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
+    """Return all `spancat` components by name. Their entities are in `doc.spans`, and may overlap."""
+    return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, SpanCategorizer)}
 
 
 def known_labels(nlp: Language) -> set[str] | None:

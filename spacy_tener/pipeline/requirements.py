@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from spacy.language import Language
@@ -31,6 +31,14 @@ def add_requirements(nlp: Language) -> None:
             features = (node.attrs.get("features") for node in model.walk())
             encoders += [each.encoder.description for each in features if isinstance(each, FrozenFeatures)]
     require(nlp, needed, encoders)
+
+
+def requirements() -> Callable[[Language], None]:
+    """Write what the pipeline needs to meta.json, where another component than `tener_ner` has this package's encoders.
+
+    Registered as `spacy_tener.Requirements.v1`, for `[initialize.after_init]`.
+    """
+    return add_requirements
 
 
 def require(nlp: Language, needed: Iterable[str], encoders: Iterable[dict[str, str]]) -> None:

@@ -61,7 +61,7 @@ class EntityOut(BaseModel):
     label: str = Field(examples=["PER"])
     text: str = Field(examples=["王小明"])
     probability: float | None = Field(
-        description="Probability of this entity with this label. null if a component other than tener_ner found it.",
+        description="Probability of this entity with this label. null if the component that found it gives none.",
         examples=[0.98],
     )
 

@@ -22,7 +22,7 @@ from ..files import digest
 from ..inputs import STDIN, is_remote, open_file, size_and_version
 from ..manifest import Manifest, file_input, stream_input
 from ..pipeline.entities import Place, place_of
-from ..pipeline.finding import crf_pipes, entity_finders, known_labels
+from ..pipeline.finding import crf_pipes, entity_finders, known_labels, span_finders
 from .vectors.raw_text import comes_once, make_docs
 
 FloatArray = NDArray[np.float64]
@@ -71,6 +71,9 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 def check_teachers(teachers: Mapping[str, Language]) -> None:
     """Refuse a teacher without entity labels, which would find nothing."""
     for name, teacher in teachers.items():
+        if span_finders(teacher):
+            remedy = "Name a pipeline without it: tener_ner learns none that do."
+            raise RemedyError(f"{name}: the entities of {', '.join(span_finders(teacher))} may overlap", remedy)
         if known_labels(teacher) == set():
             raise RemedyError(f"{name}: no component has entity labels", "Name a trained pipeline.")
 

@@ -6,7 +6,8 @@ Nothing else removes a key: an overlay switches a setting off by `null`, and rem
 without it. Headers of empty parent sections may be left out.
 
 An overlay can wrap the section that it replaces: the value `${here}` is that whole section, and `${here.learn_rate}` a
-part of it.
+part of it. One that removes a component can give its parts to another: the value
+`${components.tener_ner.model.tok2vec}` is then that whole section.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ CONFIG = "config.cfg"
 """The file of a pipeline's config in its directory."""
 TOK2VEC = "components.tener_ner.model.tok2vec.@architectures"
 VARIABLE = re.compile(r"\$\{([^{}]+)\}")
+COMPONENT = re.compile(r"\$\{(?P<key>components\.(?P<name>[^{}.]+)\.[^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
@@ -250,10 +252,25 @@ def _variables(config: Config) -> set[str]:
 
 
 def _fill_here(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
-    """Return the config without the sections that `${here}` refers to, and the overlay with them filled in."""
+    """Return the config without the sections that `${here}` refers to, and the overlay with them filled in, and with
+    the sections of components that it removes."""
     rest, filled = config.copy(), overlay.copy()
+    before = _get(config, "nlp.pipeline") or []
+    after = _get(overlay, "nlp.pipeline") or before
     for key, value in entries(overlay):
         section, _, last = key.rpartition(".")
+        given = COMPONENT.fullmatch(value) if isinstance(value, str) else None
+        if given and given["name"] not in after:
+            part = _get(config, given["key"]) if given["name"] in before else None
+            if part is None:
+                remedy = f"Lay it on a config that has one. The pipeline is {srsly.json_dumps(before)}."
+                raise ConfigError(f"{name}: the config has no [{given['key']}]", remedy)
+            if others := set(before) - {*after, given["name"]}:
+                remedy = f"Name them in nlp.pipeline of a copy of {name}, or lay it on a config without them."
+                raise ConfigError(f"{name}: removes {', '.join(sorted(others))}", remedy)
+            _get(filled, section)[last] = deepcopy(part)
+            if _get(config, "pretraining.component") == given["name"]:
+                rest["pretraining"]["component"] = section.split(".")[1]
         asked = HERE.fullmatch(value) if isinstance(value, str) else None
         if asked is None:
             continue

@@ -178,7 +178,7 @@ def missing_requirements(config: Config) -> list[str]:
             continue
         registered = [str(value) for key, value in section.items() if key.startswith("@")]
         packages = [_PACKAGES[value] for value in registered if value in _PACKAGES]
-        packages += ["torch"] * (section.get("factory") == "tener_ner")
+        packages += ["torch"] * (section.get("factory") in ("tener_ner", "spancat"))
         defaults = ((value, key) for value in registered for key in section if section[key] is None)
         packages += [_DEFAULTS[pair] for pair in defaults if pair in _DEFAULTS]
         missing = [package for package in packages if find_spec(package) is None]

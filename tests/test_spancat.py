@@ -1,0 +1,239 @@
+"""The overlay `spancat`: entities within entities, from their annotation to the commands that find them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+import spacy
+from command_line import Ran, run_tener
+from spacy.cli.train import train
+from spacy.language import Language
+from spacy.tokens import Doc, DocBin
+from spacy.training.initialize import init_nlp
+from test_without_torch import run
+from tiny_transformer import save_tiny_transformer
+
+from spacy_tener.annotate.finding import entity_task
+from spacy_tener.errors import RemedyError
+from spacy_tener.serve import make_app
+from spacy_tener.workbench.composing.compose import compose
+from spacy_tener.workbench.composing.files import ConfigError
+
+TEXT = "他在北京大学医学院工作"
+NESTED = [[2, 4, "GPE"], [2, 6, "ORG"], [2, 9, "ORG"]]
+LONGEST = [2, 9, "ORG"]
+TEXTS = [
+    {"text": TEXT, "entities": NESTED},
+    {"text": "他去了北京", "entities": [[3, 5, "GPE"]]},
+    {"text": "北京大学很大", "entities": [[0, 2, "GPE"], [0, 4, "ORG"]]},
+    {"text": "今天天气很好", "entities": []},
+]
+ENGLISH = {"text": "Bank of China in Bonn", "entities": [[0, 13, "ORG"], [8, 13, "GPE"], [17, 21, "GPE"]]}
+SMALL = ["training.max_steps=80", "training.eval_frequency=40", "components.spancat.model.tok2vec.dropout=0.0"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The corpus, with its overlaps and without, and the texts alone."""
+    path = tmp_path_factory.mktemp("nested")
+    (path / "train.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in TEXTS), encoding="utf8")
+    (path / "texts.jsonl").write_text(json.dumps({"text": TEXT}) + "\n", encoding="utf8")
+    (path / "en.jsonl").write_text(json.dumps(ENGLISH), encoding="utf8")
+    for name, lang, way in (("train", "zh", "spans"), ("train", "zh", "longest"), ("en", "en", "spans")):
+        words = ["--output", path / way, "--lang", lang, "--overlap", way]
+        assert run_tener("convert", path / f"{name}.jsonl", *words).code == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Path:
+    compose("weibo", ["spancat"], SMALL).to_disk(folder / "config.cfg", interpolate=False)
+    data = str(folder / "spans" / "train.spacy")
+    train(folder / "config.cfg", folder / "trained", overrides={"paths.train": data, "paths.dev": data})
+    return folder / "trained" / "model-last"
+
+
+def rows(entities: list[dict[str, Any]]) -> list[list[Any]]:
+    return [[each["start"], each["end"], each["label"]] for each in entities]
+
+
+async def answers(nlp: Language, requests: dict[str, Any]) -> list[Any]:
+    """Return what a service answers to requests, by their routes."""
+    app = make_app({"zh": nlp})
+    transport = httpx.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://zh") as client:
+        return [(await client.post(route, json=request)).json() for route, request in requests.items()]
+
+
+def test_it_learns_entities_within_entities_and_predicts_them_without_torch(model: Path) -> None:
+    code = """
+nlp = spacy.load(sys.argv[1])
+docs = list(nlp.pipe(sys.argv[2:]))
+print(json.dumps([sorted([one.start_char, one.end_char, one.label_] for one in doc.spans["sc"]) for doc in docs]))
+"""
+    found = run(code, model, *(each["text"] for each in TEXTS))
+    assert json.loads(found) == [each["entities"] for each in TEXTS]
+
+
+def test_the_suggester_has_the_lengths_of_the_corpus(model: Path) -> None:
+    nlp = spacy.load(model)
+    suggester = nlp.get_pipe_config("spancat")["suggester"]
+    assert (suggester["min_size"], suggester["max_size"]) == (2, 7)
+    assert nlp.get_pipe("spancat").suggester([nlp.make_doc(TEXT)]).lengths.tolist() == [sum(range(5, 11))]
+    assert any(each.startswith("spacy_tener") for each in nlp.meta["requirements"])
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet", "spacy"])
+def test_annotate_writes_entities_that_overlap(model: Path, folder: Path, tmp_path: Path, format: str) -> None:
+    words = ["--format", format, "--probability", "--entities", "jsonl"]
+    assert run_tener("annotate", model, folder / "texts.jsonl", "--output", tmp_path, *words).code == 0
+    (part,) = tmp_path.glob(f"part-*.{format}")
+    if format == "jsonl":
+        row = json.loads(part.read_text(encoding="utf8"))
+    elif format == "parquet":
+        (row,) = pq.read_table(part).to_pylist()
+    else:
+        (doc,) = DocBin().from_disk(part).get_docs(spacy.blank("zh").vocab)
+        assert [[each.start_char, each.end_char, each.label_] for each in doc.spans["sc"]] == NESTED
+        assert [[each.start_char, each.end_char, each.label_] for each in doc.ents] == [LONGEST]
+        row = doc.user_data
+    assert rows(row["entities"]) == NESTED
+    assert all(0.5 <= each["probability"] <= 1 for each in row["entities"])
+    (table,) = (tmp_path / "_entities").glob("*.jsonl")
+    assert rows([json.loads(line) for line in table.read_text(encoding="utf8").splitlines()]) == NESTED
+
+
+def test_the_service_answers_entities_that_overlap(model: Path) -> None:
+    labels = "".join(f'<Label value="{label}"/>' for label in ("GPE", "ORG"))
+    interface = f'<View><Labels name="l" toName="t">{labels}</Labels><Text name="t" value="$text"/></View>'
+    requests = {
+        "/v1/entities": {"text": TEXT},
+        "/predict": {"label_config": interface, "tasks": [{"id": 1, "data": {"text": TEXT}}]},
+        "/v1/explanation": {"text": TEXT},
+    }
+    entities, predicted, refused = asyncio.run(answers(spacy.load(model), requests))
+    assert rows(entities["entities"]) == NESTED
+    values = [region["value"] for region in predicted["results"][0]["result"]]
+    assert [[each["start"], each["end"], *each["labels"]] for each in values] == NESTED
+    assert refused["error"]["code"] == "not_explained"
+
+
+def test_entities_of_two_components_come_once(model: Path) -> None:
+    nlp = spacy.load(model)
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": [{"ORTH": char} for char in "北京大学"]}])  # type: ignore[attr-defined]
+    (found,) = entity_task(nlp)([TEXT])
+    assert [[each.start, each.end, each.label] for each in found] == NESTED
+
+
+def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> None:
+    data, scores = folder / "spans" / "train.spacy", tmp_path / "scores.json"
+    ran = run_tener("evaluate", model, data)
+    assert ran.code == 1
+    assert "--spans-key sc" in ran.text
+    assert Ran("evaluate", model, data, "--spans-key", "sc", "--output", scores).code == 0
+    assert json.loads(scores.read_text())["spans_sc_f"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "{model}", TEXT, "--output", "{out}/page.html"),
+        ("suggest", "{model}", "{texts}", "--output", "{out}/tasks.json"),
+        ("calibrate", "{model}", "{data}", "--output", "{out}/calibrated"),
+        ("review", "{model}", "{data}", "--output", "{out}/review"),
+        ("review", "{config}", "{data}", "--dev", "{data}", "--output", "{out}/review"),
+        ("trim", "{model}", "{texts}", "--output", "{out}/trimmed"),
+        ("annotate", "{model}", "{texts}", "--output", "{out}/annotated", "--k-best", "2"),
+    ],
+)
+def test_what_needs_a_tener_ner_says_so(model: Path, folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    places = {
+        "model": model,
+        "config": folder / "config.cfg",
+        "texts": folder / "texts.jsonl",
+        "data": folder / "spans" / "train.spacy",
+        "out": tmp_path,
+    }
+    ran = run_tener(*(word.format_map(places) for word in words))
+    assert ran.code == 1
+    assert "no tener_ner" in ran.text
+    assert not any(path.is_file() and path.name != ".lock" for path in tmp_path.rglob("*"))
+
+
+def test_it_does_not_teach_by_silver_annotation(model: Path, folder: Path, tmp_path: Path) -> None:
+    ran = run_tener("silver", model, folder / "texts.jsonl", "--output", tmp_path / "silver")
+    assert ran.code == 1
+    assert "spancat may overlap" in ran.text
+
+
+SYSTEMS = [
+    ("weibo", []),
+    ("weibo", ["flat"]),
+    ("weibo", ["flat-atssa"]),
+    ("weibo", ["mect"]),
+    ("weibo", ["char-grn"]),
+    ("weibo", ["lac"]),
+    ("weibo", ["segment"]),
+    ("wnut17", []),
+    ("wnut17", ["grn"]),
+    ("weibo", ["transformer-frozen"]),
+    ("weibo", ["transformer-crf"]),
+]
+
+
+@pytest.mark.parametrize(("base", "overlays"), SYSTEMS)
+def test_it_stands_on_each_system(base: str, overlays: list[str], folder: Path, tmp_path: Path) -> None:
+    system = compose(base, overlays)
+    config = compose(base, [*overlays, "spancat"])
+    assert config["components"]["spancat"]["model"]["tok2vec"] == system["components"]["tener_ner"]["model"]["tok2vec"]
+    assert [*config["components"]] == config["nlp"]["pipeline"] == ["spancat"]
+    corpus = folder / "spans" / ("en.spacy" if base == "wnut17" else "train.spacy")
+    config["paths"].update(dict.fromkeys(("train", "dev"), str(corpus)))
+    if "transformer" in config["paths"]:
+        config["paths"]["transformer"] = str(save_tiny_transformer(tmp_path))
+        config["system"]["gpu_allocator"] = None
+    nlp = init_nlp(config)
+    assert {*nlp.get_pipe("spancat").labels} == {"GPE", "ORG"}
+    assert nlp(TEXT).spans.keys() == {"sc"}
+
+
+def test_what_stands_below_is_refused_by_name_or_goes_with_it() -> None:
+    with pytest.raises(ConfigError, match=r"no \[components.tener_ner.model.tok2vec\]"):
+        compose("weibo", ["ner", "spancat"])
+    with pytest.raises(ConfigError, match="removes transformer"):
+        compose("weibo", ["transformer-shared", "spancat"])
+    assert compose("weibo", ["pretraining", "spancat"])["pretraining"]["component"] == "spancat"
+
+
+@pytest.mark.parametrize(
+    ("overlays", "settings", "corpus", "message"),
+    [
+        ([], [], "longest", "4 texts of the training corpus have no doc.spans"),
+        ([], ["initialize.before_init.share=0"], "spans", "share is 0"),
+        ([], ["initialize.before_init.component=ner"], "spans", "'ner' is no spancat"),
+        (["gazetteer"], [], "spans", "GazetteerEmbed.v1 counts the entities of a tener_ner"),
+    ],
+)
+def test_what_it_cannot_learn_from(
+    overlays: list[str], settings: list[str], corpus: str, message: str, folder: Path
+) -> None:
+    config = compose("weibo", [*overlays, "spancat"], settings)
+    config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / corpus / "train.spacy")))
+    with pytest.raises(RemedyError, match=message):
+        init_nlp(config)
+
+
+def test_a_corpus_without_any_entity_is_refused(tmp_path: Path) -> None:
+    doc = Doc(spacy.blank("zh").vocab, list("今天"))
+    doc.spans["sc"] = []
+    DocBin(docs=[doc]).to_disk(tmp_path / "train.spacy")
+    config = compose("weibo", ["spancat"])
+    config["paths"].update(train=str(tmp_path / "train.spacy"), dev=str(tmp_path / "train.spacy"))
+    with pytest.raises(RemedyError, match="has no span"):
+        init_nlp(config)
