@@ -7,7 +7,7 @@ node. All nodes must share the directories of runs and data.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -15,12 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from spacy_tener.cli._common import check_engine
-from spacy_tener.cluster import connected, reason_of, work_in
+from spacy_tener.cli._common import CommandLineError
 from spacy_tener.errors import RemedyError
+from spacy_tener.pipeline.gpu import check_gpu
 from spacy_tener.workbench.runs.engines import Engine, Task, on_this_machine, run_task
 from spacy_tener.workbench.runs.processes import Processes
 from spacy_tener.workbench.runs.training import TrainingResult
+
+from .cluster import connected, reason_of, work_in
 
 
 class RayEngine:
@@ -73,6 +75,25 @@ def training_engine(
     if check_engine(name, {"--address": address, "--cpus-per-run": cpus, "--gpus-per-run": gpus}):
         return on_ray(address, 1 if cpus is None else cpus, gpus or 0, jobs or on_ray_at_once)
     return on_this_machine(jobs or 1, sys.stderr.write)
+
+
+def check_engine(name: str, options: Mapping[str, Any]) -> bool:
+    """Return whether the engine is Ray. With another engine, refuse the options that only Ray has."""
+    given = [option for option, value in options.items() if value is not None]
+    if name != "ray" and given:
+        raise CommandLineError(f"{', '.join(given)}: only for --engine ray", "Add --engine ray, or leave that out.")
+    return name == "ray"
+
+
+def gpu_of_runs(gpu_id: int, engine: str, gpus_per_run: float | None) -> int:
+    """Return the GPU id for runs, and refuse one that does not exist. On Ray, each run sees its own GPUs from 0."""
+    if engine != "ray":
+        check_gpu(gpu_id)
+        return gpu_id
+    if gpu_id >= 0:
+        remedy = "Leave it out, and give --gpus-per-run."
+        raise CommandLineError(f"--gpu-id {gpu_id}: Ray chooses GPUs", remedy)
+    return 0 if gpus_per_run else -1
 
 
 def shared(engine: Engine, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:

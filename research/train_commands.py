@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from spacy_tener.cli import options
-from spacy_tener.cli._common import gpu_of_runs, msg, names, numbers
+from spacy_tener.cli._common import CommandLineError, msg, names
 from spacy_tener.files import locked
 from spacy_tener.workbench.report.scores import read_scores
 from spacy_tener.workbench.runs.processes import interrupted_by_signals
@@ -17,7 +17,7 @@ from spacy_tener.workbench.runs.training import METRICS, OUTPUT
 
 from .app import command
 from .grid import LOCK, Grid, Todo, check_unchanged, plan, run_grid, todo
-from .on_ray import training_engine
+from .on_ray import gpu_of_runs, training_engine
 from .report_commands import warn_table
 from .rows import make_table
 from .runs import find_runs
@@ -25,6 +25,18 @@ from .search import SAMPLERS, Search, SearchPlan, TrialRow, open_search
 from .search_space import find_space, read_space
 from .tables import format_table
 
+Base = Annotated[str, typer.Argument(help="Config: a name from the package, as weibo, or a path")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", help="Trainings at once (default: 1; on Ray as many as there is room for)", min=1),
+]
+Address = Annotated[
+    str | None,
+    typer.Option("--address", help="Ray: address of the cluster (default: RAY_ADDRESS, this machine's, or a new one)"),
+]
+EngineName = Annotated[
+    str, options.choice(("--engine",), "Where it runs, on this machine or on a Ray cluster", ("local", "ray"))
+]
 CpusPerRun = Annotated[float | None, typer.Option("--cpus-per-run", help="Ray: cores of a run (default: 1)", min=0)]
 GpusPerRun = Annotated[
     float | None, typer.Option("--gpus-per-run", help="Ray: GPUs of a run, as 0.25 (default: 0)", min=0)
@@ -46,12 +58,12 @@ def grid_cli(
     settings: options.Settings = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
-    jobs: options.Jobs = None,
+    jobs: Jobs = None,
     retrain: Annotated[
         bool, typer.Option("--retrain", help="Train finished runs again if their config or data changed")
     ] = False,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
+    engine: EngineName = "local",
+    address: Address = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
 ) -> tuple[str, int]:
@@ -69,7 +81,7 @@ def grid_cli(
     and trains nothing, unless --retrain is given. If a run fails, the others continue, and the exit status is 1.
 
     --engine ray trains on a Ray cluster whose nodes share their files. Ray chooses a node with enough cores and GPU for
-    each run, and repeats the runs of a lost node. Needs the extra ray.
+    each run, and repeats the runs of a lost node. Needs Ray.
     """
     grid = Grid(
         output=output,
@@ -117,7 +129,7 @@ def _run_ended(each: Todo, failure: str) -> None:
 
 @command("search", stopped="The same command resumes.")
 def search_cli(
-    base: options.Base,
+    base: Base,
     overlays: options.Overlays = None,
     *,
     space: Annotated[str, typer.Option("--space", help="Search space: a name, as mect, or a path")],
@@ -137,11 +149,11 @@ def search_cli(
     ] = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
+    engine: EngineName = "local",
+    address: Address = None,
     cpus_per_run: CpusPerRun = None,
     gpus_per_run: GpusPerRun = None,
-    jobs: options.Jobs = None,
+    jobs: Jobs = None,
 ) -> None:
     """
     Search for the settings that score best on dev.
@@ -160,8 +172,8 @@ def search_cli(
     samples near earlier good settings.
 
     --jobs trains several trials at once on this machine, --engine ray on a Ray cluster whose nodes share their files.
-    Ray chooses a node with enough cores and GPU for each trial, and repeats the trials of a lost node. Needs the extra
-    ray.
+    Ray chooses a node with enough cores and GPU for each trial, and repeats the trials of a lost node. Needs
+    Ray.
     """
     gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_run)
     planned = SearchPlan(
@@ -227,3 +239,10 @@ def _short(name: str, others: Sequence[str]) -> str:
 
 def _percent(score: float | None) -> str:
     return "-" if score is None else f"{100 * score:.2f}"
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Split whole numbers at the commas between them."""
+    if not names(text) or not all(name.isdecimal() for name in names(text)):
+        raise CommandLineError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
+    return [int(name) for name in names(text)]

@@ -23,7 +23,8 @@ NOTE = (
     "One thread, one core. `nlp.pipe` from raw text, {texts} texts of the test part, {chars} characters: the pipelines "
     "of a kind take turns within each round, medians of CPU time over {rounds} rounds. Start: seconds from the start "
     "of Python to a first text's entities, and resident memory after it, in fresh processes, medians of three; the "
-    "converted ones where torch cannot be imported. Scores on the whole parts."
+    "converted ones where torch cannot be imported; by the clock, so that other work on the machine lengthens it. "
+    "Scores on the whole parts."
 )
 HEADER = ("pipeline", "", "characters/s", "ratio", "dev F1", "test F1", "MB on disk", "start, s", "memory, MB")
 

@@ -18,7 +18,7 @@ from wasabi import util
 from wasabi.printer import Printer
 
 from ..errors import MissingPackageError, RemedyError
-from ..pipeline.gpu import check_gpu, use_gpu
+from ..pipeline.gpu import use_gpu
 from ..workbench.composing.compose import CONFIG, read_trained_config
 from ..workbench.report.scores import read_json
 from . import tener_cli
@@ -183,29 +183,3 @@ def given_options(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
 def _is_given(ctx: typer.Context, argument: str) -> bool:
     source = ctx.get_parameter_source(argument)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def numbers(option: str, text: str) -> list[int]:
-    """Split whole numbers at the commas between them."""
-    if not names(text) or not all(name.isdecimal() for name in names(text)):
-        raise CommandLineError(f"{option} {text}: not whole numbers with commas between them", f"Write {option} 1,2,3.")
-    return [int(name) for name in names(text)]
-
-
-def check_engine(name: str, options: Mapping[str, Any]) -> bool:
-    """Return whether the engine is Ray. With another engine, refuse the options that only Ray has."""
-    given = [option for option, value in options.items() if value is not None]
-    if name != "ray" and given:
-        raise CommandLineError(f"{', '.join(given)}: only for --engine ray", "Add --engine ray, or leave that out.")
-    return name == "ray"
-
-
-def gpu_of_runs(gpu_id: int, engine: str, gpus_per_run: float | None) -> int:
-    """Return the GPU id for runs, and refuse one that does not exist. On Ray, each run sees its own GPUs from 0."""
-    if engine != "ray":
-        check_gpu(gpu_id)
-        return gpu_id
-    if gpu_id >= 0:
-        remedy = "Leave it out, and give --gpus-per-run or --gpus-per-actor."
-        raise CommandLineError(f"--gpu-id {gpu_id}: Ray chooses GPUs", remedy)
-    return 0 if gpus_per_run else -1

@@ -223,7 +223,7 @@ def review_cli(
     limit: Annotated[int, options.limit("on the page; the JSONL has all")] = 500,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
-    jobs: options.Jobs = None,
+    jobs: options.Jobs = 1,
 ) -> None:
     """
     Rank doubts about gold annotation, which may be wrong there.
@@ -263,7 +263,7 @@ def review_cli(
         with (
             interrupted_by_signals(),
             locked(output / ".lock"),
-            on_this_machine(jobs or 1, sys.stderr.write) as trainer,
+            on_this_machine(jobs, sys.stderr.write) as trainer,
         ):
             judged = list(cross_train(crossing, trainer, begun=begun))
             how = f"{folds} models judged the folds that they were not trained on."

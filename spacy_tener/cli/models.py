@@ -293,7 +293,9 @@ def trim_cli(
     onnx: Annotated[
         str | None, options.choice(("--onnx",), "Convert transformers to ONNX, instead", ("float32", "int8"))
     ] = None,
-    test: Annotated[Path | None, typer.Option("--test", help="Annotated texts to score both pipelines on")] = None,
+    test: Annotated[
+        Path | None, typer.Option("--test", help="Other texts to check the result on: scores of both pipelines")
+    ] = None,
     component: options.Component = None,
     code: options.Code = None,
 ) -> None:

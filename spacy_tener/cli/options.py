@@ -16,7 +16,6 @@ Model = Annotated[str, typer.Argument(help="Pipeline: its directory or package")
 RawTexts = Annotated[
     list[str], typer.Argument(help="Text files, JSONL, .spacy, directories of them; - for standard input")
 ]
-Base = Annotated[str, typer.Argument(help="Config: a name from the package, as weibo, or a path")]
 Overlays = Annotated[list[str] | None, typer.Argument(help="Overlays: names from the package, as mect, or paths")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", "-s", help="section.key=value, overrides all files; may be repeated")
@@ -29,14 +28,7 @@ Component = Annotated[str | None, typer.Option("--component", help="Component of
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the inputs, as gb18030")]
 PartSize = Annotated[int, typer.Option("--part-size", help="Most texts in a file of the output", min=1)]
 Force = Annotated[bool, typer.Option("--force", "-F", help="Overwrite what is at the output")]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", help="Trainings at once (default: 1; on Ray as many as there is room for)", min=1),
-]
-Address = Annotated[
-    str | None,
-    typer.Option("--address", help="Ray: address of the cluster (default: RAY_ADDRESS, this machine's, or a new one)"),
-]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Trainings at once, which share the cores", min=1)]
 
 
 def output(what: str) -> Any:
@@ -94,8 +86,3 @@ def share(name: str, what: str) -> Any:
         return value
 
     return typer.Option(name, help=what, callback=check)
-
-
-EngineName = Annotated[
-    str, choice(("--engine",), "Where it runs, on this machine or on a Ray cluster", ("local", "ray"))
-]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from spacy.language import Language
@@ -16,10 +15,8 @@ from spacy.training import Example
 from ..annotate import AnnotateSettings, Annotator
 from ..annotate.entity_tables import COUNTS, ENTITIES, PARQUET, TABLE_FORMATS
 from ..annotate.local import Progress, annotate_locally
-from ..annotate.on_ray import Actors, annotate_on_ray
 from ..annotate.output import OUTPUTS, AnnotationJob, write_counts
 from ..annotate.reading import TEXT, ReadOptions, find_sources
-from ..cluster import connected
 from ..errors import RemedyError, counted, install
 from ..files import write_text
 from ..inputs import STDIN
@@ -30,13 +27,10 @@ from ..workbench.vectors.raw_text import read_texts
 from . import options
 from ._common import (
     CommandLineError,
-    check_engine,
     check_file,
     command,
-    gpu_of_runs,
     load_pipeline,
     msg,
-    numbers,
     of_command_line,
     refuse_given,
     setup_gpu,
@@ -74,11 +68,6 @@ def annotate_cli(
     processes: Annotated[int, typer.Option("--processes", help="Number of processes; 0: one per core", min=0)] = 0,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
-    engine: options.EngineName = "local",
-    address: options.Address = None,
-    actors: Annotated[str | None, typer.Option(help="Ray: number of actors, as 8; 4,64 for 4 to 64")] = None,
-    cpus_per_actor: Annotated[float | None, typer.Option(help="Ray: cores of an actor (default: 1)", min=0)] = None,
-    gpus_per_actor: Annotated[float | None, typer.Option(help="Ray: GPUs of an actor (default: 0)", min=0)] = None,
 ) -> None:
     """
     Annotate large collections of texts with a trained pipeline.
@@ -89,25 +78,16 @@ def annotate_cli(
     compressed (.gz, .bz2, .xz, .zst), and be at any address that fsspec reads, as s3://bucket/texts/. The same command
     resumes after any interruption: the output has each text once, in whole files. Parquet, .zst and addresses need the
     extra annotate.
-
-    --engine ray annotates on a Ray cluster whose nodes share their files. Needs Ray.
     """
-    given: dict[str, Any] = {"--address": address, "--actors": actors}
-    given |= {"--cpus-per-actor": cpus_per_actor, "--gpus-per-actor": gpus_per_actor}
-    if on_ray := check_engine(engine, given):
-        refuse_given(ctx, ["processes"], "only for --engine local", "Say how many by --actors.")
-    least, most = _least_and_most(actors)
     if (counts or document is not None) and entities is None:
         raise CommandLineError("--counts and --document need the table of entities", "Add --entities parquet.")
-    gpu_id = gpu_of_runs(gpu_id, engine, gpus_per_actor) if on_ray else gpu_id
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
     # By default, one process uses a GPU.
     n_processes = processes or (cores() if gpu_id < 0 else 1)
-    if not on_ray:
-        check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id)
+    check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id)
     annotator.use(load_pipeline(model))  # reports errors before any text is read
-    if n_processes > 1 or on_ray:
+    if n_processes > 1:
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # each process has its own
     sources, left_out = find_sources(inputs, output)
     msg.warn_list("Files of other kinds, left out", left_out, most=5)
@@ -119,34 +99,14 @@ def annotate_cli(
     reading = ReadOptions(encoding, whole_files, part_size)
     job = AnnotationJob(annotator, sources, output, reading, format, n_processes, entities, document)
     size = sum(each.size for each in sources)
-    # Ray replaces signal handlers when it connects.
-    with (
-        connected(address) if on_ray else nullcontext(),
-        interrupted_by_signals(),
-        Progress(size, msg.info) as progress,
-    ):
-        if on_ray:
-            pool = Actors(least, most, 1 if cpus_per_actor is None else cpus_per_actor, gpus_per_actor or 0)
-            total = annotate_on_ray(job, progress, pool)
-        else:
-            total = annotate_locally(job, progress)
+    with interrupted_by_signals(), Progress(size, msg.info) as progress:
+        total = annotate_locally(job, progress)
         if counts:
             write_counts(job)
     summary = f"{output}: {progress.summary}"
     if total.errors == total.texts:
         msg.fail(summary, f"No text could be read: the column {settings.error} says why of each.", exits=1)
     msg.good(summary)
-
-
-def _least_and_most(actors: str | None) -> tuple[int, int | None]:
-    if actors is None:
-        return 1, None
-    least, *most = numbers("--actors", actors)
-    if len(most) > 1 or not 1 <= least <= max(most, default=least):
-        raise CommandLineError(
-            f"--actors {actors}: not a number, nor a least and a most number", "Write --actors 4,64."
-        )
-    return least, most[0] if most else least
 
 
 @command("explain", prints_result=True)

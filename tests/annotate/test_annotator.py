@@ -45,6 +45,16 @@ def test_probabilities_and_readings_are_the_components_own(saved) -> None:
         ]
 
 
+@pytest.mark.parametrize("asked", [{"probability": True}, {"k_best": 2}])
+def test_what_only_a_tener_ner_gives_is_refused_without_one(asked) -> None:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("entity_ruler")
+    Annotator("rules").use(nlp)
+    with pytest.raises(RemedyError, match="The pipeline has no tener_ner") as raised:
+        Annotator("rules", AnnotateSettings(**asked)).use(nlp)
+    assert raised.value.remedy == f"Leave {next(iter(asked))} out."
+
+
 def test_a_text_that_cannot_be_read_gets_its_error_and_the_others_their_entities(saved) -> None:
     rows = [{"text": "王小明去了上海"}, {"text": SURROGATE}, {"other": 1}, {"text": 7}, {"text": None}, {"text": ""}]
     good, surrogate, missing, number, none, empty = Annotator(saved["tener"])(rows)

@@ -11,8 +11,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +26,6 @@ from spacy.tokens import Doc, DocBin
 from trained import trained
 
 from spacy_tener.annotate.local import annotate_locally
-from spacy_tener.annotate.output import PartStats
 from spacy_tener.cli import MODULES, Commands
 from spacy_tener.workbench.composing.compose import fill
 from spacy_tener.workbench.runs.processes import Processes
@@ -76,7 +74,6 @@ BASES = {
     "serve": "serve model --port 0",
 }
 REVIEWED = "review model gold.spacy -o out"
-ON_RAY = "annotate model text.txt -o out -f jsonl --engine ray"
 WORDS = "vectors text.txt -o out --kinds words --width 4 --min-count 1"
 ROWS = {
     "convert": {
@@ -209,6 +206,9 @@ ROWS = {
         "output": Row("--output other", result="other/meta.json"),
         "min_count": Row("--min-count 2"),
         "half": Row("--half", result="out/tener_ner/*"),
+        # Its conversion of transformers is tried beside them; this pipeline has none.
+        "onnx": Row("--onnx int8", codes=(0, 1)),
+        "test": Row("--test gold.spacy", says="Tokens/s"),
         "component": Row("--component ner2", codes=(0, 1)),
         "code": IMPORTED,
     },
@@ -234,11 +234,6 @@ ROWS = {
         "processes": Row("--processes 2", result="processes.txt"),
         "gpu_id": on_gpu(),
         "code": IMPORTED,
-        "engine": Row("--engine ray", "annotate model text.txt -o out -f jsonl", result="ray.txt"),
-        "address": Row("--address 10.0.0.1:9", ON_RAY, result="ray.txt"),
-        "actors": Row("--actors 2,4", ON_RAY, result="ray.txt"),
-        "cpus_per_actor": Row("--cpus-per-actor 2", ON_RAY, result="ray.txt"),
-        "gpus_per_actor": Row("--gpus-per-actor 2", ON_RAY, result="ray.txt"),
     },
     "serve": {
         "host": Row("--host localhost", "serve model --port 0 --host 127.0.0.9"),
@@ -260,6 +255,7 @@ ROWS = {
 NOWHERE = [
     ("config --set training.max_steps=9 --output out.cfg --force", "--set, --output, --force"),
     ("config weibo --force", "--force"),
+    ("trim model text.txt -o out --onnx int8 --min-count 2 --half", "--min-count, --half"),
     ("vectors text.txt -o out --kinds chars --lexicon names.txt", "--lexicon"),
     ("vectors text.txt -o out --kinds chars,bigrams --all-matches", "--all-matches"),
     ("vectors text.txt -o out --kinds chars --lang en", "--lang"),
@@ -414,24 +410,12 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
         host, port = sock.getsockname()
         print(host, port if port < 32768 else "any", answer.status_code, origin, access_log, app.state.service.limits)
 
-    def on_ray(job: Any, *arguments: Any) -> Any:
-        with Path("ray.txt").open("a", encoding="utf8") as file:
-            print(arguments[1:], file=file)
-        return PartStats(texts=1)
-
-    @contextmanager
-    def connected(where: str | None) -> Iterator[None]:
-        Path("ray.txt").write_text(repr(where), encoding="utf8")
-        yield
-
     def locally(job: Any, progress: Any) -> Any:
         Path("processes.txt").write_text(str(job.processes), encoding="utf8")
         return annotate_locally(job, progress)
 
     monkeypatch.setattr(Processes, "run", run)
     monkeypatch.setattr("spacy_tener.serve.serve", serve)
-    monkeypatch.setattr("spacy_tener.cli.texts.annotate_on_ray", on_ray)
-    monkeypatch.setattr("spacy_tener.cli.texts.connected", connected)
     monkeypatch.setattr("spacy_tener.cli.texts.annotate_locally", locally)
     monkeypatch.setattr("spacy_tener.models.embed.tables.FEW", 2)
     monkeypatch.delenv("WASABI_LOG_FRIENDLY")

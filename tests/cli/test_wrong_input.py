@@ -88,13 +88,6 @@ WRONG_INPUT = [
     ("explain model empty.txt -o {new}.html", "empty.txt: there is nothing in it"),
 ]
 WRONG_COMMAND_LINE = [
-    ("annotate model text.txt -o {new} --engine spark", "'spark' is not one of: local, ray."),
-    (
-        "annotate model text.txt -o {new} --engine ray --processes 2",
-        "only for --engine local Say how many by --actors.",
-    ),
-    ("annotate model text.txt -o {new} --actors 2", "--actors: only for --engine ray"),
-    ("annotate model text.txt -o {new} --engine ray --actors 5,2", "--actors 5,2: not a number"),
     ("annotate model text.txt -o {new} --counts", "--counts and --document need the table of entities"),
     ("annotate model text.txt -o {new} -f csv", "'csv' is not one of"),
     ("calibrate model gold.spacy", "One of --output and --in-place is needed"),

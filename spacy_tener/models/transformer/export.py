@@ -116,7 +116,7 @@ def _export(features: _Features, kind: str) -> bytes:
                 dynamic_axes={name: {0: "texts", 1: "pieces"} for name in (IDS, MASK, _FEATURES)},
             )
     except Exception as error:  # The exporter raises all kinds of errors.
-        raise _refusal(kind, str(error).strip().splitlines()[0]) from error
+        raise _refusal(kind, (str(error).strip() or type(error).__name__).splitlines()[0]) from error
     return file.getvalue()
 
 

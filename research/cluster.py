@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
 
-from .errors import RemedyError, install
+from spacy_tener.errors import RemedyError, install
 
-Item = TypeVar("Item")
 _TIMEOUT = 10.0  # seconds to wait for an answer of the cluster's head
 
 
@@ -55,15 +53,6 @@ def work_in(directory: Path) -> None:
         raise OSError(
             f"{directory} is not on the node {socket.gethostname()}: all nodes need the same files"
         ) from error
-
-
-def wrap_ray_errors(ray: ModuleType, items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items; raise errors of Ray as errors with a remedy."""
-    try:
-        yield from items
-    except ray.exceptions.RayError as error:
-        remedy = "See Ray's logs. The same command resumes after the finished parts."
-        raise RemedyError(f"Ray stopped with an error: {reason_of(error)}", remedy) from error
 
 
 def reason_of(error: BaseException) -> str:
