@@ -1,35 +1,20 @@
-"""Tables beside annotated records: a row per entity, and the number of documents with each name."""
+"""The table beside annotated records, with a row per entity."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
-from ..errors import RemedyError
-from ..manifest import Folder
 from .reading import Row
 from .settings import AnnotateSettings
 from .values import dump_json, encodable
 
 PARQUET, CSV, JSONL = "parquet", "csv", "jsonl"
 TABLE_FORMATS = (PARQUET, CSV, JSONL)
-# Arrow and Spark skip directories whose names begin with an underscore when they read the output, which holds both.
-ENTITIES, COUNTS = "_entities", "_counts"
-COUNTED_COLUMNS = ("text", "label", "documents", "mentions")
-COUNTED = 100_000
-"""Most rows in one file of counts."""
-_TYPES: dict[str, type] = {"start": int, "end": int, "probability": float, "documents": int, "mentions": int}
-_COUNT = """
-SELECT text, label, count(DISTINCT document) AS documents, count(*) AS mentions FROM entities
-GROUP BY text, label ORDER BY documents DESC, mentions DESC, text, label
-"""
+ENTITIES = "_entities"
+"""Its directory in the output, which Arrow and Spark skip, for the underscore, when they read the output."""
 
 
 def columns_of(settings: AnnotateSettings) -> list[str]:
@@ -56,8 +41,8 @@ def table_bytes(rows: Sequence[Row], columns: Sequence[str], format: str) -> byt
 
         from .tables import parquet_bytes
 
-        types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
-        schema = pa.schema([(name, types[_TYPES.get(name, str)]) for name in columns])
+        types = {"start": pa.int64(), "end": pa.int64(), "probability": pa.float64()}
+        schema = pa.schema([(name, types.get(name, pa.string())) for name in columns])
         return parquet_bytes(pa.Table.from_pylist(rows, schema=schema))
     if format == JSONL:
         return "".join(f"{dump_json({name: row[name] for name in columns})}\n" for row in rows).encode()
@@ -66,48 +51,3 @@ def table_bytes(rows: Sequence[Row], columns: Sequence[str], format: str) -> byt
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue().encode()
-
-
-def read_table(content: bytes, format: str) -> Iterator[Row]:
-    """Yield the rows in the content of a file that `table_bytes` made."""
-    if format == PARQUET:
-        import pyarrow.parquet as pq
-
-        yield from pq.read_table(io.BytesIO(content)).to_pylist()
-    elif format == JSONL:
-        yield from map(json.loads, io.StringIO(content.decode(), newline="\n"))
-    else:
-        csv.field_size_limit(max(csv.field_size_limit(), len(content)))  # names of documents may be long
-        for row in csv.DictReader(io.StringIO(content.decode(), newline="")):
-            numbers = {name: kind(row[name]) if row[name] else None for name, kind in _TYPES.items() if name in row}
-            yield {**row, **numbers}
-
-
-def count_names(folder: Folder, names: Sequence[str], format: str) -> Iterator[list[Row]]:
-    """Yield rows with the number of documents and of mentions for each name and label, most documents first.
-
-    Rows come in lists of at most `COUNTED`; without any entity there is one empty list. SQLite sorts on disk, so that
-    memory does not grow with the number of names.
-
-    folder, names: The files with the tables of entities.
-    """
-    with (
-        TemporaryDirectory() as scratch,
-        closing(sqlite3.connect(Path(scratch) / "entities", isolation_level=None)) as db,
-    ):
-        try:
-            db.execute("CREATE TABLE entities (document TEXT, text TEXT, label TEXT)")
-            db.execute("BEGIN")
-            for name in names:
-                rows = read_table(folder.read(name) or b"", format)
-                values = ((row["document"], row["text"], row["label"]) for row in rows)
-                db.executemany("INSERT INTO entities VALUES (?, ?, ?)", values)
-            db.execute("COMMIT")
-            counted, first = db.execute(_COUNT), True
-            while (found := counted.fetchmany(COUNTED)) or first:
-                yield [dict(zip(COUNTED_COLUMNS, row, strict=True)) for row in found]
-                first = False
-        except sqlite3.Error as error:
-            reason = f"The entities cannot be counted: {error}"
-            remedy = f"Free disk space in {gettempdir()}, or set TMPDIR to another directory."
-            raise RemedyError(reason, remedy) from error

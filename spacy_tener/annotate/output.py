@@ -21,14 +21,11 @@ from ..manifest import Folder, LocalFolder, Manifest, file_input
 from ..pipeline.finding import span_finders
 from .annotator import Annotator
 from .entity_tables import (
-    COUNTED_COLUMNS,
-    COUNTS,
     ENTITIES,
     JSONL,
     PARQUET,
     TABLE_FORMATS,
     columns_of,
-    count_names,
     entity_rows,
     table_bytes,
 )
@@ -146,15 +143,12 @@ def open_folder(address: str) -> Folder:
 
 
 @contextmanager
-def open_output(job: AnnotationJob, **made_of: Any) -> Iterator[Manifest]:
-    """Begin or resume the output of a job. A local output is locked, and temporary files of a killed process removed.
-
-    made_of: Further settings that the output depends on.
-    """
+def open_output(job: AnnotationJob) -> Iterator[Manifest]:
+    """Begin or resume the output of a job. A local one is locked, and temporary files of a killed process removed."""
     folder = open_folder(job.output)
     with _locked(folder):
         remedy = "Name another output, or delete this one to annotate everything again."
-        manifest = Manifest.resume(folder, {**job.made_of, **made_of}, remedy=remedy)
+        manifest = Manifest.resume(folder, job.made_of, remedy=remedy)
         if job.entities:
             there = _folder_of(job, ENTITIES).names()
             manifest.parts = {name: known for name, known in manifest.parts.items() if _beside(job, name) in there}
@@ -171,7 +165,7 @@ def _locked(folder: Folder) -> Iterator[None]:
         return
     with locked(folder.path / _LOCK):
         with writing(folder.path):
-            for place in (folder.path, folder.path / ENTITIES, folder.path / COUNTS):
+            for place in (folder.path, folder.path / ENTITIES):
                 for beside in place.glob(".*.tmp"):
                     beside.unlink(missing_ok=True)
         yield
@@ -271,18 +265,6 @@ def _column(table: pa.Table, name: str | None) -> list[Any]:
 def _documents(job: AnnotationJob, rows: Sequence[Row]) -> list[Any]:
     """Return the document name of each row, or None."""
     return [None if job.document is None else row.get(job.document) for row in rows]
-
-
-def write_counts(job: AnnotationJob) -> None:
-    """Count the documents with each name in a finished output, from its tables of entities, and write the counts."""
-    assert job.entities is not None
-    folder = open_folder(job.output)
-    manifest = Manifest.read(folder)
-    names = [_beside(job, name) for name in sorted(manifest.parts)] if manifest else []
-    with _locked(folder):
-        for number, rows in enumerate(count_names(_folder_of(job, ENTITIES), names, job.entities)):
-            content = table_bytes(rows, COUNTED_COLUMNS, job.entities)
-            _folder_of(job, COUNTS).write(f"part-{number:05}.{job.entities}", content)
 
 
 def _spacy_bytes(rows: Sequence[Row], nlp: Language, settings: AnnotateSettings) -> bytes:

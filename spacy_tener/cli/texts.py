@@ -13,9 +13,9 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ..annotate import AnnotateSettings, Annotator
-from ..annotate.entity_tables import COUNTS, ENTITIES, PARQUET, TABLE_FORMATS
+from ..annotate.entity_tables import ENTITIES, PARQUET, TABLE_FORMATS
 from ..annotate.local import Progress, annotate_locally
-from ..annotate.output import OUTPUTS, AnnotationJob, write_counts
+from ..annotate.output import OUTPUTS, AnnotationJob
 from ..annotate.reading import TEXT, ReadOptions, find_sources
 from ..errors import RemedyError, counted, install
 from ..files import write_text
@@ -59,9 +59,6 @@ def annotate_cli(
         str | None,
         typer.Option(help="Column that names the document of an entity", show_default="part and row of the record"),
     ] = None,
-    counts: Annotated[
-        bool, typer.Option("--counts", help=f"Write how many documents hold each entity, to OUTPUT/{COUNTS}")
-    ] = False,
     encoding: options.Encoding = "utf-8",
     whole_files: Annotated[bool, typer.Option("--whole-files", help="Read a text file as one text")] = False,
     part_size: options.PartSize = 10_000,
@@ -74,13 +71,12 @@ def annotate_cli(
 
     Uses all cores, in bounded memory, for any number of texts. Records keep their columns and their order, and get
     `entities`, `error` and, with --k-best, `k_best`. A text that cannot be read is written with its error. --entities
-    adds a table with a row per entity, --counts a table with the number of documents that hold each name. Inputs may be
-    compressed (.gz, .bz2, .xz, .zst), and be at any address that fsspec reads, as s3://bucket/texts/. The same command
-    resumes after any interruption: the output has each text once, in whole files. Parquet, .zst and addresses need the
-    extra annotate.
+    adds a table with a row per entity. Inputs may be compressed (.gz, .bz2, .xz, .zst), and be at any address that
+    fsspec reads, as s3://bucket/texts/. The same command resumes after any interruption: the output has each text once,
+    in whole files. Parquet, .zst and addresses need the extra annotate.
     """
-    if (counts or document is not None) and entities is None:
-        raise CommandLineError("--counts and --document need the table of entities", "Add --entities parquet.")
+    if document is not None and entities is None:
+        raise CommandLineError("--document names a column of the table of entities", "Add --entities parquet.")
     settings = AnnotateSettings(text, probability, k_best, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
     # By default, one process uses a GPU.
@@ -101,8 +97,6 @@ def annotate_cli(
     size = sum(each.size for each in sources)
     with interrupted_by_signals(), Progress(size, msg.info) as progress:
         total = annotate_locally(job, progress)
-        if counts:
-            write_counts(job)
     summary = f"{output}: {progress.summary}"
     if total.errors == total.texts:
         msg.fail(summary, f"No text could be read: the column {settings.error} says why of each.", exits=1)

@@ -1,9 +1,11 @@
-"""A row for each entity beside the records, and how many documents hold each name."""
+"""A row for each entity beside the records."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,13 @@ from spacy.cli._util import app
 from typer.testing import CliRunner
 
 import spacy_tener.cli  # noqa: F401 - registers the commands
-from spacy_tener.annotate import AnnotateSettings, entity_tables
+from spacy_tener.annotate import AnnotateSettings
 from spacy_tener.annotate.entity_tables import (
     TABLE_FORMATS,
     columns_of,
-    count_names,
     entity_rows,
-    read_table,
     table_bytes,
 )
-from spacy_tener.annotate.output import write_counts
 from spacy_tener.annotate.reading import find_sources
 from spacy_tener.errors import RemedyError
 
@@ -53,6 +52,19 @@ rows = st.lists(
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     return write_jsonl(tmp_path / "in.jsonl", TEXTS)
+
+
+def read_table(content: bytes, format: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file's content."""
+    if format == "parquet":
+        yield from pq.read_table(io.BytesIO(content)).to_pylist()
+    elif format == "jsonl":
+        yield from map(json.loads, io.StringIO(content.decode(), newline="\n"))
+    else:
+        csv.field_size_limit(1_000_000)
+        types = {"start": int, "end": int, "probability": float}
+        for row in csv.DictReader(io.StringIO(content.decode(), newline="")):
+            yield {name: types.get(name, str)(value) for name, value in row.items()}
 
 
 def tables(folder: Path) -> list[dict[str, Any]]:
@@ -85,7 +97,10 @@ def test_columns_have_the_same_types_in_each_part(tmp_path, archive, run) -> Non
     assert {str(pq.read_schema(path)) for path in folder.iterdir()} == {
         "document: string\nstart: int64\nend: int64\ntext: string\nlabel: string"
     }
-    # Whoever reads the directory of the records gets records only.
+    # Whoever reads the directory of the records gets records only, this command too.
+    assert [Path(each.address).name for each in find_sources([str(tmp_path / "out")])[0]] == [
+        f"part-0000{number}.parquet" for number in range(4)
+    ]
     assert pq.read_table(tmp_path / "out")["text"].to_pylist() == TEXTS
     assert len(pq.read_table(folder)) == sum(map(len, pq.read_table(tmp_path / "out")["entities"].to_pylist()))
 
@@ -155,89 +170,26 @@ def test_a_place_that_cannot_be_written_is_named_and_the_records_are_not_finishe
     assert not list(out.glob("part-*"))
 
 
-@pytest.mark.parametrize("format", TABLE_FORMATS)
-@settings(max_examples=25)
-@given(parts=st.lists(rows, max_size=3))
-def test_counts_are_those_of_a_plain_count(format: str, parts: list[list[dict[str, Any]]]) -> None:
-    # Few names, so that they meet again.
-    parts = [[{**row, "text": row["text"][:1], "label": "AB"[len(row["label"]) % 2]} for row in part] for part in parts]
-    documents, mentions = defaultdict(set), Counter()
-    for row in (row for part in parts for row in part):
-        documents[row["text"], row["label"]].add(row["document"])
-        mentions[row["text"], row["label"]] += 1
-
-    class Folder:
-        def read(self, name: str) -> bytes:
-            return table_bytes(parts[int(name)], columns_of(AnnotateSettings(probability=True)), format)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entity_tables, "COUNTED", 2)
-        found = list(count_names(Folder(), [str(number) for number in range(len(parts))], format))
-    assert [len(part) for part in found[:-1]] == [2] * (len(found) - 1)
-    counted = [tuple(row.values()) for part in found for row in part]
-    expected = [(*name, len(held), mentions[name]) for name, held in documents.items()]
-    assert sorted(counted) == sorted(expected)
-    assert [each[2:] for each in counted] == sorted((each[2:] for each in counted), reverse=True)
-
-
-def test_counts_are_written_when_all_is_annotated(tmp_path, ruler, archive) -> None:
-    out, words = tmp_path / "out", ["--processes", 1, "-f", "jsonl", "--part-size", 2, "--entities", "csv", "--counts"]
-    assert "4 texts, 3 entities, 0 errors" in annotate(ruler, archive, "-o", out, *words)
-    assert (out / "_counts" / "part-00000.csv").read_text().splitlines() == [
-        "text,label,documents,mentions",
-        "上海,GPE,2,3",
-    ]
-    # The same command goes on, and an output can be an input, without its tables.
-    assert "4 texts annotated before" in annotate(ruler, archive, "-o", out, *words)
-    assert [Path(each.address).name for each in find_sources([str(out)])[0]] == ["part-00000.jsonl", "part-00001.jsonl"]
-
-
-def test_an_archive_without_entities_has_tables_without_rows(tmp_path, run, make_job) -> None:
-    archive = write_jsonl(tmp_path / "in.jsonl", ["今天天气很好"])
-    for format in TABLE_FORMATS:
-        run([archive], tmp_path / format, entities=format)
-        write_counts(make_job([archive], tmp_path / format, entities=format))
-        names = sorted(path.relative_to(tmp_path / format).as_posix() for path in (tmp_path / format).rglob("*.*"))
-        assert {f"_entities/part-00000.{format}", f"_counts/part-00000.{format}"} <= set(names)
-        assert tables(tmp_path / format / "_counts") == tables(tmp_path / format / "_entities") == []
-
-
-def test_an_address_is_counted_like_a_directory(tmp_path, archive, run, make_job) -> None:
+def test_an_address_holds_the_table_like_a_directory(archive, run) -> None:
     import fsspec
 
     memory = fsspec.filesystem("memory")
     try:
         total = run([archive], "memory://tables/out/", entities="csv")
-        write_counts(make_job([archive], "memory://tables/out/", entities="csv"))
-        content = memory.cat_file("/tables/out/_counts/part-00000.csv")
-        assert sum(row["mentions"] for row in read_table(content, "csv")) == total.entities > 2
+        content = memory.cat_file("/tables/out/_entities/part-00000.csv")
+        assert len(list(read_table(content, "csv"))) == total.entities > 2
     finally:
         memory.rm("/tables", recursive=True)
 
 
 def test_what_cannot_be_done_is_said_before_anything_is_written(tmp_path, ruler, archive) -> None:
     out = tmp_path / "out"
-    assert "Add --entities parquet" in annotate(ruler, archive, "-o", out, "--counts")
+    assert "Add --entities parquet" in annotate(ruler, archive, "-o", out, "--document", "id")
     assert "'xlsx' is not one of: parquet, csv, jsonl" in annotate(ruler, archive, "-o", out, "--entities", "xlsx")
     assert not out.exists()
     (tmp_path / "empty.jsonl").write_text("")
-    said = annotate(ruler, tmp_path / "empty.jsonl", "-o", out, "--entities", "csv", "--counts", "--processes", 1)
+    said = annotate(ruler, tmp_path / "empty.jsonl", "-o", out, "--entities", "csv", "--processes", 1)
     assert "no text" in said
-    assert not (out / "_counts").exists()
-
-
-def test_no_room_to_count_is_an_error_with_its_place(tmp_path, monkeypatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise entity_tables.sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(entity_tables, "read_table", fail)
-
-    class Folder:
-        def read(self, name: str) -> bytes:
-            return b""
-
-    with pytest.raises(RemedyError, match=r"cannot be counted: database or disk is full.*TMPDIR"):
-        list(count_names(Folder(), ["1"], "csv"))
 
 
 def test_rows_come_in_the_order_of_the_records() -> None:

@@ -225,7 +225,6 @@ ROWS = {
             "annotate model rows.jsonl -o out -f jsonl --processes 1 --entities jsonl",
             result="out/_entities/*",
         ),
-        "counts": Row("--counts", BASES["annotate"] + " --entities parquet", result="out/_counts/*"),
         "encoding": Row(
             "--encoding gb18030", "annotate model gb18030.txt -o out -f jsonl --processes 1", "out/part*", codes=(1, 0)
         ),

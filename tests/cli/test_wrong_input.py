@@ -88,7 +88,7 @@ WRONG_INPUT = [
     ("explain model empty.txt -o {new}.html", "empty.txt: there is nothing in it"),
 ]
 WRONG_COMMAND_LINE = [
-    ("annotate model text.txt -o {new} --counts", "--counts and --document need the table of entities"),
+    ("annotate model text.txt -o {new} --document id", "--document names a column of the table of entities"),
     ("annotate model text.txt -o {new} -f csv", "'csv' is not one of"),
     ("calibrate model gold.spacy", "One of --output and --in-place is needed"),
     ("calibrate model gold.spacy -o {new} --confidence 0.8", "--confidence: there are no thresholds"),
