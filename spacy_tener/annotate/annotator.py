@@ -80,8 +80,9 @@ class Annotator:
             raise RemedyError("The pipeline has no component that finds entities", "Name one with a trained tener_ner.")
         if k_best and not crf_pipes(nlp):
             raise RemedyError("The pipeline has no tener_ner, so it has no k best readings", "Leave k_best out.")
-        if probability and not crf_pipes(nlp):
-            raise RemedyError("The pipeline has no tener_ner, so it has no probabilities", "Leave probability out.")
+        if probability and not crf_pipes(nlp) and not span_finders(nlp):
+            reason = "The pipeline has no tener_ner and no spancat, so it has no probabilities"
+            raise RemedyError(reason, "Leave probability out.")
         self._nlp = nlp
         if k_best:
             self._task = reading_task(nlp, k_best, probability=probability)

@@ -17,7 +17,7 @@ class AnnotateSettings:
     """Settings of an `Annotator`.
 
     text: The column with the text.
-    probability: Add the probability of each entity, which only a `tener_ner` gives.
+    probability: Add the probability of each entity, which a `tener_ner` or a `spancat` gives.
     k_best: The number of most probable readings of each whole text to add; 0 for none.
     prefix: A prefix of the names of the added columns, for records that have columns of these names.
     """
